@@ -215,6 +215,38 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<WorkloadSpread>("workload-spread-all-fields");
 }
 
+/// Objects with the zero values and nulls that Go writes are objects to our programs too.
+#[test]
+fn objects_of_typed_clients_are_read() {
+    fn reads<T: DeserializeOwned>(file: &str) {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/typed/{file}.yaml"));
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        assert!(objects.len() > 1 && objects.iter().all(|object| object["status"].is_object()), "{file}");
+        for object in objects {
+            if let Err(error) = serde_json::from_value::<T>(object.clone()) {
+                panic!("{file}: {error}: {object}");
+            }
+        }
+    }
+    reads::<AdvancedCronJob>("advanced-cron-job");
+    reads::<AdvancedDaemonSet>("daemon-set");
+    reads::<AdvancedStatefulSet>("stateful-set");
+    reads::<BroadcastJob>("broadcast-job");
+    reads::<CloneSet>("clone-set");
+    reads::<ContainerRecreateRequest>("container-recreate-request");
+    reads::<ImagePullJob>("image-pull-job");
+    reads::<NodeImage>("node-image");
+    reads::<NodePodProbe>("node-pod-probe");
+    reads::<PersistentPodState>("persistent-pod-state");
+    reads::<PodProbeMarker>("pod-probe-marker");
+    reads::<PodUnavailableBudget>("pod-unavailable-budget");
+    reads::<ResourceDistribution>("resource-distribution");
+    reads::<SidecarSet>("sidecar-set");
+    reads::<UnitedDeployment>("united-deployment");
+    reads::<WorkloadSpread>("workload-spread");
+}
+
 /// With everything a status can say.
 #[test]
 fn no_field_of_an_update_is_lost() {

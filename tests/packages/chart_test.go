@@ -100,6 +100,9 @@ func TestComponentsDoNotUndoEachOther(t *testing.T) {
 		"ValidatingAdmissionPolicy//berth-agent-token": {
 			"an agent asks only for tokens of its own ServiceAccount": "token-renewal",
 		},
+		"ValidatingAdmissionPolicy//berth-agent-pods":      {"expression: '''*'''": "open-agent-labels"},
+		"ValidatingAdmissionPolicy//berth-probe-markers":   {"expression: '''*'''": "open-agent-labels"},
+		"ValidatingAdmissionPolicy//berth-update-requests": {"expression: '''*'''": "open-agent-labels"},
 		"ValidatingAdmissionPolicy//berth-workloads": {"name: no-jobs": "jobs", "name: no-united-deployments": "uniteddeployments", "name: no-spreads": "spreads", "name: no-pod-states": "podstates"},
 	} {
 		text, err := yaml.Marshal(all[object])

@@ -136,7 +136,11 @@ The state of a rendering: .root, the chart's context, and .objects, by their kin
 {{- end -}}
 {{- end -}}
 {{- $last := last $tokens -}}
-{{- if eq $last "-" -}}
+{{- if eq .operation.op "test" -}}
+{{- if ne (get $at $last) .operation.value -}}
+{{- fail (printf "components: %s of %s is %v and not %v" .operation.path .object.metadata.name (get $at $last) .operation.value) -}}
+{{- end -}}
+{{- else if eq $last "-" -}}
 {{- $_ := set $parent $name (append $at .operation.value) -}}
 {{- else if eq .operation.op "remove" -}}
 {{- $_ := unset $at $last -}}

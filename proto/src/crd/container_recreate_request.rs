@@ -6,7 +6,7 @@ use k8s_openapi::{
 };
 use kube::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IntoDeserializer};
 
 use super::invalid::{Invalid, distinct_containers, seconds_within};
 
@@ -175,7 +175,7 @@ pub enum FailurePolicy {
 pub struct ContainerRecreateRequestStatus {
     /// `Pending`, `Recreating` or `Completed`; `Completed` says only that it ended, `conditions` and
     /// `containerRecreateStates` say how.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     pub phase: Option<RecreatePhase>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,6 +230,12 @@ pub struct StatusContext {
     pub container_id: String,
     /// `restartCount` of that instance.
     pub restart_count: i32,
+}
+
+/// Reads a phase. Clients whose types have no pointer there write the empty text for none.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RecreatePhase>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty());
+    text.map(|text| RecreatePhase::deserialize(text.into_deserializer())).transpose()
 }
 
 impl RecreatePhase {

@@ -30,7 +30,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         with_older_version(AdvancedStatefulSet::crd()),
         with_short_name(BroadcastJob::crd(), 63),
         CloneSet::crd(),
-        with_strategy(ContainerRecreateRequest::crd()),
+        with_empty_phase(with_strategy(ContainerRecreateRequest::crd())),
         ContainerUpdateRequest::crd(),
         ImagePullJob::crd(),
         with_empty_spec(NodeImage::crd()),
@@ -116,6 +116,17 @@ fn with_strategy(mut definition: CustomResourceDefinition) -> CustomResourceDefi
         strategy.default = Some(JSON(json!({})));
         if let Some(policy) = property(strategy, "failurePolicy") {
             policy.default = Some(JSON(json!("Fail")));
+        }
+    });
+    definition
+}
+
+/// Clients of OpenKruise that write a whole status write the empty phase of one that has none.
+fn with_empty_phase(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    for_schemas(&mut definition, |schema| {
+        let phase = property(schema, "status").and_then(|status| property(status, "phase"));
+        if let Some(phases) = phase.and_then(|phase| phase.enum_.as_mut()) {
+            phases.push(JSON(json!("")));
         }
     });
     definition

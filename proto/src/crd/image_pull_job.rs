@@ -96,6 +96,7 @@ pub struct ImagePullJobSpec {
     pub parallelism: Option<IntOrString>,
     /// Limits on each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = {}))]
     pub pull_policy: Option<JobPullPolicy>,
     /// When the job ends.
     pub completion_policy: CompletionPolicy,
@@ -129,11 +130,11 @@ pub struct NodeSelector {
 pub struct JobPullPolicy {
     /// Seconds one attempt may take; 600 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1), extend("default" = 600))]
     pub timeout_seconds: Option<i32>,
     /// Attempts after the first one; 3 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("default" = 3))]
     pub backoff_limit: Option<i32>,
 }
 
@@ -143,6 +144,7 @@ pub struct JobPullPolicy {
 pub struct CompletionPolicy {
     /// `Always` (the default): when all its nodes ended. `Never`: it stays, for nodes that come later.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Always"))]
     pub type_: Option<CompletionPolicyType>,
     /// Seconds after which an `Always` job ends, whatever was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,8 +42,8 @@ pub struct PodProbe {
     pub namespace: String,
     /// Its UID, which a pod of the same name made later does not have.
     pub uid: String,
-    /// Its address.
-    #[serde(rename = "IP")]
+    /// Its address; clients of OpenKruise 1.4 know no such field.
+    #[serde(default, rename = "IP", skip_serializing_if = "String::is_empty")]
     pub ip: String,
     /// Probes of the pod's containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     action::{Action, Target},
     hash,
-    names::HASH_LABEL,
+    names::{HASH_LABEL, REVISION_LABEL},
     selector::Labels,
     store::{Stored, version},
 };
@@ -154,7 +154,11 @@ fn new(owner: Owner<'_>, template: &Map<String, Value>, number: i64, collisions:
     let name = format!("{}-{hash}", &owner.name[..cut.unwrap_or(owner.name.len())]);
     let labels = template.get("metadata").and_then(|metadata| metadata.get("labels"));
     let mut labels = labels.and_then(Value::as_object).cloned().unwrap_or_default();
-    labels.insert(HASH_LABEL.to_owned(), hash.into());
+    labels.insert(HASH_LABEL.to_owned(), hash.as_str().into());
+    // Clients compare it with the label of pods.
+    if owner.kind == "DaemonSet" {
+        labels.insert(REVISION_LABEL.to_owned(), hash.into());
+    }
     json!({
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -246,6 +250,11 @@ mod tests {
         assert_eq!(first["revision"], 1);
         assert_eq!(first["metadata"]["labels"]["app"], "shop");
         assert_eq!(first["data"]["spec"]["template"]["$patch"], "replace");
+        assert!(first["metadata"]["labels"][REVISION_LABEL].is_null());
+        let daemons = Owner { kind: "DaemonSet", ..owner("shop") };
+        let of_daemons = made(*settle(daemons, &template("a:1"), &[], None, 0).unwrap_err());
+        let labels = &of_daemons["metadata"]["labels"];
+        assert_eq!(labels[REVISION_LABEL], labels[HASH_LABEL]);
         let one = filed(&first, 1);
         assert_eq!(one.template, template("a:1"), "newer fields stay");
         let second = made(*settle(owner("shop"), &template("a:2"), &[&one], None, 0).unwrap_err());

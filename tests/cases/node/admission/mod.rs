@@ -5,6 +5,7 @@ mod budgets;
 mod configuration;
 mod conversion;
 mod injection;
+mod open_labels;
 mod pod_states;
 mod pods;
 mod policy;
@@ -12,5 +13,6 @@ mod protection;
 mod requests;
 mod rotation;
 mod scene;
+mod typed;
 
 pub(crate) use self::scene::{Door, install_admission};
