@@ -24,12 +24,6 @@ mod tests {
     #[cfg(target_env = "gnu")]
     use super::*;
 
-    #[cfg(target_env = "gnu")]
-    fn resident() -> usize {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-    }
-
     /// Every hundredth of many small pieces is kept, as of a list: they hold the end of the heap, and with it
     /// all below.
     #[test]
@@ -42,9 +36,9 @@ mod tests {
                 *piece = None;
             }
         }
-        let before = resident();
+        let before = crate::resident().unwrap();
         assert!(return_free());
-        let after = resident();
+        let after = crate::resident().unwrap();
         assert!(after + (30 << 20) < before, "{before} bytes before, {after} after");
         assert!(pieces.iter().flatten().all(|piece| piece.iter().all(|byte| *byte == 1)));
     }

@@ -6,10 +6,11 @@
 //! (`berth-bench proxy`); the manager with 2,000 nodes and 30,000 pods would hold 3 MB more. It reads its
 //! settings from the environment, once, when the program begins; so the program begins a second time.
 
+pub mod growth;
 pub mod heap;
 pub mod text;
 
-use std::{env, io, os::unix::process::CommandExt, process::Command};
+use std::{env, fs, io, os::unix::process::CommandExt, process::Command};
 
 /// Settings of mallopt(3), in bytes but for the last one.
 const SETTINGS: [(&str, &str); 3] = [
@@ -27,6 +28,15 @@ const SETTINGS: [(&str, &str); 3] = [
 pub fn return_unused() -> io::Result<usize> {
     heap::return_free();
     text::return_all()
+}
+
+/// Bytes of memory that the process has, of the system's own count.
+pub fn resident() -> io::Result<usize> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    let kilobytes = kilobytes.ok_or_else(|| io::Error::other("/proc/self/status has no VmRSS in kB"))?;
+    Ok(kilobytes.saturating_mul(1024))
 }
 
 /// Replaces the process by itself with the settings in its environment, same PID and same open sockets.

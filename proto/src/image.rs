@@ -3,15 +3,17 @@
 //! A runtime is always asked for the reference as it was given. Its parts are for limits, credentials and
 //! reports only, so that no mistake here can make another image of it.
 
+mod parts;
+
 use std::{fmt, str::FromStr};
 
-use oci_spec::distribution;
+use self::parts::Parts;
 
 /// A valid reference: `[registry[:port]/]repository[:tag][@digest]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reference {
     given: String,
-    parts: distribution::Reference,
+    parts: Parts,
 }
 
 /// Not an image reference.
@@ -30,22 +32,22 @@ impl Reference {
 
     /// Host and port of the registry; `docker.io` where none is given.
     pub fn registry(&self) -> &str {
-        self.parts.registry()
+        &self.parts.registry
     }
 
     /// The repository in the registry, with the `library/` that Docker Hub implies.
     pub fn repository(&self) -> &str {
-        self.parts.repository()
+        &self.parts.repository
     }
 
     /// The tag; `latest` where neither tag nor digest is given.
     pub fn tag(&self) -> Option<&str> {
-        self.parts.tag()
+        self.parts.tag.as_deref()
     }
 
     /// The digest, which decides where both are given.
     pub fn digest(&self) -> Option<&str> {
-        self.parts.digest()
+        self.parts.digest.as_deref()
     }
 
     /// The name without tag and digest, as it was given: the key of `NodeImage.spec.images`.
@@ -95,19 +97,17 @@ impl FromStr for Reference {
 
     fn from_str(given: &str) -> Result<Self, InvalidReference> {
         let invalid = |why: &str| InvalidReference { given: given.to_owned(), why: why.to_owned() };
-        // The library takes letters of all alphabets for a tag, and digits of both cases for a digest; no
-        // runtime does.
         if !given.is_ascii() {
             return Err(invalid("letters other than ASCII"));
         }
-        let parts: distribution::Reference =
-            given.parse().map_err(|error: distribution::ParseError| invalid(&error.to_string()))?;
-        // It takes an upper case first part for a path of Docker Hub, runtimes for a host: it must get
+        let parts = Parts::read(given).map_err(invalid)?;
+        // An upper case first part is a path of Docker Hub here, and a host for runtimes: it must get
         // nobody's credentials.
-        if parts.repository().bytes().any(|byte| byte.is_ascii_uppercase()) {
+        if parts.repository.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Err(invalid("upper case letters in the repository"));
         }
-        if parts.digest().is_some_and(|digest| digest.bytes().any(|byte| byte.is_ascii_uppercase())) {
+        // No runtime takes digits of both cases.
+        if parts.digest.as_ref().is_some_and(|digest| digest.bytes().any(|byte| byte.is_ascii_uppercase())) {
             return Err(invalid("upper case letters in the digest"));
         }
         Ok(Self { given: given.to_owned(), parts })

@@ -8,12 +8,15 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use kube::{
     Client, Config,
-    config::{AuthInfo, InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{AuthInfo, InClusterError, KubeConfigOptions, KubeconfigError},
     runtime::watcher,
 };
 use tokio::sync::{Mutex, watch};
 
-use super::token::{self, TokenError};
+use super::{
+    kubeconfig,
+    token::{self, TokenError},
+};
 use crate::config::{Configuration, ServiceAccount};
 
 /// A single question to an API server that is well takes milliseconds.
@@ -46,14 +49,12 @@ pub enum ClientError {
         source: Box<KubeconfigError>,
     },
     /// The file is no kubeconfig. What is there is not said: lines of it have tokens.
-    #[error("kubeconfig {path:?} is none: line {line}, column {column}")]
+    #[error("kubeconfig {path:?} is none: line {line}")]
     Form {
         /// The file.
         path: PathBuf,
         /// Where it is wrong; 0 where that is not known.
         line: u64,
-        /// The same.
-        column: u64,
     },
     /// The service account of this pod cannot be used.
     #[error("the service account of this pod")]
@@ -139,16 +140,13 @@ impl Source {
     async fn base_config(&self) -> Result<Config, ClientError> {
         match &self.base {
             Base::Kubeconfig(path) => {
-                let failed = |source| match source {
-                    KubeconfigError::Parse(error) => {
-                        let (line, column) = error.location().map_or((0, 0), |at| (at.line(), at.column()));
-                        ClientError::Form { path: path.clone(), line, column }
-                    }
-                    source => ClientError::Kubeconfig { path: path.clone(), source: Box::new(source) },
-                };
-                let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+                let kubeconfig = kubeconfig::read(path)?;
                 let options = KubeConfigOptions::default();
-                Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                config.map_err(|source| ClientError::Kubeconfig {
+                    path: path.clone(),
+                    source: Box::new(source),
+                })
             }
             Base::Pod => Config::incluster().map_err(|source| ClientError::Pod(Box::new(source))),
         }

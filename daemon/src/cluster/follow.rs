@@ -1,6 +1,6 @@
 //! A watch that is begun anew, with a new client where that may help, whenever it breaks.
 
-use std::{fmt::Debug, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use futures::{TryStreamExt, future::BoxFuture};
 use kube::{
@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use super::{
     client::{self, ClientError, Connection},
     pause,
+    raw::{Raw, Untyped},
 };
 use crate::base::causes::chain;
 
@@ -63,6 +64,8 @@ enum Lost {
     Absent,
     #[error("watch")]
     Watch(#[source] watcher::Error),
+    #[error("an object of the watch")]
+    Object(#[source] Untyped),
     #[error("the watch ended")]
     Ended,
 }
@@ -72,11 +75,11 @@ enum Lost {
 pub(crate) async fn follow<'a, K>(
     connection: &Connection,
     watch: &Watch,
-    api: impl Fn(Client) -> Api<K>,
+    api: impl Fn(Client) -> Api<Raw>,
     prepare: impl Fn(Client) -> BoxFuture<'a, Result<bool, kube::Error>>,
     mut each: impl FnMut(Shown<K>),
 ) where
-    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: DeserializeOwned,
 {
     let (mut attempt, mut told) = (0, None);
     loop {
@@ -120,12 +123,12 @@ pub(crate) async fn follow<'a, K>(
 async fn once<'a, K>(
     connection: &Connection,
     watch: &Watch,
-    api: &impl Fn(Client) -> Api<K>,
+    api: &impl Fn(Client) -> Api<Raw>,
     prepare: &impl Fn(Client) -> BoxFuture<'a, Result<bool, kube::Error>>,
     each: &mut impl FnMut(Shown<K>),
 ) -> Lost
 where
-    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: DeserializeOwned,
 {
     let session = match connection.session().await {
         Ok(session) => session,
@@ -143,35 +146,56 @@ where
     lost
 }
 
-async fn follow_in<K>(watch: &Watch, api: Api<K>, each: &mut impl FnMut(Shown<K>)) -> Lost
+async fn follow_in<K>(watch: &Watch, api: Api<Raw>, each: &mut impl FnMut(Shown<K>)) -> Lost
 where
-    K: kube::Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: DeserializeOwned,
 {
     let mut events = pin!(watcher::watcher(api, watch.selected.clone()));
     let mut listed = Vec::new();
     loop {
-        match events.try_next().await {
-            Ok(Some(Event::Init)) => listed.clear(),
-            Ok(Some(Event::InitApply(object))) => listed.push(object),
-            Ok(Some(Event::InitDone)) => {
-                info!(what = watch.what, objects = listed.len(), "Watch follows");
-                let absent = watch.single && listed.is_empty();
-                each(Shown::Listed(std::mem::take(&mut listed)));
-                if absent {
-                    return Lost::Absent;
-                }
-            }
-            Ok(Some(Event::Apply(object))) => each(Shown::Applied(object)),
-            Ok(Some(Event::Delete(object))) => {
-                each(Shown::Deleted(object));
-                if watch.single {
-                    return Lost::Absent;
-                }
-            }
+        let event = match events.try_next().await {
+            Ok(Some(event)) => event,
             Ok(None) => return Lost::Ended,
             Err(error) => return Lost::Watch(error),
+        };
+        if let Err(lost) = take(watch, event, &mut listed, each) {
+            return lost;
         }
     }
+}
+
+/// Tells what an event shows.
+fn take<K: DeserializeOwned>(
+    watch: &Watch,
+    event: Event<Raw>,
+    listed: &mut Vec<K>,
+    each: &mut impl FnMut(Shown<K>),
+) -> Result<(), Lost> {
+    let absent = match event {
+        Event::Init => {
+            listed.clear();
+            false
+        }
+        Event::InitApply(object) => {
+            listed.push(object.typed().map_err(Lost::Object)?);
+            false
+        }
+        Event::InitDone => {
+            info!(what = watch.what, objects = listed.len(), "Watch follows");
+            let absent = watch.single && listed.is_empty();
+            each(Shown::Listed(std::mem::take(listed)));
+            absent
+        }
+        Event::Apply(object) => {
+            each(Shown::Applied(object.typed().map_err(Lost::Object)?));
+            false
+        }
+        Event::Delete(object) => {
+            each(Shown::Deleted(object.typed().map_err(Lost::Object)?));
+            watch.single
+        }
+    };
+    if absent { Err(Lost::Absent) } else { Ok(()) }
 }
 
 impl<K> Shown<K> {
@@ -191,7 +215,12 @@ impl Lost {
         let code = match self {
             Self::Prepared(kube::Error::Api(status)) => Some(status.code),
             Self::Watch(error) => client::watch_refusal(error),
-            Self::Client(_) | Self::Prepared(_) | Self::NoNode | Self::Absent | Self::Ended => None,
+            Self::Client(_)
+            | Self::Prepared(_)
+            | Self::NoNode
+            | Self::Absent
+            | Self::Object(_)
+            | Self::Ended => None,
         };
         code.filter(|code| !watch.insists && [400, 403, 404].contains(code))
     }

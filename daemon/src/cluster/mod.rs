@@ -1,13 +1,14 @@
 //! The agent's side towards the API server: its identity, its one client, a watch for any kind, and what
 //! every kind of request has in common. What is done with an object is the business of the room of its kind.
 //!
-//! - [`client`]: the identity and the one client, which the pod watch uses too. [`identity`], [`features`]:
-//!   who that is.
+//! - [`client`]: the identity and the one client, which the pod watch uses too; `kubeconfig`: its file.
+//!   [`identity`], [`features`]: who that is.
 //! - [`policies`]: whether the admission policies keep that identity to its node.
 //! - [`token`], `renewal`: a token of a service account, renewed by the agent.
 //! - [`node_labels`]: what the Node says of the agent.
 //! - `follow`: one watch. `object`, `target`, `request_cache`: a request as the API server shows it, and
 //!   writing to it.
+//! - `raw`, `v1`: objects that are typed once they are here, and as much of a pod as the agent reads.
 //! - `node_pods`, `events`: reading and patching pods of the node, and telling their users.
 
 pub mod client;
@@ -22,11 +23,14 @@ pub mod token;
 
 mod events;
 pub(crate) mod follow;
+mod kubeconfig;
 pub(crate) mod node_object;
 pub(crate) mod node_pods;
 pub(crate) mod object;
+pub(crate) mod raw;
 pub(crate) mod request_cache;
 pub(crate) mod target;
+pub(crate) mod v1;
 
 use berth_policy::{Notice, PodRef};
 use tokio::sync::watch;

@@ -10,14 +10,14 @@ use std::time::Duration;
 use berth_shim::Metrics;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, ResourceExt,
+    ResourceExt,
     api::{Patch, PatchParams},
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Cluster, client::CallError, metrics::Write, pause};
+use super::{Cluster, client::CallError, metrics::Write, pause, raw};
 use crate::{
     base::causes::chain,
     config::{Configuration, PathMode},
@@ -100,7 +100,7 @@ impl NodeLabels {
 
     async fn look(&self, order: bool) -> Result<Looked, CallError> {
         let name = self.cluster.node();
-        let get = |client| async move { Api::<Node>::all(client).get_opt(name).await };
+        let get = |client| async move { raw::all::<Node>(client).get_metadata_opt(name).await };
         let connection = self.cluster.connection();
         let Some(node) = connection.ask(get).await? else { return Ok(Looked::NoNode) };
         let order = if order { "true" } else { "false" };
@@ -114,7 +114,7 @@ impl NodeLabels {
         // Of this Node only: one that was made anew is looked at anew.
         let body = Patch::Merge(json!({ "metadata": { "uid": node.metadata.uid, "labels": labels } }));
         let patch = |client| async move {
-            Api::<Node>::all(client).patch_metadata(name, &PatchParams::default(), &body).await
+            raw::all::<Node>(client).patch_metadata(name, &PatchParams::default(), &body).await
         };
         let written = connection.ask(patch).await;
         self.cluster.metrics.wrote(Write::NodeLabels, &written);

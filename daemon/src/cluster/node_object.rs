@@ -5,14 +5,17 @@ use std::fmt::Debug;
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
-    Api, Client, Resource,
+    Client, Resource,
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tracing::info;
 
-use super::client::{CallError, Connection};
+use super::{
+    client::{CallError, Connection},
+    raw::{self, Raw},
+};
 
 /// Makes the object of the node of this name if it is missing. False: there is no such Node; the kubelet
 /// registers it, maybe later than the agent starts.
@@ -27,11 +30,11 @@ pub(crate) async fn ensure<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Serialize,
 {
-    let api: Api<K> = Api::all(client.clone());
-    if api.get_opt(node).await?.is_some() {
+    let api = raw::all::<K>(client.clone());
+    if api.get_metadata_opt(node).await?.is_some() {
         return Ok(true);
     }
-    let Some(owner) = Api::<Node>::all(client.clone()).get_opt(node).await? else {
+    let Some(owner) = raw::all::<Node>(client.clone()).get_metadata_opt(node).await? else {
         return Ok(false);
     };
     let object = make(ObjectMeta {
@@ -46,6 +49,8 @@ where
         }]),
         ..ObjectMeta::default()
     });
+    let object = serde_json::to_value(&object).and_then(serde_json::from_value::<Raw>);
+    let object = object.map_err(kube::Error::SerdeError)?;
     match api.create(&PostParams::default(), &object).await {
         Ok(_) => info!(node, kind = %K::kind(&()), "Object of the node made"),
         // Somebody was faster.
@@ -77,5 +82,6 @@ where
         "status": status,
     }));
     let params = PatchParams::apply(manager).force();
-    connection.ask(async |client| Api::<K>::all(client).patch_status(node, &params, &body).await).await
+    let written = async |client| raw::all::<K>(client).patch_status(node, &params, &body).await;
+    connection.ask(async |client| written(client).await.and_then(raw::typed)).await
 }

@@ -2,9 +2,9 @@
 //! to say.
 
 use berth_policy::PodRef;
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
-    Api, Client,
+    Client,
     api::{ListParams, Patch, PatchParams},
 };
 use serde_json::Value;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::{
     client::{CallError, Connection},
     metrics::{ClusterMetrics, Write},
+    raw, v1 as core,
 };
 
 /// Set on the API object that mirrors a static pod; its value is the UID the kubelet uses on this node.
@@ -50,9 +51,11 @@ impl NodePods {
         // Listed, not got: for the kubelet's identity a pod that is gone is a pod it must not read.
         let selected =
             ListParams::default().fields(&format!("spec.nodeName={},metadata.name={}", self.node, pod.name));
-        let list =
-            async |client: Client| Api::<core::Pod>::namespaced(client, &pod.namespace).list(&selected).await;
-        let found = self.connection.ask(list).await?.items.into_iter().next();
+        let list = async |client: Client| {
+            let found = raw::namespaced::<core::Pod>(client, &pod.namespace).list(&selected).await?;
+            found.items.into_iter().next().map(raw::typed::<core::Pod>).transpose()
+        };
+        let found = self.connection.ask(list).await?;
         let is = |uid: Option<&str>| uid == Some(pod.uid.as_str());
         Ok(found.filter(|found| is(identity(&found.metadata)) || is(found.metadata.uid.as_deref())))
     }
@@ -69,11 +72,12 @@ impl NodePods {
     ) -> Result<core::Pod, CallError> {
         let (patch, params) = (Patch::Strategic(body), PatchParams::default());
         let ask = async |client: Client| {
-            let pods = Api::<core::Pod>::namespaced(client, namespace);
-            match part {
+            let pods = raw::namespaced::<core::Pod>(client, namespace);
+            let written = match part {
                 Part::Pod => pods.patch(name, &params, &patch).await,
                 Part::Status => pods.patch_status(name, &params, &patch).await,
-            }
+            };
+            written.and_then(raw::typed)
         };
         let written = self.connection.ask(ask).await;
         self.metrics.wrote(write, &written);

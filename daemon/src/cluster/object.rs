@@ -5,11 +5,10 @@
 use berth_policy::RequestId;
 use berth_proto::crd::{ContainerRecreateRequestSpec, ContainerRecreateRequestStatus};
 use berth_proto::quoting::unquoted;
-use k8s_openapi::jiff::Timestamp;
-use kube::core::DynamicObject;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 use serde::de::DeserializeOwned;
 
-use super::target::Target;
+use super::{raw::Raw, target::Target};
 
 /// An object with this spec and status.
 #[derive(Clone, Debug)]
@@ -28,10 +27,10 @@ pub(crate) struct Object<S = ContainerRecreateRequestSpec, T = ContainerRecreate
 
 impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
     /// `None` for an object without name, UID or time of creation, which the API never shows.
-    pub(crate) fn read(object: DynamicObject) -> Option<Self> {
-        let DynamicObject { metadata, mut data, .. } = object;
+    pub(crate) fn read(mut object: Raw) -> Option<Self> {
+        let metadata: ObjectMeta = serde_json::from_value(object.take("metadata")).ok()?;
         // A status that cannot be read was not written by this agent; it is written anew.
-        let status = serde_json::from_value(data["status"].take()).unwrap_or_default();
+        let status = serde_json::from_value(object.take("status")).unwrap_or_default();
         Some(Self {
             id: metadata.uid?.into(),
             created: metadata.creation_timestamp?.0,
@@ -42,7 +41,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
                 version: metadata.resource_version,
                 status,
             },
-            spec: serde_json::from_value(data["spec"].take()).map_err(|error| unquoted(&error.to_string())),
+            spec: serde_json::from_value(object.take("spec")).map_err(|error| unquoted(&error.to_string())),
         })
     }
 }

@@ -7,12 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, DeleteParams, Preconditions},
-    core::DynamicObject,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::client::{CallError, Connection};
+use super::{
+    client::{CallError, Connection},
+    raw::Raw,
+};
 
 /// A request with this status; a ContainerRecreateRequest, where nothing else is said.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +71,7 @@ impl<T> Target<T> {
         &self,
         connection: &Connection,
         kind: &ApiResource,
-        question: impl FnOnce(Api<DynamicObject>) -> F,
+        question: impl FnOnce(Api<Raw>) -> F,
     ) -> Result<A, CallError>
     where
         F: Future<Output = kube::Result<A>>,

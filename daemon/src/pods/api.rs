@@ -6,8 +6,7 @@ use std::{future::ready, sync::Arc};
 use berth_policy::{Event, Pod, PodUid};
 use berth_shim::Gate;
 use futures::FutureExt;
-use k8s_openapi::api::core::v1 as core;
-use kube::{Api, runtime::watcher};
+use kube::runtime::watcher;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +16,7 @@ use crate::{
     cluster::{
         client::Connection,
         follow::{Shown, Watch, follow},
+        raw, v1 as core,
     },
 };
 
@@ -79,7 +79,7 @@ impl ApiView {
         };
         let each = |shown| self.take(shown);
         let followed =
-            follow(&self.connection, &watch, Api::<core::Pod>::all, |_| ready(Ok(true)).boxed(), each);
+            follow(&self.connection, &watch, raw::all::<core::Pod>, |_| ready(Ok(true)).boxed(), each);
         // Cancel-safe: dropping the watch loses nothing that was applied.
         shutdown.run_until_cancelled(followed).await;
     }

@@ -8,10 +8,10 @@ use berth_policy::{
     launch_priority::{EnvValue, PRIORITY_ENV},
     time::seconds,
 };
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::util::intstr::IntOrString};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{probe::launch_probe, read, unready};
-use crate::cluster::node_pods::identity;
+use crate::cluster::{node_pods::identity, v1 as core};
 
 /// The API server's default for `terminationGracePeriodSeconds`; a static pod may come without it.
 const DEFAULT_GRACE: i64 = 30;

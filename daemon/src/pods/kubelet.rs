@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use berth_policy::{Event, Pod};
 use http::{Request, Uri};
-use k8s_openapi::api::core::v1 as core;
 use kube::{Client, Config};
 
 use super::convert;
-use crate::config;
+use crate::{cluster::v1 as core, config};
 
 /// A kubelet that is alive answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use berth_policy::{Probe, ProbeAction};
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::util::intstr::IntOrString};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::pods::convert;
+use crate::{cluster::v1 as core, pods::convert};
 
 /// The API server's defaults (`SetDefaults_Probe`), which objects that it did not check may lack.
 const DEFAULT_TIMEOUT: i32 = 1;

@@ -4,10 +4,10 @@ use berth_policy::{
     RestartPolicy,
     launch_priority::{LaunchOrder, ORDERED_ANNOTATION, OrderError},
 };
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::convert;
-use crate::cluster::node_pods::MIRROR_ANNOTATION;
+use crate::cluster::{node_pods::MIRROR_ANNOTATION, v1 as core};
 
 /// It mirrors a static pod.
 pub(crate) fn is_mirror(meta: &ObjectMeta) -> bool {

@@ -17,6 +17,7 @@ pub mod telemetry;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
+use berth_malloc::growth::Growth;
 use berth_shim::{Clients, RuntimeEndpoint, Shutdown, remote::AgentLink};
 use sd_notify::NotifyState;
 use tokio::{runtime::Handle, sync::oneshot};
@@ -44,9 +45,10 @@ use crate::{
     },
 };
 
-/// Time from the start until its memory is returned: by then the pods are listed and the watches stand. And
-/// from then on: pods that come and go need what a quiet node does not.
-const RETURN_UNUSED: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
+/// Time from the start until its memory is returned: by then the pods are listed and the watches stand.
+const RETURN_UNUSED: Duration = Duration::from_secs(30);
+/// How often it is looked at from then on: pods that come and go need what a quiet node does not.
+const LOOK_AT_MEMORY: Duration = Duration::from_secs(10);
 
 /// Circumstances of a start, besides its configuration.
 #[derive(Debug, Default)]
@@ -218,14 +220,18 @@ fn serve_calls(
     Ok(None)
 }
 
-/// Returns memory that only the start needed, once that is over, and what rare events needed, now and then.
+/// Returns memory that only the start needed, once that is over, and what rare events needed, soon after them.
 async fn return_unused() {
-    let [start, every] = RETURN_UNUSED;
-    tokio::time::sleep(start).await;
+    let mut growth = Growth::default();
+    tokio::time::sleep(RETURN_UNUSED).await;
     loop {
-        if let Err(error) = berth_malloc::return_unused() {
+        let looked = berth_malloc::resident().and_then(|resident| match growth.look(resident) {
+            true => berth_malloc::return_unused().map(drop),
+            false => Ok(()),
+        });
+        if let Err(error) = looked {
             debug!(%error, "Pages of the program stay mapped");
         }
-        tokio::time::sleep(every).await;
+        tokio::time::sleep(LOOK_AT_MEMORY).await;
     }
 }

@@ -12,8 +12,9 @@ use std::{
 };
 
 use berth_policy::in_place_update::{EnvHash, Metadata, MetadataKey};
-use k8s_openapi::api::core::v1 as core;
 use serde::Serialize;
+
+use crate::cluster::v1 as core;
 
 /// Set by OpenKruise's hot upgrade of sidecars, which restarts for them itself.
 const IGNORED: [&str; 2] = ["SIDECARSET_VERSION", "SIDECARSET_VERSION_ALT"];

@@ -6,21 +6,22 @@ use std::time::{Duration, Instant};
 
 use berth_policy::in_place_update::{Sight, UpdateRequest, plan};
 use berth_proto::crd::{ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, NodePodUpdate};
-use k8s_openapi::api::core::v1 as core;
-use kube::core::DynamicObject;
 
 pub use self::sequences::updates;
 use super::{
     convert::{self, Flaw},
     env, report, requests, state,
 };
-use crate::{base::clock::Clock, cluster::object::Object};
+use crate::{
+    base::clock::Clock,
+    cluster::{object::Object, raw::Raw, v1 as core},
+};
 
 /// Checks that a sound request names a pod and a change, and can be planned; that a flawed one says why. A
 /// record of progress that was read is written and read again as the same.
 pub fn update(data: &[u8]) {
     let clock = Clock::read();
-    if let Ok(object) = serde_json::from_slice::<DynamicObject>(data)
+    if let Ok(object) = serde_json::from_slice::<Raw>(data)
         && let Some(object) = Object::<ContainerUpdateRequestSpec, ContainerUpdateRequestStatus>::read(object)
     {
         judge(requests::asked_by(&object, &clock));

@@ -18,7 +18,7 @@ use berth_policy::{
 use berth_proto::crd::{DesiredPod, NodePodUpdate, UpdatedPod};
 use futures::FutureExt;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Api, Client, runtime::watcher};
+use kube::{Client, runtime::watcher};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tracing::warn;
@@ -41,7 +41,7 @@ use crate::{
         FIELD_MANAGER,
         client::Connection,
         follow::{Shown, Watch, follow},
-        node_object, pause,
+        node_object, pause, raw,
         target::version,
     },
 };
@@ -102,7 +102,7 @@ impl NodeUpdates {
             let make = |metadata| NodePodUpdate { metadata, ..NodePodUpdate::new("", Default::default()) };
             async move { node_object::ensure(&client, &node, make).await }.boxed()
         };
-        let watching = follow(&self.connection, &watch, Api::<NodePodUpdate>::all, ensure, each);
+        let watching = follow(&self.connection, &watch, raw::all::<NodePodUpdate>, ensure, each);
         let taking = async {
             let (mut clock, mut unjudged) = (Clock::read(), false);
             loop {

@@ -10,10 +10,12 @@ use berth_policy::{
     PodUid,
     in_place_update::{PodView, UpdateEvent},
 };
-use k8s_openapi::api::core::v1 as core;
 
 use super::{readiness_gate, runtime_meta, shared::SharedUpdates, snapshot, work_queue::WorkQueue};
-use crate::{cluster::target::version, pods::api::Onlooker};
+use crate::{
+    cluster::{target::version, v1 as core},
+    pods::api::Onlooker,
+};
 
 /// Cache of the pods under update. Nothing awaits while the lock is held.
 #[derive(Debug)]

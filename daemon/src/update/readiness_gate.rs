@@ -8,12 +8,11 @@ use berth_policy::{
     PodUid,
     in_place_update::{UpdateSource, is_worked_on, may_open},
 };
-use k8s_openapi::api::core::v1 as core;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::{Parts, snapshot::GATE, write::CLOSED_BY};
-use crate::{base::causes::chain, pods::read};
+use crate::{base::causes::chain, cluster::v1 as core, pods::read};
 
 /// Between two writes on this node, and after one that failed.
 const APART: Duration = Duration::from_millis(50);

@@ -16,7 +16,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api,
     api::{ApiResource, Patch, PatchParams},
-    core::DynamicObject,
     runtime::watcher,
 };
 use tracing::{info, warn};
@@ -33,6 +32,7 @@ use crate::{
         client::{CallError, Connection},
         follow::{Shown, Watch, follow},
         object,
+        raw::{self, Raw},
         request_cache::RequestCache,
         target,
     },
@@ -94,7 +94,7 @@ impl Requests {
                 }
             }
         };
-        let api = |client| Api::<DynamicObject>::all_with(client, &kind());
+        let api = raw::all::<ContainerUpdateRequest>;
         follow(&self.connection, &watch, api, |_| ready(Ok(true)).boxed(), each).await;
     }
 
@@ -113,7 +113,7 @@ impl Requests {
         let patch = Patch::Apply(target.with_status::<ContainerUpdateRequest>(id, &status));
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let name = target.name.clone();
-        let write = async move |api: Api<DynamicObject>| api.patch_status(&name, &params, &patch).await;
+        let write = async move |api: Api<Raw>| api.patch_status(&name, &params, &patch).await;
         match target.ask(&self.connection, &kind(), write).await {
             Ok(object) => {
                 if let Some(object) = Object::read(object) {
@@ -148,7 +148,7 @@ impl Requests {
     /// Somebody else wrote: what does it look like now? The report is made from that.
     async fn look_again(&self, id: &RequestId, target: &Target, updates: &SharedUpdates) -> StepOutcome {
         let name = target.name.clone();
-        let look = async move |api: Api<DynamicObject>| api.get_opt(&name).await;
+        let look = async move |api: Api<Raw>| api.get_opt(&name).await;
         match target.ask(&self.connection, &kind(), look).await {
             Ok(object) => match object.and_then(Object::read).filter(|object| object.id == *id) {
                 Some(object) => {

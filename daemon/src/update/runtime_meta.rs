@@ -10,13 +10,12 @@
 use std::time::Duration;
 
 use berth_policy::{ContainerId, PodUid};
-use k8s_openapi::api::core::v1 as core;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 use tracing::warn;
 
 use super::{Parts, env, snapshot::GATE, state};
-use crate::{base::causes::chain, cri::creation_record::CreationRecord, pods::read};
+use crate::{base::causes::chain, cluster::v1 as core, cri::creation_record::CreationRecord, pods::read};
 
 /// Annotation of a pod: what its containers were made with, hashes of env from its metadata among it; JSON.
 pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";

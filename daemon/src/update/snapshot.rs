@@ -11,14 +11,13 @@ use berth_policy::{
     },
 };
 use k8s_openapi::{
-    api::core::v1 as core,
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::{SignedDuration, Timestamp},
 };
 
 use super::{Parts, env, state, wish_id};
 use crate::{
-    cluster::{node_pods::identity, target::version},
+    cluster::{node_pods::identity, target::version, v1 as core},
     cri::creation_record::CreationRecord,
     pods::read,
 };

@@ -11,7 +11,6 @@ use berth_policy::{
 };
 use berth_proto::crd::{ContainerUpdateRequest, ContainerUpdateRequestSpec, ContainerUpdateRequestStatus};
 use k8s_openapi::{
-    api::core::v1 as core,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
     jiff::Timestamp,
 };
@@ -20,7 +19,7 @@ use serde_json::Value;
 use super::{Permission, Updates};
 use crate::{
     base::status::whole_second,
-    cluster::client::CallError,
+    cluster::{client::CallError, v1 as core},
     files::{self, FileError, Submitted as Taken},
     pods::read,
 };

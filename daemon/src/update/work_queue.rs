@@ -7,10 +7,9 @@ use std::{
 };
 
 use berth_policy::PodUid;
-use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
 
-use crate::cluster::node_pods::identity;
+use crate::cluster::{node_pods::identity, v1 as core};
 
 /// Queue of the pods of this node that need one kind of fix-up.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use berth_policy::{
     PodRef,
     in_place_update::{MetadataKey, PodPatch, UpdateOwner},
 };
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::{snapshot::GATE, state};
@@ -14,6 +14,7 @@ use crate::{
         client::CallError,
         metrics::Write,
         node_pods::{NodePods, Part},
+        v1 as core,
     },
     pods::read,
 };

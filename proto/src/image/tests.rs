@@ -106,6 +106,24 @@ proptest! {
         prop_assert_eq!((whole.tag(), whole.digest()), (read.tag(), read.digest()));
     }
 
+    /// A reader of the same grammar, which others use, takes what is taken here, and reads the same parts.
+    #[test]
+    fn as_another_reader(given in "([a-zA-Z0-9]{1,4}[-._:/@]{0,2}){0,8}(@sha(256|384|512):[0-9a-fA-F]{64})?") {
+        use oci_spec::distribution;
+        let known = |reference: &distribution::Reference| {
+            let digest = reference.digest().is_none_or(|digest| *digest == digest.to_lowercase());
+            digest && reference.repository() == reference.repository().to_lowercase()
+        };
+        let other = given.parse::<distribution::Reference>().ok().filter(known);
+        let read = given.parse::<Reference>().ok();
+        prop_assert_eq!(read.is_some(), other.is_some(), "{}", given);
+        if let (Some(read), Some(other)) = (read, other) {
+            prop_assert_eq!(read.normalized(), other.whole());
+            prop_assert_eq!((read.registry(), read.repository()), (other.registry(), other.repository()));
+            prop_assert_eq!((read.tag(), read.digest()), (other.tag(), other.digest()));
+        }
+    }
+
     /// Parses any text at all: the result is an error, or something whose parts are in the text.
     #[test]
     fn any_text(given in "[a-zA-Z0-9@:/._ -]{0,40}|\\PC{0,20}") {

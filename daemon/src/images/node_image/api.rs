@@ -15,7 +15,7 @@ use berth_policy::{ImageEvent, WishSource};
 use berth_proto::crd::{NodeImage, NodeImageStatus};
 use futures::FutureExt;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Api, Client, runtime::watcher};
+use kube::{Client, runtime::watcher};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -35,7 +35,7 @@ use crate::{
         FIELD_MANAGER,
         client::{CallError, Connection},
         follow::{Shown, Watch, follow},
-        node_object, pause,
+        node_object, pause, raw,
     },
 };
 
@@ -102,7 +102,7 @@ impl NodeImages {
             // What it showed stays.
             Shown::NotInstalled(_) | Shown::Refused(_) | Shown::Lost(_) => {}
         };
-        follow(&self.connection, &watch, Api::<NodeImage>::all, ensure, each).await;
+        follow(&self.connection, &watch, raw::all::<NodeImage>, ensure, each).await;
     }
 
     fn nothing(&self, seen: &watch::Sender<Option<Seen>>) {

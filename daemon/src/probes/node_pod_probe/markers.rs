@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use berth_proto::crd::PodProbeMarker;
 use futures::FutureExt;
-use kube::{Api, runtime::watcher};
+use kube::runtime::watcher;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::error;
 
@@ -17,6 +17,7 @@ use super::{
 use crate::cluster::{
     client::Connection,
     follow::{self, Shown, Watch},
+    raw,
 };
 
 /// Follows those that are to be followed, for ever. Nothing is asked while no entry names one.
@@ -59,7 +60,7 @@ async fn one(connection: &Connection, probes: &SharedProbes, name: &MarkerName) 
         insists: false,
         selected: watcher::Config::default().fields(&format!("metadata.name={marker}")),
     };
-    let api = |client| Api::<PodProbeMarker>::namespaced(client, namespace);
+    let api = |client| raw::namespaced::<PodProbeMarker>(client, namespace);
     let ready = |_| async { Ok(true) }.boxed();
     let each = |shown| {
         let seen = match shown {

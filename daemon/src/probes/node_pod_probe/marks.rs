@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use berth_policy::{PodMarks, PodRef, ProbeOutcome};
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Map, Value, json};
 use tracing::warn;
 
@@ -15,6 +15,7 @@ use crate::{
         client::CallError,
         metrics::Write,
         node_pods::{NodePods, Part},
+        v1 as core,
     },
 };
 

@@ -15,7 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
-use kube::{Api, Client, runtime::watcher};
+use kube::{Client, runtime::watcher};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -34,7 +34,7 @@ use crate::{
         features::{self, Permission},
         follow::{Shown, Watch, follow},
         identity::IdentityState,
-        node_object,
+        node_object, raw,
     },
 };
 
@@ -119,7 +119,7 @@ impl Object {
             Shown::Refused(_) | Shown::Lost(_) => {}
             Shown::Deleted(_) | Shown::NotInstalled(_) => self.take(None),
         };
-        follow(&self.connection, &watch, Api::<NodePodProbe>::all, ensure, each).await;
+        follow(&self.connection, &watch, raw::all::<NodePodProbe>, ensure, each).await;
     }
 
     fn take(&self, shown: Option<NodePodProbe>) {

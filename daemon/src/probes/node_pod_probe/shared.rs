@@ -10,7 +10,6 @@ use berth_policy::{
     Backlog, ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition,
     WantedPod, time::later,
 };
-use k8s_openapi::api::core::v1 as core;
 use tokio::sync::watch;
 
 use super::{
@@ -20,7 +19,7 @@ use super::{
 };
 use crate::{
     agent::{AFTER_PANIC, metrics::AgentMetrics, now},
-    cluster::target::version,
+    cluster::{target::version, v1 as core},
     config,
     pods::api::Onlooker,
 };

@@ -8,11 +8,14 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use berth_policy::{Markers, PodRef, WantedProbe};
 use berth_proto::crd::{PodContainerProbe, PodProbeMarker};
-use k8s_openapi::api::core::v1 as core;
 use kube::core::{Selector, SelectorExt};
 
 use super::convert;
-use crate::{base::causes::chain, cluster::node_pods::identity, pods::probe};
+use crate::{
+    base::causes::chain,
+    cluster::{node_pods::identity, v1 as core},
+    pods::probe,
+};
 
 /// A marker: its namespace and its name.
 pub(super) type MarkerName = (Arc<str>, Arc<str>);
@@ -94,7 +97,6 @@ impl LivePod {
             let plain = |port: &core::ContainerPort| core::ContainerPort {
                 name: port.name.clone(),
                 container_port: port.container_port,
-                ..core::ContainerPort::default()
             };
             (container.name.clone(), ports.map(plain).collect())
         };

@@ -3,14 +3,17 @@
 use std::time::{Duration, Instant};
 
 use berth_policy::{Config, Event, Node, Step};
-use kube::core::DynamicObject;
 
 use super::requests::shown;
-use crate::{base::clock::Clock, cluster::object::Object, recreate::codec};
+use crate::{
+    base::clock::Clock,
+    cluster::{object::Object, raw::Raw},
+    recreate::codec,
+};
 
 /// Checks that a request names its pod and instances and can be planned with, or says why not.
 pub fn recreate(data: &[u8]) {
-    let Ok(object) = serde_json::from_slice::<DynamicObject>(data) else { return };
+    let Ok(object) = serde_json::from_slice::<Raw>(data) else { return };
     let Some(object) = Object::read(object) else { return };
     match codec::request(shown(&object), &Clock::read()) {
         Ok(request) => {

@@ -12,7 +12,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api,
     api::{ApiResource, Patch, PatchParams},
-    core::DynamicObject,
 };
 use tracing::{debug, warn};
 
@@ -23,6 +22,7 @@ use crate::{
         client::{CallError, Connection},
         metrics::{ClusterMetrics, Write},
         object::Object,
+        raw::Raw,
         request_cache::RequestCache,
         target::Target,
     },
@@ -70,7 +70,7 @@ impl Reporter {
             }
             let patch = Patch::Apply(target.with_status::<ContainerRecreateRequest>(id, &status));
             let name = target.name.clone();
-            let write = async move |api: Api<DynamicObject>| {
+            let write = async move |api: Api<Raw>| {
                 let params = PatchParams::apply(FIELD_MANAGER).force();
                 api.patch_status(&name, &params, &patch).await
             };
@@ -108,18 +108,20 @@ impl Reporter {
     /// Somebody else wrote: what does it look like now?
     async fn look_again(&self, id: &RequestId, target: &Target) -> StepOutcome {
         let name = target.name.clone();
-        let look = async move |api: Api<DynamicObject>| api.get_opt(&name).await;
+        let look = async move |api: Api<Raw>| api.get_opt(&name).await;
         match target.ask(&self.connection, &kind(), look).await {
-            Ok(Some(object)) if object.metadata.uid.as_deref() == Some(id.as_str()) => {
-                self.see(object);
-                StepOutcome::Done
-            }
-            Ok(_) => StepOutcome::Gone,
+            Ok(found) => match found.and_then(<Object>::read).filter(|object| object.id == *id) {
+                Some(object) => {
+                    self.known.put(&object);
+                    StepOutcome::Done
+                }
+                None => StepOutcome::Gone,
+            },
             Err(error) => failed(target, &error, "Request not read"),
         }
     }
 
-    fn see(&self, object: DynamicObject) {
+    fn see(&self, object: Raw) {
         if let Some(object) = <Object>::read(object) {
             self.known.put(&object);
         }

@@ -6,14 +6,15 @@
 use std::{future::ready, sync::Arc};
 
 use berth_policy::{Event, Origin, RecreateReport, RequestId, StepOutcome};
+use berth_proto::crd::ContainerRecreateRequest;
 use berth_shim::Gate;
 use futures::FutureExt;
-use kube::{Api, core::DynamicObject, runtime::watcher};
+use kube::runtime::watcher;
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::report::{self, Reporter};
+use super::report::Reporter;
 use crate::{
     agent::Agent,
     base::clock::Clock,
@@ -23,6 +24,7 @@ use crate::{
         metrics::ClusterMetrics,
         object::Object,
         pause,
+        raw::{self, Raw},
         request_cache::RequestCache,
     },
     recreate::codec::{self, Refused, Shown},
@@ -73,14 +75,14 @@ impl Requests {
             while refusals.try_join_next().is_some() {}
             self.take(shown, &clock, &mut refusals);
         };
-        let api = |client| Api::<DynamicObject>::all_with(client, &report::kind());
+        let api = raw::all::<ContainerRecreateRequest>;
         let followed = follow::follow(&self.connection, &watch, api, |_| ready(Ok(true)).boxed(), each);
         // Cancel-safe: dropping the watch loses nothing that was applied, and a refusal is written at the
         // next list.
         shutdown.run_until_cancelled(followed).await;
     }
 
-    fn take(&self, shown: follow::Shown<DynamicObject>, clock: &Clock, refusals: &mut JoinSet<()>) {
+    fn take(&self, shown: follow::Shown<Raw>, clock: &Clock, refusals: &mut JoinSet<()>) {
         match shown {
             follow::Shown::Listed(objects) => {
                 let objects: Vec<Object> = objects.into_iter().filter_map(Object::read).collect();
@@ -128,7 +130,7 @@ impl Requests {
         self.health.send_replace(WatchHealth::Follows);
     }
 
-    fn seen(&self, object: DynamicObject, clock: &Clock, refusals: &mut JoinSet<()>) {
+    fn seen(&self, object: Raw, clock: &Clock, refusals: &mut JoinSet<()>) {
         let Some(object) = Object::read(object) else { return };
         self.known.put(&object);
         let event = match codec::request(shown(&object), clock) {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use berth_policy::{PodRef, StepOutcome};
-use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::json;
 use tracing::{info, warn};
 
@@ -17,6 +17,7 @@ use crate::{
         client::CallError,
         metrics::Write,
         node_pods::{NodePods, Part},
+        v1 as core,
     },
     pods::{
         read,

@@ -14,7 +14,6 @@ use std::{
 
 use berth_proto::crd::{DesiredPod, SidecarSet};
 use futures::{StreamExt, stream};
-use kube::Api;
 use tracing::warn;
 
 use self::verify::SetView;
@@ -22,7 +21,10 @@ pub(super) use self::verify::Unasked;
 use super::words::{REFUSALS, Words};
 use crate::{
     base::causes::chain,
-    cluster::client::{CallError, Connection},
+    cluster::{
+        client::{CallError, Connection},
+        raw,
+    },
 };
 
 /// How many sets are remembered.
@@ -127,5 +129,6 @@ fn owner(entry: &DesiredPod) -> Option<&str> {
 }
 
 async fn read(connection: &Connection, name: &str) -> Result<Option<SidecarSet>, CallError> {
-    connection.ask(async |client| Api::<SidecarSet>::all(client).get_opt(name).await).await
+    let get = async |client| raw::all::<SidecarSet>(client).get_opt(name).await;
+    connection.ask(async |client| get(client).await?.map(raw::typed).transpose()).await
 }

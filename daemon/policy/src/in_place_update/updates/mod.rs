@@ -141,7 +141,7 @@ impl Updates {
             UpdateEvent::PermissionKnown(permission) => self.permission = permission,
             UpdateEvent::PodShown(view) => {
                 let settled = self.watch.settles(self.path, now);
-                self.shown(view, settled);
+                self.shown(view, settled, now);
             }
             UpdateEvent::PodGone(pod) => self.gone(&pod),
             UpdateEvent::PodsListed(lacking) => {
@@ -276,11 +276,11 @@ impl Updates {
         (self.pods.len(), self.writing.len())
     }
 
-    fn shown(&mut self, view: Box<PodView>, settled: Instant) {
+    fn shown(&mut self, view: Box<PodView>, settled: Instant, now: Instant) {
         let uid = self.followed_as(&view.uids).cloned();
         if let Some(pod) = uid.and_then(|uid| self.pods.get_mut(&uid)) {
             pod.is_unheard &= pod.seen.view().is_some_and(|known| known.version >= view.version);
-            pod.seen.take(view, settled);
+            pod.seen.take(view, settled, now);
         }
     }
 
@@ -297,7 +297,7 @@ impl Updates {
             // Whoever watches has it, too.
             Fetched::Found(view) => {
                 pod.is_unheard = false;
-                self.shown(view, self.watch.settles(self.path, now));
+                self.shown(view, self.watch.settles(self.path, now), now);
             }
             Fetched::Gone => self.gone(uid),
             Fetched::Failed => pod.attempts.failed(now),
@@ -319,7 +319,7 @@ impl Updates {
                     Some(Step::Patch(_) | Step::Clear | Step::Stop) | None => {}
                 }
                 // The watch will show it.
-                self.shown(view, self.watch.settles_after_write(self.path, now));
+                self.shown(view, self.watch.settles_after_write(self.path, now), now);
             }
             // The next step is decided on what there is now.
             WriteOutcome::Outdated => pod.is_outdated = true,

@@ -77,10 +77,12 @@ impl SeenPod {
     }
 
     /// Takes a version, unless a newer one is known.
-    pub(crate) fn take(&mut self, view: Box<PodView>, settled: Instant) {
+    pub(crate) fn take(&mut self, view: Box<PodView>, settled: Instant, now: Instant) {
         let settled = match self {
             Self::There(known, _) if known.version > view.version => return,
             Self::There(known, at) if known.version == view.version => settled.min(*at),
+            // The kubelet knew what it is asked for; what has changed is its own word.
+            Self::There(known, at) if *at <= now && known.asks_as(&view) => *at,
             _ => settled,
         };
         *self = Self::There(view, settled);

@@ -40,6 +40,16 @@ pub struct PodView {
     pub containers: Vec<DeclaredContainer>,
 }
 
+impl PodView {
+    /// Whether the kubelet is asked for the same by both versions.
+    pub(crate) fn asks_as(&self, other: &Self) -> bool {
+        self.generation.is_some()
+            && self.generation == other.generation
+            && self.metadata == other.metadata
+            && self.gate == other.gate
+    }
+}
+
 /// The readiness gate and its condition, as they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateView {

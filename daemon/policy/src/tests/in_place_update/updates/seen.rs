@@ -6,7 +6,7 @@ use super::{super::world::World, play::Play};
 use crate::{
     ContainerState, InstanceView, RestartPolicy,
     in_place_update::{
-        CreatedWith, ImageMatch, Life, NodeView, PodView,
+        CreatedWith, GateView, ImageMatch, Life, MetadataKey, NodeView, PodView,
         updates::{clock::Clock, pod::UpdatedPod, settled::SeenPod, snapshot::snapshot},
     },
     tests::world::NowForTests,
@@ -48,6 +48,47 @@ fn where_the_runtime_is_not_watched_the_status_tells_of_a_restart() {
     let status = view.containers[0].status.as_mut().unwrap();
     (status.id, status.restarts) = (Some(id), 3);
     assert_eq!(pod_of(view, node).instances()[&name].state, ContainerState::Running, "started since");
+}
+
+/// A version that the kubelet has made by its status alone is not waited for.
+#[test]
+fn what_the_kubelet_writes_itself_it_knows() {
+    let first = PodView { version: 1, generation: Some(1), gate: GateView::Ready, ..one().view() };
+    let begin = Instant::now_for_tests();
+    let [at, later] = [100, 900].map(|millis| begin + Duration::from_millis(millis));
+    let with = |change: fn(&mut PodView)| {
+        let mut next = PodView { version: 2, ..first.clone() };
+        change(&mut next);
+        next
+    };
+    let table: [(&str, PodView, Instant); 7] = [
+        ("status", with(|next| next.containers[0].status = None), at),
+        ("observed generation", with(|next| next.observed_generation = Some(1)), at),
+        ("generation", with(|next| next.generation = Some(2)), later),
+        ("no generation", with(|next| next.generation = None), later),
+        ("gate", with(|next| next.gate = GateView::NotReady { since: None }), later),
+        (
+            "metadata",
+            with(|next| drop(next.metadata.insert(MetadataKey::Label("l".to_owned()), "2".to_owned()))),
+            later,
+        ),
+        ("the same version", first.clone(), at),
+    ];
+    for (what, next, expect) in table {
+        let mut seen = SeenPod::There(Box::new(first.clone()), at);
+        seen.take(Box::new(next), later, begin + Duration::from_millis(800));
+        assert!(matches!(seen, SeenPod::There(_, settled) if settled == expect), "{what}");
+    }
+    // While it may not know the version before, it may know neither.
+    let mut seen = SeenPod::There(Box::new(first.clone()), at);
+    seen.take(Box::new(with(|_| {})), later, begin);
+    assert!(matches!(seen, SeenPod::There(_, settled) if settled == later));
+    let mut seen = SeenPod::There(Box::new(with(|_| {})), at);
+    seen.take(Box::new(first), begin, later);
+    assert!(
+        matches!(seen, SeenPod::There(view, settled) if (view.version, settled) == (2, at)),
+        "an older one"
+    );
 }
 
 fn pod_of(view: PodView, node: NodeView) -> UpdatedPod {

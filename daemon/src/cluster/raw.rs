@@ -1,0 +1,138 @@
+//! Objects as the API server sends them, typed once they are here.
+//!
+//! The client and its watch are code that is made anew for each type they read, and a reader of a type for
+//! each form that it may come in. So they read one type, a tree of plain values, and each object is typed
+//! from that.
+
+use std::borrow::Cow;
+
+use berth_proto::quoting::unquoted;
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, ObjectMeta},
+    core::DynamicResourceScope,
+};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{DeserializeOwned, Error},
+};
+use serde_json::Value;
+
+/// An object of any kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Raw {
+    /// As much as the client asks for: its version.
+    meta: ObjectMeta,
+    object: Value,
+}
+
+/// An object that is not as its kind should be. The message has no value of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Untyped(String);
+
+/// The objects of a kind, of the whole cluster.
+pub(crate) fn all<K: Resource<DynamicType = ()>>(client: Client) -> Api<Raw> {
+    Api::all_with(client, &ApiResource::erase::<K>(&()))
+}
+
+/// The objects of a kind in a namespace.
+pub(crate) fn namespaced<K: Resource<DynamicType = ()>>(client: Client, namespace: &str) -> Api<Raw> {
+    Api::namespaced_with(client, namespace, &ApiResource::erase::<K>(&()))
+}
+
+/// Types what was answered.
+///
+/// # Errors
+/// It is no such object.
+pub(crate) fn typed<K: DeserializeOwned>(object: Raw) -> kube::Result<K> {
+    object.typed().map_err(|error| kube::Error::SerdeError(serde_json::Error::custom(error)))
+}
+
+impl Raw {
+    /// Types the whole of it.
+    pub(crate) fn typed<K: DeserializeOwned>(self) -> Result<K, Untyped> {
+        serde_json::from_value(self.object).map_err(|error| Untyped(unquoted(&error.to_string())))
+    }
+
+    /// A part of it, which is null where there is none.
+    pub(crate) fn take(&mut self, part: &str) -> Value {
+        self.object.get_mut(part).map(Value::take).unwrap_or_default()
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let object = Value::deserialize(from)?;
+        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        let resource_version = version.map(str::to_owned);
+        Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, object })
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(to)
+    }
+}
+
+impl Resource for Raw {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &ApiResource) -> Cow<'_, str> {
+        kind.kind.as_str().into()
+    }
+
+    fn group(kind: &ApiResource) -> Cow<'_, str> {
+        kind.group.as_str().into()
+    }
+
+    fn version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.version.as_str().into()
+    }
+
+    fn api_version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.api_version.as_str().into()
+    }
+
+    fn plural(kind: &ApiResource) -> Cow<'_, str> {
+        kind.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_typed_and_one_that_is_wrong_is_told_without_its_values() {
+        let read = |text: &str| serde_json::from_str::<Raw>(text).unwrap();
+        let raw =
+            read(r#"{"metadata": {"name": "web", "resourceVersion": "7"}, "spec": {"containers": []}}"#);
+        assert_eq!(raw.meta().resource_version.as_deref(), Some("7"));
+        let pod: Pod = raw.typed().unwrap();
+        assert_eq!(pod.metadata.name.as_deref(), Some("web"));
+        let error = read(r#"{"metadata": {"name": {"a": "hunter2"}}}"#).typed::<Pod>().unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+        let error = read(r#"{"spec": "hunter2"}"#).typed::<Pod>().unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn parts_of_an_object() {
+        let mut raw: Raw = serde_json::from_str(r#"{"spec": {"a": 1}}"#).unwrap();
+        assert_eq!(raw.take("spec"), serde_json::json!({ "a": 1 }));
+        assert_eq!((raw.take("spec"), raw.take("status")), (Value::Null, Value::Null));
+    }
+}
