@@ -16,11 +16,21 @@ use crate::{reading::Listed, watch::Shown};
 pub(crate) trait Ownable: Stored {
     /// UID of the set.
     fn owner(&self) -> &str;
+
+    /// Nothing that is decided by differs from an earlier version.
+    fn decides_as(&self, _earlier: &Self) -> bool {
+        false
+    }
 }
 
 impl Ownable for PodView {
     fn owner(&self) -> &str {
         Self::owner(self)
+    }
+
+    /// Most versions of a pod say something of its containers that no set looks at.
+    fn decides_as(&self, earlier: &Self) -> bool {
+        Self { version: earlier.version.clone(), ..self.clone() } == *earlier
     }
 }
 
@@ -86,8 +96,10 @@ impl<T: Ownable> Owned<T> {
             }
             Shown::Applied(object) => {
                 let (uid, owner) = (object.uid().to_owned(), object.owner().to_owned());
-                let before = self.store.get(&uid).map(|known| known.owner().to_owned());
-                if !self.store.applied(object) {
+                let known = self.store.get(&uid);
+                let before = known.map(|known| known.owner().to_owned());
+                let is_news = known.is_none_or(|known| !object.decides_as(known));
+                if !self.store.applied(object) || !is_news {
                     return Concerned::None;
                 }
                 let mut concerned = vec![owner.clone()];
@@ -196,6 +208,9 @@ pub(crate) fn found<T: Stored>(store: &mut Store<T>, known: &[String], listed: L
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[derive(Clone, Debug)]
@@ -262,5 +277,48 @@ mod tests {
         // Nothing known is older than no version.
         owned.found(&["x"], Listed { version: 0, objects: Vec::new() });
         assert_eq!(of(&owned, "x"), ["newer", "unseen"]);
+    }
+
+    /// A pod of set `x` at version 1, changed so.
+    fn pod(version: u32, change: fn(&mut Value)) -> PodView {
+        let mut pod = json!({
+            "metadata": {
+                "namespace": "ns", "name": "p", "uid": "u", "resourceVersion": version.to_string(), "labels": { "app": "a" },
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "CloneSet", "name": "x", "uid": "x", "controller": true }],
+            },
+            "spec": { "nodeName": "n", "containers": [] },
+            "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+        });
+        change(&mut pod);
+        PodView::of(&serde_json::from_value(pod).unwrap())
+    }
+
+    /// A kubelet says more of a pod than a set looks at.
+    #[rstest]
+    #[case::another_version(|_: &mut Value| {}, false)]
+    #[case::an_annotation(|pod: &mut Value| pod["metadata"]["annotations"] = json!({ "a": "b" }), false)]
+    #[case::an_address(|pod: &mut Value| pod["status"]["podIP"] = "10.0.0.1".into(), false)]
+    #[case::a_state(|pod: &mut Value| pod["status"]["containerStatuses"] =
+        json!([{ "name": "c", "image": "i", "imageID": "j", "ready": true, "restartCount": 0 }]), false)]
+    #[case::a_restart(|pod: &mut Value| pod["status"]["containerStatuses"] =
+        json!([{ "name": "c", "image": "i", "imageID": "j", "ready": true, "restartCount": 1 }]), true)]
+    #[case::not_ready(|pod: &mut Value| pod["status"]["conditions"][0]["status"] = "False".into(), true)]
+    #[case::a_label(|pod: &mut Value| pod["metadata"]["labels"]["app"] = "b".into(), true)]
+    #[case::it_goes(|pod: &mut Value| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into(), true)]
+    #[case::ended(|pod: &mut Value| pod["status"]["phase"] = "Failed".into(), true)]
+    #[case::another_owner(|pod: &mut Value| pod["metadata"]["ownerReferences"][0]["uid"] = "y".into(), true)]
+    fn a_version_that_changes_nothing_concerns_nobody(
+        #[case] change: fn(&mut Value),
+        #[case] concerns: bool,
+    ) {
+        let mut owned = Owned::default();
+        owned.take(Shown::Applied(pod(1, |_| {})));
+        let concerned = owned.take(Shown::Applied(pod(2, change)));
+        assert_eq!(concerned != Concerned::None, concerns);
+        assert_eq!(
+            owned.get("u").map(|pod| pod.version.as_str()),
+            Some("2"),
+            "writes are based on the newest"
+        );
     }
 }

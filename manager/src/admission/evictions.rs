@@ -1,4 +1,4 @@
-//! Evictions that a budget is asked about. Pure.
+//! Evictions that a budget is asked about, and those that a WorkloadSpread is told of. Pure.
 //!
 //! An eviction names its pod, and the API server carries it out a moment after it has asked: it reads the pod
 //! then, and after a conflict again, twenty times in 10 s (`EvictionREST.Create` of kube-apiserver). Until

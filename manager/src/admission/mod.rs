@@ -21,6 +21,7 @@ mod conversion;
 mod ended;
 mod evictions;
 mod handler;
+mod leaver;
 mod options;
 mod patch;
 mod path;

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use berth_proto::crd::{WorkloadSpread, WorkloadSpreadStatus};
-use berth_spread::{Choice, MATCHED, Matched, Question, Spread, choose, inject, release};
+use berth_spread::{Choice, Matched, Question, Spread, choose, inject, release};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -26,6 +26,8 @@ use tokio::{
 use tracing::debug;
 
 use super::{
+    evictions,
+    leaver::{Leaver, controller, leaver, lives},
     review::{Request, Verdict},
     turns::Turns,
     view::View,
@@ -88,29 +90,21 @@ impl Placer {
 
     /// Gives the place of a pod back that is about to go. Whatever comes of it, the pod goes.
     pub(super) async fn leave(&self, request: &Request) -> Verdict {
-        let answer = async {
-            let pod = match (request.operation.as_str(), request.sub_resource.as_str()) {
-                ("DELETE", "") => request.old_object.clone(),
-                ("CREATE", "eviction") => self.evicted(request).await?,
-                _ => return Ok(()),
-            };
-            let tries = request.object.pointer("/deleteOptions/dryRun").and_then(Value::as_array);
-            if request.dry_run || tries.is_some_and(|all| !all.is_empty()) {
-                return Ok(());
-            }
-            let matched = pod["metadata"]["annotations"][MATCHED].as_str().and_then(Matched::read);
-            let Some(matched) = matched.filter(|_| lives(&pod) && controller(&pod).is_some()) else {
-                return Ok(());
-            };
-            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            self.give_back(&request.namespace, &matched, name).await
-        };
-        match timeout(ANSWER_WITHIN, answer).await {
-            Ok(Ok(())) => {}
+        match timeout(ANSWER_WITHIN, self.let_go(request)).await {
+            Ok(Ok(verdict)) => return verdict,
             Ok(Err(error)) => debug!(error, "Place of a pod not given back before it goes"),
             Err(_) => debug!("Place of a pod not given back in time"),
         }
         Verdict::AS_IT_IS
+    }
+
+    async fn let_go(&self, request: &Request) -> Result<Verdict, &'static str> {
+        let evicted = if evictions::is_one(request) { self.evicted(request).await? } else { Value::Null };
+        let Some(Leaver { matched, pod, eviction }) = leaver(request, &evicted) else {
+            return Ok(Verdict::AS_IT_IS);
+        };
+        self.give_back(&request.namespace, &matched, &pod).await?;
+        Ok(Verdict::Allowed { object: eviction, warnings: Vec::new() })
     }
 
     async fn evicted(&self, request: &Request) -> Result<Value, &'static str> {
@@ -312,35 +306,11 @@ fn ordinal(name: &str) -> Option<i64> {
     name.rsplit_once('-').and_then(|(_, number)| number.parse().ok())
 }
 
-/// The controller of a pod.
-fn controller(pod: &Value) -> Option<Owner> {
-    let owners = pod.pointer("/metadata/ownerReferences")?.as_array()?;
-    let owner = owners.iter().find(|owner| owner["controller"] == true)?;
-    let part = |key: &str| owner[key].as_str().unwrap_or_default().to_owned();
-    Some(Owner { api_version: part("apiVersion"), kind: part("kind"), name: part("name"), uid: part("uid") })
-}
-
-/// Says whether the pod has not ended, and is not going.
-fn lives(pod: &Value) -> bool {
-    pod["metadata"]["deletionTimestamp"].is_null()
-        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
-}
-
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
-
-    #[rstest]
-    #[case::running(json!({"status": {"phase": "Running"}}), true)]
-    #[case::new(json!({}), true)]
-    #[case::going(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), false)]
-    #[case::over(json!({"status": {"phase": "Failed"}}), false)]
-    fn pods_that_have_a_place(#[case] pod: Value, #[case] lives_: bool) {
-        assert_eq!(lives(&pod), lives_);
-    }
 
     #[test]
     fn numbers_and_controllers() {

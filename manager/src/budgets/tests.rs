@@ -1,6 +1,7 @@
 //! The core of budgets: what one asks for, what is answered, what is counted, and histories of all of it.
 
 mod answers;
+mod cost;
 mod counting;
 mod random;
 mod recreated;

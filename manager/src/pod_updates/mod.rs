@@ -9,7 +9,8 @@
 //! ```
 //!
 //! This module never reads a clock, never awaits and knows nothing of clients. It remembers nothing that the
-//! objects don't say, but for what owners want, and they say that again after a restart.
+//! objects don't say, but for what owners want, and they say that again after a restart. An entry is kept
+//! once: what is wanted, what was asked to be written and what is shown share it while they are the same.
 //!
 //! Invariants:
 //! - a write has the whole list of one node and names the version of the object it was decided on; it is
@@ -24,7 +25,8 @@ use std::{
     sync::Arc,
 };
 
-use berth_proto::crd::{DesiredPod, UpdatedPod};
+use berth_proto::crd::{DesiredPod, UpdatePhase, UpdatedPod};
+use jiff::Timestamp;
 
 use crate::seen::NodePodUpdateSeen;
 
@@ -38,7 +40,7 @@ pub struct PodUpdateWrite {
     /// The version it was decided on; the write must fail on any other.
     pub resource_version: Box<str>,
     /// The entries of that kind of owner, in the order of their UIDs.
-    pub pods: Vec<DesiredPod>,
+    pub pods: Vec<Arc<DesiredPod>>,
 }
 
 /// Entry of a pod and an owner.
@@ -63,7 +65,7 @@ pub struct PodUpdates {
     /// Kind of the owners; empty for workloads.
     kind: &'static str,
     /// With the node of the pod.
-    wanted: HashMap<EntryId, (DesiredPod, Arc<str>)>,
+    wanted: HashMap<EntryId, (Arc<DesiredPod>, Arc<str>)>,
     nodes: HashMap<Arc<str>, Node>,
     /// Nodes to look at when it is asked what is owed.
     dirty: BTreeSet<Arc<str>>,
@@ -84,13 +86,42 @@ struct Shown {
     uid: Box<str>,
     resource_version: Box<str>,
     deleting: bool,
-    desired: BTreeMap<EntryId, DesiredPod>,
-    pods: HashMap<EntryId, UpdatedPod>,
+    desired: BTreeMap<EntryId, Arc<DesiredPod>>,
+    pods: HashMap<EntryId, Said>,
     features: Vec<String>,
     /// Entries that were last asked to be written on this version.
-    asked: Option<Vec<DesiredPod>>,
+    asked: Option<Vec<Arc<DesiredPod>>>,
     /// Entries that are there, or in anything that was asked to be written on this version.
     possible: BTreeSet<EntryId>,
+}
+
+/// Word of an agent on an entry, as far as its owner asks for it: of `status.pods` the least.
+#[derive(Debug)]
+struct Said {
+    owner_uid: Box<str>,
+    revision: Box<str>,
+    attempt: i32,
+    progress: Progress,
+}
+
+/// How far an agent is with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Phase that was reached.
+    pub phase: UpdatePhase,
+    /// When, by the node's clock.
+    pub since: Option<Timestamp>,
+}
+
+impl Said {
+    fn of(pod: &UpdatedPod) -> Self {
+        Self {
+            owner_uid: pod.owner_uid.as_str().into(),
+            revision: pod.revision.as_str().into(),
+            attempt: pod.attempt,
+            progress: Progress { phase: pod.phase, since: pod.since.as_ref().map(|since| since.0) },
+        }
+    }
 }
 
 impl PodUpdates {
@@ -105,7 +136,7 @@ impl PodUpdates {
         let id = EntryId::of(&pod);
         let name: Arc<str> =
             self.nodes.get_key_value(node).map_or_else(|| node.into(), |(name, _)| name.clone());
-        let before = self.wanted.insert(id.clone(), (pod, name.clone()));
+        let before = self.wanted.insert(id.clone(), (Arc::new(pod), name.clone()));
         if let Some((_, before)) = before.filter(|(_, before)| *before != name) {
             self.let_go(&id, &before);
         }
@@ -149,7 +180,7 @@ impl PodUpdates {
             return Vec::new();
         };
         let unclaimed = shown.desired.iter().filter(|(id, _)| !wanted.contains(id) && !let_go.contains(id));
-        unclaimed.map(|(_, pod)| pod.clone()).collect()
+        unclaimed.map(|(_, pod)| DesiredPod::clone(pod)).collect()
     }
 
     /// A NodePodUpdate is as given.
@@ -160,11 +191,26 @@ impl PodUpdates {
             let kind = owner.split_once('/').map_or("", |(kind, _)| kind);
             kind == self.kind
         };
+        let wanted = &self.wanted;
+        let before = node.shown.as_ref();
+        // Nearly always it is the one that was asked for, or that stood there before.
+        let shared = |id: &EntryId, pod: &DesiredPod| {
+            let all = before.and_then(|shown| shown.asked.as_deref()).unwrap_or_default();
+            let at = all.binary_search_by_key(&(&*id.uid, &*id.owner), |pod| (&*pod.uid, &*pod.owner));
+            let asked = at.ok().and_then(|at| all.get(at));
+            let stood = before.and_then(|shown| shown.desired.get(id));
+            let known = [asked, stood, wanted.get(id).map(|(pod, _)| pod)];
+            known.into_iter().flatten().find(|known| ***known == *pod).cloned()
+        };
         let desired: BTreeMap<_, _> = seen
             .desired
             .iter()
             .filter(|pod| owned(&pod.owner))
-            .map(|pod| (EntryId::of(pod), pod.clone()))
+            .map(|pod| {
+                let id = EntryId::of(pod);
+                let pod = shared(&id, pod).unwrap_or_else(|| Arc::new(pod.clone()));
+                (id, pod)
+            })
             .collect();
         let pods = seen.pods.iter().filter(|pod| owned(&pod.owner));
         let id = |pod: &UpdatedPod| EntryId { uid: pod.uid.clone(), owner: pod.owner.clone() };
@@ -174,7 +220,7 @@ impl PodUpdates {
             deleting: seen.deleting,
             possible: desired.keys().cloned().collect(),
             desired,
-            pods: pods.map(|pod| (id(pod), pod.clone())).collect(),
+            pods: pods.map(|pod| (id(pod), Said::of(pod))).collect(),
             features: seen.features.clone(),
             asked: None,
         };
@@ -210,7 +256,7 @@ impl PodUpdates {
 
     /// The entry that is wanted.
     pub fn wanted(&self, id: &EntryId) -> Option<&DesiredPod> {
-        self.wanted.get(id).map(|(pod, _)| pod)
+        self.wanted.get(id).map(|(pod, _)| &**pod)
     }
 
     /// Whether something is to be asked of [`PodUpdates::owed`].
@@ -257,15 +303,13 @@ impl PodUpdates {
 
     /// How far the agent is with what is wanted of this pod; `None` before it has said something about that
     /// revision.
-    pub fn progress(&self, id: &EntryId) -> Option<&UpdatedPod> {
+    pub fn progress(&self, id: &EntryId) -> Option<Progress> {
         let (pod, node) = self.wanted.get(id)?;
         let said = self.nodes.get(node)?.shown.as_ref()?.pods.get(id)?;
-        let of_it = |said: &&UpdatedPod| {
-            said.revision == pod.revision
-                && said.attempt == pod.attempt
-                && (said.owner_uid.is_empty() || said.owner_uid == pod.owner_uid)
-        };
-        Some(said).filter(of_it)
+        let of_it = *said.revision == *pod.revision
+            && said.attempt == pod.attempt
+            && (said.owner_uid.is_empty() || *said.owner_uid == *pod.owner_uid);
+        of_it.then_some(said.progress)
     }
 
     fn let_go(&mut self, id: &EntryId, node: &str) {
@@ -284,12 +328,15 @@ impl PodUpdates {
         let mut pods = shown.desired.clone();
         pods.retain(|id, _| !node.let_go.contains(id));
         for (id, (pod, _)) in node.wanted.iter().filter_map(|id| Some((id, self.wanted.get(id)?))) {
-            let mut pod = pod.clone();
             let same =
-                |before: &&DesiredPod| before.revision == pod.revision && before.attempt == pod.attempt;
-            if let Some(before) = shown.desired.get(id).filter(same) {
-                pod.since = before.since.clone().or(pod.since);
-            }
+                |before: &&Arc<DesiredPod>| before.revision == pod.revision && before.attempt == pod.attempt;
+            let since = shown.desired.get(id).filter(same).and_then(|before| before.since.clone());
+            let pod = match since.filter(|since| pod.since.as_ref() != Some(since)) {
+                Some(since) => Arc::new(DesiredPod { since: Some(since), ..DesiredPod::clone(pod) }),
+                None => pod.clone(),
+            };
+            // Shown as it is wanted, it is kept once.
+            let pod = shown.desired.get(id).filter(|shown| **shown == pod).cloned().unwrap_or(pod);
             pods.insert(id.clone(), pod);
         }
         // An earlier order that says something else may still be waiting, so even what is shown may be owed.
@@ -300,7 +347,7 @@ impl PodUpdates {
         if shown.asked.as_ref() == Some(&pods) {
             return None;
         }
-        shown.possible.extend(pods.iter().map(EntryId::of));
+        shown.possible.extend(pods.iter().map(|pod| EntryId::of(pod)));
         shown.asked = Some(pods.clone());
         let (uid, resource_version) = (shown.uid.clone(), shown.resource_version.clone());
         Some(PodUpdateWrite { node: name, uid, resource_version, pods })

@@ -78,7 +78,7 @@ impl World {
         if *object.resource_version != *order.resource_version || *object.uid != *order.uid {
             return;
         }
-        object.desired.clone_from(&order.pods);
+        object.desired = order.pods.iter().map(|pod| DesiredPod::clone(pod)).collect();
         let version: u32 = object.resource_version.parse().unwrap();
         object.resource_version = (version + 1).to_string();
     }

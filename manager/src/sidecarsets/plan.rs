@@ -24,9 +24,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// A pod of the set, as far as the plan looks at it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Candidate {
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(super) struct Candidate<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
     pub(super) labels: Labels,
     pub(super) rank: Rank,
     /// It has the newest sidecars.
@@ -79,7 +79,7 @@ pub(super) struct Plan {
     pub(super) again_in: Option<Duration>,
 }
 
-impl Ordered for Candidate {
+impl Ordered for Candidate<'_> {
     fn rank(&self) -> &Rank {
         &self.rank
     }
@@ -89,7 +89,7 @@ impl Ordered for Candidate {
     }
 
     fn name(&self) -> (&str, &str) {
-        (&self.namespace, &self.name)
+        (self.namespace, self.name)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Debts: to each set that was touched, and to the nodes of its pods.
 
 use std::{
+    fmt::Write as _,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -102,12 +103,14 @@ impl SidecarIndex {
         }
         known.planned_at = Some(now.instant);
         let owner = owner(name);
-        let candidates: Vec<Candidate> = known
-            .pods
-            .members
-            .iter()
-            .map(|(key, member)| candidate(name, key, member, &rules, &revision, &owner, &self.updates, now))
-            .collect();
+        // One for all of them: there may be tens of thousands, many times a second.
+        let mut id = EntryId { uid: String::new(), owner: owner.clone() };
+        let mut candidates = Vec::with_capacity(known.pods.members.len());
+        for (key, member) in &known.pods.members {
+            id.uid.clear();
+            let _ = write!(id.uid, "{}", member.pod.uid);
+            candidates.push(candidate(name, key, member, &rules, &revision, &id, &self.updates, now));
+        }
         let Plan { ask, take_back, progress, again_in } = plan(&rules.strategy, &candidates);
         let ready = known.filed.as_ref().zip(known.shown.as_ref()).is_some_and(|(filed, shown)| {
             filed.is_in(shown) && shown.observed_generation == known.generation
@@ -256,26 +259,24 @@ impl SidecarIndex {
 
 /// A pod as the plan looks at it.
 #[expect(clippy::too_many_arguments, reason = "each is a part of what the plan looks at")]
-fn candidate(
+fn candidate<'a>(
     set: &str,
-    key: &Key,
-    Member { pod, state }: &Member,
+    key: &'a Key,
+    Member { pod, state }: &'a Member,
     rules: &Rules,
     revision: &str,
-    owner: &str,
+    id: &EntryId,
     updates: &PodUpdates,
     now: Now,
-) -> Candidate {
+) -> Candidate<'a> {
     let sidecars = pod.sidecars.as_deref();
     let ready = sidecars.is_some_and(|sidecars| sidecars.ready);
     let settled =
         sidecars.is_some_and(|sidecars| rules.containers.iter().all(|one| is_settled(one, sidecars)));
     let without_image = sidecars.and_then(|sidecars| sidecars.without_image(set));
-    let id = EntryId { uid: pod.uid.to_string(), owner: owner.to_owned() };
-    let asked = updates.wanted(&id).map(|wanted| {
-        let said = updates.progress(&id);
-        let since = said.and_then(|said| said.since.as_ref());
-        let ago = since.map(|since| now.wall.duration_since(since.0));
+    let asked = updates.wanted(id).map(|wanted| {
+        let said = updates.progress(id);
+        let ago = said.and_then(|said| said.since).map(|since| now.wall.duration_since(since));
         Asked {
             newest: wanted.revision == revision,
             attempt: wanted.attempt,
@@ -296,8 +297,8 @@ fn candidate(
         Some(_) => Means::NoAgent,
     };
     Candidate {
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
+        namespace: &key.namespace,
+        name: &key.name,
         labels: pod.labels.clone(),
         rank: Rank {
             scheduled: pod.node.is_some(),

@@ -11,8 +11,8 @@
 //! their way. Every replica lets pods in, by the status alone and by the replicas as they are at that moment.
 //! Both write the version that they decided on. Pods themselves are the business of `berth-workloads`.
 //!
-//! Costs: an event of a pod with the annotation touches its WorkloadSpread, which then looks at the pods of
-//! its namespace, once in [`COUNTED_EVERY`].
+//! Costs: an event of a pod with the annotation touches its WorkloadSpread, if it changes anything that is
+//! counted; and that one looks at the pods of its namespace, once in [`COUNTED_EVERY`].
 //!
 //! Invariants:
 //! - nothing is counted before all kinds have been listed once, or while this replica does not lead;
@@ -40,7 +40,7 @@ use crate::{
     images::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, Now, Object, PodChange, Pods, SpreadSeen, Texts, Views},
+    seen::{Key, Kind, Now, Object, Pod, PodChange, Pods, SpreadSeen, Texts, Views},
     work::{Names, Sent, WorkQueue},
     write::Target,
 };
@@ -131,6 +131,11 @@ impl Index for SpreadIndex {
     }
 
     fn pod_changed(&mut self, change: &PodChange, _: &Pods, _: Now) {
+        if let (Some(before), Some(after)) = (&change.before, &change.after)
+            && counts_as(before, after)
+        {
+            return;
+        }
         for pod in [&change.before, &change.after].into_iter().flatten() {
             let Some(spread) = pod.spread.as_deref() else { continue };
             if let Some(name) = self.spaces.get(&change.key.namespace, &spread.name) {
@@ -213,6 +218,12 @@ impl Index for SpreadIndex {
     fn count(&self, metrics: &Metrics) {
         metrics.spreads(self.size());
     }
+}
+
+/// Nothing has changed of what a count looks at.
+fn counts_as(before: &Pod, after: &Pod) -> bool {
+    let of = |pod: &Pod| (pod.uid.clone(), pod.stage, pod.node.is_some(), pod.created);
+    of(before) == of(after) && before.spread == after.spread && before.owner == after.owner
 }
 
 impl SpreadIndex {

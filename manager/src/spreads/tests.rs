@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use berth_proto::crd::WorkloadSpreadStatus as Status;
 use jiff::Timestamp;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Replicas, SpreadIndex, SpreadStep, SpreadWrite};
@@ -74,8 +75,17 @@ impl World {
     }
 
     fn pod(&mut self, name: &str, subset: &str, owner: &str) {
+        let pod = self.seen_pod(name, subset, owner);
+        self.show(pod);
+    }
+
+    fn show(&mut self, pod: PodSeen) {
         let now = self.now();
-        let pod = Object::Pod(PodSeen {
+        self.set().apply(&Object::Pod(pod), now);
+    }
+
+    fn seen_pod(&self, name: &str, subset: &str, owner: &str) -> PodSeen {
+        PodSeen {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
             uid: name.to_owned(),
@@ -86,7 +96,7 @@ impl World {
             initialized: true,
             ip: None,
             containers: Vec::new(),
-            created: Some(now.wall),
+            created: Some(self.begin.1),
             mirror: false,
             sidecars: None,
             spread: Some(Box::new(PodSpread {
@@ -103,8 +113,7 @@ impl World {
             }),
             available: true,
             ready: true,
-        });
-        self.set().apply(&pod, now);
+        }
     }
 
     /// Time passes, and what is asked for is done; returns what was written.
@@ -211,4 +220,30 @@ fn who_does_not_lead_writes_nothing() {
     let now = world.now();
     world.set().leads(now);
     assert_eq!(world.pass(SECOND * 3).len(), 1);
+}
+
+/// Most events of a pod say how its containers are: they cost no look at the pods of the namespace.
+#[rstest]
+#[case::again(|_: &mut PodSeen| {}, false)]
+#[case::another_version(|pod: &mut PodSeen| pod.version = 7, false)]
+#[case::not_ready(|pod: &mut PodSeen| (pod.ready, pod.available) = (false, false), false)]
+#[case::an_address(|pod: &mut PodSeen| pod.ip = "10.0.0.1".parse().ok(), false)]
+#[case::a_label(|pod: &mut PodSeen| drop(pod.labels.insert("a".to_owned(), "b".to_owned())), false)]
+#[case::goes(|pod: &mut PodSeen| pod.stage = PodStage::Terminating, true)]
+#[case::another_one(|pod: &mut PodSeen| pod.uid = "other".to_owned(), true)]
+#[case::has_a_node(|pod: &mut PodSeen| pod.node = Some("n".to_owned()), true)]
+#[case::finds_no_node(|pod: &mut PodSeen| pod.spread.as_mut().unwrap().unschedulable = true, true)]
+#[case::another_subset(|pod: &mut PodSeen| pod.spread.as_mut().unwrap().subset = "b".to_owned(), true)]
+#[case::another_owner(|pod: &mut PodSeen| pod.owner.as_mut().unwrap().name = "web-2".to_owned(), true)]
+fn an_event_that_cannot_matter_is_not_counted(#[case] change: fn(&mut PodSeen), #[case] counted: bool) {
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": 3}, {"name": "b"}])));
+    world.pod("p", "a", "web-1");
+    world.pass(Duration::from_secs(5));
+    let last = |world: &World| world.index.spreads.values().map(|known| known.counted).collect::<Vec<_>>();
+    let before = last(&world);
+    let mut pod = world.seen_pod("p", "a", "web-1");
+    change(&mut pod);
+    world.show(pod);
+    world.pass(Duration::from_secs(5));
+    assert_eq!(last(&world) != before, counted);
 }

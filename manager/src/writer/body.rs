@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use berth_proto::{
     crd::{
-        ImagePullJobStatus, NodeImageStatus, NodePodProbeStatus, NodePodUpdateStatus, PodProbeMarkerStatus,
-        SidecarSetStatus,
+        DesiredPod, ImagePullJobStatus, NodeImageStatus, NodePodProbeStatus, NodePodUpdateStatus,
+        PodProbeMarkerStatus, SidecarSetStatus,
     },
     sealing::SealError,
 };
@@ -84,7 +84,7 @@ impl Body {
             Write::SidecarSet(order) => Some(Status::SidecarSet(order.status.clone())),
             // With nothing left, its owner has nothing in it.
             Write::PodUpdates(order) => Some(Status::PodUpdates(Box::new(NodePodUpdateStatus {
-                desired_pods: order.pods.clone(),
+                desired_pods: order.pods.iter().map(|pod| DesiredPod::clone(pod)).collect(),
                 ..NodePodUpdateStatus::default()
             }))),
         };

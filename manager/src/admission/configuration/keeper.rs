@@ -228,6 +228,7 @@ impl<K: Configuration> Keeper<K> {
         let (bundle, service) = (&served.bundle, &self.service);
         desired.validating.extend(budgets::validating(kept.values(), bundle, service, limits));
         desired.mutating.extend(budgets::mutating(kept.values(), bundle, service, limits));
+        desired.mutating.extend(spreads::evictions(spread.values(), bundle, service, spreading));
         desired.validating.extend(spreads::validating(spread.values(), bundle, service, spreading));
         desired.validating.push(pod_states::validating(bundle, service));
         // Before the sidecars, so that they find the pod as its subset has it.

@@ -3,15 +3,14 @@
 //!
 //! One entry for each spread, by the name of its workload as new pods have it in their controller; above
 //! [`MOST`] of them one is for all pods of their namespaces. Deletions and evictions are told of in all
-//! namespaces with a spread, and go whether somebody answers or not.
+//! namespaces with a spread, and go whether somebody answers or not. The entry for evictions may change them,
+//! as it ties each to the pod whose place it gives back.
 
 use std::collections::BTreeSet;
 
 use berth_spread::{MATCHED, Target};
 use k8s_openapi::{
-    api::admissionregistration::v1::{
-        MatchCondition, MutatingWebhook, RuleWithOperations, ValidatingWebhook,
-    },
+    api::admissionregistration::v1::{MatchCondition, MutatingWebhook, ValidatingWebhook},
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
@@ -67,7 +66,23 @@ pub(super) fn mutating<'a>(
     vec![entry("pods.workloadspreads".to_owned(), &spaces, any)]
 }
 
-/// Entries for pods that go, and for spreads that are written.
+/// Entry for pods that are evicted. It comes after that of the budgets: a pod that they keep has its place.
+pub(super) fn evictions<'a>(
+    spreads: impl Iterator<Item = &'a SpreadKept>,
+    bundle: &[u8],
+    service: &Service,
+    options: SpreadOptions,
+) -> Option<MutatingWebhook> {
+    let spaces = spaces(spreads, options);
+    let rule = rule("", "v1", "pods/eviction", &["CREATE"], "Namespaced");
+    (!spaces.is_empty()).then(|| MutatingWebhook {
+        // A place that is given back stands in the status.
+        side_effects: "NoneOnDryRun".to_owned(),
+        ..going("evictions", &spaces).mutating(rule, &Route::Leave, bundle, service)
+    })
+}
+
+/// Entries for pods that are deleted, and for spreads that are written.
 pub(super) fn validating<'a>(
     spreads: impl Iterator<Item = &'a SpreadKept>,
     bundle: &[u8],
@@ -80,30 +95,35 @@ pub(super) fn validating<'a>(
         side_effects: "None".to_owned(),
         ..checks.validating(written, &Route::CheckSpreads, bundle, service)
     }];
-    let spaces: BTreeSet<&str> = kept(spreads, options).map(|kept| &*kept.namespace).collect();
+    let spaces = spaces(spreads, options);
     if spaces.is_empty() {
         return entries;
     }
-    let entry = |name: &str, rule: RuleWithOperations, condition: Option<String>| {
-        // A pod goes, whoever answers.
-        let entry = Entry {
-            name: format!("{name}.workloadspreads"),
-            failure: "Ignore",
-            pods: LabelSelector::default(),
-            namespaces: of(&spaces),
-        };
-        ValidatingWebhook {
-            match_conditions: condition.map(|condition| vec![named("placed", condition)]),
-            ..entry.validating(rule, &Route::Leave, bundle, service)
-        }
-    };
     let placed = format!(
         "has(oldObject.metadata.annotations) && '{MATCHED}' in oldObject.metadata.annotations \
          && !has(oldObject.metadata.deletionTimestamp)"
     );
-    entries.push(entry("deletions", rule("", "v1", "pods", &["DELETE"], "Namespaced"), Some(placed)));
-    entries.push(entry("evictions", rule("", "v1", "pods/eviction", &["CREATE"], "Namespaced"), None));
+    let rule = rule("", "v1", "pods", &["DELETE"], "Namespaced");
+    entries.push(ValidatingWebhook {
+        match_conditions: Some(vec![named("placed", placed)]),
+        ..going("deletions", &spaces).validating(rule, &Route::Leave, bundle, service)
+    });
     entries
+}
+
+/// A pod goes, whoever answers.
+fn going(what: &str, spaces: &BTreeSet<&str>) -> Entry {
+    Entry {
+        name: format!("{what}.workloadspreads"),
+        failure: "Ignore",
+        pods: LabelSelector::default(),
+        namespaces: of(spaces),
+    }
+}
+
+/// Namespaces with a spread.
+fn spaces<'a>(spreads: impl Iterator<Item = &'a SpreadKept>, options: SpreadOptions) -> BTreeSet<&'a str> {
+    kept(spreads, options).map(|kept| &*kept.namespace).collect()
 }
 
 fn kept<'a>(
@@ -158,7 +178,8 @@ mod tests {
 
     fn names(spreads: &[SpreadKept], options: SpreadOptions) -> (Vec<String>, Vec<String>) {
         let service = Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() };
-        let mutating = mutating(spreads.iter(), b"bundle", &service, options);
+        let mut mutating = mutating(spreads.iter(), b"bundle", &service, options);
+        mutating.extend(evictions(spreads.iter(), b"bundle", &service, options));
         let validating = validating(spreads.iter(), b"bundle", &service, options);
         let name = |name: &String, failure: &Option<String>| {
             format!("{} {}", name.strip_suffix(".berth.dev").unwrap(), failure.as_deref().unwrap())
@@ -179,15 +200,10 @@ mod tests {
             spread("kube-system", "c", "Job"),
         ];
         let (mutating, validating) = names(&spreads, ON);
-        assert_eq!(mutating, ["a.shop.workloadspread Fail"]);
-        let going = [
-            "checks.workloadspreads Fail",
-            "deletions.workloadspreads Ignore",
-            "evictions.workloadspreads Ignore",
-        ];
-        assert_eq!(validating, going);
+        assert_eq!(mutating, ["a.shop.workloadspread Fail", "evictions.workloadspreads Ignore"]);
+        assert_eq!(validating, ["checks.workloadspreads Fail", "deletions.workloadspreads Ignore"]);
         let (mutating, _) = names(&spreads, SpreadOptions { ignore: true, ..ON });
-        assert_eq!(mutating, ["a.shop.workloadspread Ignore"]);
+        assert_eq!(mutating, ["a.shop.workloadspread Ignore", "evictions.workloadspreads Ignore"]);
         let off = names(&spreads, SpreadOptions::default());
         assert_eq!(off, (vec![], vec!["checks.workloadspreads Fail".to_owned()]));
         let target = spreads[0].spread.as_ref().map(|spread| controlled(&spread.target));
@@ -197,7 +213,7 @@ mod tests {
     #[test]
     fn too_many_share_an_entry() {
         let spreads: Vec<_> = (0..=MOST).map(|at| spread("shop", &format!("s{at}"), "ReplicaSet")).collect();
-        assert_eq!(names(&spreads, ON).0, ["pods.workloadspreads Fail"]);
-        assert_eq!(names(&spreads[1..], ON).0.len(), MOST);
+        assert_eq!(names(&spreads, ON).0, ["pods.workloadspreads Fail", "evictions.workloadspreads Ignore"]);
+        assert_eq!(names(&spreads[1..], ON).0.len(), MOST + 1);
     }
 }

@@ -264,6 +264,17 @@ impl World {
         self.carry_out(effects);
     }
 
+    /// The leader sees a pod that differs in this from what it knows.
+    pub(super) fn show(&mut self, name: &str, change: fn(&mut PodSeen)) {
+        let now = self.now();
+        let mut shown = seen(name, &self.pods[name]);
+        if let Object::Pod(pod) = &mut shown {
+            change(pod);
+        }
+        let effects = self.set().apply(&shown, now);
+        self.carry_out(effects);
+    }
+
     /// Carries out what the index asks for, as long as it asks.
     fn carry_out(&mut self, mut effects: Vec<Effect>) {
         for _ in 0..32 {

@@ -19,12 +19,12 @@ fn asked(newest: bool, phase: Option<UpdatePhase>, ago: u64) -> Option<Asked> {
 }
 
 /// A pod by one letter; those at odd places have the label `tier: gold`.
-fn pod(at: usize, letter: char) -> Candidate {
+fn pod(at: usize, letter: char) -> Candidate<'static> {
     use UpdatePhase::{Failed, Pending, Succeeded, Updating};
     let labels: Labels = if at % 2 == 1 { Arc::new([("tier".into(), "gold".into())]) } else { Arc::new([]) };
     let rank = Rank { scheduled: true, phase: Phase::Running, ready: true, ..Rank::default() };
     let old = Candidate {
-        name: format!("{at:03}"),
+        name: format!("{at:03}").leak(),
         labels,
         rank,
         available: true,
@@ -72,7 +72,7 @@ fn pod(at: usize, letter: char) -> Candidate {
     }
 }
 
-fn pods(letters: &str) -> Vec<Candidate> {
+fn pods(letters: &str) -> Vec<Candidate<'static>> {
     letters.chars().enumerate().map(|(at, letter)| pod(at, letter)).collect()
 }
 
@@ -172,16 +172,16 @@ fn tries(#[case] attempt: i32, #[case] ago: u64, #[case] next: Option<i32>, #[ca
     assert_eq!(plan.again_in, rest.map(Duration::from_secs));
 }
 
-fn ranked(name: &str, labels: &[(&str, &str)], rank: Rank) -> Candidate {
+fn ranked<'a>(name: &'a str, labels: &[(&str, &str)], rank: Rank) -> Candidate<'a> {
     let labels: Vec<_> = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
-    Candidate { name: name.to_owned(), labels: labels.into(), rank, ..pod(0, 'o') }
+    Candidate { name, labels: labels.into(), rank, ..pod(0, 'o') }
 }
 
 fn running() -> Rank {
     Rank { scheduled: true, phase: Phase::Running, ready: true, ready_since: 100, restarts: 0, created: 50 }
 }
 
-fn sorted(given: Value, pods: &[Candidate]) -> Vec<&str> {
+fn sorted<'a>(given: Value, pods: &[Candidate<'a>]) -> Vec<&'a str> {
     let mut waiting: Vec<usize> = (0..pods.len()).rev().collect();
     order::sort(&strategy(given), pods, &mut waiting);
     waiting.into_iter().map(|at| &*pods[at].name).collect()
@@ -225,7 +225,7 @@ fn priority_by_weights_and_by_labels() {
 #[test]
 fn labels_are_spread() {
     let pods: Vec<_> = (0..8)
-        .map(|at| ranked(&at.to_string(), if at < 2 { &[("zone", "x")] } else { &[] }, running()))
+        .map(|at| ranked(at.to_string().leak(), if at < 2 { &[("zone", "x")] } else { &[] }, running()))
         .collect();
     let spread = ["2", "3", "4", "0", "5", "6", "7", "1"];
     for value in ["x", "*"] {

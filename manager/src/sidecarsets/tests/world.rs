@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_proto::crd::{SidecarSetStatus, UpdatePhase, UpdatedPod};
+use berth_proto::crd::{DesiredPod, SidecarSetStatus, UpdatePhase, UpdatedPod};
 use berth_sidecarset::names;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -272,7 +272,7 @@ impl World {
                     }
                     self.node_writes += 1;
                     node.desired.retain(|pod| !pod.owner.starts_with("SidecarSet/"));
-                    node.desired.extend(order.pods);
+                    node.desired.extend(order.pods.iter().map(|pod| DesiredPod::clone(pod)));
                     node.resource_version = version;
                     Object::NodePodUpdate(Box::new(node.clone()))
                 }
