@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use berth_base::{lease::Tenure, time::later};
-use berth_workloads_policy::clone_set::Settings;
+use berth_workloads_policy::{action::Note, clone_set::Settings};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinSet},
@@ -17,7 +17,7 @@ use crate::{
     state::{Look, Next, State},
     timing::{AT_ONCE, BATCH, deadline},
     watch::Input,
-    write::{End, Report, Writer, Wrote},
+    write::{End, HELD_BACK, Report, Writer, Wrote},
 };
 
 /// Which kinds have been listed.
@@ -213,7 +213,8 @@ impl Controller {
                 }
             }
         }
-        let name = cluster.set(&uid).map(|set| set.entry_owner());
+        let set = cluster.set(&uid).cloned();
+        let name = set.as_ref().map(|set| set.entry_owner());
         let term = state.reading.term();
         let memory = state.landed(&uid);
         if was_read {
@@ -226,6 +227,14 @@ impl Controller {
             End::PullFailed(error) => warn!(set = name, error, "Image not pulled ahead, going on without"),
             End::ScaleFailed(error) | End::UpdateFailed(error) => {
                 warn!(set = name, error, "Plan not carried out, trying again");
+            }
+            End::Held(what) => {
+                let text = what.text().to_owned();
+                info!(set = name, text, "Plan is held back, trying again");
+                if let Some(set) = set {
+                    let note = Note { warning: false, reason: HELD_BACK, text };
+                    memory.tell(Instant::now(), &note, || self.writer.events.tell(&set, note.clone()));
+                }
             }
         }
         state.agenda.add(uid, later(Instant::now(), pause));

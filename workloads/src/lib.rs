@@ -38,6 +38,8 @@ mod owned;
 mod podstates;
 mod reading;
 pub mod run;
+#[cfg(test)]
+mod served;
 mod sidecar_sets;
 mod spreads;
 mod state;

@@ -43,6 +43,14 @@ struct Aside {
 impl Memory {
     /// Takes in how a plan ended: the pause until the next one.
     pub(crate) fn ends(&mut self, end: &End) -> Duration {
+        self.takes_in(end);
+        match end {
+            End::Held(_) => self.backoff.is_held(),
+            end => self.backoff.ends(*end == End::Done),
+        }
+    }
+
+    fn takes_in(&mut self, end: &End) {
         match end {
             End::Done => self.failures = Failures::default(),
             End::Changed => {}
@@ -50,8 +58,8 @@ impl Memory {
             End::NameTaken => self.collisions = self.collisions.saturating_add(1),
             End::ScaleFailed(error) => self.failures.scale = Some(error.clone()),
             End::UpdateFailed(error) => self.failures.update = Some(error.clone()),
+            End::Held(what) => self.takes_in(what),
         }
-        self.backoff.ends(*end == End::Done)
     }
 
     /// Tells whether an ImagePullJob could not be made a moment ago: what it is for goes on without.
@@ -100,6 +108,28 @@ mod tests {
         memory.ends(&End::NameTaken);
         assert_eq!(memory.ends(&End::Done), SPACING);
         assert_eq!((memory.failures.scale.as_deref(), memory.collisions), (None, 1));
+    }
+
+    /// Rows: ends in a row, the pause after the last one in milliseconds, and what the status says.
+    #[test]
+    fn what_is_held_back_is_tried_again_soon() {
+        let held = || End::Held(Box::new(End::ScaleFailed("budget \"web\"".to_owned())));
+        let failed = || End::UpdateFailed("no quota".to_owned());
+        let table: [(Vec<End>, u64, Option<&str>); 6] = [
+            (vec![held()], 500, Some("budget \"web\"")),
+            (vec![held(), held()], 1000, Some("budget \"web\"")),
+            ((0..50).map(|_| held()).collect(), 5000, Some("budget \"web\"")),
+            // Failures of others do not make it wait, nor it those.
+            ((0..9).map(|_| failed()).chain([held()]).collect(), 500, Some("budget \"web\"")),
+            (vec![held(), held(), held(), failed()], 100, Some("budget \"web\"")),
+            (vec![held(), held(), End::Done, held(), End::Done], 10, None),
+        ];
+        for (ends, pause, says) in table {
+            let mut memory = Memory::default();
+            let pauses: Vec<Duration> = ends.iter().map(|end| memory.ends(end)).collect();
+            assert_eq!(pauses.last(), Some(&Duration::from_millis(pause)), "{ends:?}");
+            assert_eq!(memory.failures.scale.as_deref(), says, "{ends:?}");
+        }
     }
 
     #[test]

@@ -195,6 +195,17 @@ impl<T: Ownable> Owned<T> {
     }
 }
 
+/// Takes in all objects that there were at a version: an older one of those that are `known` to be there and
+/// that is not among them is gone.
+pub(crate) fn found<T: Stored>(store: &mut Store<T>, known: &[String], listed: Listed<T>) {
+    let there: BTreeSet<&str> = listed.objects.iter().map(Stored::uid).collect();
+    let is_old = |uid: &str| store.get(uid).is_some_and(|known| known.version() <= listed.version);
+    let gone: Vec<&String> =
+        known.iter().filter(|uid| !there.contains(uid.as_str()) && is_old(uid)).collect();
+    gone.into_iter().for_each(|uid| store.ended(uid));
+    listed.objects.into_iter().for_each(|object| store.wrote(object));
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;

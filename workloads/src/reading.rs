@@ -41,8 +41,8 @@ pub(crate) struct Found {
     pub(crate) revisions: Listed<Revision>,
 }
 
-/// End of a reading: the term that it was for, and what was found.
-pub(crate) type Ended = (u64, Result<Vec<Found>, String>);
+/// End of a reading: the term that it was for, and what was found in each namespace.
+pub(crate) type Ended<F = Found> = (u64, Result<Vec<F>, String>);
 
 /// Standing of the reading of this term.
 #[derive(Debug, Default)]
@@ -99,35 +99,63 @@ impl Reading {
     }
 }
 
+/// Reads all objects of these namespaces, some at once, as whoever wrote before may have left them.
+pub(crate) async fn each<F, R>(
+    term: u64,
+    namespaces: BTreeSet<String>,
+    found: impl Fn(String) -> R,
+) -> Ended<F>
+where
+    R: Future<Output = Result<F, Failure>>,
+{
+    let each = stream::iter(namespaces).map(found);
+    let found = each.buffer_unordered(AT_ONCE).try_collect().await;
+    (term, found.map_err(|failure| failure.text()))
+}
+
 impl Writer {
-    /// Reads all objects of these namespaces, as whoever wrote before may have left them.
+    /// Reads all objects of the sets of these namespaces.
     pub(crate) async fn read_all(self, term: u64, namespaces: BTreeSet<String>) -> Ended {
-        let each = stream::iter(namespaces).map(|namespace| self.found(namespace));
-        let found = each.buffer_unordered(AT_ONCE).try_collect().await;
-        (term, found.map_err(|failure| failure.text()))
+        each(term, namespaces, |namespace| self.found(namespace)).await
     }
 
     async fn found(&self, namespace: String) -> Result<Found, Failure> {
         Ok(Found {
-            pods: self.list::<Pods>(&namespace).await?,
-            claims: self.list::<Claims>(&namespace).await?,
-            revisions: self.list::<Revisions>(&namespace).await?,
+            pods: self.watched::<Pods>(&namespace).await?,
+            claims: self.watched::<Claims>(&namespace).await?,
+            revisions: self.watched::<Revisions>(&namespace).await?,
             namespace,
         })
     }
 
-    async fn list<W>(&self, namespace: &str) -> Result<Listed<W::View>, Failure>
+    async fn watched<W>(&self, namespace: &str) -> Result<Listed<W::View>, Failure>
     where
         W: Watched,
         W::Object: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Debug + DeserializeOwned,
     {
         let api = Api::<W::Object>::namespaced(self.client.clone(), namespace);
+        self.list(&api, "", W::view).await
+    }
+
+    /// Lists the objects of a kind that have these labels; of an empty text, all.
+    pub(crate) async fn list<K, V>(
+        &self,
+        api: &Api<K>,
+        labels: &str,
+        view: impl Fn(K) -> Option<V>,
+    ) -> Result<Listed<V>, Failure>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
         let mut params = ListParams::default().limit(PAGE);
+        if !labels.is_empty() {
+            params = params.labels(labels);
+        }
         let mut objects = Vec::new();
         loop {
             // Without a version it is what etcd has now; all pages are of one version.
             let page = self.ask("read", api.list(&params)).await?;
-            objects.extend(page.items.into_iter().filter_map(W::view));
+            objects.extend(page.items.into_iter().filter_map(&view));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => {

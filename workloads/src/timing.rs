@@ -28,6 +28,11 @@ const PAUSES: [Duration; 7] = [
     Duration::from_secs(60),
 ];
 
+/// Pauses while somebody holds an object's writes back; the last one is repeated. Nobody says when that ends,
+/// and what is held back is to go on soon after.
+const HELD: [Duration; 4] =
+    [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
+
 /// Objects that are to be looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
@@ -39,7 +44,10 @@ pub(crate) struct Agenda {
 
 /// Failures of an object's plans in a row.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff(usize);
+pub(crate) struct Backoff {
+    failed: usize,
+    held: usize,
+}
 
 /// Time of the last write of an object's status.
 #[derive(Debug, Default)]
@@ -75,14 +83,31 @@ impl Agenda {
 impl Backoff {
     /// Takes in how a plan ended: the pause until the next one.
     pub(crate) fn ends(&mut self, well: bool) -> Duration {
+        self.held = 0;
         if well {
-            self.0 = 0;
+            self.failed = 0;
             return SPACING;
         }
-        let pause = PAUSES[self.0.min(PAUSES.len() - 1)];
-        self.0 = self.0.saturating_add(1);
-        pause
+        next(&PAUSES, &mut self.failed)
     }
+
+    /// Tells whether the last plan was held back.
+    pub(crate) const fn holds(&self) -> bool {
+        self.held > 0
+    }
+
+    /// A plan was held back: the pause until the next one.
+    pub(crate) fn is_held(&mut self) -> Duration {
+        self.failed = 0;
+        next(&HELD, &mut self.held)
+    }
+}
+
+/// The pause of this time in a row; the last one is repeated.
+fn next(pauses: &[Duration], times: &mut usize) -> Duration {
+    let pause = pauses.get(*times).or(pauses.last()).copied().unwrap_or(SPACING);
+    *times = times.saturating_add(1);
+    pause
 }
 
 impl StatusPace {

@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
 };
 
 use berth_base::lease::Tenure;
@@ -13,7 +14,10 @@ use tokio::{
     task::{Id, JoinError, JoinSet},
 };
 
-use crate::timing::{AT_ONCE, Agenda, BATCH, deadline};
+use crate::{
+    reading::Reading,
+    timing::{AT_ONCE, Agenda, BATCH, deadline},
+};
 
 /// Inputs and plans of a controller, and when its objects are due.
 pub(crate) struct Turns<I, R> {
@@ -25,6 +29,8 @@ pub(crate) struct Turns<I, R> {
     plans: JoinSet<R>,
     /// Object of each plan on its way.
     of: BTreeMap<Id, String>,
+    /// Standing of the reading at the start of a term, where a controller begins with one.
+    pub(crate) reading: Option<Reading>,
 }
 
 /// Reason of a turn.
@@ -49,14 +55,23 @@ impl<I, R: Send + 'static> Turns<I, R> {
             agenda: Agenda::default(),
             plans: JoinSet::new(),
             of: BTreeMap::new(),
+            reading: None,
         }
+    }
+
+    /// Turns of a controller that reads all objects before its first plan of a term.
+    pub(crate) fn with_reading(inputs: mpsc::Receiver<I>, tenure: Tenure) -> Self {
+        Self { reading: Some(Reading::default()), ..Self::new(inputs, tenure) }
     }
 
     /// Waits for the next turn of a controller that knows what there is, or not yet. `None`: the watches have
     /// ended.
     pub(crate) async fn next(&mut self, listed: bool) -> Option<Turn<I, R>> {
         // One that may begin nothing waits for news: what is due stays due, and would wake it for ever.
-        let next = if listed && self.term().is_some() { self.agenda.next(AT_ONCE) } else { None };
+        let next = self.term().filter(|_| listed).and_then(|term| match &self.reading {
+            Some(reading) if !reading.is_done(term) => reading.next(term, Instant::now()),
+            _ => self.agenda.next(AT_ONCE),
+        });
         let mut inputs = Vec::new();
         // Cancel-safe: `recv_many` and `join_next_with_id` take nothing unless they return it, the tenure
         // keeps its newest value, and a deadline that was not waited for to its end is still there.
@@ -92,6 +107,35 @@ impl<I, R: Send + 'static> Turns<I, R> {
         self.of.insert(handle.id(), uid);
     }
 
+    /// Term whose objects are to be read now, before any plan of it. A reading of it is on its way then.
+    pub(crate) fn term_to_read(&mut self) -> Option<u64> {
+        let term = self.term()?;
+        let (reading, now) = (self.reading.as_mut()?, Instant::now());
+        let is_due = reading.next(term, now).is_some_and(|next| next <= now);
+        is_due.then(|| {
+            reading.begins();
+            term
+        })
+    }
+
+    /// Term in which plans may be begun: this replica leads, and what it knows is no older than its term.
+    pub(crate) fn term_to_plan(&self) -> Option<u64> {
+        let is_read = |term: &u64| self.reading.as_ref().is_none_or(|reading| reading.is_done(*term));
+        self.term().filter(is_read)
+    }
+
+    /// Tells whether an object is to be read by itself: it is in a namespace that had none when all were read
+    /// in this term, and was not read since.
+    pub(crate) fn is_unread(&self, namespace: &str, read_in: Option<u64>) -> bool {
+        let covers = self.reading.as_ref().is_some_and(|reading| reading.covers(namespace));
+        !covers && read_in != self.term()
+    }
+
+    /// Begins the reading of all objects.
+    pub(crate) fn read(&mut self, reading: impl Future<Output = R> + Send + 'static) {
+        self.plans.spawn(reading);
+    }
+
     fn ended(&mut self, ended: Result<(Id, R), JoinError>) -> Turn<I, R> {
         let id = match &ended {
             Ok((id, _)) => *id,
@@ -105,7 +149,13 @@ impl<I, R: Send + 'static> Turns<I, R> {
             (Ok((_, report)), _) => Turn::Report(report),
             // Said in the log already; the others go on.
             (Err(_), Some(uid)) => Turn::Panic(uid),
-            (Err(_), None) => Turn::Due,
+            (Err(_), None) => {
+                // Nothing else has no object.
+                if let Some(reading) = &mut self.reading {
+                    reading.is_lost(Instant::now());
+                }
+                Turn::Due
+            }
         }
     }
 }
@@ -117,7 +167,7 @@ pub(crate) fn guarded<T>(decide: impl FnOnce() -> T) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use berth_base::lease::Term;
 

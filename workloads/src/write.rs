@@ -4,6 +4,7 @@
 //! what there is: the set's objects are read from the API server before anything else is decided.
 
 mod create;
+mod end;
 mod failure;
 mod in_place;
 mod predownload;
@@ -34,7 +35,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-pub(crate) use self::failure::Failure;
+pub(crate) use self::{end::End, failure::Failure};
 use crate::{
     events::Events,
     kinds::{Plan, Set},
@@ -45,6 +46,8 @@ use crate::{
 
 /// The owner of what is written, as `managedFields` shows it.
 pub(crate) const FIELD_MANAGER: &str = "berth-workloads";
+/// Reason of the Event of a write that somebody holds back: a budget, whose name is in its text.
+pub(crate) const HELD_BACK: &str = "HeldBack";
 
 /// Objects as the API server answered them.
 #[derive(Debug)]
@@ -62,22 +65,6 @@ pub(crate) enum Wrote {
     PullJobGone(String),
     /// All there is of a set by its selector, read at once.
     Read(Selector, Vec<PodView>, Vec<ClaimView>, Vec<Revision>),
-}
-
-/// End of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Done,
-    /// Something has changed since; decided anew at once.
-    Changed,
-    /// A revision's name is taken by another one.
-    NameTaken,
-    /// A pod or claim could not be made or deleted.
-    ScaleFailed(String),
-    /// An ImagePullJob could not be made or deleted; the rest goes on without.
-    PullFailed(String),
-    /// Anything else could not be written.
-    UpdateFailed(String),
 }
 
 /// Report of a plan.
@@ -141,6 +128,13 @@ impl Work {
             } else {
                 self.write(action).await
             };
+            if end.is_failure()
+                && let Some(status) = plan.status
+            {
+                // It says what failed before. What fails now goes on counting, however that ends.
+                self.status(status).await;
+                return end;
+            }
             if end != End::Done {
                 return end;
             }

@@ -2,24 +2,20 @@
 
 use std::{
     collections::BTreeMap,
-    convert::Infallible,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use berth_base::lease::Term;
 use berth_proto::crd::CloneSet;
-use http::{Method, Request, Response};
-use http_body_util::BodyExt;
-use kube::{Client, client::Body};
+use http::Method;
 use serde_json::{Value, json};
-use tower::service_fn;
 
 use super::*;
 use crate::{
     cluster::{Cluster, Filed},
-    events,
     kinds::{KINDS, Set},
+    served,
     watch::Shown,
 };
 
@@ -96,22 +92,9 @@ type Parts = (Controller, mpsc::Sender<Input>, watch::Sender<Option<Term>>);
 impl Replica {
     fn parts(name: &'static str, server: &Shared) -> Parts {
         let shared = server.clone();
-        let service = service_fn(move |request: Request<Body>| {
-            let server = shared.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = body.collect().await.unwrap().to_bytes();
-                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-                let answer = server.lock().unwrap().answer(name, &parts.method, parts.uri.path(), &body);
-                let answer = Body::from(serde_json::to_vec(&answer).unwrap());
-                Ok::<_, Infallible>(Response::builder().status(200).body(answer).unwrap())
-            }
-        });
-        let metrics = Metrics::default();
-        let (events, told) = events::channel();
-        // Nobody writes Events.
-        drop(told);
-        let writer = Writer { client: Client::new(service, "ns"), metrics: metrics.clone(), events };
+        let writer =
+            served::writer(move |method, path, body| shared.lock().unwrap().answer(name, method, path, body));
+        let metrics = writer.metrics.clone();
         let (inputs, receiver) = mpsc::channel(64);
         let (tenure, held) = Tenure::of_test();
         let (listed, _) = watch::channel(Cluster::default().listed());

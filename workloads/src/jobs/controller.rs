@@ -11,29 +11,40 @@ use berth_workloads_policy::{action::Note, jobs::Plan, store::Stored};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{
     Connections, Settings,
     memory::Memory,
     object::Object,
     picture::Picture,
+    read::{self, Found},
     watches::Input,
     write::{self, End, Report, Wrote},
 };
 use crate::{
     owned::Concerned,
+    reading::Ended,
     timing::AT_ONCE,
     turns::{Turn, Turns, guarded},
+    write::HELD_BACK,
 };
 
 /// The longest time between two looks at what waits for a time: a clock that was set is noticed after it.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// Something that was on its way.
+enum Came {
+    Report(Report),
+    /// All objects, at the start of a term.
+    Found(Ended<Found>),
+}
+
 /// The picture, and what it is connected to.
 pub(super) struct Controller {
+    settings: Settings,
     connections: Connections,
-    turns: Turns<Input, Report>,
+    turns: Turns<Input, Came>,
     picture: Picture,
     memory: BTreeMap<String, Memory>,
 }
@@ -41,8 +52,9 @@ pub(super) struct Controller {
 impl Controller {
     pub(super) fn new(settings: Settings, connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
-            turns: Turns::new(inputs, connections.tenure.clone()),
+            turns: Turns::with_reading(inputs, connections.tenure.clone()),
             picture: Picture::new(&settings),
+            settings,
             connections,
             memory: BTreeMap::new(),
         }
@@ -53,17 +65,16 @@ impl Controller {
         while let Some(turn) = self.turns.next(self.is_listed()).await {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
-                Turn::Report(report) => self.settle(report),
+                Turn::Report(Came::Report(report)) => self.settle(report),
+                Turn::Report(Came::Found(ended)) => self.was_read(ended),
                 Turn::Panic(uid) => self.set_aside(&uid),
                 Turn::Due => {}
             }
             if self.turns.begins_term() {
                 self.all_due();
             }
-            if let Some(term) = self.turns.term()
-                && self.is_listed()
-            {
-                self.begin(term);
+            if self.is_listed() {
+                self.read_or_begin();
             }
         }
     }
@@ -91,8 +102,40 @@ impl Controller {
         }
     }
 
+    /// Reads all objects at the start of a term, and begins plans when that is done.
+    fn read_or_begin(&mut self) {
+        if let Some(term) = self.turns.term_to_read() {
+            let reading = read::all(
+                self.connections.writer.clone(),
+                self.settings.clone(),
+                term,
+                self.picture.namespaces(),
+            );
+            self.turns.read(async { Came::Found(reading.await) });
+        } else if self.turns.term_to_plan().is_some() {
+            self.begin();
+        }
+    }
+
+    /// Takes in what was read at the start of a term.
+    fn was_read(&mut self, (term, found): Ended<Found>) {
+        let now = Instant::now();
+        let namespaces = found.as_ref().ok();
+        let namespaces = namespaces.map(|all| all.iter().map(|one| one.namespace.clone()).collect());
+        if let Some(reading) = &mut self.turns.reading {
+            reading.ends(term, namespaces, now);
+        }
+        match found {
+            Ok(found) => {
+                found.into_iter().for_each(|found| self.picture.found(found));
+                self.all_due();
+            }
+            Err(error) => warn!(error, "Objects not read at the start of a term, trying again"),
+        }
+    }
+
     /// Begins the plans that are due.
-    fn begin(&mut self, term: u64) {
+    fn begin(&mut self) {
         let now = Instant::now();
         for uid in self.turns.agenda.take(now, AT_ONCE) {
             let Some(object) = self.picture.object(&uid).cloned() else {
@@ -103,10 +146,11 @@ impl Controller {
             if memory.is_aside(object.meta().resource_version.as_deref()) {
                 continue;
             }
-            // What the leader before this one wrote last may not have been shown yet.
-            if memory.read_in != Some(term) && object.meta().deletion_timestamp.is_none() {
+            // What was written last may not have been shown yet.
+            let unread = memory.unread || self.turns.is_unread(object.namespace(), memory.read_in);
+            if unread && object.meta().deletion_timestamp.is_none() {
                 let read = write::read(self.connections.writer.clone(), object);
-                self.turns.spawn(uid, read);
+                self.turns.spawn(uid, async { Came::Report(read.await) });
                 continue;
             }
             let refused = memory.refused.as_deref();
@@ -144,7 +188,7 @@ impl Controller {
         }
         debug!(job = object.name(), actions = plan.actions.len(), "Plan begins");
         let work = write::carry_out(self.connections.writer.clone(), object, plan);
-        self.turns.spawn(uid, work);
+        self.turns.spawn(uid, async { Came::Report(work.await) });
     }
 
     /// Takes in what a plan has written.
@@ -172,18 +216,30 @@ impl Controller {
         }
         let name = picture.object(&uid).map(|object| object.name().to_owned());
         let memory = self.memory.entry(uid.clone()).or_default();
-        let pause = memory.backoff.ends(matches!(end, End::Done | End::Read));
+        let pause = match end {
+            End::Held(_) => memory.backoff.is_held(),
+            _ => memory.backoff.ends(matches!(end, End::Done | End::Read)),
+        };
         match end {
             End::Done => memory.refused = None,
-            End::Read => memory.read_in = self.turns.term(),
+            End::Read => (memory.unread, memory.read_in) = (false, self.turns.term()),
             End::Changed => {}
             End::Failed { text, refused } => {
                 warn!(job = name, error = text, "Plan not carried out, trying again");
                 memory.refused = refused;
             }
+            End::Held(text) => {
+                info!(job = name, text, "Plan is held back, trying again");
+                let note = Note { warning: false, reason: HELD_BACK, text };
+                if let Some(object) = picture.object(&uid)
+                    && memory.is_news(Instant::now(), &note)
+                {
+                    self.connections.writer.events.about(object.reference(), note);
+                }
+            }
             End::Unknown(text) => {
                 warn!(job = name, error = text, "What a write did is not known, reading what there is");
-                memory.read_in = None;
+                memory.unread = true;
             }
         }
         self.turns.agenda.add(uid, later(Instant::now(), pause));

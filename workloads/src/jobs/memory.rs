@@ -20,7 +20,9 @@ pub(crate) struct Memory {
     pub(crate) backoff: Backoff,
     /// Decisions do not wait for it.
     pub(crate) status: StatusPace,
-    /// Term in which its objects were read.
+    /// Nobody knows what was written for it last: its objects are read before it is planned.
+    pub(crate) unread: bool,
+    /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
     told: BTreeMap<String, Instant>,
     /// Name of an object that the API server has refused to make.

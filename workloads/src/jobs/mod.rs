@@ -8,6 +8,7 @@ mod controller;
 mod memory;
 mod object;
 mod picture;
+mod read;
 mod watches;
 mod write;
 
@@ -64,3 +65,6 @@ pub(crate) fn start(settings: Settings, connections: Connections, tasks: &mut Jo
     watches::start(&settings, client, &sender, metrics, tasks);
     tasks.spawn(Controller::new(settings, connections, inputs).run());
 }
+
+#[cfg(test)]
+mod tests;

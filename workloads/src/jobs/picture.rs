@@ -14,10 +14,12 @@ use serde_json::Value;
 use super::{
     Settings,
     object::{Filed, Kind, Object, any},
+    read::Found,
     watches::Input,
 };
 use crate::{
-    owned::{Concerned, Ownable, Owned},
+    owned::{self, Concerned, Ownable, Owned},
+    reading,
     watch::Shown,
 };
 
@@ -174,6 +176,34 @@ impl Picture {
         self.broadcast_jobs.ended(uid);
         self.cron_jobs.ended(uid);
         self.broadcasts.ended(uid);
+    }
+
+    /// Namespaces of all objects that a controller decides on.
+    pub(super) fn namespaces(&self) -> BTreeSet<String> {
+        let all = self.all();
+        all.iter().filter_map(|uid| Some(self.object(uid)?.namespace().to_owned())).collect()
+    }
+
+    /// Takes in all objects of a namespace, as they were read at once.
+    pub(super) fn found(&mut self, found: Found) {
+        let Found { namespace, broadcast_jobs, pods, cron } = found;
+        let of = |store: &Store<Filed>| -> Vec<String> {
+            let here = store.iter().filter(|filed| filed.object.namespace() == namespace);
+            here.map(|filed| filed.uid().to_owned()).collect()
+        };
+        let (broadcasts, crons) = (of(&self.broadcast_jobs), of(&self.cron_jobs));
+        if let Some(pods) = pods {
+            let owners: Vec<&str> = broadcasts.iter().map(String::as_str).collect();
+            self.pods.found(&owners, pods);
+        }
+        if let Some((jobs, made)) = cron {
+            let owners: Vec<&str> = crons.iter().map(String::as_str).collect();
+            let objects = broadcast_jobs.objects.iter().filter_map(child).collect();
+            self.broadcasts.found(&owners, reading::Listed { version: broadcast_jobs.version, objects });
+            self.jobs.found(&owners, made);
+            owned::found(&mut self.cron_jobs, &crons, jobs);
+        }
+        owned::found(&mut self.broadcast_jobs, &broadcasts, broadcast_jobs);
     }
 
     /// UIDs of all objects that a controller decides on.

@@ -66,6 +66,8 @@ pub(super) enum End {
         /// Name of the object that was not made.
         refused: Option<String>,
     },
+    /// Somebody holds a write back for a while.
+    Held(String),
     /// Nobody knows what was written.
     Unknown(String),
 }
@@ -100,6 +102,7 @@ pub(super) async fn read(writer: Writer, object: Object) -> Report {
     let end = match work.read().await {
         Ok(()) => End::Read,
         Err(Failure::Gone) => End::Changed,
+        Err(Failure::Held(text)) => End::Held(text),
         Err(failure) => End::Failed { text: failure.text(), refused: None },
     };
     Report { uid, wrote: work.wrote, end }
@@ -332,6 +335,7 @@ impl Work {
         match failure {
             Failure::Changed | Failure::Gone => End::Changed,
             Failure::Taken | Failure::Unknown(_) => End::Unknown(text),
+            Failure::Held(_) => End::Held(text),
             Failure::Refused(_) => {
                 self.tell(true, reason, text.clone());
                 End::Failed { text, refused: name.map(str::to_owned) }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use berth_base::time::later;
+use berth_workloads_policy::action::Note;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, runtime::watcher};
 use tokio::{
@@ -23,7 +24,7 @@ use crate::{
     timing::{AT_ONCE, Backoff},
     turns::{Turn, Turns},
     watch::{Shown, relay, shown},
-    write::Writer,
+    write::{HELD_BACK, Writer},
 };
 
 /// Events that come together are one plan.
@@ -202,8 +203,21 @@ impl Controller {
     }
 
     /// Takes in how a plan has ended.
-    fn settle(&mut self, Report { uid, done, again }: Report) {
-        let pause = self.backoff.entry(uid.clone()).or_default().ends(done);
+    fn settle(&mut self, Report { uid, done, held, again }: Report) {
+        let backoff = self.backoff.entry(uid.clone()).or_default();
+        let pause = match held {
+            Some(text) => {
+                // Said once, however often it is tried.
+                if !backoff.holds()
+                    && let Some(spread) = self.spreads.get(&uid)
+                {
+                    let note = Note { warning: false, reason: HELD_BACK, text };
+                    self.connections.writer.events.about(spread.reference(), note);
+                }
+                backoff.is_held()
+            }
+            None => backoff.ends(done),
+        };
         let again = again.map(|again| Duration::from_secs(again.max(0).unsigned_abs()).max(pause));
         if let Some(again) = if done { again } else { Some(pause) } {
             self.turns.agenda.add(uid, later(Instant::now(), again.min(LONGEST_WAIT)));

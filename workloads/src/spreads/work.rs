@@ -49,6 +49,8 @@ pub(super) struct Report {
     pub(super) uid: String,
     /// Whether all that was to be done is done; else it is decided anew after a pause.
     pub(super) done: bool,
+    /// Reason for which a write is held back for a while.
+    pub(super) held: Option<String>,
     /// When to look again, in seconds.
     pub(super) again: Option<i64>,
 }
@@ -70,13 +72,18 @@ impl Work {
         let again = match self.run().await {
             Ok(again) => again,
             Err(failure) => {
-                if let Failure::Refused(text) = failure {
-                    self.tell("PatchPodDeletionCostFailed", text);
-                }
-                return Report { uid, done: false, again: None };
+                let held = match failure {
+                    Failure::Held(text) => Some(text),
+                    Failure::Refused(text) => {
+                        self.tell("PatchPodDeletionCostFailed", text);
+                        None
+                    }
+                    Failure::Changed | Failure::Gone | Failure::Taken | Failure::Unknown(_) => None,
+                };
+                return Report { uid, done: false, held, again: None };
             }
         };
-        Report { uid, done: true, again }
+        Report { uid, done: true, held: None, again }
     }
 
     async fn run(&mut self) -> Result<Option<i64>, Failure> {

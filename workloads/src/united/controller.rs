@@ -11,20 +11,23 @@ use berth_base::time::later;
 use berth_workloads_policy::{action::Note, store::Stored, united_deployment::Plan};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{
     Connections,
     object::{Filed, reference},
     picture::{Given, Picture},
+    read::{self, Found},
     watches::Input,
     write::{self, End, Report, Wrote},
 };
 use crate::{
     jobs::Memory,
     owned::Concerned,
+    reading::Ended,
     timing::AT_ONCE,
     turns::{Turn, Turns, guarded},
+    write::HELD_BACK,
 };
 
 /// The longest time between two looks at what waits for a time.
@@ -40,10 +43,17 @@ struct Known {
     collisions: i32,
 }
 
+/// Something that was on its way.
+enum Came {
+    Report(Report),
+    /// All objects, at the start of a term.
+    Found(Ended<Found>),
+}
+
 /// The picture, and what it is connected to.
 pub(super) struct Controller {
     connections: Connections,
-    turns: Turns<Input, Report>,
+    turns: Turns<Input, Came>,
     picture: Picture,
     known: BTreeMap<String, Known>,
 }
@@ -51,7 +61,7 @@ pub(super) struct Controller {
 impl Controller {
     pub(super) fn new(connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
-            turns: Turns::new(inputs, connections.tenure.clone()),
+            turns: Turns::with_reading(inputs, connections.tenure.clone()),
             connections,
             picture: Picture::default(),
             known: BTreeMap::new(),
@@ -63,17 +73,16 @@ impl Controller {
         while let Some(turn) = self.turns.next(self.is_listed()).await {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
-                Turn::Report(report) => self.settle(report),
+                Turn::Report(Came::Report(report)) => self.settle(report),
+                Turn::Report(Came::Found(ended)) => self.was_read(ended),
                 Turn::Panic(uid) => self.set_aside(&uid),
                 Turn::Due => {}
             }
             if self.turns.begins_term() {
                 self.all_due();
             }
-            if let Some(term) = self.turns.term()
-                && self.is_listed()
-            {
-                self.begin(term);
+            if self.is_listed() {
+                self.read_or_begin();
             }
         }
     }
@@ -101,8 +110,35 @@ impl Controller {
         }
     }
 
+    /// Reads all objects at the start of a term, and begins plans when that is done.
+    fn read_or_begin(&mut self) {
+        if let Some(term) = self.turns.term_to_read() {
+            let reading = read::all(self.connections.writer.clone(), term, self.picture.namespaces());
+            self.turns.read(async { Came::Found(reading.await) });
+        } else if self.turns.term_to_plan().is_some() {
+            self.begin();
+        }
+    }
+
+    /// Takes in what was read at the start of a term.
+    fn was_read(&mut self, (term, found): Ended<Found>) {
+        let now = Instant::now();
+        let namespaces = found.as_ref().ok();
+        let namespaces = namespaces.map(|all| all.iter().map(|one| one.namespace.clone()).collect());
+        if let Some(reading) = &mut self.turns.reading {
+            reading.ends(term, namespaces, now);
+        }
+        match found {
+            Ok(found) => {
+                found.into_iter().for_each(|found| self.picture.found(found));
+                self.all_due();
+            }
+            Err(error) => warn!(error, "Objects not read at the start of a term, trying again"),
+        }
+    }
+
     /// Begins the plans that are due.
-    fn begin(&mut self, term: u64) {
+    fn begin(&mut self) {
         let now = Instant::now();
         for uid in self.turns.agenda.take(now, AT_ONCE) {
             let Some(filed) = self.picture.object(&uid).cloned() else {
@@ -114,10 +150,12 @@ impl Controller {
             if known.memory.is_aside(meta.resource_version.as_deref()) {
                 continue;
             }
-            // What the leader before this one wrote last may not have been shown yet.
-            if known.memory.read_in != Some(term) && meta.deletion_timestamp.is_none() {
+            // What was written last may not have been shown yet.
+            let namespace = meta.namespace.as_deref().unwrap_or_default();
+            let unread = known.memory.unread || self.turns.is_unread(namespace, known.memory.read_in);
+            if unread && meta.deletion_timestamp.is_none() {
                 let read = write::read(self.connections.writer.clone(), filed);
-                self.turns.spawn(uid, read);
+                self.turns.spawn(uid, async { Came::Report(read.await) });
                 continue;
             }
             let given = Given {
@@ -159,7 +197,7 @@ impl Controller {
         }
         debug!(united = filed.object.metadata.name, actions = plan.actions.len(), "Plan begins");
         let work = write::carry_out(self.connections.writer.clone(), filed, plan);
-        self.turns.spawn(uid, work);
+        self.turns.spawn(uid, async { Came::Report(work.await) });
     }
 
     /// Takes in what a plan has written.
@@ -185,19 +223,32 @@ impl Controller {
         }
         let name = picture.object(&uid).and_then(|filed| filed.object.metadata.name.clone());
         let known = self.known.entry(uid.clone()).or_default();
-        let pause = known.memory.backoff.ends(matches!(end, End::Done | End::Read));
+        let pause = match end {
+            End::Held(_) => known.memory.backoff.is_held(),
+            _ => known.memory.backoff.ends(matches!(end, End::Done | End::Read)),
+        };
         match end {
             End::Done => known.failure = None,
-            End::Read => known.memory.read_in = self.turns.term(),
+            End::Read => (known.memory.unread, known.memory.read_in) = (false, self.turns.term()),
             End::Changed => {}
             End::NameTaken => known.collisions = known.collisions.saturating_add(1),
             End::Failed(text) => {
                 warn!(united = name, error = text, "Plan not carried out, trying again");
                 known.failure = Some(text);
             }
+            End::Held(text) => {
+                info!(united = name, text, "Plan is held back, trying again");
+                let note = Note { warning: false, reason: HELD_BACK, text: text.clone() };
+                if let Some(filed) = picture.object(&uid)
+                    && known.memory.is_news(Instant::now(), &note)
+                {
+                    self.connections.writer.events.about(reference(&filed.object), note);
+                }
+                known.failure = Some(text);
+            }
             End::Unknown(text) => {
                 warn!(united = name, error = text, "What a write did is not known, reading what there is");
-                known.memory.read_in = None;
+                known.memory.unread = true;
             }
         }
         self.turns.agenda.add(uid, later(Instant::now(), pause));

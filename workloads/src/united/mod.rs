@@ -7,6 +7,7 @@
 mod controller;
 mod object;
 mod picture;
+mod read;
 mod watches;
 mod write;
 
@@ -40,3 +41,6 @@ pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
     watches::start(client, &sender, metrics, tasks);
     tasks.spawn(Controller::new(connections, inputs).run());
 }
+
+#[cfg(test)]
+mod tests;

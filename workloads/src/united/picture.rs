@@ -1,6 +1,6 @@
 //! Picture of the cluster: UnitedDeployments, their revisions, workloads and pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_proto::crd::UnitedDeployment;
 use berth_workloads_policy::{
@@ -12,11 +12,12 @@ use jiff::Timestamp;
 
 use super::{
     object::{Filed, FiledPod},
+    read::Found,
     watches::{Input, name},
 };
 use crate::{
     jobs::Listed,
-    owned::{Concerned, Owned},
+    owned::{self, Concerned, Owned},
     watch::Shown,
 };
 
@@ -127,6 +128,24 @@ impl Picture {
     /// Takes in that an object is gone.
     pub(super) fn ended(&mut self, uid: &str) {
         self.united.ended(uid);
+    }
+
+    /// Namespaces of all objects.
+    pub(super) fn namespaces(&self) -> BTreeSet<String> {
+        self.united.iter().filter_map(|filed| filed.object.metadata.namespace.clone()).collect()
+    }
+
+    /// Takes in all objects of a namespace, as they were read at once.
+    pub(super) fn found(&mut self, found: Found) {
+        let here = self.united.iter();
+        let here = here.filter(|filed| filed.object.metadata.namespace.as_ref() == Some(&found.namespace));
+        let known: Vec<String> = here.map(|filed| filed.uid().to_owned()).collect();
+        let owners: Vec<&str> = known.iter().map(String::as_str).collect();
+        for (kind, children) in found.children {
+            self.children.entry(kind).or_default().found(&owners, children);
+        }
+        self.revisions.found(&owners, found.revisions);
+        owned::found(&mut self.united, &known, found.united);
     }
 
     /// UIDs of all objects.

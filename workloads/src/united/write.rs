@@ -58,6 +58,8 @@ pub(super) enum End {
     /// A revision's name is taken by another one.
     NameTaken,
     Failed(String),
+    /// Somebody holds a write back for a while.
+    Held(String),
     /// Nobody knows what was written.
     Unknown(String),
 }
@@ -91,6 +93,7 @@ pub(super) async fn read(writer: Writer, filed: Filed) -> Report {
     let end = match work.read().await {
         Ok(()) => End::Read,
         Err(Failure::Gone) => End::Changed,
+        Err(Failure::Held(text)) => End::Held(text),
         Err(failure) => End::Failed(failure.text()),
     };
     Report { uid: work.filed.uid().to_owned(), wrote: work.wrote, end }
@@ -103,7 +106,7 @@ impl Work {
     }
 
     async fn run(&mut self, plan: Plan) -> End {
-        let mut refused = None;
+        let (mut refused, mut held) = (None, None);
         for action in plan.actions {
             let (reason, what) = (reason(&action), named(&action));
             match self.write(action).await {
@@ -111,6 +114,7 @@ impl Work {
                 Err(Failure::Changed | Failure::Gone) => return End::Changed,
                 Err(Failure::Taken) => return End::NameTaken,
                 Err(Failure::Unknown(text)) => return End::Unknown(format!("{what}: {text}")),
+                Err(Failure::Held(text)) => drop(held.get_or_insert(format!("{what}: {text}"))),
                 Err(Failure::Refused(text)) => {
                     let text = format!("{what}: {text}");
                     self.tell(true, reason, text.clone());
@@ -123,10 +127,11 @@ impl Work {
                 Ok(()) => {}
                 Err(Failure::Changed | Failure::Gone | Failure::Taken) => return End::Changed,
                 Err(Failure::Unknown(text)) => return End::Unknown(text),
+                Err(Failure::Held(text)) => return End::Held(format!("write the status: {text}")),
                 Err(Failure::Refused(text)) => return End::Failed(format!("write the status: {text}")),
             }
         }
-        refused.map_or(End::Done, End::Failed)
+        refused.map(End::Failed).or(held.map(End::Held)).unwrap_or(End::Done)
     }
 
     async fn write(&mut self, action: Action) -> Result<(), Failure> {

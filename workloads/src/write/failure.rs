@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Gone,
     Taken,
     Unknown(String),
+    /// It may be done later, by the word of whoever refused it: a budget, or an API server with much to do.
+    Held(String),
     Refused(String),
 }
 
@@ -35,6 +37,7 @@ impl Work {
                 End::Done => End::Changed,
                 _ => end(text),
             },
+            Failure::Held(_) => End::Held(Box::new(end(text))),
             Failure::Refused(_) => {
                 self.tell(true, reason, text.clone());
                 end(text)
@@ -68,6 +71,7 @@ impl Failure {
             404 => Self::Gone,
             409 if status.reason == "AlreadyExists" => Self::Taken,
             409 => Self::Changed,
+            429 => Self::Held(format!("held back for now: {}", status.message)),
             400..=499 => Self::Refused(status.message.clone()),
             _ => Self::Unknown(status.message.clone()),
         }
@@ -79,6 +83,7 @@ impl Failure {
             Self::Gone => "gone",
             Self::Taken => "taken",
             Self::Unknown(_) => "unknown",
+            Self::Held(_) => "held",
             Self::Refused(_) => "refused",
         }
     }
@@ -88,7 +93,36 @@ impl Failure {
             Self::Changed => "the object has changed since".to_owned(),
             Self::Gone => "the object is gone".to_owned(),
             Self::Taken => "the name is taken".to_owned(),
-            Self::Unknown(text) | Self::Refused(text) => text.clone(),
+            Self::Unknown(text) | Self::Held(text) | Self::Refused(text) => text.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    /// Rows: code, reason, and what it is taken for.
+    #[test]
+    fn what_an_answer_means() {
+        let table = [
+            (404, "NotFound", "gone"),
+            (409, "AlreadyExists", "taken"),
+            (409, "Conflict", "conflict"),
+            (403, "Forbidden", "refused"),
+            (422, "Invalid", "refused"),
+            (429, "TooManyRequests", "held"),
+            (500, "InternalError", "unknown"),
+            (503, "ServiceUnavailable", "unknown"),
+        ];
+        for (code, reason, name) in table {
+            let status = Status::failure("budget \"web\" is forbidden", reason).with_code(code);
+            let failure = Failure::of(&kube::Error::Api(Box::new(status)));
+            assert_eq!(failure.name(), name, "{code} {reason}");
+            let says = failure.text().contains("budget \"web\"");
+            assert_eq!(says, !["gone", "taken", "conflict"].contains(&name), "{}", failure.text());
         }
     }
 }

@@ -35,6 +35,8 @@ fn compare(one: &Member<'_>, other: &Member<'_>, ranks: (f64, f64), keys: Keys) 
         })
         .then_with(|| b.restarts.cmp(&a.restarts))
         .then_with(|| b.created.cmp(&a.created))
+        // Of those that are alike, the pods of a node go together: one write asks for them, one answers.
+        .then_with(|| if deletes { Ordering::Equal } else { a.node.cmp(&b.node) })
         .then_with(|| a.name.cmp(&b.name))
 }
 

@@ -188,6 +188,8 @@ fn ordered(mut spec: Value) -> Value {
 #[case::n11_on_its_way(4, ordered(json!({})), "0n 1n 2n 3n 4n 5n 6nT", "")]
 #[case::n13_out_of_a_broken_template(3, ordered(json!({})), "0o 1o! 2o", "-1")]
 #[case::n14_partition_lifted(4, rolling(json!({ "partition": 3 })), "0o 1n", "+2o +3n")]
+#[case::one_that_goes_costs_one(5, rolling(json!({ "maxUnavailable": 2 })), "0o 1o 2o 3o 4oT", "-3")]
+#[case::one_that_goes_costs_all(5, rolling(json!({ "maxUnavailable": 1 })), "0o 1o 2o 3o 4oT", "")]
 #[case::failed_pods_are_made_anew(2, json!({}), "0n 1nF", "-1")]
 #[case::only_by_hand(2, json!({ "updateStrategy": { "type": "OnDelete" } }), "0o", "+1n")]
 #[case::at_rest(2, rolling(json!({ "paused": true })), "0o 1o", "")]

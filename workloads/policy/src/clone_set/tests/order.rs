@@ -76,6 +76,30 @@ fn updated(
     deleted(&world)
 }
 
+/// Rows: nodes of p0 to p3, change, and the order. What tells pods apart counts more than their nodes.
+#[test]
+fn of_pods_that_are_alike_those_of_a_node_go_together() {
+    type Change = fn(&mut World);
+    let table: [([&str; 4], Change, [&str; 4]); 3] = [
+        (["b", "a", "b", "a"], |_| {}, ["p1", "p3", "p0", "p2"]),
+        (
+            ["b", "a", "b", "a"],
+            |world| world.pods[2].created = Timestamp::constant(850_000, 0),
+            ["p2", "p1", "p3", "p0"],
+        ),
+        (["b", "a", "b", "a"], |world| world.pods[0].ready_since = None, ["p0", "p1", "p3", "p2"]),
+    ];
+    for (nodes, change, order) in table {
+        let spec = json!({ "replicas": 4, "updateStrategy": { "maxUnavailable": "100%" } });
+        let mut world = World::new(spec, "4o");
+        for (pod, node) in world.pods.iter_mut().zip(nodes) {
+            pod.node = node.to_owned();
+        }
+        change(&mut world);
+        assert_eq!(deleted(&world), order);
+    }
+}
+
 #[test]
 fn priorities() {
     let order = json!({ "priorityStrategy": { "orderPriority": [{ "orderedKey": "order" }] } });

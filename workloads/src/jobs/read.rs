@@ -1,0 +1,66 @@
+//! Jobs and what they have made, read from the API server at the start of a term: one list of each kind in
+//! each namespace with jobs, for all of them.
+
+use std::collections::BTreeSet;
+
+use berth_workloads_policy::{
+    broadcast_job::{self, PodView},
+    cron_job::ChildView,
+};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use kube::{Api, api::DynamicObject};
+
+use super::{
+    Settings,
+    object::{Filed, Kind},
+    watches,
+};
+use crate::{
+    reading::{Ended, Listed, each},
+    write::{Failure, Writer},
+};
+
+/// Objects of a namespace; `None`: their controller is left out.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) namespace: String,
+    pub(super) broadcast_jobs: Listed<Filed>,
+    pub(super) pods: Option<Listed<PodView>>,
+    pub(super) cron: Option<(Listed<Filed>, Listed<ChildView>)>,
+}
+
+async fn found(writer: &Writer, settings: &Settings, namespace: String) -> Result<Found, Failure> {
+    let client = || writer.client.clone();
+    let jobs = async |kind: Kind| {
+        let api = Api::<DynamicObject>::namespaced_with(client(), &namespace, &kind.resource());
+        // One that nobody can read is set aside when the watch shows it.
+        writer.list(&api, "", |object| kind.read(object).ok()).await
+    };
+    let pods = match settings.broadcast_jobs {
+        true => {
+            let api = Api::<Pod>::namespaced(client(), &namespace);
+            Some(writer.list(&api, broadcast_job::UID_LABEL, watches::pod).await?)
+        }
+        false => None,
+    };
+    let cron = match settings.cron_jobs {
+        true => {
+            let api = Api::<Job>::namespaced(client(), &namespace);
+            let made = writer.list(&api, "", watches::job).await?;
+            Some((jobs(Kind::Cron).await?, made))
+        }
+        false => None,
+    };
+    let broadcast_jobs = jobs(Kind::Broadcast).await?;
+    Ok(Found { broadcast_jobs, pods, cron, namespace })
+}
+
+/// Reads these namespaces.
+pub(super) async fn all(
+    writer: Writer,
+    settings: Settings,
+    term: u64,
+    namespaces: BTreeSet<String>,
+) -> Ended<Found> {
+    each(term, namespaces, |namespace| found(&writer, &settings, namespace)).await
+}

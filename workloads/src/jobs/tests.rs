@@ -1,0 +1,80 @@
+//! A controller of jobs at an API server in memory.
+
+use std::time::Duration;
+
+use berth_base::lease::Term;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+
+use super::{object::Kind, watches::Input, *};
+use crate::{served::Served, watch::Shown};
+
+const SETTINGS: Settings =
+    Settings { broadcast_jobs: true, cron_jobs: true, by_scheduler: false, zone: TimeZone::UTC };
+
+fn object(kind: Kind, name: &str, spec: Value) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": kind.name(),
+        "metadata": {
+            "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1", "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": spec,
+    })
+}
+
+/// A replica that leads, and whose watches have shown these and show nothing of what is written.
+async fn replica(
+    served: &Served,
+    shown: &[(Kind, Value)],
+) -> (mpsc::Sender<Input>, watch::Sender<Option<Term>>) {
+    let (inputs, receiver) = mpsc::channel(INPUTS);
+    let (lease, tenure) = Tenure::of_test();
+    let (listed, _) = watch::channel(Listed::default());
+    let connections = Connections { tenure, writer: served.writer(), listed };
+    tokio::spawn(Controller::new(SETTINGS, connections, receiver).run());
+    for kind in [Kind::Broadcast, Kind::Cron] {
+        inputs.send(Input::Object(kind, Shown::ListBegins)).await.unwrap();
+        for (_, object) in shown.iter().filter(|(of, _)| *of == kind) {
+            let filed = kind.read(serde_json::from_value(object.clone()).unwrap()).unwrap();
+            inputs.send(Input::Object(kind, Shown::Applied(filed))).await.unwrap();
+        }
+        inputs.send(Input::Object(kind, Shown::ListEnds)).await.unwrap();
+    }
+    for input in [Input::Pod(Shown::ListEnds), Input::Job(Shown::ListEnds), Input::Node(Shown::ListEnds)] {
+        inputs.send(input).await.unwrap();
+    }
+    lease.send_replace(Some(Term::of_test(tokio::time::Instant::now() + Duration::from_secs(3600))));
+    (inputs, lease)
+}
+
+/// Objects are read at the start of a term, once for all jobs of a namespace, and none by itself. A replica
+/// that follows on another one writes nothing where nothing is to be done, whatever its watches have shown.
+#[tokio::test]
+async fn a_term_begins_with_one_list_of_each_kind_for_all_jobs() {
+    let served = Served::default();
+    let pod = json!({ "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never" });
+    let job = json!({ "template": { "spec": pod } });
+    let made = json!({ "spec": { "template": { "spec": pod } } });
+    let cron = json!({ "schedule": "0 0 1 1 *", "paused": true, "template": { "jobTemplate": made } });
+    let mut shown = Vec::new();
+    for (kind, spec) in [(Kind::Broadcast, job), (Kind::Cron, cron)] {
+        for number in 0..20 {
+            let object = object(kind, &format!("{}-{number}", kind.plural()), spec.clone());
+            served.put(kind.plural(), &object);
+            shown.push((kind, object));
+        }
+    }
+    let _one = replica(&served, &shown).await;
+    served.until("all are planned", |served| served.count("PATCH broadcastjobs one") >= 20).await;
+    served.rests().await;
+    let writes = served.writes();
+    let _two = replica(&served, &shown).await;
+    served.until("all is read again", |served| served.count("GET broadcastjobs") == 2).await;
+    served.rests().await;
+    for plural in ["pods", "jobs", "advancedcronjobs", "broadcastjobs"] {
+        let asked = (served.count(&format!("GET {plural}")), served.count(&format!("GET {plural} one")));
+        assert_eq!(asked, (2, 0), "{plural}");
+    }
+    assert_eq!(served.writes(), writes, "{served:?}");
+}

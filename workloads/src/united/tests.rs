@@ -1,0 +1,77 @@
+//! A controller of UnitedDeployments at an API server in memory.
+
+use std::time::Duration;
+
+use berth_base::lease::{Tenure, Term};
+use berth_workloads_policy::united_deployment::KINDS;
+use serde_json::{Value, json};
+
+use super::{object::Filed, watches::Input, *};
+use crate::{served::Served, watch::Shown};
+
+fn object(name: &str) -> Value {
+    let labels = json!({ "app": name });
+    let template = json!({
+        "metadata": { "labels": labels },
+        "spec": { "containers": [{ "name": "main", "image": "a:1" }] },
+    });
+    let deployment = json!({
+        "metadata": { "labels": labels },
+        "spec": { "selector": { "matchLabels": labels }, "template": template },
+    });
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "UnitedDeployment",
+        "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1", "generation": 1 },
+        "spec": {
+            "replicas": 0,
+            "selector": { "matchLabels": labels },
+            "template": { "deploymentTemplate": deployment },
+            "topology": { "subsets": [] },
+        },
+    })
+}
+
+/// A replica that leads, and whose watches have shown these and show nothing of what is written.
+async fn replica(served: &Served, shown: &[Value]) -> (mpsc::Sender<Input>, watch::Sender<Option<Term>>) {
+    let (inputs, receiver) = mpsc::channel(INPUTS);
+    let (lease, tenure) = Tenure::of_test();
+    let (listed, _) = watch::channel(Listed::default());
+    let connections = Connections { tenure, writer: served.writer(), listed };
+    tokio::spawn(Controller::new(connections, receiver).run());
+    inputs.send(Input::United(Shown::ListBegins)).await.unwrap();
+    for object in shown {
+        let filed = Filed::read(serde_json::from_value(object.clone()).unwrap()).unwrap();
+        inputs.send(Input::United(Shown::Applied(filed))).await.unwrap();
+    }
+    inputs.send(Input::United(Shown::ListEnds)).await.unwrap();
+    for kind in KINDS {
+        inputs.send(Input::Child(kind, Shown::ListEnds)).await.unwrap();
+    }
+    inputs.send(Input::Revision(Shown::ListEnds)).await.unwrap();
+    inputs.send(Input::Pod(Shown::ListEnds)).await.unwrap();
+    lease.send_replace(Some(Term::of_test(tokio::time::Instant::now() + Duration::from_secs(3600))));
+    (inputs, lease)
+}
+
+/// Objects are read at the start of a term, once for all of a namespace, and none by itself. A replica that
+/// follows on another one writes nothing where nothing is to be done, whatever its watches have shown.
+#[tokio::test]
+async fn a_term_begins_with_one_list_of_each_kind_for_all_of_them() {
+    let served = Served::default();
+    let shown: Vec<Value> = (0..20).map(|number| object(&format!("shop-{number}"))).collect();
+    shown.iter().for_each(|object| served.put("uniteddeployments", object));
+    let _one = replica(&served, &shown).await;
+    served.until("all are planned", |served| served.count("PATCH uniteddeployments one") >= 20).await;
+    served.rests().await;
+    let writes = served.writes();
+    let _two = replica(&served, &shown).await;
+    served.until("all is read again", |served| served.count("GET uniteddeployments") == 2).await;
+    served.rests().await;
+    // Two kinds have this plural.
+    let lists = [("statefulsets", 4), ("clonesets", 2), ("deployments", 2), ("controllerrevisions", 2)];
+    for (plural, times) in lists.into_iter().chain([("uniteddeployments", 2)]) {
+        let asked = (served.count(&format!("GET {plural}")), served.count(&format!("GET {plural} one")));
+        assert_eq!(asked, (times, 0), "{plural}");
+    }
+    assert_eq!(served.writes(), writes, "{served:?}");
+}
