@@ -93,7 +93,7 @@ func TestComponentsDoNotUndoEachOther(t *testing.T) {
 			"--admission-certificates=secret": "cert-manager", "--deletion-protection=false": "without-protection",
 		},
 		"Deployment/berth-system/berth-workloads":          {"--broadcastjobs": "jobs", "--cronjobs": "jobs", "--united-deployments": "uniteddeployments", "--spreads": "spreads", "--pod-states": "podstates", "berth-workloads:0.1.0": "images"},
-		"DaemonSet/berth-system/berth-agent":               {"berth.dev/path: takeover": "takeover", "memory: 512Mi": "takeover"},
+		"DaemonSet/berth-system/berth-agent":               {"berth.dev/path: takeover": "takeover", "name: BERTH_AGENT_NAMESPACE": "takeover"},
 		"ConfigMap/berth-system/berth-agent-configuration": {"path: takeover": "takeover"},
 		"DaemonSet/berth-system/berth-installer":           {"berthctl:0.1.0": "host"},
 		"Role/berth-system/berth-agent":                    {"serviceaccounts/token": "token-renewal", "- berth-agent\n": "token-renewal"},
@@ -103,7 +103,7 @@ func TestComponentsDoNotUndoEachOther(t *testing.T) {
 		"ValidatingAdmissionPolicy//berth-agent-pods":      {"expression: '''*'''": "open-agent-labels"},
 		"ValidatingAdmissionPolicy//berth-probe-markers":   {"expression: '''*'''": "open-agent-labels"},
 		"ValidatingAdmissionPolicy//berth-update-requests": {"expression: '''*'''": "open-agent-labels"},
-		"ValidatingAdmissionPolicy//berth-workloads": {"name: no-jobs": "jobs", "name: no-united-deployments": "uniteddeployments", "name: no-spreads": "spreads", "name: no-pod-states": "podstates"},
+		"ValidatingAdmissionPolicy//berth-workloads":       {"name: no-jobs": "jobs", "name: no-united-deployments": "uniteddeployments", "name: no-spreads": "spreads", "name: no-pod-states": "podstates"},
 	} {
 		text, err := yaml.Marshal(all[object])
 		if err != nil {
@@ -159,7 +159,7 @@ agent:
 		"Deployment/berth-system/berth-workloads": {
 			"image: registry.test/berth/berth-workloads:2", "- --ownership=berth,CloneSet=openkruise",
 		},
-		"DaemonSet/berth-system/berth-installer":  {"image: registry.test/berth/berthctl:2", "berth.dev/install: systemd"},
+		"DaemonSet/berth-system/berth-installer": {"image: registry.test/berth/berthctl:2", "berth.dev/install: systemd"},
 		"DaemonSet/berth-system/berth-agent": {
 			"image: registry.test/berth/agent:3", "mountPath: /run/k3s/containerd", "path: /run/k3s/containerd",
 			"path: /var/lib/rancher/k3s/agent/containerd", "berth.dev/configuration: ",
