@@ -220,7 +220,7 @@ fn serve_calls(
     Ok(None)
 }
 
-/// Returns memory that only the start needed, once that is over, and what rare events needed, soon after them.
+/// Returns memory that only the start needed, once that is over, and memory of rare events, soon after them.
 async fn return_unused() {
     let mut growth = Growth::default();
     tokio::time::sleep(RETURN_UNUSED).await;

@@ -13,9 +13,7 @@
 //! over a way back. One whose own time is over goes back alone.
 //!
 //! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that
-//! was reported: whoever takes over after a crash reads it there. Only entries of workloads that never go
-//! back begin without such a report, while they are alone: the pod and the record in it are all that whoever
-//! takes over needs. A request that comes later returns to what it finds.
+//! was reported: whoever takes over after a crash reads it there.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -89,9 +87,7 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
         return PodPlan { reports: rebased, next: None };
     }
     // First, so that it reaches back to before those that end now.
-    if open.iter().any(|request| request.reported.previous.is_none())
-        && !open.iter().all(|request| request.is_one_way())
-    {
+    if open.iter().any(|request| request.reported.previous.is_none()) {
         let reports = by_owner(&open).into_iter().flat_map(|open| take_up(&open, pod));
         return PodPlan { reports: reports.collect(), next: None };
     }

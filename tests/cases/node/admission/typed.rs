@@ -125,7 +125,7 @@ fn kept(given: &Value, there: &Value, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// What OpenKruise's webhook writes into each object of a kind, whatever was given.
+/// Defaults that OpenKruise's webhook writes into each object of a kind, whatever was given.
 const DEFAULTS: [(&str, &[&str]); 6] = [
     (
         "CloneSet",

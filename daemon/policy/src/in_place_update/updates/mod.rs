@@ -29,7 +29,6 @@
 
 mod action;
 pub(crate) mod clock;
-pub(crate) mod ends;
 pub(crate) mod env;
 mod event;
 mod leftovers;
@@ -59,7 +58,6 @@ pub use self::{
 };
 use self::{
     clock::Clock,
-    ends::Ends,
     leftovers::Removal,
     pod::{Step, UpdatedPod},
     requests::Requests,
@@ -89,8 +87,6 @@ pub struct Updates {
     writing: BTreeSet<RequestId>,
     /// When entries of a NodePodUpdate were last reported on.
     told_at: BTreeMap<RequestId, Instant>,
-    /// Ends that wait for those of other pods.
-    ends: Ends,
     /// Requests whose last write failed.
     unwritten: BTreeMap<RequestId, Attempts>,
     /// Since when all requests are known.
@@ -122,7 +118,6 @@ impl Updates {
             pods: BTreeMap::new(),
             writing: BTreeSet::new(),
             told_at: BTreeMap::new(),
-            ends: Ends::default(),
             unwritten: BTreeMap::new(),
             heard: None,
             told: false,
@@ -207,7 +202,6 @@ impl Updates {
             unclear |= !set_aside.evaluate(|| pod.clone(), now, turn).unwrap_or(true);
         }
         self.set_aside = set_aside;
-        self.tell_ends(&by_pod, now, &mut actions);
         self.tell_what_is_set_aside(&by_pod, now, &mut actions);
         if self.is_clear(unclear, now) && !std::mem::replace(&mut self.told, true) {
             let all = self.pods.values().flat_map(|pod| pod.restarts.all()).cloned();

@@ -6,7 +6,7 @@ use super::{
     Updates, Wake,
     action::{InstanceQuestion, PodWrite, UpdateAction},
     clock::Clock,
-    ends, env,
+    env,
     pod::{Step, UpdatedPod},
     settled::SeenPod,
     snapshot::snapshot,
@@ -59,10 +59,7 @@ impl Updates {
             if let Some(request) = requests.iter().find(|request| request.id == id)
                 && self.is_time_to_tell(request, &report, clock.now)
             {
-                match ends::can_wait(request, &report) {
-                    true => self.ends.push(request, report),
-                    false => self.report(request.clone(), report, clock.now, actions),
-                }
+                self.report(request.clone(), report, clock.now, actions);
             }
         }
         decided

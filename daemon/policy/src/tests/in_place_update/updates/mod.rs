@@ -2,7 +2,6 @@
 //! simulated pod.
 
 mod checks;
-mod ends;
 mod kubelet;
 mod model;
 mod moments;

@@ -316,8 +316,6 @@ fn messages_about_an_entry_are_five_seconds_apart() {
         let id = play.ask(&[("a", "a:2")], &[]);
         let mut request = play.requests[&id].clone();
         request.source = source;
-        // One that does not is told of after five seconds at all.
-        request.rollback_on_failure = true;
         play.see(request);
         until(&mut play, "report");
         // That it was taken up.
