@@ -53,8 +53,6 @@ pub struct Agent {
     due: watch::Sender<u64>,
     /// Grows with every fact, whether anybody waits for it or not.
     facts: watch::Sender<u64>,
-    /// Grows with every fact that may be about a container.
-    containers: watch::Sender<u64>,
     /// Whether there are pods for which the end of a container counts.
     follows: watch::Sender<bool>,
     /// Grows with what alters what is known before it is asked.
@@ -71,7 +69,6 @@ impl Agent {
             changes: watch::Sender::new(0),
             due: watch::Sender::new(0),
             facts: watch::Sender::new(0),
-            containers: watch::Sender::new(0),
             follows: watch::Sender::new(false),
             foretold: watch::Sender::new(0),
             store,
@@ -151,11 +148,6 @@ impl Agent {
     /// A number that grows with every fact.
     pub fn facts(&self) -> watch::Receiver<u64> {
         self.facts.subscribe()
-    }
-
-    /// A number that grows with every fact that may be about a container: not with the kubelet's looks.
-    pub(crate) fn containers(&self) -> watch::Receiver<u64> {
-        self.containers.subscribe()
     }
 
     /// Whether there are pods for which the end of a container counts, now and later.
@@ -326,19 +318,16 @@ impl Gate for Agent {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
             node.apply(event, now());
             self.foretell(&node);
-            (node.is_waiting(), node.follows(), node.has_only_asked())
+            (node.is_waiting(), node.follows())
         };
         // Whoever begins to wait later asks after this fact was taken.
-        let (waiting, follows, only_asked) = self.guarded(take).unwrap_or((true, true, false));
+        let (waiting, follows) = self.guarded(take).unwrap_or((true, true));
         self.follows.send_if_modified(|before| std::mem::replace(before, follows) != follows);
         if waiting {
             self.changes.send_modify(|changes| *changes += 1);
             self.due.send_modify(|due| *due += 1);
         }
         self.facts.send_modify(|facts| *facts += 1);
-        if !only_asked {
-            self.containers.send_modify(|facts| *facts += 1);
-        }
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

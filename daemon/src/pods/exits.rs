@@ -3,7 +3,7 @@
 //! The CRI has no such word but for a stream that few runtimes have; the kubelet finds an end when it lists,
 //! up to a second later. containerd says it in a stream of its own API, on the same socket. It is a hint to
 //! look, and nothing depends on it: another runtime has no such stream, and then the kubelet's own questions
-//! are the hint, as they are while the stream is not there.
+//! are the hint.
 
 use std::{sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ async fn hint(agent: Arc<Agent>, client: EventsClient<Channel>) {
         }
         // A stream for which there is no need any more is dropped.
         let status = tokio::select! {
-            status = told(&agent, client.clone()) => status,
+            status = subscribed(&agent, client.clone()) => status,
             unneeded = needed.wait_for(|needed| !*needed) => match unneeded {
                 Ok(_) => continue,
                 Err(_) => return,
@@ -57,21 +57,6 @@ async fn hint(agent: Arc<Agent>, client: EventsClient<Channel>) {
     }
 }
 
-/// Why it ended. Dropped, nothing is told of ends any more.
-async fn told(agent: &Agent, client: EventsClient<Channel>) -> Status {
-    let _told = Told(agent);
-    subscribed(agent, client).await
-}
-
-/// The runtime tells of ends, for as long as this is there.
-struct Told<'a>(&'a Agent);
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        self.0.observe(Event::EndsTold(false));
-    }
-}
-
 /// Why it ended.
 async fn subscribed(agent: &Agent, mut client: EventsClient<Channel>) -> Status {
     let request = SubscribeRequest { filters: vec![ENDS.to_owned()] };
@@ -79,8 +64,6 @@ async fn subscribed(agent: &Agent, mut client: EventsClient<Channel>) -> Status 
         Ok(answer) => answer.into_inner(),
         Err(status) => return status,
     };
-    // The answer begins with the first end.
-    agent.observe(Event::EndsTold(true));
     loop {
         match events.message().await {
             Ok(Some(envelope)) => {
