@@ -1,6 +1,6 @@
 //! When pages are worth returning: not by the clock, but when there are more than before.
 //!
-//! What is returned comes back as far as it is used, within some seconds. What is there then is what the
+//! Returned pages come back as far as they are used, within some seconds. What is there then is what the
 //! program needs at rest; a rare event or a burst adds to that, and the program has to give it back itself.
 
 /// Growth that is worth a return, in bytes.

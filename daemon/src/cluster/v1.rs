@@ -1,7 +1,7 @@
 //! The fields of a v1 Pod that the agent reads, under the names that Kubernetes' own types have.
 //!
 //! A pod has more than a thousand fields, and the code that reads them all would be in memory on every node.
-//! What is not named here is skipped. Nothing of it is ever written back as a whole: writes are patches of
+//! Other fields are skipped. Nothing of it is ever written back as a whole: writes are patches of
 //! single fields.
 
 pub(crate) use k8s_openapi::api::core::v1::{HTTPGetAction, LifecycleHandler, LocalObjectReference, Probe};

@@ -29,7 +29,7 @@ impl Parts {
     /// Reads a reference of ASCII letters.
     ///
     /// # Errors
-    /// What it lacks.
+    /// The part that it lacks.
     pub(super) fn read(given: &str) -> Result<Self, &'static str> {
         const MALFORMED: &str = "invalid reference format";
         if given.is_empty() {

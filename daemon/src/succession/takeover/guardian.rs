@@ -141,7 +141,7 @@ impl GuardedShim {
         Ok(Self { socket, runtime, due: Instant::now(), forsaken: false })
     }
 
-    /// Whether it has no berthd. One that does not answer is judged by its place alone.
+    /// Says whether it has no berthd. One that does not answer is judged by its place alone.
     fn is_forsaken(&mut self) -> bool {
         if Instant::now() >= self.due {
             let state = self.runtime.block_on(remote::look(&self.socket));
