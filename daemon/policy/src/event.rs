@@ -146,6 +146,8 @@ pub enum Event {
 
     /// The runtime says that the main process of this container has ended. A hint to look.
     EndHinted(ContainerId),
+    /// From now on it says so of every end; or no longer, and what ended meanwhile may have gone unsaid.
+    EndsTold(bool),
     /// The containers of this pod are to be created with these env values; without any, as the kubelet says.
     CreationEnvSet(PodUid, CreationEnv),
     /// These pods are probed, and no others.

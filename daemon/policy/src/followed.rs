@@ -2,8 +2,9 @@
 //! sidecars, and those that are probed.
 //!
 //! A process that ends by itself tells nobody. The kubelet finds it in its list and then asks about the
-//! containers of the pod: that is the hint to ask, too, where the runtime does not give one at once. Beside
-//! the kubelet there is the pod view.
+//! containers of the pod: that is the hint to ask, too, where the runtime does not give one at once. Where it
+//! does, the kubelet's question is none, but for job sidecars: of forty pods it asks some eight times a
+//! second, for their logs. Beside the kubelet there is the pod view.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,6 +13,7 @@ use std::{
 
 use crate::{
     config::Path,
+    event::Event,
     instances::newest_of,
     model::{ContainerId, ContainerName, ContainerState, PodUid, SandboxId},
     node::Node,
@@ -65,6 +67,42 @@ impl Node {
         if let Some(sandbox) = sandbox {
             sandbox.ending = Some((container, later(now, BEHIND)));
         }
+    }
+
+    /// The runtime begins to say which containers end, or does so no longer. Of what ended around that nobody
+    /// may have told.
+    pub(crate) fn ends_told(&mut self, told: bool) {
+        if self.ends_told == told {
+            return;
+        }
+        self.ends_told = told;
+        let (seq, sidecars, probed) = (self.seq, &self.sidecars, &self.probed);
+        let is_followed = |pod: &PodUid| sidecars.has(pod) || probed.contains(pod);
+        let followed = self.sandboxes.values_mut().filter(|sandbox| is_followed(&sandbox.pod.uid));
+        followed.for_each(|sandbox| sandbox.hinted = seq);
+    }
+
+    /// A question about this container hints at its end. The kubelet asks about every container of the node
+    /// every ten seconds, for its log; where the runtime tells of ends itself, that means nothing.
+    fn is_hint(&self, container: &ContainerId) -> bool {
+        let sandbox = self.containers.get(container).and_then(|id| self.sandboxes.get(id));
+        !self.ends_told || sandbox.is_none_or(|sandbox| self.sidecars.has(&sandbox.pod.uid))
+    }
+
+    /// This event says who asks the runtime what, and changes nothing of what is known of containers.
+    pub(crate) fn is_question(&self, event: &Event) -> bool {
+        match event {
+            Event::RelistAsked { .. } | Event::RelistAnswered { .. } => true,
+            Event::StatusAsked { container, .. } => !self.is_hint(container),
+            // What ended well was told before, and is not among the calls any more.
+            Event::CallEnded(call) => !self.calls.contains_key(call),
+            _ => false,
+        }
+    }
+
+    /// The last event was a question of somebody, so that the containers are those of before.
+    pub fn has_only_asked(&self) -> bool {
+        self.only_asked
     }
 
     /// Such a pod has no sandbox here: beside the kubelet one made since is not known before the next list.

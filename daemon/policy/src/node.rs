@@ -61,6 +61,10 @@ pub struct Node {
     pub(crate) early: EarlyReadiness,
     /// Pods that are probed.
     pub(crate) probed: BTreeSet<PodUid>,
+    /// The runtime itself says which containers end.
+    pub(crate) ends_told: bool,
+    /// The last event said who asks the runtime what, and nothing of what is there.
+    pub(crate) only_asked: bool,
     /// Env values that containers of pods under update are created with.
     pub(crate) creation_env: BTreeMap<PodUid, CreationEnv>,
     pub(crate) listing_asked: Seq,
@@ -138,6 +142,8 @@ impl Node {
             set_aside: SetAside::default(),
             early: EarlyReadiness::default(),
             probed: BTreeSet::new(),
+            ends_told: false,
+            only_asked: false,
             creation_env: BTreeMap::new(),
             listing_asked: 0,
             handed_over: false,
@@ -196,6 +202,7 @@ impl Node {
         self.seq += 1;
         self.note_foretold(&event);
         self.note_event(&event, now);
+        self.only_asked = self.is_question(&event);
         match event {
             Event::PodSeen(pod) => self.pod_seen(*pod, now),
             Event::PodGone(uid) => {
@@ -245,7 +252,10 @@ impl Node {
                 if let Some(instance) = self.instance_mut(&container) {
                     instance.status_asked = Some((connection, seq));
                 }
-                self.hint(&container);
+                // Otherwise it is a question and nothing else.
+                if !self.only_asked {
+                    self.hint(&container);
+                }
                 self.sidecars.status_asked(&container);
             }
             // The business of [`crate::Images`].
@@ -311,6 +321,7 @@ impl Node {
             Event::ProbeBegan(run) => self.probe_began(run, now),
             Event::ProbeEnded(run, result) => self.probe_ended(&run, &result),
             Event::EndHinted(container) => self.end_hinted(container, now),
+            Event::EndsTold(told) => self.ends_told(told),
             Event::CreationEnvSet(pod, values) => self.creation_env_set(pod, values),
             Event::ProbedPods(pods) => self.probed = pods,
             Event::ViewFresh(fresh) => self.view_fresh = fresh,

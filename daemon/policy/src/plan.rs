@@ -85,7 +85,7 @@ impl Node {
             || self.effects_in_flight.is_busy()
             || self.awaits_sidecars()
             || !self.notices.is_empty()
-            || !self.probed.is_empty()
+            || !self.only_asked && !self.probed.is_empty()
             || self.has_gates()
             || self.has_probes_to_run()
             || held

@@ -1,5 +1,8 @@
 //! The decision itself.
 
+mod leftovers;
+mod swaps;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -8,11 +11,11 @@ use std::{
 
 use crate::{
     in_place_update::{
-        ContainerView, Failure, FailureReason, Gate, Leftovers, Liveness, Next, Observed, Presence, Record,
-        Update, Why, batch,
+        ContainerView, Failure, FailureReason, Gate, Liveness, Next, Observed, Presence, Record, Update, Why,
+        batch,
         diff::{Diff, counts_env},
     },
-    model::{ContainerId, ContainerName},
+    model::ContainerName,
     time::later,
 };
 
@@ -185,56 +188,6 @@ impl Decision<'_> {
         (!held.is_empty()).then_some(Next::Stop(held))
     }
 
-    /// All that is to be patched makes old twins empty, and whatever else there is runs what the spec says:
-    /// the new ones that run are the sign that the kubelet has got so far.
-    fn only_finishes_swaps(&self) -> bool {
-        // One that the kubelet has told of may be from before: it may have another version still to come.
-        let is_new = |name: &ContainerName| {
-            let mut containers = self.seen.containers.iter();
-            containers.any(|container| container.name == *name && container.is_early_ready())
-        };
-        let finished = |name: &ContainerName| {
-            let mut migrations = self.update.migrations.iter();
-            migrations.any(|migration| {
-                migration.taken_over && migration.other == *name && is_new(&migration.target)
-            })
-        };
-        let settled = |container: &ContainerView| {
-            !container.is_image_stale() && !self.owes_env(container) || finished(&container.name)
-        };
-        self.seen.kubelet_told
-            && !self.diff.changes.is_empty()
-            && self.diff.changes.keys().all(|name| finished(name))
-            && self.seen.containers.iter().all(settled)
-    }
-
-    /// A new version that has not taken over in its time.
-    fn late_migration(&self) -> Option<Next> {
-        let late = self.seen.containers.iter().find(|container| {
-            self.time_left(container).is_some_and(|left| left.is_zero()) && !container.is_ready()
-        })?;
-        let limit = self.migration_limit(late)?;
-        Some(self.fail(
-            FailureReason::MigrationTimeout,
-            format!(
-                "the new version in container {} has not taken over within {} s; look at its postStart hook, or give it \
-                 more time (migrationSeconds)",
-                late.name,
-                limit.as_secs()
-            ),
-        ))
-    }
-
-    fn migration_limit(&self, container: &ContainerView) -> Option<Duration> {
-        let mut migrations = self.update.migrations.iter();
-        migrations.find(|migration| migration.target == container.name)?.limit
-    }
-
-    /// Time that a new version of twins still has to take over.
-    fn time_left(&self, container: &ContainerView) -> Option<Duration> {
-        Some(self.migration_limit(container)?.saturating_sub(self.since_batch(container)))
-    }
-
     /// The containers that have to come about.
     fn watched(&self) -> Vec<&ContainerView> {
         let at_the_end = self.diff.is_empty();
@@ -273,79 +226,30 @@ impl Decision<'_> {
             && watched.iter().all(|container| runs(container) || next_is_right(container))
     }
 
-    /// Prepares the stop of a container: nobody sends traffic any more, and nothing is left for which the
-    /// kubelet would hold the next instance back.
-    fn make_way(&self) -> Option<Next> {
-        match (self.drain(), self.leftovers()) {
-            (Some(Next::SetNotReady), _) => Some(Next::SetNotReady),
-            // Also while the grace passes.
-            (_, Some(clear @ Next::Clear(_))) => Some(clear),
-            (drain, leftovers) => drain.or(leftovers),
-        }
-    }
-
-    /// Removes those of the whole update at once, so that no later batch has to wait.
-    fn leftovers(&self) -> Option<Next> {
-        let mut exited = self.leftovers_of_old_twins();
-        let mut listed = None;
-        for container in &self.seen.containers {
-            let change = self.diff.changes.get(&container.name);
-            if change.is_none_or(|change| change.image.is_none()) {
-                continue;
-            }
-            match &container.leftovers {
-                Leftovers::There(these) => exited.extend(these.iter().cloned()),
-                Leftovers::Removed { until } if *until > self.now => listed = listed.max(Some(*until)),
-                Leftovers::Removed { .. } | Leftovers::None => {}
-            }
-        }
-        if !exited.is_empty() {
-            return Some(Next::Clear(exited));
-        }
-        let until = |until: Instant| self.update.deadline.map_or(until, |deadline| deadline.min(until));
-        listed.map(|at| Next::Wait { until: Some(until(at)), why: Why::Relist })
-    }
-
-    /// Exited instances of twins whose turn comes when others have taken over: removed early, they are
-    /// forgotten by then.
-    fn leftovers_of_old_twins(&self) -> BTreeSet<ContainerId> {
-        let migrations = self.update.migrations.iter();
-        self.leftovers_of(&migrations.map(|migration| &migration.other).collect())
-    }
-
-    /// Exited instances of twins whose swap is over. Removed now, they hold nothing back when the next swap
-    /// begins; after a way back they stay for people to look at.
-    fn leftovers_of_swapped(&self) -> BTreeSet<ContainerId> {
-        let over = self.update.migrations.iter().filter(|migration| !migration.back);
-        self.leftovers_of(&over.flat_map(|migration| [&migration.target, &migration.other]).collect())
-    }
-
-    fn leftovers_of(&self, names: &BTreeSet<&ContainerName>) -> BTreeSet<ContainerId> {
-        let named = self.seen.containers.iter().filter(|container| names.contains(&container.name));
-        let there = named.filter_map(|container| match &container.leftovers {
-            Leftovers::There(these) => Some(these),
-            Leftovers::Removed { .. } | Leftovers::None => None,
-        });
-        there.flatten().cloned().collect()
-    }
-
     /// How long ago the container was patched last, by whomever; where an update that this one replaced did
     /// that and its record is gone, how long ago this one began.
     fn since_batch(&self, container: &ContainerView) -> Duration {
+        self.patched_at(container).map_or(Duration::ZERO, |at| self.since(at))
+    }
+
+    /// Time of the batch of a container, or of the update that has none for it; in seconds since the epoch.
+    fn patched_at(&self, container: &ContainerView) -> Option<i64> {
         let batches = self.seen.record.as_ref().map(|record| record.container_batches_record.as_slice());
         let last = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
-        let at = last
-            .map(|batch| batch.timestamp)
-            .or_else(|| self.own_record().map(|record| record.update_timestamp));
-        at.map_or(Duration::ZERO, |at| {
-            Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
-        })
+        last.map(|batch| batch.timestamp).or_else(|| self.own_record().map(|record| record.update_timestamp))
+    }
+
+    fn since(&self, at: i64) -> Duration {
+        Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
     }
 
     /// One that falls over may come up yet, when what it needs is there; but not for ever.
     fn crashing(&self, container: &ContainerView) -> Next {
         let restarts = container.instance.as_ref().map_or(0, |instance| instance.restarts);
-        match CRASHES_FOR.checked_sub(self.since_batch(container)) {
+        // What another update has left as it was it had before that one.
+        let other = || self.seen.record.as_ref().map(|record| record.update_timestamp);
+        let since = self.patched_at(container).or_else(other).map_or(Duration::ZERO, |at| self.since(at));
+        match CRASHES_FOR.checked_sub(since) {
             Some(left) if !left.is_zero() => {
                 let until = later(self.now, left);
                 Next::Wait {

@@ -49,6 +49,7 @@ mod batch;
 mod decide;
 mod diff;
 mod gate;
+mod groups;
 mod merge_patch;
 mod observed;
 mod pod_plan;

@@ -13,17 +13,21 @@
 //! over a way back. One whose own time is over goes back alone.
 //!
 //! Nothing is done to the pod before it was reported what the pod was, and no way back is begun before that
-//! was reported: whoever takes over after a crash reads it there.
+//! was reported: whoever takes over after a crash reads it there. Only entries of workloads that never go
+//! back begin without such a report, while they are alone: the pod and the record in it are all that whoever
+//! takes over needs. A request that comes later returns to what it finds, and these never return with it:
+//! they go on over its way back, and their failure is not its own.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use crate::{
     in_place_update::{
         Before, ContainerView, Failure, FailureReason, Metadata, Next, Observed, PodPatch, Presence, Record,
-        Update, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateReport, UpdateRequest,
+        Update, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
         answer::{containers, end, going_on, swaps, turn_back},
         decide,
         diff::Diff,
+        groups::{by_owner, by_way},
         records,
         resolve::resolve,
     },
@@ -87,7 +91,9 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
         return PodPlan { reports: rebased, next: None };
     }
     // First, so that it reaches back to before those that end now.
-    if open.iter().any(|request| request.reported.previous.is_none()) {
+    if open.iter().any(|request| request.reported.previous.is_none())
+        && !open.iter().all(|request| request.is_one_way())
+    {
         let reports = by_owner(&open).into_iter().flat_map(|open| take_up(&open, pod));
         return PodPlan { reports: reports.collect(), next: None };
     }
@@ -131,7 +137,8 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
     }));
 
     let (next, skipped) = judge(update, newest.ignore_failures, &seen, now, wall);
-    let owners = by_owner(&open);
+    let goes_back = matches!(next, Next::RollBack(..)) || open.iter().any(|request| request.is_going_back());
+    let owners = if goes_back { by_way(&open) } else { by_owner(&open) };
     let alone = || -> Vec<_> {
         let judge = |open: &Vec<&UpdateRequest>| alone(open, pod, now, wall);
         owners.iter().map(|open| (open, judge(open))).collect()
@@ -198,15 +205,6 @@ fn alone(open: &[&UpdateRequest], pod: &Observed, now: Instant, wall: i64) -> Ju
     judge(merge(open, &seen, newest), newest.ignore_failures, &seen, now, wall)
 }
 
-/// The requests by owner, in their order.
-fn by_owner<'a>(open: &[&'a UpdateRequest]) -> Vec<Vec<&'a UpdateRequest>> {
-    let mut by_owner: BTreeMap<&UpdateOwner, Vec<&UpdateRequest>> = BTreeMap::new();
-    for request in open {
-        by_owner.entry(&request.owner).or_default().push(request);
-    }
-    by_owner.into_values().collect()
-}
-
 /// Reports of requests whose update came to this end, or goes back.
 fn told(
     open: &[&UpdateRequest],
@@ -225,7 +223,10 @@ fn told(
     };
     match next {
         Next::Failed(failure) => ended(Err(failure)),
-        Next::RollBack(_, failure) => open.iter().map(|request| turn_back(request, failure, now)).collect(),
+        Next::RollBack(_, failure) => {
+            let back = open.iter().filter(|request| !request.is_one_way());
+            back.map(|request| turn_back(request, failure, now)).collect()
+        }
         _ => ended(Ok(skipped)),
     }
 }
@@ -321,7 +322,7 @@ fn untold(open: &[&UpdateRequest]) -> Vec<(RequestId, UpdateReport)> {
     let covers =
         |previous: &Before| leader.reported.previous.as_ref().is_some_and(|all| all.covers(previous));
     open.iter()
-        .filter(|request| !request.is_going_back() && request.created < *since)
+        .filter(|request| !request.is_going_back() && !request.is_one_way() && request.created < *since)
         .filter(|request| request.reported.previous.as_ref().is_some_and(covers))
         .map(|request| turn_back(request, failure, *since))
         .collect()

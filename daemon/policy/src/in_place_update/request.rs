@@ -225,6 +225,14 @@ impl UpdateRequest {
         values
     }
 
+    /// It is an entry of a workload that leaves the pod as it is when it fails: nobody returns to what was
+    /// before it, so that need not be written down before it begins.
+    pub fn is_one_way(&self) -> bool {
+        self.source == UpdateSource::NodePodUpdate
+            && self.owner == UpdateOwner::Workload
+            && !self.rollback_on_failure
+    }
+
     /// It is an entry of another owner than the other one, which no other one replaces.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         let is_entry = |request: &Self| request.source == UpdateSource::NodePodUpdate;

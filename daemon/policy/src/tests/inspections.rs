@@ -88,3 +88,36 @@ fn what_is_gone_takes_no_room() {
     world.apply(Event::SandboxRemoved(first[0].clone()));
     assert_eq!(asked(&mut world).len(), 1);
 }
+
+/// The kubelet asks about every container every ten seconds, for its log.
+#[test]
+fn a_question_hints_at_an_end_only_where_the_runtime_tells_of_none() {
+    let pod = pod(&[("a", "1")]);
+    let mut world = World::new();
+    world.apply(pod.seen());
+    world.launch(&pod, "a");
+    world.apply(Event::ProbedPods([pod.pod.uid.clone()].into()));
+    let due = |world: &mut World| {
+        world.pass(Duration::from_secs(1));
+        let before = world.node.plan(world.now).len();
+        world.inspect();
+        before
+    };
+    due(&mut world);
+    for (told, hints) in [(false, true), (true, false), (false, true)] {
+        let changes = world.node.ends_told != told;
+        world.apply(Event::EndsTold(told));
+        assert_eq!(due(&mut world), usize::from(changes), "what ended around that nobody told");
+        let connection = world.connection;
+        world.apply(Event::StatusAsked { container: "a-0".into(), connection });
+        assert_eq!((world.node.is_waiting(), world.node.has_only_asked()), (hints, !hints), "{told}");
+        assert_eq!(due(&mut world), usize::from(hints), "{told}");
+        world.relist();
+        world.apply(Event::CallEnded(crate::CallId(1_000)));
+        assert!(!world.node.is_waiting() && world.node.has_only_asked(), "a look of the kubelet is no fact");
+        world.apply(Event::EndHinted("a-0".into()));
+        assert!(world.node.is_waiting() && !world.node.has_only_asked());
+        assert_eq!(due(&mut world), 1, "the runtime's word is one");
+        due(&mut world);
+    }
+}

@@ -29,6 +29,7 @@
 
 mod action;
 pub(crate) mod clock;
+pub(crate) mod ends;
 pub(crate) mod env;
 mod event;
 mod leftovers;
@@ -58,8 +59,9 @@ pub use self::{
 };
 use self::{
     clock::Clock,
+    ends::Ends,
     leftovers::Removal,
-    pod::{Step, UpdatedPod},
+    pod::{Doubt, Step, UpdatedPod},
     requests::Requests,
     retries::Attempts,
     settled::{SeenPod, Watch},
@@ -87,6 +89,8 @@ pub struct Updates {
     writing: BTreeSet<RequestId>,
     /// When entries of a NodePodUpdate were last reported on.
     told_at: BTreeMap<RequestId, Instant>,
+    /// Ends that wait for those of other pods.
+    ends: Ends,
     /// Requests whose last write failed.
     unwritten: BTreeMap<RequestId, Attempts>,
     /// Since when all requests are known.
@@ -118,6 +122,7 @@ impl Updates {
             pods: BTreeMap::new(),
             writing: BTreeSet::new(),
             told_at: BTreeMap::new(),
+            ends: Ends::default(),
             unwritten: BTreeMap::new(),
             heard: None,
             told: false,
@@ -202,6 +207,7 @@ impl Updates {
             unclear |= !set_aside.evaluate(|| pod.clone(), now, turn).unwrap_or(true);
         }
         self.set_aside = set_aside;
+        self.tell_ends(&by_pod, now, &mut actions);
         self.tell_what_is_set_aside(&by_pod, now, &mut actions);
         if self.is_clear(unclear, now) && !std::mem::replace(&mut self.told, true) {
             let all = self.pods.values().flat_map(|pod| pod.restarts.all()).cloned();
@@ -291,10 +297,18 @@ impl Updates {
             // Whoever watches has it, too.
             Fetched::Found(view) => {
                 pod.is_unheard = false;
+                if pod.doubt == Doubt::Asked {
+                    pod.doubt = Doubt::None;
+                }
                 self.shown(view, self.watch.settles(self.path, now), now);
             }
             Fetched::Gone => self.gone(uid),
-            Fetched::Failed => pod.attempts.failed(now),
+            Fetched::Failed => {
+                if pod.doubt == Doubt::Asked {
+                    pod.doubt = Doubt::Unasked;
+                }
+                pod.attempts.failed(now);
+            }
         }
     }
 
@@ -316,7 +330,7 @@ impl Updates {
                 self.shown(view, self.watch.settles_after_write(self.path, now), now);
             }
             // The next step is decided on what there is now.
-            WriteOutcome::Outdated => pod.is_outdated = true,
+            WriteOutcome::Outdated => pod.doubt = Doubt::Unasked,
             WriteOutcome::Refused { why, for_good } => {
                 if let Some(Step::Patch(revision)) = step
                     && (for_good || pod.attempts.refusal_is_meant())

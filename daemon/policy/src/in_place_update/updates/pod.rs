@@ -48,11 +48,23 @@ pub(crate) struct UpdatedPod {
     pub(crate) step: Option<Step>,
     /// A question that is under way.
     pub(crate) asking: bool,
-    /// Somebody else wrote to the pod: it is asked for before the next step.
-    pub(crate) is_outdated: bool,
+    /// Whether somebody else wrote to the pod.
+    pub(crate) doubt: Doubt,
     /// A patch may have been written although its answer says something else. Until the pod is seen again its
     /// env values stand: those of the pod as it was seen before are older than what the kubelet may have.
     pub(crate) is_unheard: bool,
+}
+
+/// Knowledge of a pod to which somebody else wrote: it is asked for before the next step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    /// Nobody has, as far as is known.
+    #[default]
+    None,
+    /// The question has not been asked, or could not be answered.
+    Unasked,
+    /// The answer is not there yet.
+    Asked,
 }
 
 /// A step under way.
@@ -70,6 +82,12 @@ impl UpdatedPod {
     /// Forgets all but what is under way.
     pub(crate) fn forget(&mut self) {
         *self = Self { step: self.step.take(), asking: self.asking, ..Self::default() };
+    }
+
+    /// Whether the pod may be another one already than the one that was seen last: a write is under way, or
+    /// somebody else was faster. No request ends on that: a gate that is being closed would stay so.
+    pub(crate) fn may_have_changed(&self) -> bool {
+        self.doubt != Doubt::None || matches!(self.step, Some(Step::Close | Step::Open | Step::Patch(_)))
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -75,12 +75,17 @@ impl Updates {
         now: Instant,
     ) -> bool {
         let old = &request.reported;
+        // Nobody waits for the word that it has begun; one that takes long says how far it is.
+        let begins = request.is_one_way() && old.phase.is_none() && report.outcome.is_none();
+        if begins {
+            self.told_at.entry(request.id.clone()).or_insert(now);
+        }
         let failed = |report: &UpdateReport| {
             let states = report.containers.iter();
             states.filter(|state| state.phase == ContainerUpdatePhase::Failed).count()
         };
         let is_news = request.source != UpdateSource::NodePodUpdate
-            || (report.phase, report.outcome) != (old.phase, old.outcome)
+            || !begins && (report.phase, report.outcome) != (old.phase, old.outcome)
             || report.rolling_back != old.rolling_back
             || report.previous != old.previous
             || failed(report) != failed(old);

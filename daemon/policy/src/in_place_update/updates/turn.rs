@@ -6,8 +6,8 @@ use super::{
     Updates, Wake,
     action::{InstanceQuestion, PodWrite, UpdateAction},
     clock::Clock,
-    env,
-    pod::{Step, UpdatedPod},
+    ends, env,
+    pod::{Doubt, Step, UpdatedPod},
     settled::SeenPod,
     snapshot::snapshot,
     view::UpdatePermission,
@@ -53,13 +53,21 @@ impl Updates {
             complete => plan(&[requests, complete].concat(), &sight, clock.now, clock.seconds()),
         };
         let decided = is_decided(&planned);
+        // Nobody looks again at one that is gone, or that may not be written to.
+        let in_doubt = matches!(sight, Sight::Seen(_)) && pod.may_have_changed();
         requests.iter().filter_map(UpdateRequest::limit).for_each(|limit| turn.wake.at(limit));
         turn.carry_out(pod, planned.next, decided);
         for (id, report) in planned.reports {
+            if in_doubt && report.outcome.is_some() {
+                continue;
+            }
             if let Some(request) = requests.iter().find(|request| request.id == id)
                 && self.is_time_to_tell(request, &report, clock.now)
             {
-                self.report(request.clone(), report, clock.now, actions);
+                match ends::can_wait(request, &report) {
+                    true => self.ends.push(request, report),
+                    false => self.report(request.clone(), report, clock.now, actions),
+                }
             }
         }
         decided
@@ -78,8 +86,11 @@ impl Turn<'_> {
                 }
                 return Sight::Unknown;
             }
-            SeenPod::There(..) if pod.is_outdated && !pod.asking => self.fetch(pod),
-            SeenPod::There(..) => {}
+            SeenPod::There(..) => {
+                if pod.doubt == Doubt::Unasked && self.may_ask(pod) {
+                    self.fetch(pod);
+                }
+            }
         }
         let instances = pod.instances();
         self.remember(pod, &instances);
@@ -112,7 +123,10 @@ impl Turn<'_> {
 
     fn fetch(&mut self, pod: &mut UpdatedPod) {
         if let Some(request) = self.requests.first() {
-            (pod.asking, pod.is_outdated) = (true, false);
+            pod.asking = true;
+            if pod.doubt == Doubt::Unasked {
+                pod.doubt = Doubt::Asked;
+            }
             self.actions.push(UpdateAction::Fetch(request.pod.clone()));
         }
     }

@@ -176,7 +176,7 @@ fn what_a_workload_wants_goes_over_the_way_back_of_a_person() {
 
 #[test]
 fn one_that_gives_way_is_taken_back_too() {
-    // The workload's request comes second and is below; only what it asks for was moved.
+    // The entry comes second and is below; only what it asks for was moved.
     let mut asking = ordered();
     ask(&mut asking, "r1", &[("c", "c:2")], &[]);
     asking.requests[0].source = UpdateSource::Admin;
@@ -184,7 +184,8 @@ fn one_that_gives_way_is_taken_back_too() {
     asking.world.gate = Gate::NotReady { since: asking.world.now };
     let mut late = ordered();
     late.requests = asking.requests.clone();
-    late.ask("r2", &[("a", "bad")], &[]).source = UpdateSource::NodePodUpdate;
+    ask(&mut late, "r2", &[("a", "bad")], &[]);
+    late.requests[1].source = UpdateSource::NodePodUpdate;
     late.act();
     assert_eq!(late.images(), ["bad", "b:1", "c:1"]);
     late.play(&["bad"]);

@@ -7,6 +7,7 @@ mod crashes;
 mod failures;
 mod model;
 mod moment;
+mod one_way;
 mod owners;
 mod record;
 mod replaced;

@@ -342,7 +342,11 @@ proptest! {
             let (name, patch) = request.merges.first_key_value().unwrap();
             let again = patch.merge(value(&asking, name)).unwrap();
             prop_assert_eq!(&again, &hash, "as it is already");
-            let begun = |other: &&UpdateRequest| other.owner != request.owner && other.reported.previous.is_some();
+            let begun = |other: &&UpdateRequest| {
+                let report = &other.reported;
+                let without_report = other.is_one_way() && !report.message.contains("the later one is refused");
+                other.owner != request.owner && (report.previous.is_some() || without_report)
+            };
             for (name, image) in &request.images {
                 let mut others = asking.requests.iter().filter(begun);
                 if !others.any(|other| other.images.contains_key(name)) {

@@ -35,6 +35,8 @@ pub(super) struct Simulated {
     pub(super) restarted: u32,
     /// The instance that it was asked to replace though its image is right.
     marked: Option<ContainerId>,
+    /// Values that the instance was started with and that no patch has brought yet.
+    ahead: Metadata,
     pub(super) leftovers: Leftovers,
 }
 
@@ -155,6 +157,7 @@ impl World {
                     instance,
                     restarted: 0,
                     marked: None,
+                    ahead: Metadata::new(),
                     leftovers: Leftovers::None,
                 }
             })
@@ -263,6 +266,9 @@ impl World {
                     }
                 }
                 self.metadata.extend(patch.metadata.clone());
+                for container in &mut self.containers {
+                    container.ahead.retain(|key, value| self.metadata.get(key) != Some(value));
+                }
                 match patch.records.is_empty() {
                     true => self.record = Some(patch.record.clone()),
                     false => {
@@ -303,13 +309,17 @@ impl World {
                 let asked = container.marked.as_ref() == Some(&container.instance.id);
                 if container.runs != *image || asked {
                     container.instance.life = Life::Stopped;
-                    container.restarted += 1;
+                    // What it was started with has never been asked for: a patch that failed after all.
+                    container.restarted += u32::from(container.ahead.is_empty() || container.runs != *image);
                 }
             }
             Life::Restarting | Life::Stopped if self.on_node.contains(image) => {
                 self.ids += 1;
                 let mut metadata = known.metadata.clone();
-                metadata.extend(self.overrides.get(&container.name).cloned().unwrap_or_default());
+                let overrides = self.overrides.get(&container.name).cloned().unwrap_or_default();
+                metadata.extend(overrides.clone());
+                container.ahead = overrides;
+                container.ahead.retain(|key, value| self.metadata.get(key) != Some(value));
                 let new = env(&container.reads, &metadata);
                 container.runs = image.clone();
                 container.instance = Instance {

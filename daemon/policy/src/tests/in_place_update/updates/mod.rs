@@ -2,6 +2,7 @@
 //! simulated pod.
 
 mod checks;
+mod ends;
 mod kubelet;
 mod model;
 mod moments;

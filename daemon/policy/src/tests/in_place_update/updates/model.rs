@@ -1,5 +1,6 @@
 //! Random requests, answers, failures and deaths, a kubelet that works when it likes, and a watch that lags.
 
+mod answers;
 mod op;
 
 use std::{
@@ -181,57 +182,6 @@ impl Truth {
         self.play.see(request);
     }
 
-    fn answer_step(&mut self, answer: Answer) {
-        let is_new = match &self.play.step {
-            Some(UpdateAction::Write { version, write, .. }) => {
-                let is_new = *version == self.play.number;
-                self.outdated |= !is_new || matches!(answer, Answer::Outdated | Answer::DoneUnheard);
-                if let (true, PodWrite::Patch(patch), Answer::Done | Answer::DoneUnheard) =
-                    (is_new, write, answer)
-                {
-                    let patch = patch.clone();
-                    self.patched(&patch);
-                }
-                is_new
-            }
-            Some(UpdateAction::Clear(..)) => {
-                self.cleared = Some((self.now(), self.play.seq + 1, None));
-                false
-            }
-            _ => return,
-        };
-        let outcome = match answer {
-            Answer::Done => None,
-            Answer::DoneUnheard => {
-                if let (true, Some(UpdateAction::Write { write, .. })) = (is_new, self.play.step.clone()) {
-                    self.play.write(write);
-                }
-                Some(WriteOutcome::Outdated)
-            }
-            Answer::Outdated => Some(WriteOutcome::Outdated),
-            Answer::Refused => Some(WriteOutcome::Refused { why: "no".to_owned(), for_good: false }),
-            Answer::Failed => Some(WriteOutcome::Failed),
-        };
-        if is_new {
-            match answer {
-                Answer::Refused | Answer::Failed => self.failed = Some(self.now()),
-                Answer::Done => self.failed = None,
-                Answer::DoneUnheard | Answer::Outdated => {}
-            }
-        }
-        self.play.answer_step(outcome);
-    }
-
-    fn patched(&mut self, patch: &PodPatch) {
-        let world = &self.play.world;
-        for container in &world.containers {
-            let reads = |key| patch.metadata.get(key).is_some_and(|new| Some(new) != world.metadata.get(key));
-            if patch.images.contains_key(&container.name) || container.reads.iter().any(reads) {
-                *self.changes.entry(container.name.clone()).or_default() += 1;
-            }
-        }
-    }
-
     fn plan(&mut self) -> usize {
         let now = self.now();
         self.note_what_is_shown();
@@ -406,4 +356,27 @@ fn a_patch_that_nobody_heard_of_keeps_its_values() {
         ops.iter().for_each(|op| truth.run(op));
         truth.comes_to_rest();
     }
+}
+
+/// A pod is put back into service when a later request asks for the image that it has.
+#[test]
+fn a_pod_is_put_back_into_service() {
+    let api = crate::in_place_update::UpdateSource::Api;
+    let done = StepOutcome::Done;
+    let ops = [
+        Op::Fetch(true),
+        Op::Ask(Box::new(Wish { images: [1, 0, 0], values: [0; 4], source: api })),
+        Op::Inspect(true),
+        Op::Report(0, done),
+        Op::Pass(100),
+        Op::Report(0, done),
+        Op::Report(1, done),
+        Op::PullEnds,
+    ];
+    let mut truth = Truth::new((false, [0; 3], [[false; 4]; 3]), [false; 3]);
+    truth.ask(&Wish { images: [2, 0, 0], values: [0; 4], source: api });
+    for op in &ops {
+        truth.run(op);
+    }
+    truth.comes_to_rest();
 }

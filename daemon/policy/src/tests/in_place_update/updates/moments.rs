@@ -9,8 +9,8 @@ use super::{
 use crate::{
     Path, StepOutcome,
     in_place_update::{
-        PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdatePermission, UpdateSource, Updates,
-        WriteOutcome,
+        FailureReason, Fetched, PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdateOutcome,
+        UpdatePermission, UpdateSource, Updates, WriteOutcome,
     },
 };
 
@@ -167,6 +167,31 @@ fn an_outdated_write_is_looked_at_before_the_next() {
     assert_eq!(plan(&mut play), ["close"]);
 }
 
+/// A write was outdated because the pod goes, or the right to write goes: its request ends all the same.
+#[test]
+fn a_request_ends_though_its_last_write_is_in_doubt() {
+    let gone: fn() -> UpdateEvent = || UpdateEvent::PodGone(Play::uid());
+    let denied: fn() -> UpdateEvent =
+        || UpdateEvent::PermissionKnown(UpdatePermission::Denied("no".to_owned()));
+    let fetched: fn() -> UpdateEvent = || UpdateEvent::Fetched(Play::uid(), Fetched::Gone);
+    for (event, reason) in [
+        (gone, FailureReason::PodGone),
+        (fetched, FailureReason::PodGone),
+        (denied, FailureReason::NotPermitted),
+    ] {
+        let mut play = one();
+        play.ask(&[("a", "a:2")], &[]);
+        until(&mut play, "close");
+        (0..play.reports.len()).for_each(|_| play.answer_report(0, StepOutcome::Done));
+        play.answer_step(Some(WriteOutcome::Outdated));
+        plan(&mut play);
+        play.apply(event());
+        plan(&mut play);
+        let ends: Vec<_> = play.reports.iter().filter_map(|(_, report)| report.outcome).collect();
+        assert_eq!(ends, [UpdateOutcome::Failed(reason)], "{reason:?}");
+    }
+}
+
 #[test]
 fn a_status_that_cannot_be_written_is_written_later() {
     let mut play = one();
@@ -316,6 +341,8 @@ fn messages_about_an_entry_are_five_seconds_apart() {
         let id = play.ask(&[("a", "a:2")], &[]);
         let mut request = play.requests[&id].clone();
         request.source = source;
+        // One that does not is told of after five seconds at all.
+        request.rollback_on_failure = true;
         play.see(request);
         until(&mut play, "report");
         // That it was taken up.

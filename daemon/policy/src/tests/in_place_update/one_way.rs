@@ -1,0 +1,71 @@
+//! Entries of workloads, which never go back: beside requests that do.
+
+use std::time::Duration;
+
+use super::{asking::Asking, world::World};
+use crate::in_place_update::{FailureReason, UpdateOutcome, UpdatePhase, UpdateSource};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const FAILED: UpdateOutcome = UpdateOutcome::Failed(FailureReason::DeadlineExceeded);
+
+fn pod() -> Asking {
+    Asking::of(World::of(&[("a", Some(1), &[]), ("b", Some(0), &[])]))
+}
+
+fn entry(asking: &mut Asking, image: &str) {
+    asking.ask("entry", &[("a", image)], &[]).source = UpdateSource::NodePodUpdate;
+}
+
+fn request(asking: &mut Asking, images: &[(&str, &str)]) {
+    let deadline = Some(asking.world.now + MINUTE);
+    let request = asking.ask("request", images, &[]);
+    (request.rollback_on_failure, request.deadline) = (true, deadline);
+}
+
+/// Rows: what a request asks for that comes when the entry has begun and that fails, what is there in the
+/// end, and how the entry ended. The entry never says that the pod is what it was before.
+#[test]
+fn an_entry_does_not_go_back_with_a_request() {
+    let replaced = UpdateOutcome::Failed(FailureReason::Replaced);
+    let table = [
+        (&[("b", "bad")][..], ["a:2", "b:1"], UpdateOutcome::Complete),
+        // It returns to what it found, which nobody had before the entry began.
+        (&[("a", "bad")][..], ["a:2", "b:1"], replaced),
+        (&[("a", "a:3"), ("b", "bad")][..], ["a:2", "b:1"], replaced),
+    ];
+    for (asked, there, ended) in table {
+        let mut asking = pod();
+        entry(&mut asking, "a:2");
+        asking.act();
+        assert_eq!(asking.images()[0], "a:2", "begun without a report");
+        assert_eq!(asking.report("entry").previous, None);
+        request(&mut asking, asked);
+        asking.play(&["bad"]);
+        assert_eq!(asking.images(), there, "{asked:?}");
+        assert_eq!(asking.outcome("entry"), ended, "{asked:?}");
+        assert_eq!(asking.outcome("request"), FAILED, "{asked:?}");
+        assert!(asking.report("request").message.ends_with("the pod is what it was before"), "{asked:?}");
+        assert!(!asking.report("entry").message.contains("before"), "{asked:?}");
+    }
+}
+
+/// The way back of a request does not fail by an entry that comes meanwhile and fails.
+#[test]
+fn a_way_back_does_not_fail_by_an_entry() {
+    let mut asking = pod();
+    request(&mut asking, &[("b", "bad")]);
+    while asking.report("request").phase != Some(UpdatePhase::RollingBack) {
+        asking.act();
+        asking.world.settle(&["bad"]);
+        asking.world.pass(MINUTE / 4);
+        let planned = asking.plan();
+        asking.write(&planned);
+    }
+    entry(&mut asking, "missing");
+    asking.world.refused.insert("missing".into(), "no".to_owned());
+    asking.play(&["bad"]);
+    assert_eq!(asking.images(), ["a:1", "b:1"]);
+    assert_eq!(asking.outcome("entry"), UpdateOutcome::Failed(FailureReason::ImageNotPulled));
+    assert_eq!(asking.outcome("request"), FAILED);
+    assert!(asking.report("request").message.ends_with("the pod is what it was before"));
+}
