@@ -12,8 +12,8 @@
 //!
 //! Each folder is a room. A room uses those above it in this list and none below, which a test keeps so:
 //!
-//! - [`base`]: small helpers. [`config`]: the configuration. `cri`: the agent's own calls to the runtime.
-//!   `files`: desired state from a directory.
+//! - [`base`]: small helpers. [`config`]: the configuration. `trace`: spans of what is decided and done.
+//!   `cri`: the agent's own calls to the runtime. `files`: desired state from a directory.
 //! - [`agent`]: the one owner of the state, its store, the points where tests let it die.
 //! - [`cluster`]: the side towards the API server: identity, watches, answers.
 //! - `pods`: where pods are seen.
@@ -47,5 +47,6 @@ pub mod recreate;
 #[cfg(test)]
 mod rooms;
 pub mod succession;
+pub(crate) mod trace;
 #[allow(unreachable_pub, reason = "its items are being rearranged")]
 pub(crate) mod update;

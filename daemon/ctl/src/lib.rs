@@ -44,6 +44,7 @@ mod timeline;
 mod update;
 mod updates;
 mod upgrade;
+mod usage;
 mod version;
 
 #[cfg(test)]
@@ -57,6 +58,7 @@ pub mod fuzzing;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use berth_proto::causes;
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
@@ -66,7 +68,7 @@ use install::from_pod::PodArgs;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| usage::mended(error, std::env::args()).exit());
     // The libraries below log every frame, which is more than anyone looks for here.
     let ours = if cli.global.debug { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let filter = Targets::new()
@@ -95,7 +97,7 @@ pub fn main() -> ExitCode {
 
 fn ended(outcome: Result<ExitCode>) -> ExitCode {
     outcome.unwrap_or_else(|error| {
-        eprintln!("berthctl: {error:#}");
+        eprintln!("berthctl: {}", causes::once(error.as_ref()));
         ExitCode::FAILURE
     })
 }

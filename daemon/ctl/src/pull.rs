@@ -14,7 +14,7 @@ use tonic::Streaming;
 use super::cli::Global;
 use super::output::{self, Format, OutputArgs, progress};
 use super::run::interrupted;
-use super::{admin, duration};
+use super::{admin, duration, usage};
 
 /// Flags of `pull`.
 #[derive(Args, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct PullArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration::seconds)]
     pub attempt_timeout: Option<u32>,
     /// Attempts after the first one [default: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = usage::count)]
     pub retries: Option<u16>,
     /// How to show it.
     #[command(flatten)]

@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use berth_shim::remote::{self, ShimState, UpgradeStage};
+use anyhow::{Result, anyhow, ensure};
+use berth_proto::causes;
+use berth_shim::remote::{self, ControlError, ShimState, UpgradeStage};
 
 use super::duration;
 use super::output::progress;
@@ -21,7 +22,7 @@ pub(crate) async fn upgrade(socket: &Path) -> Result<()> {
         tell(format!("berth-shim {} started as process {}", stage.version, stage.pid));
     };
     let upgraded = remote::upgrade(socket, started).await;
-    upgraded.with_context(|| format!("berth-shim at {} not upgraded", socket.display()))?;
+    upgraded.map_err(|error| failed(error, socket, "upgraded"))?;
     tell("it serves; the old berth-shim stays until its last call has ended".to_owned());
     Ok(())
 }
@@ -39,13 +40,22 @@ pub(crate) async fn drain(socket: &Path) -> Result<()> {
         }
     };
     let last = remote::drain(socket, tell).await;
-    let last = last.with_context(|| format!("berth-shim at {} not drained", socket.display()))?;
+    let last = last.map_err(|error| failed(error, socket, "drained"))?;
     ensure!(
         last.connections <= 0,
         "berth-shim ended with {} connections still open (--drain-timeout)",
         last.connections
     );
     Ok(())
+}
+
+/// Words for a shim that did not do it; where nobody is there, with what to do.
+fn failed(error: ControlError, socket: &Path, what: &str) -> anyhow::Error {
+    let remedy = match error {
+        ControlError::Away(_) => "; start it, run berthctl as root, or name its socket with --shim=SOCKET",
+        ControlError::Mumbles(_) | ControlError::Silent | ControlError::Refused(_) => "",
+    };
+    anyhow!("berth-shim at {} not {what}: {}{remedy}", socket.display(), causes::once(&error))
 }
 
 /// A line of `berthctl status`; `None` where there is no such socket.

@@ -5,6 +5,7 @@
 //! stop the node: it is counted, and the call is forwarded.
 
 pub mod fault;
+mod gate;
 pub mod metrics;
 mod points;
 mod removal;
@@ -12,34 +13,23 @@ pub(crate) mod set_aside;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CreateContainer, CreationEnv, EnvValues, Event, HookTurn,
-    InAdvance, Latch, MarkPhase, Node, Nudge, PodRef, PodUid, RecreateMark, Request, RequestId, Restate,
-    SetAsideView, Showing, SidecarMark, Step, Turn, Verdict, time::later,
-};
-use berth_shim::{Answer, BoxFuture, Gate, Query, remote::Foresight};
+use berth_policy::{CreationEnv, Event, Node, PodRef, PodUid, SetAsideView, Step, time::later};
+use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
-use tracing::{debug, error, info};
+use tracing::error;
 
-use self::{
-    fault::Point,
-    metrics::AgentMetrics,
-    points::point_of,
-    store::{Store, StoreError},
-};
+use self::{metrics::AgentMetrics, store::Store};
 use crate::base::causes::chain;
 
 /// When what is due is asked for again after the policy panicked as a whole.
 pub(crate) const AFTER_PANIC: Duration = Duration::from_secs(1);
-/// How long the kubelet's look at a container waits for ours, where it makes a difference whether it has
-/// exited.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// The state of the node and the way to it.
 #[derive(Debug)]
@@ -53,6 +43,8 @@ pub struct Agent {
     due: watch::Sender<u64>,
     /// Grows with every fact, whether anybody waits for it or not.
     facts: watch::Sender<u64>,
+    /// Grows with every fact that may be about a container.
+    containers: watch::Sender<u64>,
     /// Whether there are pods for which the end of a container counts.
     follows: watch::Sender<bool>,
     /// Grows with what alters what is known before it is asked.
@@ -69,6 +61,7 @@ impl Agent {
             changes: watch::Sender::new(0),
             due: watch::Sender::new(0),
             facts: watch::Sender::new(0),
+            containers: watch::Sender::new(0),
             follows: watch::Sender::new(false),
             foretold: watch::Sender::new(0),
             store,
@@ -150,91 +143,14 @@ impl Agent {
         self.facts.subscribe()
     }
 
+    /// A number that grows with every fact that may be about a container: not with the kubelet's looks.
+    pub(crate) fn containers(&self) -> watch::Receiver<u64> {
+        self.containers.subscribe()
+    }
+
     /// Whether there are pods for which the end of a container counts, now and later.
     pub fn follows(&self) -> watch::Receiver<bool> {
         self.follows.subscribe()
-    }
-
-    /// Removes the latches of a sandbox that is gone. Nobody waits for the disk: a failure is counted, and
-    /// the next start tries again.
-    pub fn forget_latches(&self, sandbox: &berth_policy::SandboxId) {
-        let (store, metrics, gone) = (self.store.clone(), self.metrics.clone(), sandbox.clone());
-        tokio::task::spawn_blocking(move || match store.forget(&gone) {
-            Ok(()) => {}
-            Err(error @ StoreError::Closed) => {
-                debug!(%error, sandbox = %gone, "Latches not removed from the store");
-            }
-            Err(error) => {
-                metrics.store_failed();
-                error!(sandbox = %gone, error = %chain(&error), "Latches not removed from the store");
-            }
-        });
-        self.observe(Event::LatchesForgotten(sandbox.clone()));
-    }
-
-    /// Makes marks durable; all or none.
-    pub async fn write_marks(&self, marks: Vec<RecreateMark>) -> bool {
-        self.write("Marks not written", move |store| store.mark(&marks)).await
-    }
-
-    /// Removes the marks of a request from the store.
-    pub async fn forget_marks(&self, request: RequestId) -> bool {
-        self.write("Marks not removed", move |store| store.unmark(&request)).await
-    }
-
-    /// Makes marks of job sidecars durable; all or none.
-    pub async fn write_sidecars(&self, marks: Vec<SidecarMark>) -> bool {
-        self.write("Marks of job sidecars not written", move |store| store.mark_sidecars(&marks)).await
-    }
-
-    /// Removes the marks of these containers from the store.
-    pub async fn forget_sidecars(&self, containers: Vec<ContainerId>) -> bool {
-        self.write("Marks of job sidecars not removed", move |store| store.unmark_sidecars(&containers)).await
-    }
-
-    /// A mark that a call of the kubelet makes due, and waits for.
-    async fn write_on_behalf(&self, mark: RecreateMark, connection: ConnectionId) -> bool {
-        let written = self.write_marks(vec![mark.clone()]).await;
-        if written {
-            info!(
-                container = %mark.name,
-                container.id = %mark.container,
-                phase = ?mark.phase,
-                "Recreate goes on"
-            );
-            match mark.phase {
-                MarkPhase::Shown => Point::Shown.reached(),
-                MarkPhase::Hooked => Point::Hooked.reached(),
-                MarkPhase::Armed | MarkPhase::Stopping => {}
-            }
-            self.observe(Event::MarkWritten(mark, connection));
-        }
-        written
-    }
-
-    /// The store waits for the disk; whoever asks must not.
-    async fn write(
-        &self,
-        failure: &'static str,
-        work: impl FnOnce(&Store) -> Result<(), StoreError> + Send + 'static,
-    ) -> bool {
-        let store = self.store.clone();
-        match tokio::task::spawn_blocking(move || work(&store)).await {
-            Ok(Ok(())) => true,
-            Ok(Err(error @ StoreError::Closed)) => {
-                debug!(%error, "{failure}");
-                false
-            }
-            Ok(Err(error)) => {
-                self.metrics.store_failed();
-                error!(error = %chain(&error), "{failure}");
-                false
-            }
-            Err(error) => {
-                error!(%error, "{failure}");
-                false
-            }
-        }
     }
 
     /// Metrics of the agent.
@@ -252,186 +168,6 @@ impl Agent {
         // The state may be half-changed after a panic; every later decision still goes through the same
         // checks, and a node that goes on with an imperfect order is better than one that stops.
         self.metrics.guarded("Policy panicked, its answer is to let everything through", work)
-    }
-
-    fn log(call: &Call, verdict: &Verdict) {
-        let (rpc, subject) = match &call.request {
-            Request::CreateContainer(request) => ("CreateContainer", request.container.as_str()),
-            Request::StopContainer(request) => ("StopContainer", request.container.as_str()),
-        };
-        // What is held and refused is told by the data path, which knows for how long.
-        match verdict {
-            Verdict::Forward => debug!(rpc, subject, call = call.id.0, "Call forwarded"),
-            Verdict::Latch(latch) => {
-                info!(rpc, subject, call = call.id.0, priority = latch.priority, "Launch level opened");
-            }
-            Verdict::Amend(amendment) => info!(rpc, subject, call = call.id.0, ?amendment, "Call amended"),
-            Verdict::Hold { why, .. } => {
-                debug!(rpc, subject, call = call.id.0, why = why.label(), waiting_for = ?why.waiting_for(), "Call held");
-            }
-            Verdict::Refuse(refusal) => {
-                debug!(rpc, subject, call = call.id.0, why = refusal.label(), "Call refused");
-            }
-        }
-    }
-}
-
-impl Gate for Agent {
-    fn admit(&self, call: &Call) -> Verdict {
-        let ask = || {
-            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-            let verdict = node.admit(call, now());
-            self.foretell(&node);
-            verdict
-        };
-        let verdict = self.guarded(ask).unwrap_or(Verdict::Forward);
-        self.metrics.verdict(call, &verdict);
-        Self::log(call, &verdict);
-        if let Some(point) = point_of(call, &verdict) {
-            point.reached();
-        }
-        if matches!(verdict, Verdict::Hold { .. }) {
-            self.due.send_modify(|due| *due += 1);
-        }
-        verdict
-    }
-
-    fn passed(&self, call: &Call) {
-        self.guarded(|| {
-            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-            node.passed(call);
-            self.foretell(&node);
-        });
-    }
-
-    fn observe(&self, event: Event) {
-        let point = match &event {
-            Event::ContainerStopped(_) => Some(Point::Stopped),
-            Event::ContainerCreated { .. } => Some(Point::Created),
-            Event::ContainerStarted(_) => Some(Point::Started),
-            _ => None,
-        };
-        if let Some(point) = point {
-            point.reached();
-        }
-        let take = || {
-            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-            node.apply(event, now());
-            self.foretell(&node);
-            (node.is_waiting(), node.follows())
-        };
-        // Whoever begins to wait later asks after this fact was taken.
-        let (waiting, follows) = self.guarded(take).unwrap_or((true, true));
-        self.follows.send_if_modified(|before| std::mem::replace(before, follows) != follows);
-        if waiting {
-            self.changes.send_modify(|changes| *changes += 1);
-            self.due.send_modify(|due| *due += 1);
-        }
-        self.facts.send_modify(|facts| *facts += 1);
-    }
-
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
-    fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer> {
-        Box::pin(async move {
-            match query {
-                Query::Status { connection, container } => {
-                    Answer::Shown(self.shows(connection, container).await)
-                }
-                Query::Hook { connection, container } => {
-                    match self.hook_begins(connection, container).await {
-                        HookTurn::Run => Answer::Pass,
-                        HookTurn::AlreadyRun => Answer::Done,
-                    }
-                }
-                Query::Relist(call) => Answer::Nudged(self.nudges(call)),
-                Query::Create(create) => Answer::WithEnv(self.env(create)),
-                // The agent pulls nothing itself; the gate of the data path asks its images.
-                Query::Pull { .. } => Answer::Pass,
-            }
-        })
-    }
-
-    fn is_completed(&self, container: &ContainerId) -> bool {
-        self.guarded(|| self.read(|node, _| node.is_completed(container))).unwrap_or(false)
-    }
-
-    fn persist(&self, latch: Latch) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            Point::Latching.reached();
-            self.write("Latch not written", move |store| store.latch(&latch)).await;
-            Point::Latched.reached();
-        })
-    }
-}
-
-impl Foresight for Agent {
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.foretold.subscribe()
-    }
-
-    fn foretold(&self) -> u64 {
-        *self.foretold.borrow()
-    }
-
-    fn in_advance(&self) -> InAdvance {
-        // What is not known is asked.
-        self.guarded(|| self.read(Node::in_advance)).unwrap_or_default()
-    }
-}
-
-/// The answers to calls, from the state as it is now.
-impl Agent {
-    async fn shows(&self, connection: ConnectionId, container: &ContainerId) -> Showing {
-        let asked = now();
-        let mut changes = self.due();
-        loop {
-            changes.mark_unchanged();
-            let ask = || self.read(|node, _| node.restate(connection, container, asked));
-            match self.guarded(ask) {
-                Some(Restate::Show(showing)) => return showing,
-                // What is not durable is not shown; the kubelet is nudged to look again.
-                Some(Restate::Once(mark)) => {
-                    let durable = self.write_on_behalf(mark, connection).await;
-                    return if durable { Showing::OtherDefinition } else { Showing::Truth };
-                }
-                None => return Showing::Truth,
-                Some(Restate::Later) => {}
-            }
-            let left = LOOK.saturating_sub(now().saturating_duration_since(asked));
-            if tokio::time::timeout(left, changes.changed()).await.is_err() || left.is_zero() {
-                return Showing::Truth;
-            }
-        }
-    }
-
-    fn env(&self, create: &CreateContainer) -> EnvValues {
-        self.guarded(|| self.read(|node, _| node.creation_env(create))).unwrap_or_default()
-    }
-
-    async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) -> HookTurn {
-        match self.guarded(|| self.read(|node, _| node.hook_begins(container))) {
-            Some(Turn::Take(turn)) => turn,
-            Some(Turn::Once(mark)) => {
-                self.write_on_behalf(mark, connection).await;
-                HookTurn::Run
-            }
-            None => HookTurn::Run,
-        }
-    }
-
-    fn nudges(&self, relist: CallId) -> Vec<Nudge> {
-        let ask = || {
-            let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-            node.nudges(relist, now())
-        };
-        let nudges = self.guarded(ask).unwrap_or_default();
-        if !nudges.is_empty() {
-            Point::Nudging.reached();
-        }
-        nudges
     }
 }
 

@@ -1,7 +1,9 @@
 //! Small helpers that any room may use and that use none: errors as one line, deadlines and clocks, files
 //! that are replaced, quantities, sockets, an HTTP client.
 
-pub mod causes;
+pub use berth_proto::causes;
+pub(crate) use berth_proto::text;
+
 pub(crate) mod clock;
 pub mod deadline;
 pub mod durable;
@@ -10,6 +12,5 @@ pub(crate) mod extremes;
 pub(crate) mod http_get;
 pub mod quantity;
 pub(crate) mod status;
-pub(crate) mod text;
 pub mod unix;
 pub mod yaml;

@@ -6,8 +6,10 @@
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod images;
+mod logging;
 mod pod_view;
 mod probes;
+mod tracing;
 mod values;
 
 use std::{
@@ -18,9 +20,12 @@ use std::{
 };
 
 pub use images::{Images, InvalidReserve, Reserve};
+pub use logging::{LogFormat, Logging};
 pub use pod_view::{Cluster, Kubelet, PodView, ServiceAccount, ViewMode};
 pub use probes::Probes;
 use serde::{Deserialize, Serialize};
+pub use tracing::{Collector, Tracing};
+use values::ValueError;
 pub use values::{Endpoint, GoDuration, SocketPath};
 
 use crate::base::yaml::{Document, YamlError};
@@ -76,6 +81,8 @@ pub struct Configuration {
     pub probes: Probes,
     /// Logs.
     pub logging: Logging,
+    /// Traces.
+    pub tracing: Tracing,
 }
 
 /// The only version so far.
@@ -146,31 +153,6 @@ pub struct ExitOrder {
     pub enabled: bool,
 }
 
-/// Logs.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub struct Logging {
-    /// How a line looks.
-    pub format: LogFormat,
-    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or a filter such as `berthd=debug,info`.
-    pub level: String,
-}
-
-/// How a line of log looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// `journald` where systemd has connected stderr to the journal, else `text`.
-    #[default]
-    Auto,
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-    /// Native journal fields.
-    Journald,
-}
-
 /// Why there is no configuration. `Display` names the file, and the line and field where they are known.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -226,6 +208,7 @@ impl Default for Configuration {
             images: Images::default(),
             probes: Probes::default(),
             logging: Logging::default(),
+            tracing: Tracing::default(),
         }
     }
 }
@@ -245,12 +228,6 @@ impl Default for LaunchOrder {
 impl Default for ExitOrder {
     fn default() -> Self {
         Self { enabled: true }
-    }
-}
-
-impl Default for Logging {
-    fn default() -> Self {
-        Self { format: LogFormat::Auto, level: "info".to_owned() }
     }
 }
 
@@ -296,6 +273,9 @@ impl Configuration {
 
     fn check_in(mut self, in_a_pod: bool) -> Result<Self, ConfigError> {
         let conflict = |field, reason: &str| Err(ConfigError::Conflict { field, reason: reason.to_owned() });
+        if let Err((field, reason)) = self.tracing.check(cfg!(feature = "otlp")) {
+            return conflict(field, reason);
+        }
         if !self.http_address.ip().is_loopback() {
             return conflict("httpAddress", "must be a loopback address, such as 127.0.0.1:10353");
         }

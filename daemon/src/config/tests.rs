@@ -36,6 +36,7 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
                     "    tokenFile:",
                     "credentialProviderConfig:",
                     "credentialProviderBinDir:",
+                    "endpoint:",
                 ];
                 let is_field = known.iter().any(|name| field.starts_with(name));
                 if is_field { format!("{indent}{field}\n") } else { format!("{line}\n") }
@@ -43,7 +44,10 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
             _ => format!("{line}\n"),
         })
         .collect();
-    let config = Configuration::parse(&uncommented).unwrap().check().unwrap();
+    let config = Configuration::parse(&uncommented).unwrap();
+    assert_eq!(config.tracing.endpoint, "127.0.0.1:4317".parse().ok());
+    // Not every build takes it.
+    let config = Configuration { tracing: Tracing::default(), ..config }.check().unwrap();
     assert_eq!(config.pod_view.mode, ViewMode::Api);
     assert_eq!(config.pod_view.kubelet.unwrap().url, "https://127.0.0.1:10250");
     assert_eq!(config.cluster.service_account, Some(ServiceAccount::default()));
@@ -140,6 +144,76 @@ fn auto_picks_what_is_there() {
         in_a_pod("podView: {mode: kubelet, kubelet: {url: 'http://127.0.0.1:10255'}}\n"),
         ViewMode::Kubelet
     );
+}
+
+#[test]
+fn tracing_needs_a_build_that_exports() {
+    let check = |body: &str, exports| {
+        let config = parse(body).unwrap();
+        config.tracing.check(exports).map_err(|(field, reason)| format!("{field}: {reason}"))
+    };
+    let endpoint = "tracing: {endpoint: 'localhost:4317'}\n";
+    let sampled = "tracing: {endpoint: 'localhost:4317', samplingRatePerMillion: 1000000}\n";
+    let table: [(&str, bool, Option<[&str; 2]>); 7] = [
+        ("", false, None),
+        ("tracing: {}\n", true, None),
+        (endpoint, true, None),
+        (sampled, true, None),
+        (endpoint, false, Some(["tracing.endpoint: ", "--features otlp"])),
+        (
+            "tracing: {samplingRatePerMillion: 1}\n",
+            true,
+            Some(["samplingRatePerMillion: ", "tracing.endpoint"]),
+        ),
+        (
+            "tracing: {endpoint: 'a:1', samplingRatePerMillion: 1000001}\n",
+            true,
+            Some(["samplingRatePerMillion: ", "1000000"]),
+        ),
+    ];
+    for (body, exports, expect) in table {
+        match (check(body, exports), expect) {
+            (Ok(()), None) => {}
+            (Err(error), Some(parts)) => {
+                assert!(parts.iter().all(|part| error.contains(part)), "{body:?}: {error}");
+            }
+            (result, _) => panic!("{body:?}: {result:?}"),
+        }
+    }
+    // This build, as it is.
+    assert_eq!(parse(endpoint).unwrap().check_in(false).is_ok(), cfg!(feature = "otlp"));
+}
+
+#[test]
+fn collectors() {
+    let long = format!("{}:4317", "a".repeat(254));
+    let table = [
+        ("127.0.0.1:4317", Some("127.0.0.1:4317")),
+        ("http://collector.observability.svc:4317", Some("collector.observability.svc:4317")),
+        ("[::1]:4317", Some("[::1]:4317")),
+        ("https://collector:4317", None),
+        ("unix:///run/otel.sock", None),
+        ("collector", None),
+        ("collector:", None),
+        (":4317", None),
+        ("collector:0", None),
+        ("collector:65536", None),
+        ("collector:+1", None),
+        ("[collector]:4317", None),
+        ("::1:4317", None),
+        ("collector:4317/v1/traces", None),
+        ("user@collector:4317", None),
+        ("a b:1", None),
+        (&long, None),
+        ("", None),
+    ];
+    for (text, expect) in table {
+        let read = text.parse::<Collector>();
+        assert_eq!(read.as_ref().map(ToString::to_string).ok().as_deref(), expect, "{text:?}");
+        if let Err(error) = read {
+            assert!(error.to_string().contains("127.0.0.1:4317"), "{error}");
+        }
+    }
 }
 
 #[test]

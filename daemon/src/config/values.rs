@@ -32,6 +32,11 @@ pub enum ValueError {
     /// Longer than `sun_path`.
     #[error("{0:?} is longer than the 107 bytes a socket path may have")]
     TooLong(String),
+    /// Not a host and a port.
+    #[error(
+        "{0:?} is not the host and port of a collector, such as 127.0.0.1:4317, which speaks without TLS"
+    )]
+    Collector(String),
 }
 
 /// In a second.

@@ -24,11 +24,14 @@ use berth_proto::cri::{
 };
 use berth_shim::{RuntimeEndpoint, convert};
 use k8s_openapi::jiff::Timestamp;
-use tonic::{Code, Response, Status, transport::Channel};
+use tonic::{Code, Response, Status};
 use tracing::warn;
 
 use self::{creation_record::CreationRecord, network::Network};
-use crate::base::{clock::Clock, unix};
+use crate::{
+    base::{clock::Clock, unix},
+    trace,
+};
 
 /// Limit of the output of a command, in bytes, before its answer is refused; see [`Runtime::exec_output`].
 pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
@@ -43,7 +46,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(120);
 /// A client of the runtime. Cheap to clone; connects when it is used, and again after the runtime went away.
 #[derive(Clone, Debug)]
 pub(crate) struct Runtime {
-    client: RuntimeServiceClient<Channel>,
+    client: RuntimeServiceClient<trace::Joined>,
 }
 
 /// The runtime did not answer, or not in a way that can be understood.
@@ -85,7 +88,8 @@ impl Runtime {
     /// A client of the runtime at `endpoint`; nothing is dialled yet.
     pub(crate) fn new(endpoint: &RuntimeEndpoint) -> Self {
         let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
-        Self { client: RuntimeServiceClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT) }
+        let client = RuntimeServiceClient::new(trace::joined(channel));
+        Self { client: client.max_decoding_message_size(MESSAGE_LIMIT) }
     }
 
     /// `Version`: who the runtime is.

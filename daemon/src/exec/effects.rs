@@ -8,7 +8,7 @@ use berth_shim::Gate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::Executor;
+use super::{Executor, spans::span};
 use crate::{agent::fault::Point, base::causes::chain, exec::hook};
 
 impl Executor {
@@ -17,8 +17,13 @@ impl Executor {
         self.agent.observe(Event::EffectBegan(effect.clone()));
         let (this, shutdown) = (self.clone(), shutdown.clone());
         self.effects.spawn(async move {
-            let carried_out = this.break_off.run_until_cancelled(this.carry_out(&effect, &shutdown)).await;
+            let span = span(&effect);
+            let work = span.within(this.carry_out(&effect, &shutdown));
+            let carried_out = this.break_off.run_until_cancelled(work).await;
             if let Some(outcome) = carried_out {
+                if outcome == StepOutcome::Failed {
+                    span.failed(|| "not done, tried again");
+                }
                 this.agent.observe(Event::EffectEnded(effect, outcome));
             }
         });

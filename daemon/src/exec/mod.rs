@@ -4,6 +4,7 @@ mod effects;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 pub(crate) mod hook;
+mod spans;
 
 use std::{sync::Arc, time::Duration};
 

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use berth_policy::{Call, ContainerId, Event, Latch, Request, Verdict};
-use berth_shim::{Answer, BoxFuture, Gate, Query};
+use berth_shim::{Answer, BoxFuture, Decision, Gate, Holds, Query};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 
 use super::node_image::SharedImages;
-use crate::agent::Agent;
+use crate::{
+    agent::Agent,
+    trace::{self, Span},
+};
 
 /// The agent and the images, as the data path sees them: neither decides about the other.
 #[derive(Debug)]
@@ -33,6 +36,14 @@ impl Gate for ImageGate {
             self.images.used(&create.images);
         }
         verdict
+    }
+
+    fn traces(&self) -> bool {
+        trace::on()
+    }
+
+    fn decide<'a>(&'a self, call: &'a Call, holds: &'a dyn Holds) -> BoxFuture<'a, Decision> {
+        trace::decided(self, call, holds).boxed()
     }
 
     fn passed(&self, call: &Call) {
@@ -61,9 +72,14 @@ impl Gate for ImageGate {
 
     fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer> {
         match query {
-            Query::Pull { call, image, credential } => {
-                let joined = self.images.joins(call, image, credential);
-                joined.map(|pulled| pulled.map_or(Answer::Pass, Answer::Pulled)).boxed()
+            Query::Pull { call, image, credential, trace } => {
+                let span = Span::of_call("join PullImage", trace);
+                span.set("container.image.name", || image);
+                let joined = self.images.joins(call, image, credential).map(move |pulled| {
+                    span.set("berth.joined", || if pulled.is_some() { "true" } else { "false" });
+                    pulled.map_or(Answer::Pass, Answer::Pulled)
+                });
+                joined.boxed()
             }
             other => self.agent.answer(other),
         }

@@ -28,7 +28,7 @@ use super::{
     failure::{Attempts, Refusal},
     room::Need,
 };
-use crate::{agent::fault::Point, base::causes::chain};
+use crate::{agent::fault::Point, base::causes::chain, trace::Span};
 
 /// How often the manifest is looked for, and then how far the pull is.
 const FIND: Duration = Duration::from_millis(200);
@@ -56,9 +56,11 @@ impl Shared {
         stop: &CancellationToken,
     ) -> Result<PulledImage, PullFailure> {
         let began = Instant::now();
+        let span = Span::own("pull");
+        span.set("container.image.name", || &*order.image.given);
         info!(image = %order.image, pull = order.pull.0, "Pull begins");
         let work = async {
-            match timeout(order.timeout, self.attempts(order)).await {
+            match timeout(order.timeout, span.within(self.attempts(order))).await {
                 Ok(result) => result,
                 Err(_) => Err(PullFailure::TimedOut(order.timeout)),
             }
@@ -83,6 +85,7 @@ impl Shared {
             }
             Err(failure) => {
                 info!(image = %order.image, pull = order.pull.0, %failure, seconds, "Pull failed");
+                span.failed(|| failure.to_string());
             }
         }
         result

@@ -14,6 +14,7 @@ use tonic::{Status, transport::Channel};
 use crate::{
     base::unix,
     cri::{MESSAGE_LIMIT, RuntimeError, within},
+    trace,
 };
 
 /// Longest time for a question about an image: the runtime reads its configuration from a disk that pulls
@@ -41,8 +42,8 @@ impl ImageRuntime {
         self.channel.clone()
     }
 
-    fn images(&self) -> ImageServiceClient<Channel> {
-        ImageServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_LIMIT)
+    fn images(&self) -> ImageServiceClient<trace::Joined> {
+        ImageServiceClient::new(trace::joined(self.channel.clone())).max_decoding_message_size(MESSAGE_LIMIT)
     }
 
     /// Asks for the runtime's own name: `containerd`, `cri-o`.

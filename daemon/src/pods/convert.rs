@@ -20,13 +20,11 @@ const DEFAULT_GRACE: i64 = 30;
 /// API never shows.
 pub(crate) fn pod(pod: core::Pod) -> Option<Pod> {
     let uid = identity(&pod.metadata)?.to_owned();
-    let (order, restart_policy) = (read::order(&pod), read::restart_policy(&pod));
-    let has_gate = read::has_gate(&pod, unready::CONDITION);
+    let (order, restart_policy, unready) = (read::order(&pod), read::restart_policy(&pod), unready(&pod));
     let mirror = pod.metadata.uid.clone().filter(|own| *own != uid);
     let meta = pod.metadata;
     let spec = pod.spec.unwrap_or_default();
     let status = pod.status.unwrap_or_default();
-    let unready = has_gate.then(|| unready(status.conditions.as_deref().unwrap_or_default()));
     Some(Pod {
         pod: PodRef { uid: uid.into(), namespace: meta.namespace.unwrap_or_default(), name: meta.name? },
         order,
@@ -152,10 +150,21 @@ fn report(status: core::ContainerStatus) -> Option<(ContainerName, ContainerRepo
     Some((status.name.into(), ContainerReport { id, ready: status.ready, restart_count, ended }))
 }
 
-fn unready(conditions: &[core::PodCondition]) -> Unready {
-    let condition = conditions.iter().find(|condition| condition.type_ == unready::CONDITION);
+fn unready(pod: &core::Pod) -> Option<Unready> {
+    if !read::has_gate(pod, unready::CONDITION) {
+        return None;
+    }
+    let condition = read::condition(pod, unready::CONDITION);
     let message = condition.and_then(|condition| condition.message.as_deref()).unwrap_or("");
-    Unready { requests: unready::requests(message), unwritten: condition.is_none() }
+    let unwritten = condition.is_none() && !is_update_gate_unwritten(pod);
+    Some(Unready { requests: unready::requests(message), unwritten })
+}
+
+/// Nobody has written the condition of the gate of updates yet. The write that opens it opens the other, too.
+fn is_update_gate_unwritten(pod: &core::Pod) -> bool {
+    read::has_gate(pod, unready::UPDATE_CONDITION)
+        && read::condition(pod, unready::UPDATE_CONDITION).is_none()
+        && !read::is_mirror(&pod.metadata)
 }
 
 #[cfg(test)]
@@ -248,6 +257,29 @@ spec: {containers: [{name: a}]}
         assert_eq!(sequence(ordered), ["proxy", "app"]);
         let priorities = include_str!("../../../deploy/samples/priorities.yaml");
         assert_eq!(sequence(priorities), ["proxy", "log-agent", "app"]);
+    }
+
+    /// The gate is the updates' to open with their own, or this room's.
+    #[test]
+    fn a_gate_that_nobody_has_written() {
+        let unwritten = |gates: &str, conditions: &str| {
+            let pod = read(&format!(
+                "
+metadata: {{name: g, namespace: n}}
+spec: {{containers: [], readinessGates: [{gates}]}}
+status: {{conditions: [{conditions}]}}
+"
+            ));
+            pod.unready.map(|unready| unready.unwritten)
+        };
+        let (ready, update) = ("{conditionType: KruisePodReady}", "{conditionType: InPlaceUpdateReady}");
+        let both = format!("{ready}, {update}");
+        assert_eq!(unwritten(update, ""), None);
+        assert_eq!(unwritten(ready, ""), Some(true));
+        assert_eq!(unwritten(ready, "{type: KruisePodReady, status: 'False'}"), Some(false));
+        assert_eq!(unwritten(&both, ""), Some(false), "opened with the other");
+        assert_eq!(unwritten(&both, "{type: InPlaceUpdateReady, status: 'True'}"), Some(true));
+        assert_eq!(unwritten(&both, "{type: InPlaceUpdateReady, status: 'False'}"), Some(true));
     }
 
     #[test]

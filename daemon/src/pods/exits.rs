@@ -3,7 +3,7 @@
 //! The CRI has no such word but for a stream that few runtimes have; the kubelet finds an end when it lists,
 //! up to a second later. containerd says it in a stream of its own API, on the same socket. It is a hint to
 //! look, and nothing depends on it: another runtime has no such stream, and then the kubelet's own questions
-//! are the hint.
+//! are the hint, as they are while the stream is not there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,10 @@ use containerd_client::{
     types::Envelope,
 };
 use prost::Message;
-use tokio::time::sleep;
+use tokio::{
+    sync::watch::{self, error::RecvError},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, transport::Channel};
 use tracing::{debug, info};
@@ -40,13 +43,10 @@ async fn hint(agent: Arc<Agent>, client: EventsClient<Channel>) {
         if needed.wait_for(|needed| *needed).await.is_err() {
             return;
         }
-        // A stream for which there is no need any more is dropped.
-        let status = tokio::select! {
-            status = subscribed(&agent, client.clone()) => status,
-            unneeded = needed.wait_for(|needed| !*needed) => match unneeded {
-                Ok(_) => continue,
-                Err(_) => return,
-            },
+        let status = match while_needed(&mut needed, told(&agent, client.clone())).await {
+            Ok(Some(status)) => status,
+            Ok(None) => continue,
+            Err(_) => return,
         };
         if status.code() == Code::Unimplemented {
             info!("The runtime does not tell when a container ends; the kubelet's looks have to do");
@@ -57,6 +57,33 @@ async fn hint(agent: Arc<Agent>, client: EventsClient<Channel>) {
     }
 }
 
+/// Ends with the work, or drops it once there is no need of it any more. The guard that `wait_for` gives is
+/// let go before: it locks what the work writes to while it is dropped, see [`Agent::observe`].
+async fn while_needed<T>(
+    needed: &mut watch::Receiver<bool>,
+    work: impl Future<Output = T>,
+) -> Result<Option<T>, RecvError> {
+    tokio::select! {
+        outcome = work => Ok(Some(outcome)),
+        unneeded = async { needed.wait_for(|needed| !*needed).await.map(drop) } => unneeded.map(|()| None),
+    }
+}
+
+/// Why it ended. Dropped, nothing is told of ends any more.
+async fn told(agent: &Agent, client: EventsClient<Channel>) -> Status {
+    let _told = Told(agent);
+    subscribed(agent, client).await
+}
+
+/// The runtime tells of ends, for as long as this is there.
+struct Told<'a>(&'a Agent);
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.observe(Event::EndsTold(false));
+    }
+}
+
 /// Why it ended.
 async fn subscribed(agent: &Agent, mut client: EventsClient<Channel>) -> Status {
     let request = SubscribeRequest { filters: vec![ENDS.to_owned()] };
@@ -64,6 +91,8 @@ async fn subscribed(agent: &Agent, mut client: EventsClient<Channel>) -> Status 
         Ok(answer) => answer.into_inner(),
         Err(status) => return status,
     };
+    // The answer begins with the first end.
+    agent.observe(Event::EndsTold(true));
     loop {
         match events.message().await {
             Ok(Some(envelope)) => {
@@ -85,7 +114,32 @@ fn ended(envelope: &Envelope) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use super::*;
+
+    /// The end of the stream is told to the agent, and the agent may say that nobody needs it.
+    #[tokio::test]
+    async fn work_that_is_dropped_may_write_to_what_dropped_it() {
+        struct Writes<'a>(&'a watch::Sender<bool>);
+        impl Drop for Writes<'_> {
+            fn drop(&mut self) {
+                self.0.send_if_modified(|needed| std::mem::replace(needed, false));
+            }
+        }
+        let sender = watch::Sender::new(true);
+        let mut needed = sender.subscribe();
+        let work = async {
+            let _writes = Writes(&sender);
+            sender.send_replace(false);
+            pending::<()>().await;
+        };
+        assert!(matches!(while_needed(&mut needed, work).await, Ok(None)));
+        sender.send_replace(true);
+        assert!(matches!(while_needed(&mut needed, async { 1 }).await, Ok(Some(1))));
+        drop(sender);
+        assert!(while_needed(&mut needed, pending::<()>()).await.is_err());
+    }
 
     #[test]
     fn only_the_end_of_a_container_counts() {

@@ -7,11 +7,17 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::{cluster::v1 as core, pods::convert};
 
-/// The API server's defaults (`SetDefaults_Probe`), which objects that it did not check may lack.
-const DEFAULT_TIMEOUT: i32 = 1;
-const DEFAULT_PERIOD: i32 = 10;
-const DEFAULT_SUCCESSES: i32 = 1;
-const DEFAULT_FAILURES: i32 = 3;
+/// Numbers that stand where a probe gives none, or none above 0. Timeout and successes are 1 for everybody.
+#[derive(Clone, Copy, Debug)]
+struct Defaults {
+    period: i32,
+    failures: i32,
+}
+
+/// The API server's (`SetDefaults_Probe`), which objects that it did not check may lack.
+const OF_CONTAINERS: Defaults = Defaults { period: 10, failures: 3 };
+/// OpenKruise's, for the probes of its markers: clients that leave them out wait for the first failure.
+const OF_MARKERS: Defaults = Defaults { period: 1, failures: 1 };
 
 /// A probe that is not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,29 +44,33 @@ pub(crate) enum ProbeError {
     NoCommand,
 }
 
-/// A probe of this container.
-pub(crate) fn probe(container: &core::Container, probe: &core::Probe) -> Result<Probe, ProbeError> {
-    let positive = |given: Option<i32>, default| given.filter(|given| *given > 0).unwrap_or(default);
-    let seconds = |given, default| Duration::from_secs(positive(given, default).unsigned_abs().into());
-    Ok(Probe {
-        action: action(container, probe)?,
-        initial_delay: seconds(probe.initial_delay_seconds, 0),
-        timeout: seconds(probe.timeout_seconds, DEFAULT_TIMEOUT),
-        period: seconds(probe.period_seconds, DEFAULT_PERIOD),
-        success_threshold: positive(probe.success_threshold, DEFAULT_SUCCESSES).unsigned_abs(),
-        failure_threshold: positive(probe.failure_threshold, DEFAULT_FAILURES).unsigned_abs(),
-    })
+/// A probe that a marker asks for in this container.
+pub(crate) fn of_marker(container: &core::Container, probe: &core::Probe) -> Result<Probe, ProbeError> {
+    with(OF_MARKERS, container, probe)
 }
 
-/// A probe whose ports are numbers already, as those in a `NodePodProbe`.
+/// The same with ports that are numbers already, as those in a `NodePodProbe`.
 pub(crate) fn resolved(probe: &core::Probe) -> Result<Probe, ProbeError> {
-    self::probe(&core::Container::default(), probe)
+    of_marker(&core::Container::default(), probe)
 }
 
 /// A startup or readiness probe of the container itself; `None` for one that cannot be run as the kubelet
 /// does.
 pub(crate) fn launch_probe(container: &core::Container, probe: &core::Probe) -> Option<Probe> {
-    self::probe(container, probe).ok()
+    with(OF_CONTAINERS, container, probe).ok()
+}
+
+fn with(defaults: Defaults, container: &core::Container, probe: &core::Probe) -> Result<Probe, ProbeError> {
+    let positive = |given: Option<i32>, default| given.filter(|given| *given > 0).unwrap_or(default);
+    let seconds = |given, default| Duration::from_secs(positive(given, default).unsigned_abs().into());
+    Ok(Probe {
+        action: action(container, probe)?,
+        initial_delay: seconds(probe.initial_delay_seconds, 0),
+        timeout: seconds(probe.timeout_seconds, 1),
+        period: seconds(probe.period_seconds, defaults.period),
+        success_threshold: positive(probe.success_threshold, 1).unsigned_abs(),
+        failure_threshold: positive(probe.failure_threshold, defaults.failures).unsigned_abs(),
+    })
 }
 
 fn action(container: &core::Container, probe: &core::Probe) -> Result<ProbeAction, ProbeError> {

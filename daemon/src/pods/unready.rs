@@ -3,10 +3,16 @@
 //! Several writers share the condition. Each adds its own entry and takes only that one away again; the
 //! condition is True when none is left. The entries are sorted, so that equal sets are equal texts.
 
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde::{Deserialize, Serialize};
+
+use super::read;
+use crate::cluster::v1 as core;
 
 /// The readiness gate, and the type of its condition.
 pub(crate) const CONDITION: &str = "KruisePodReady";
+/// Readiness gate of pods that are updated in place.
+pub(crate) const UPDATE_CONDITION: &str = "InPlaceUpdateReady";
 /// `userAgent` of the entries of requests to recreate containers.
 pub(crate) const USER_AGENT: &str = "ContainerRecreateRequest";
 
@@ -45,6 +51,18 @@ pub(crate) fn requests(message: &str) -> Vec<String> {
         .filter(|entry| entry.user_agent == USER_AGENT)
         .map(|entry| entry.key)
         .collect()
+}
+
+/// The condition that opens the gate of a pod that has it, where nobody has written it.
+pub(crate) fn opened(pod: &core::Pod, now: Timestamp) -> Option<core::PodCondition> {
+    let is_unwritten = read::has_gate(pod, CONDITION) && read::condition(pod, CONDITION).is_none();
+    is_unwritten.then(|| core::PodCondition {
+        type_: CONDITION.to_owned(),
+        status: "True".to_owned(),
+        message: Some(message(Vec::new())),
+        last_transition_time: Some(Time(now)),
+        ..core::PodCondition::default()
+    })
 }
 
 #[cfg(test)]

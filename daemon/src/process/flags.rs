@@ -12,10 +12,17 @@ use crate::{
     },
 };
 
+/// Version of the program, with what it was built with.
+const VERSION: &str = if cfg!(feature = "otlp") {
+    concat!(env!("CARGO_PKG_VERSION"), " (otlp)")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// Berth's node agent: sits on the CRI socket between kubelet and container runtime and makes the containers
 /// of a pod start and stop in their declared order.
 #[derive(Debug, Parser)]
-#[command(name = "berthd", version, args_conflicts_with_subcommands = true)]
+#[command(name = "berthd", version = VERSION, args_conflicts_with_subcommands = true)]
 pub struct Cli {
     /// Command; without it, run.
     #[command(subcommand)]

@@ -49,8 +49,12 @@ pub(super) fn cluster(config: &Configuration, registry: &mut Registry) -> anyhow
     if config.pod_view.mode != ViewMode::Api {
         return Ok(None);
     }
-    let node = config.node_name.clone().map_or_else(host_name, Ok)?;
-    Ok(Some(Cluster::new(config, node, ClusterMetrics::register(registry))))
+    Ok(Some(Cluster::new(config, node_name(config)?, ClusterMetrics::register(registry))))
+}
+
+/// Name of this node in the API.
+pub(super) fn node_name(config: &Configuration) -> anyhow::Result<String> {
+    config.node_name.clone().map_or_else(host_name, Ok)
 }
 
 /// The kubelet's default for the name of its node.

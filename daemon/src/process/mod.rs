@@ -17,11 +17,11 @@ pub mod telemetry;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow};
-use berth_malloc::growth::Growth;
+use berth_malloc::growth::keep_small;
 use berth_shim::{Clients, RuntimeEndpoint, Shutdown, remote::AgentLink};
 use sd_notify::NotifyState;
 use tokio::{runtime::Handle, sync::oneshot};
-use tracing::{debug, info};
+use tracing::info;
 
 use self::{
     components::{Components, Tasks},
@@ -43,12 +43,11 @@ use crate::{
         systemd::{self, Passed},
         takeover::Leaving,
     },
+    trace,
 };
 
 /// Time from the start until its memory is returned: by then the pods are listed and the watches stand.
 const RETURN_UNUSED: Duration = Duration::from_secs(30);
-/// How often it is looked at from then on: pods that come and go need what a quiet node does not.
-const LOOK_AT_MEMORY: Duration = Duration::from_secs(10);
 
 /// Circumstances of a start, besides its configuration.
 #[derive(Debug, Default)]
@@ -93,6 +92,10 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     let mut leaving = Leaving::new(front.place.clone(), shutdown.succeeded.clone(), old.is_none());
     let mut components = Components::new(&config, &endpoint)?;
     let tasks = Tasks::default();
+    if config.tracing.endpoint.is_some() {
+        let (node, serving) = (from_config::node_name(&config)?, &tasks.serving);
+        trace::start(&config.tracing, node, &mut components.registry, serving, tasks.stop.clone())?;
+    }
     let view = components.begin(&config, &endpoint, &tasks).await;
 
     let gate = Arc::new(ImageGate::new(components.agent.clone(), components.images.clone()));
@@ -177,7 +180,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         tasks.working.spawn(place.clone().keep(tasks.work.clone()));
     }
     tokio::spawn(systemd::watchdog(heartbeat, shutdown.clone()));
-    tokio::spawn(return_unused());
+    tokio::spawn(keep_small(RETURN_UNUSED));
     systemd::notify(&[NotifyState::Ready]);
     info!("berthd serves");
 
@@ -218,20 +221,4 @@ fn serve_calls(
     let Serving { heartbeat, shutdown, .. } = serving;
     tokio::spawn(async move { heartbeat.beat(shutdown.token).await });
     Ok(None)
-}
-
-/// Returns memory that only the start needed, once that is over, and memory of rare events, soon after them.
-async fn return_unused() {
-    let mut growth = Growth::default();
-    tokio::time::sleep(RETURN_UNUSED).await;
-    loop {
-        let looked = berth_malloc::resident().and_then(|resident| match growth.look(resident) {
-            true => berth_malloc::return_unused().map(drop),
-            false => Ok(()),
-        });
-        if let Err(error) = looked {
-            debug!(%error, "Pages of the program stay mapped");
-        }
-        tokio::time::sleep(LOOK_AT_MEMORY).await;
-    }
 }

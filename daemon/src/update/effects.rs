@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use super::{Parts, snapshot, wish_id};
 use crate::{
     agent::fault::Point, base::causes::chain, cluster::client::CallError,
-    cri::creation_record::CreationRecord,
+    cri::creation_record::CreationRecord, trace::Span,
 };
 
 /// Time between TERM and KILL of a container whose hook holds the kubelet.
@@ -37,20 +37,61 @@ fn points(write: &PodWrite) -> (Point, Point) {
     }
 }
 
+fn span(name: &'static str, pod: &PodUid) -> Span {
+    let span = Span::own(name);
+    span.set("k8s.pod.uid", || pod.as_str());
+    span
+}
+
+/// The name of its span.
+fn named(write: &PodWrite) -> &'static str {
+    match write {
+        PodWrite::Close => "update: set pod not ready",
+        PodWrite::Open => "update: set pod ready",
+        PodWrite::Patch(patch) => match patch.stage {
+            None => "update: patch pod",
+            Some(Stage::Start) => "swap: start",
+            Some(Stage::Finish) => "swap: finish",
+            Some(Stage::GoBack) => "swap: go back",
+        },
+    }
+}
+
 impl Parts {
     /// Carries an action out; what takes time becomes a task that yields its answer.
     pub(super) fn begin(self: &Arc<Self>, action: UpdateAction, tasks: &mut JoinSet<UpdateEvent>) {
         let this = self.clone();
         match action {
-            UpdateAction::Fetch(pod) => drop(tasks.spawn(this.fetch(pod))),
-            UpdateAction::Inspect { pod, instances } => drop(tasks.spawn(this.inspect(pod, instances))),
-            UpdateAction::Clear(pod, exited) => drop(tasks.spawn(this.clear(pod, exited))),
-            UpdateAction::Stop(pod, held) => drop(tasks.spawn(this.stop(pod, held))),
-            UpdateAction::Write { pod, version, write } => {
-                drop(tasks.spawn(this.write(pod, version, write)));
+            UpdateAction::Fetch(pod) => {
+                let span = span("update: look at pod", &pod.uid);
+                drop(tasks.spawn(span.around(this.fetch(pod))));
             }
-            UpdateAction::Report(request, report) => drop(tasks.spawn(this.report(*request, *report))),
-            UpdateAction::Delete(request) => drop(tasks.spawn(this.delete(*request))),
+            UpdateAction::Inspect { pod, instances } => {
+                let span = span("update: look at containers", &pod);
+                drop(tasks.spawn(span.around(this.inspect(pod, instances))));
+            }
+            UpdateAction::Clear(pod, exited) => {
+                let span = span("update: remove", &pod);
+                drop(tasks.spawn(span.around(this.clear(pod, exited))));
+            }
+            UpdateAction::Stop(pod, held) => {
+                let span = span("update: stop", &pod);
+                drop(tasks.spawn(span.around(this.stop(pod, held))));
+            }
+            UpdateAction::Write { pod, version, write } => {
+                let span = span(named(&write), &pod.uid);
+                drop(tasks.spawn(span.around(this.write(pod, version, write))));
+            }
+            UpdateAction::Report(request, report) => {
+                let span = span("update: report", &request.pod.uid);
+                span.set("berth.request", || request.key.as_str());
+                drop(tasks.spawn(span.around(this.report(*request, *report))));
+            }
+            UpdateAction::Delete(request) => {
+                let span = span("update: delete request", &request.pod.uid);
+                span.set("berth.request", || request.key.as_str());
+                drop(tasks.spawn(span.around(this.delete(*request))));
+            }
             UpdateAction::WantImage(pod, image) => {
                 if let Some(wish) = self.wish(wish_id(&pod, &image), &image) {
                     info!(image = %image, "Image is pulled before anything is stopped for it");

@@ -1,6 +1,7 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
 mod newest;
+mod object;
 mod understood;
 
 use std::{
@@ -14,7 +15,7 @@ use berth_policy::{
     RequestId, StepOutcome,
     in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
 };
-use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatePhase, UpdatedPod};
+use berth_proto::crd::{DesiredPod, NodePodUpdate, UpdatedPod};
 use futures::FutureExt;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Client, runtime::watcher};
@@ -24,6 +25,7 @@ use tracing::warn;
 
 use self::{
     newest::Newest,
+    object::{Object, RENEW_EVERY, desired_key},
     understood::{Standing, understood},
 };
 use super::{
@@ -47,8 +49,6 @@ use crate::{
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
 const FEATURES: [&str; 6] =
     ["owners/v1", "swaps/v1", "clonesets/v1", "daemonsets/v1", "statefulsets/v1", "pod-template-hash/v1"];
-/// A sign of life is given so often; workloads wait for five of them.
-const RENEW_EVERY: Duration = Duration::from_secs(120);
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Before owners that could not be read are read again.
@@ -73,37 +73,6 @@ struct Waiting {
     id: RequestId,
     report: UpdateReport,
     outcome: Arc<OnceLock<StepOutcome>>,
-}
-
-/// Key of the lists of the object: the pod's UID and the owner.
-type Key = (String, String);
-
-/// The object, and what is to be said in it.
-#[derive(Debug)]
-struct Object {
-    uid: String,
-    version: u64,
-    status: NodePodUpdateStatus,
-    /// Answers of the agent. They run ahead of the written ones.
-    pods: BTreeMap<Key, UpdatedPod>,
-    /// Entries whose owners could not be read when that was tried last.
-    unread: BTreeSet<RequestId>,
-    /// When a sign of life was given last.
-    renewed: Option<Instant>,
-}
-
-impl Object {
-    /// The next sign of life is due.
-    fn is_to_renew(&self, now: Instant) -> bool {
-        self.renewed.is_none_or(|renewed| now.saturating_duration_since(renewed) >= RENEW_EVERY)
-    }
-
-    /// The agent has answered that this entry was carried out. One that failed may have been refused: what is
-    /// said of it takes the word of its owner, after a restart too.
-    fn is_done(&self, entry: &DesiredPod) -> bool {
-        let answered = self.pods.get(&desired_key(entry)).filter(|answered| report::answers(answered, entry));
-        answered.is_some_and(|answered| report::is_end(answered) && answered.phase != UpdatePhase::Failed)
-    }
 }
 
 impl NodeUpdates {
@@ -151,7 +120,11 @@ impl NodeUpdates {
                     }
                 }
                 unjudged = self.tell(updates, &clock).await;
+                let waits = self.object.lock().await.as_ref().is_some_and(Object::has_one_that_waits);
                 self.tidy().await;
+                if waits {
+                    self.list(updates, &clock).await;
+                }
             }
         };
         tokio::join!(watching, taking);
@@ -159,29 +132,7 @@ impl NodeUpdates {
 
     async fn take(&self, shown: Option<NodePodUpdate>) {
         let mut object = self.object.lock().await;
-        let Some(shown) = shown else {
-            *object = None;
-            return;
-        };
-        let version = version(&shown.metadata);
-        let uid = shown.metadata.uid.unwrap_or_default();
-        let status = shown.status.unwrap_or_default();
-        let ahead = object.take().filter(|known| known.uid == uid);
-        // What was written since is in it already, or comes.
-        let mut pods: BTreeMap<Key, UpdatedPod> =
-            status.pods.iter().map(|pod| ((pod.uid.clone(), pod.owner.clone()), pod.clone())).collect();
-        let (mut unread, mut renewed) = (BTreeSet::new(), None);
-        match ahead {
-            Some(ahead) if ahead.version > version => return *object = Some(ahead),
-            Some(ahead) => {
-                pods.extend(ahead.pods);
-                (unread, renewed) = (ahead.unread, ahead.renewed);
-            }
-            None => {}
-        }
-        let desired: BTreeSet<Key> = status.desired_pods.iter().map(desired_key).collect();
-        pods.retain(|key, _| desired.contains(key));
-        *object = Some(Object { uid, version, status, pods, unread, renewed });
+        *object = shown.map(|shown| Object::shown(object.take(), shown));
     }
 
     /// Tells the updates what is asked for. True: owners of some entries could not be read yet, and those
@@ -225,7 +176,8 @@ impl NodeUpdates {
             return updates.listed(UpdateSource::NodePodUpdate, Vec::new());
         };
         let now = now();
-        let entries = known.status.desired_pods.iter().filter_map(|desired| {
+        let entries = known.status.desired_pods.iter().filter(|desired| !known.waits(desired));
+        let entries = entries.filter_map(|desired| {
             let first_seen = updates.entry(&id(desired)).map_or(now, |entry| entry.request.created);
             let answered = known.pods.get(&desired_key(desired));
             let entry = entry(desired, answered, known.version, first_seen, clock);
@@ -297,7 +249,6 @@ impl NodeUpdates {
 
     /// Says all there is to say, unless the object says so.
     async fn answer(&self, known: &mut Object) -> StepOutcome {
-        let wanted: Vec<UpdatedPod> = known.pods.values().cloned().collect();
         let clock = Clock::read();
         let entries = known.status.desired_pods.iter();
         let named: Vec<(String, Standing)> =
@@ -305,15 +256,15 @@ impl NodeUpdates {
         let entries = named.iter().map(|(name, standing)| (&**name, standing.clone()));
         let conditions = understood(&known.status.conditions, entries, Timestamp::now());
         let (now, renew_time) = (Instant::now(), whole_second(Timestamp::now(), false));
-        let is_said = !known.is_to_renew(now)
-            && wanted == known.status.pods
+        let is_said = known.has_said(now)
             && conditions == known.status.conditions
             && FEATURES.iter().eq(&known.status.features);
         if is_said {
             return StepOutcome::Done;
         }
+        let pods: Vec<&UpdatedPod> = known.pods.values().collect();
         let status = json!({
-            "pods": wanted, "conditions": conditions, "features": FEATURES, "renewTime": Time(renew_time),
+            "pods": pods, "conditions": conditions, "features": FEATURES, "renewTime": Time(renew_time),
         });
         let written = node_object::apply_status::<NodePodUpdate>(
             &self.connection,
@@ -381,10 +332,6 @@ fn entry(
 
 fn id(desired: &DesiredPod) -> RequestId {
     convert::desired_id(desired)
-}
-
-fn desired_key(desired: &DesiredPod) -> Key {
-    (desired.uid.clone(), desired.owner.clone())
 }
 
 /// Name of an entry for people.

@@ -19,11 +19,11 @@ use super::{Parts, env, state, wish_id};
 use crate::{
     cluster::{node_pods::identity, target::version, v1 as core},
     cri::creation_record::CreationRecord,
-    pods::read,
+    pods::{read, unready},
 };
 
 /// The readiness gate of in-place updates.
-pub(super) const GATE: &str = "InPlaceUpdateReady";
+pub(super) const GATE: &str = unready::UPDATE_CONDITION;
 
 impl Parts {
     /// The snapshot of a pod and of these images for it, from what the node knows now.

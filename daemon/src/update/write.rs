@@ -16,7 +16,7 @@ use crate::{
         node_pods::{NodePods, Part},
         v1 as core,
     },
-    pods::read,
+    pods::{read, unready},
 };
 
 /// Why the gate is closed, as OpenKruise's tools know it.
@@ -124,8 +124,10 @@ fn conditions(pod: &core::Pod, open: bool, now: Timestamp) -> Vec<core::PodCondi
         ..core::PodCondition::default()
     };
     let mut conditions = vec![gate];
-    if !open {
-        conditions.extend(read::not_ready_by(pod, GATE, now));
+    match open {
+        false => conditions.extend(read::not_ready_by(pod, GATE, now)),
+        // A new pod has both gates: one write opens them.
+        true => conditions.extend(unready::opened(pod, now)),
     }
     conditions
 }
@@ -182,12 +184,25 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
 
     #[test]
     fn a_closed_gate_says_so_at_once() {
-        let of = |open| {
-            let conditions = conditions(&pod(), open, Timestamp::UNIX_EPOCH).into_iter();
+        let of = |pod: &core::Pod, open| {
+            let conditions = conditions(pod, open, Timestamp::UNIX_EPOCH).into_iter();
             conditions.map(|condition| (condition.type_, condition.status)).collect::<Vec<_>>()
         };
         let pair = |name: &str, status: &str| (name.to_owned(), status.to_owned());
-        assert_eq!(of(false), [pair(GATE, "False"), pair("Ready", "False")]);
-        assert_eq!(of(true), [pair(GATE, "True")]);
+        assert_eq!(of(&pod(), false), [pair(GATE, "False"), pair("Ready", "False")]);
+        assert_eq!(of(&pod(), true), [pair(GATE, "True")]);
+        // The gate that workloads give their pods beside it is opened along, where nobody has written it.
+        let (ready, both) = ("KruisePodReady", [GATE, "KruisePodReady"]);
+        let gates: Vec<_> = both.iter().map(|gate| json!({ "conditionType": gate })).collect();
+        for (written, expect) in
+            [(None, vec![pair(GATE, "True"), pair(ready, "True")]), (Some("False"), vec![pair(GATE, "True")])]
+        {
+            let conditions: Vec<_> =
+                written.iter().map(|status| json!({ "type": ready, "status": status })).collect();
+            let pod = json!({
+                "metadata": {}, "spec": { "containers": [], "readinessGates": gates }, "status": { "conditions": conditions },
+            });
+            assert_eq!(of(&serde_json::from_value(pod).unwrap(), true), expect, "{written:?}");
+        }
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct Definition {
     pub stored: Vec<String>,
     /// It is Berth's.
     pub is_ours: bool,
+    /// Minor release of OpenKruise, 1.N, that it is of at least, if it is not Berth's.
+    pub release: u32,
 }
 
 /// Deployment or DaemonSet.
@@ -46,6 +48,8 @@ pub(super) struct Program {
     pub ready: i32,
     /// `--ownership` of its first container.
     pub ownership: Option<String>,
+    /// Image of its first container.
+    pub image: Option<String>,
 }
 
 /// Webhook configuration of either kind.

@@ -8,6 +8,7 @@
 
 mod facts;
 mod read;
+mod releases;
 mod verdicts;
 
 use std::path::PathBuf;
@@ -70,6 +71,8 @@ async fn client(args: &CheckArgs) -> Result<Client> {
     let mut config = match &args.kubeconfig {
         Some(path) => {
             let failed = || format!("--kubeconfig {}", path.display());
+            // It says itself which file.
+            std::fs::File::open(path).with_context(failed)?;
             let read = Kubeconfig::read_from(path).with_context(failed)?;
             Config::from_custom_kubeconfig(read, &options).await.with_context(failed)?
         }

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::facts::{Definition, Facts, Known, Program, Webhooks};
+use super::releases::at_least;
 
 /// One question.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -75,12 +76,15 @@ async fn definitions(client: &Client) -> kube::Result<BTreeMap<String, Definitio
     let keep = |object: DynamicObject| {
         let name = object.name_any();
         let group = object.data.pointer("/spec/group").and_then(Value::as_str)?;
-        (group == "berth.dev" || group.ends_with("kruise.io")).then(|| (name, definition(&object.data)))
+        (group == "berth.dev" || group.ends_with("kruise.io")).then(|| {
+            let definition = definition(&name, &object.data);
+            (name, definition)
+        })
     };
     Ok(all(&api, keep).await?.into_iter().collect())
 }
 
-pub(super) fn definition(object: &Value) -> Definition {
+pub(super) fn definition(name: &str, object: &Value) -> Definition {
     let list = |at: &str| object.pointer(at).and_then(Value::as_array).into_iter().flatten();
     let texts = |at: &str| list(at).filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
     let served = list("/spec/versions").filter(|version| version["served"] == true);
@@ -88,6 +92,7 @@ pub(super) fn definition(object: &Value) -> Definition {
         served: served.filter_map(|version| version["name"].as_str()).map(str::to_owned).collect(),
         stored: texts("/status/storedVersions"),
         is_ours: texts("/spec/names/categories").iter().any(|category| category == "berth"),
+        release: at_least(name, object),
     }
 }
 
@@ -98,22 +103,25 @@ async fn programs(client: &Client) -> kube::Result<BTreeMap<String, Program>> {
         let keep = |one: Deployment| {
             let (name, spec) = (one.name_any(), one.spec?);
             let ready = one.status.and_then(|status| status.ready_replicas).unwrap_or(0);
-            let ownership = ownership(&spec.template);
-            Some((
-                format!("Deployment/{name}"),
-                Program { wanted: spec.replicas.unwrap_or(1), ready, ownership },
-            ))
+            let (ownership, image) = (ownership(&spec.template), image(&spec.template));
+            let wanted = spec.replicas.unwrap_or(1);
+            Some((format!("Deployment/{name}"), Program { wanted, ready, ownership, image }))
         };
         programs.extend(all(&deployments, keep).await?);
         let sets: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
         let keep = |one: DaemonSet| {
             let (name, status) = (one.name_any(), one.status?);
             let (wanted, ready) = (status.desired_number_scheduled, status.number_ready);
-            Some((format!("DaemonSet/{name}"), Program { wanted, ready, ownership: None }))
+            let image = one.spec.and_then(|spec| image(&spec.template));
+            Some((format!("DaemonSet/{name}"), Program { wanted, ready, ownership: None, image }))
         };
         programs.extend(all(&sets, keep).await?);
     }
     Ok(programs)
+}
+
+fn image(template: &PodTemplateSpec) -> Option<String> {
+    template.spec.as_ref()?.containers.first()?.image.clone()
 }
 
 fn ownership(template: &PodTemplateSpec) -> Option<String> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::facts::{Definition, Facts, Known, Program};
+use super::releases;
 use crate::findings::Check;
 use crate::install::doctor::cluster::{API, at_least};
 
@@ -69,7 +70,7 @@ pub(super) fn checks(facts: &Facts, pre: bool, now: Timestamp) -> Vec<Check> {
         return checks;
     }
     checks.extend(of("programs", &facts.programs, |programs| openkruise(programs, facts)));
-    checks.extend(of("definitions", &facts.definitions, stored));
+    checks.extend(of("definitions", &facts.definitions, |all| stored(all, facts.programs.as_ref().ok())));
     if pre {
         return checks;
     }
@@ -142,18 +143,27 @@ fn served(name: &str) -> Option<&'static [&'static str]> {
     component.or_else(always)
 }
 
+/// Number of definitions that are OpenKruise's, and their release: as its manager's image names it, or else
+/// as the definitions have signs of it.
+fn whose(foreign: &[(&String, &Definition)], programs: Option<&BTreeMap<String, Program>>) -> String {
+    let manager = programs.and_then(|programs| programs.get("Deployment/kruise-controller-manager"));
+    let named = manager.and_then(|manager| releases::of_image(manager.image.as_deref()?));
+    let least = foreign.iter().map(|(_, one)| one.release).max().unwrap_or(releases::FIRST);
+    let count = foreign.len();
+    match named {
+        Some(release) => format!("{count} are OpenKruise's, whose manager is {release}"),
+        None if least == releases::FIRST => format!("{count} are OpenKruise's, of 1.{least} or before"),
+        None => format!("{count} are OpenKruise's, of 1.{least} at least"),
+    }
+}
+
 /// Definitions of others: what is stored in them that Berth's would not serve, and kinds that Berth has not.
-fn stored(all: &BTreeMap<String, Definition>) -> Vec<Check> {
+fn stored(all: &BTreeMap<String, Definition>, programs: Option<&BTreeMap<String, Program>>) -> Vec<Check> {
     let foreign: Vec<_> = all.iter().filter(|(_, one)| !one.is_ours).collect();
     if foreign.is_empty() {
         return Vec::new();
     }
-    let mut checks = Vec::new();
-    let is_new = foreign.iter().any(|(name, one)| {
-        *name != "statefulsets.apps.kruise.io" && one.served.iter().any(|version| version == "v1beta1")
-    });
-    let release = if is_new { "a release after 1.4, with v1beta1" } else { "1.4, or a release like it" };
-    checks.push(Check::ok("definitions", format!("{} are OpenKruise's, of {release}", foreign.len())));
+    let mut checks = vec![Check::ok("definitions", whose(&foreign, programs))];
     for (name, one) in &foreign {
         let Some(versions) = served(name) else { continue };
         let other = one.stored.iter().find(|version| !versions.contains(&version.as_str()));

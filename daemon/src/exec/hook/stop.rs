@@ -11,6 +11,7 @@ use super::{HookError, run};
 use crate::{
     base::causes::chain,
     cri::{Runtime, RuntimeError},
+    trace::Span,
 };
 
 /// Time that is left for the stop signal, however long the hook took: the kubelet's own minimum.
@@ -70,7 +71,8 @@ async fn run_hook(
     cancel: &CancellationToken,
 ) -> Option<Result<(), HookError>> {
     let hook = stop.hook.as_ref().filter(|_| !stop.grace.is_zero())?;
-    let result = run(runtime, stop, hook, stop.grace, cancel).await;
+    let span = Span::own("preStop hook");
+    let result = span.around(run(runtime, stop, hook, stop.grace, cancel)).await;
     match &result {
         Ok(()) => debug!(container = %stop.container, "preStop hook ended"),
         Err(error) => {

@@ -13,33 +13,41 @@ fn read(yaml: &str) -> core::Probe {
     serde_saphyr::from_str(yaml).unwrap()
 }
 
+/// Defaults of a container are the kubelet's, those of a marker OpenKruise's.
 #[test]
-fn what_is_left_out_is_as_the_kubelet_has_it() {
-    let numbers = |yaml: &str| {
-        let probe = probe(&container(), &read(yaml)).unwrap();
+fn what_is_left_out_or_none_has_a_default() {
+    let numbers = |probe: Probe| {
         let seconds = [probe.initial_delay, probe.timeout, probe.period].map(|one| one.as_secs());
         (seconds, probe.success_threshold, probe.failure_threshold)
     };
+    let (kubelet, openkruise) = (([0, 1, 10], 1, 3), ([0, 1, 1], 1, 1));
+    let given = ([5, 2, 7], 3, 9);
     let table = [
-        ("{tcpSocket: {port: 1}}", ([0, 1, 10], 1, 3)),
+        ("{tcpSocket: {port: 1}}", kubelet, openkruise),
         (
             "{tcpSocket: {port: 1}, initialDelaySeconds: 5, timeoutSeconds: 2, periodSeconds: 7,
               successThreshold: 3, failureThreshold: 9}",
-            ([5, 2, 7], 3, 9),
+            given,
+            given,
         ),
         (
             "{tcpSocket: {port: 1}, initialDelaySeconds: 0, timeoutSeconds: 0, periodSeconds: 0,
               successThreshold: 0, failureThreshold: 0}",
-            ([0, 1, 10], 1, 3),
+            kubelet,
+            openkruise,
         ),
         (
             "{tcpSocket: {port: 1}, initialDelaySeconds: -1, timeoutSeconds: -2, periodSeconds: -3,
               successThreshold: -4, failureThreshold: -2147483648}",
-            ([0, 1, 10], 1, 3),
+            kubelet,
+            openkruise,
         ),
     ];
-    for (yaml, expected) in table {
-        assert_eq!(numbers(yaml), expected, "{yaml}");
+    for (yaml, of_container, of_a_marker) in table {
+        let launch = launch_probe(&container(), &read(yaml)).unwrap();
+        assert_eq!(numbers(launch), of_container, "{yaml}");
+        assert_eq!(numbers(of_marker(&container(), &read(yaml)).unwrap()), of_a_marker, "{yaml}");
+        assert_eq!(numbers(resolved(&read(yaml)).unwrap()), of_a_marker, "{yaml}");
     }
 }
 
@@ -70,9 +78,10 @@ fn what_is_done() {
         ("{grpc: {port: 5000, service: live}}", ProbeAction::Grpc { port: 5000, service: "live".to_owned() }),
     ];
     for (yaml, expected) in table {
-        let converted = probe(&container(), &read(yaml)).unwrap();
+        let converted = of_marker(&container(), &read(yaml)).unwrap();
         assert!(converted.action == expected, "{yaml}");
-        assert_eq!(launch_probe(&container(), &read(yaml)), Some(converted), "{yaml}");
+        let launch = launch_probe(&container(), &read(yaml)).unwrap();
+        assert_eq!(launch.action, expected, "{yaml}");
     }
 }
 
@@ -94,7 +103,7 @@ fn what_is_refused_names_its_field() {
         ("{grpc: {port: 0}}", "grpc.port \"0\""),
     ];
     for (yaml, part) in table {
-        let error = probe(&container(), &read(yaml)).unwrap_err().to_string();
+        let error = of_marker(&container(), &read(yaml)).unwrap_err().to_string();
         assert!(error.contains(part), "{yaml}: {error}");
         assert_eq!(launch_probe(&container(), &read(yaml)), None, "{yaml}");
     }

@@ -29,7 +29,7 @@ type Told = Option<BTreeMap<ContainerName, Instance>>;
 impl Instances {
     /// For ever.
     pub(super) async fn follow(&self) {
-        let (mut facts, mut wanted) = (self.agent.facts(), self.probes.wanted());
+        let (mut facts, mut wanted) = (self.agent.containers(), self.probes.wanted());
         let mut told: BTreeMap<PodUid, Told> = BTreeMap::new();
         let mut probed = BTreeSet::new();
         loop {

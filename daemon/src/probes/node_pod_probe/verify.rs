@@ -191,7 +191,7 @@ fn compare(
     let container = core::Container { ports: Some(ports.clone()), ..core::Container::default() };
     // Compared as they would be carried out: two that differ in how they are written are the same. What
     // cannot be read is not run.
-    let same = match (probe::probe(&container, &asked.probe), &entry.probe) {
+    let same = match (probe::of_marker(&container, &asked.probe), &entry.probe) {
         (Ok(asked), Ok(entry)) => asked == *entry,
         (Err(_), Err(_)) => true,
         _ => false,

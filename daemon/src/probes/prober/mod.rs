@@ -30,6 +30,7 @@ use self::{
 use crate::{
     base::{causes::chain, deadline::later},
     cri::Runtime,
+    trace::Span,
 };
 
 /// Runs probes. Cheap to clone.
@@ -50,6 +51,20 @@ impl Prober {
     ///
     /// `host_ip` is dialled for a pod on the host's network, of which the runtime knows no address.
     pub(crate) async fn run(&self, run: &ProbeRun, host_ip: Option<&str>) -> ProbeResult {
+        let span = Span::own("probe");
+        span.set("container.id", || run.container.as_str());
+        let result = span.within(self.asked(run, host_ip)).await;
+        // What the container says may be a secret.
+        span.set("berth.result", || match &result {
+            ProbeResult::Success(_) => "success",
+            ProbeResult::Failure(_) => "failure",
+            ProbeResult::Unknown(_) => "unknown",
+            ProbeResult::Refused(_) => "refused",
+        });
+        result
+    }
+
+    async fn asked(&self, run: &ProbeRun, host_ip: Option<&str>) -> ProbeResult {
         match &run.action {
             ProbeAction::Exec { command } => exec::run(&self.runtime, run, command).await,
             ProbeAction::Http { port, path, https, headers } => {

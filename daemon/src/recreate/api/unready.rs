@@ -69,8 +69,7 @@ pub(super) fn conditions(
             changed.extend(read::not_ready_by(pod, CONDITION, now));
             changed
         }
-        Change::Open if old.is_some() => Vec::new(),
-        Change::Open => vec![gate("True", Vec::new(), Some(Time(now)))],
+        Change::Open => unready::opened(pod, now).into_iter().collect(),
         Change::Release if !there => Vec::new(),
         Change::Release => {
             entries.retain(|other| other != entry);

@@ -1,4 +1,5 @@
-//! Copies of programs that outlive berthd: the file of the first may belong to a container that ends.
+//! Copies of programs that outlive berthd, and processes of them: the file of the first may belong to a
+//! container that ends.
 
 use std::{
     fs::{self, File},
@@ -6,13 +7,20 @@ use std::{
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process::Stdio,
+    time::{Duration, Instant},
 };
 
-use anyhow::Context;
-use tokio::process::Command;
+use anyhow::{Context, bail};
+use berth_policy::time::later;
+use tokio::process::{Child, Command};
+use tracing::info;
 
 /// A log that has grown longer begins anew; in bytes.
 const LONG: u64 = 1 << 20;
+/// How long a process may take to be there.
+const READY: Duration = Duration::from_secs(20);
+/// How often it is looked for meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A program and its log, in the folder of berthd's store. Not below /run, where many nodes let nothing be
 /// run.
@@ -52,5 +60,37 @@ impl Copied {
         let mut command = Command::new(program);
         command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(command)
+    }
+
+    /// Waits until a process of this program is there. `may_yield`: one that ends well has found another one
+    /// there, which is as good.
+    ///
+    /// # Errors
+    /// It does not come up; its log says why.
+    pub(super) async fn comes_up(
+        &self,
+        name: &str,
+        mut process: Child,
+        may_yield: bool,
+        is_there: impl Fn() -> io::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let until = later(Instant::now(), READY);
+        while !is_there()? {
+            if let Some(status) = process.try_wait()? {
+                if may_yield && status.success() && is_there()? {
+                    return Ok(());
+                }
+                bail!("{name} ended ({status}); {:?} says why", self.log);
+            }
+            if Instant::now() > until {
+                process.kill().await?;
+                bail!("{name} does not come up; {:?} may say why", self.log);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        info!(name, pid = process.id(), log = ?self.log, "Process started that outlives this one");
+        // Takes note of its end, should that come before this process's own.
+        tokio::spawn(async move { process.wait().await });
+        Ok(())
     }
 }

@@ -7,17 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, bail};
-use berth_policy::time::later;
+use anyhow::Context;
 use tokio::process::Child;
-use tracing::info;
 
 use super::{Paths, copied::Copied, host, look::answers};
 
-/// How long it may take to answer.
-const READY: Duration = Duration::from_secs(20);
-/// How often it is looked for meanwhile.
-const LOOK: Duration = Duration::from_millis(50);
 /// Name of the program, beside berthd's own and in the folder of the store.
 const NAME: &str = "berth-shim";
 
@@ -67,24 +61,11 @@ impl Shim {
             return Ok(());
         }
         let contained = host::in_a_container()?;
-        let mut child = self
+        let shim = self
             .spawn(starter, contained)
             .with_context(|| format!("{:?} does not start", self.program.file))?;
-        let until = later(Instant::now(), READY);
-        while !(self.runs()? && answers(&self.settings.socket)?) {
-            if let Some(status) = child.try_wait()? {
-                bail!("berth-shim ended ({status}); {:?} says why", self.program.log);
-            }
-            if Instant::now() > until {
-                child.kill().await?;
-                bail!("berth-shim does not come up; {:?} may say why", self.program.log);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-        info!(pid = child.id(), log = ?self.program.log, "berth-shim started");
-        // Takes note of its end, should that come before this process's own.
-        tokio::spawn(async move { child.wait().await });
-        Ok(())
+        let is_there = || Ok(self.runs()? && answers(&self.settings.socket)?);
+        self.program.comes_up(NAME, shim, false, is_there).await
     }
 
     fn spawn(&self, starter: &Path, contained: bool) -> io::Result<Child> {
@@ -142,6 +123,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use berth_policy::time::later;
+
     use super::*;
 
     #[test]

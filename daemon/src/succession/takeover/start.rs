@@ -5,25 +5,16 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 
-use berth_policy::time::later;
-
-use anyhow::{Context, bail};
+use anyhow::Context;
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
 };
 use tokio::process::Child;
-use tracing::info;
 
 use super::{Paths, copied::Copied, host};
-
-/// How long a guardian may take to be there.
-const READY: Duration = Duration::from_secs(20);
-/// How often it is looked for meanwhile.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The guardian of a place, whether it runs or not.
 #[derive(Debug)]
@@ -65,27 +56,9 @@ impl Guardian {
         }
         self.provide()?;
         let contained = host::in_a_container()?;
-        let mut child =
+        let guardian =
             self.spawn(contained).with_context(|| format!("{:?} does not start", self.program()))?;
-        let until = later(Instant::now(), READY);
-        while !self.watches()? {
-            if let Some(status) = child.try_wait()? {
-                // One that ends well has found another one.
-                if status.success() && self.watches()? {
-                    return Ok(());
-                }
-                bail!("the guardian ended ({status}); {:?} says why", self.program.log);
-            }
-            if Instant::now() > until {
-                child.kill().await?;
-                bail!("the guardian does not come up; {:?} may say why", self.program.log);
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-        info!(pid = child.id(), log = ?self.program.log, "Guardian started");
-        // Takes note of its end, should that come before this process's own.
-        tokio::spawn(async move { child.wait().await });
-        Ok(())
+        self.program.comes_up("guardian", guardian, true, || self.watches()).await
     }
 
     /// Whether somebody has the guardian's lock.

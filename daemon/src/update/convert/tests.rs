@@ -9,6 +9,7 @@ use berth_policy::in_place_update::{
 use serde_json::{Value, json};
 
 use super::*;
+use crate::update::{keys::LONGEST_ANNOTATIONS, state};
 
 fn entry(change: Value) -> DesiredPod {
     let mut entry = json!({
@@ -58,7 +59,7 @@ fn the_names_of_twins_are_those_of_injection() {
     use berth_policy::in_place_update::{WORKING, other_version_key, version_key};
     use berth_sidecarset::names;
     assert_eq!(WORKING, names::WORKING);
-    for (own, theirs) in twins("mesh").iter().zip(names::twins("mesh")) {
+    for (own, theirs) in berth_policy::in_place_update::twins("mesh").iter().zip(names::twins("mesh")) {
         assert_eq!(own.as_str(), theirs);
         assert_eq!(version_key(own), names::version_key(&theirs));
         assert_eq!(other_version_key(own), names::other_version_key(&theirs));

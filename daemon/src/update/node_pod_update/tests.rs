@@ -1,5 +1,7 @@
 //! Tests of what is asked of owners.
 
+use berth_proto::crd::{NodePodUpdateStatus, UpdatePhase};
+
 use super::*;
 
 /// After a restart nothing is remembered but what the object says.
@@ -54,4 +56,74 @@ fn a_sign_of_life_is_due_every_two_minutes() {
     assert!(object(Some(start)).is_to_renew(after(120)));
     // Another clock of the machine was behind.
     assert!(!object(Some(after(5))).is_to_renew(start));
+}
+
+fn desired(owner: &str, revision: &str, goes_back: bool) -> DesiredPod {
+    DesiredPod {
+        uid: "p".to_owned(),
+        owner: owner.to_owned(),
+        revision: revision.to_owned(),
+        rollback_on_failure: goes_back,
+        ..DesiredPod::default()
+    }
+}
+
+fn answer(owner: &str, revision: &str, phase: UpdatePhase) -> UpdatedPod {
+    let desired = desired(owner, revision, false);
+    UpdatedPod { phase, ..report::pod(&desired, &UpdateReport::default(), None, Timestamp::UNIX_EPOCH) }
+}
+
+fn shown(entries: &[DesiredPod], answers: &[UpdatedPod]) -> NodePodUpdate {
+    let mut object = NodePodUpdate::new("n", Default::default());
+    (object.metadata.uid, object.metadata.resource_version) = (Some("u".to_owned()), Some("1".to_owned()));
+    object.status = Some(NodePodUpdateStatus {
+        desired_pods: entries.to_vec(),
+        pods: answers.to_vec(),
+        ..NodePodUpdateStatus::default()
+    });
+    object
+}
+
+/// Rows: owner and revision that are asked for, whether it goes back, the answer that stands; whether it
+/// waits, and whether the answer stays in what is to be said.
+#[test]
+fn an_entry_begins_when_no_answer_to_another_one_stands() {
+    let (shop, mesh) = ("CloneSet/shop", "SidecarSet/mesh");
+    let table = [
+        (shop, "new", false, None, false, 0),
+        (shop, "new", false, Some("new"), false, 1),
+        (shop, "new", false, Some("old"), true, 0),
+        // Those that report what was before begin with a report, which replaces the answer.
+        (shop, "new", true, Some("old"), false, 1),
+        (mesh, "new", false, Some("old"), false, 1),
+    ];
+    for (owner, revision, goes_back, said, waits, stays) in table {
+        let entry = desired(owner, revision, goes_back);
+        let said = said.map(|revision| answer(owner, revision, UpdatePhase::Succeeded));
+        let object = Object::shown(None, shown(std::slice::from_ref(&entry), said.as_slice()));
+        assert_eq!(object.waits(&entry), waits, "{owner} {goes_back} {said:?}");
+        assert_eq!(object.pods.len(), stays, "{owner} {goes_back} {said:?}");
+        let renewed = Object { renewed: Some(Instant::now()), ..object };
+        assert_eq!(renewed.has_said(Instant::now()), !waits, "what is in the way goes at once");
+    }
+}
+
+/// Rows: owner and phase of an answer whose entry was taken away, and whether it may stand until the next
+/// write.
+#[test]
+fn only_a_workloads_good_end_is_left_for_a_while() {
+    let table = [
+        ("CloneSet/shop", UpdatePhase::Succeeded, true),
+        ("CloneSet/shop", UpdatePhase::Failed, false),
+        ("CloneSet/shop", UpdatePhase::Updating, false),
+        ("SidecarSet/mesh", UpdatePhase::Succeeded, false),
+        ("", UpdatePhase::Succeeded, false),
+    ];
+    for (owner, phase, left) in table {
+        let now = Instant::now();
+        let ahead = Object { renewed: Some(now), ..Object::shown(None, shown(&[], &[])) };
+        let object = Object::shown(Some(ahead), shown(&[], &[answer(owner, "old", phase)]));
+        assert_eq!(object.has_said(now), left, "{owner} {phase:?}");
+        assert!(!object.has_said(now + RENEW_EVERY), "the next sign of life takes it along");
+    }
 }

@@ -16,11 +16,11 @@ fn now() -> Timestamp {
 
 fn ours(versions: &[&str]) -> Definition {
     let versions: Vec<String> = versions.iter().map(|version| (*version).to_owned()).collect();
-    Definition { served: versions.clone(), stored: versions, is_ours: true }
+    Definition { served: versions.clone(), stored: versions, is_ours: true, release: 4 }
 }
 
 fn program(wanted: i32, ready: i32) -> Program {
-    Program { wanted, ready, ownership: None }
+    Program { wanted, ready, ownership: None, image: None }
 }
 
 /// A cluster in which all is well.
@@ -133,6 +133,7 @@ fn versions_that_are_stored_are_told() {
         is_ours: false,
         served: ours(served).served,
         stored: ours(stored).stored,
+        release: 9,
     };
     all.insert("clonesets.apps.kruise.io".to_owned(), of(&["v1alpha1", "v1beta1"], &["v1alpha1", "v1beta1"]));
     all.insert("sidecarsets.apps.kruise.io".to_owned(), of(&["v1alpha1", "v1beta1"], &["v1alpha1"]));
@@ -143,16 +144,20 @@ fn versions_that_are_stored_are_told() {
         ["definitions: clonesets.apps.kruise.io has stored objects as v1beta1, which Berth's does not serve"]
     );
     let said = findings(&facts, true, Verdict::Ok);
-    assert!(
-        said.contains(&"definitions: 4 are OpenKruise's, of a release after 1.4, with v1beta1".to_owned())
-    );
+    assert!(said.contains(&"definitions: 4 are OpenKruise's, of 1.9 at least".to_owned()), "{said:?}");
     let warned = findings(&facts, true, Verdict::Warn);
     assert!(
         warned.contains(&"definitions: Berth has no ephemeraljobs.apps.kruise.io".to_owned()),
         "{warned:?}"
     );
     let old = findings(&kruise(true), true, Verdict::Ok);
-    assert!(old.contains(&"definitions: 1 are OpenKruise's, of 1.4, or a release like it".to_owned()));
+    assert!(old.contains(&"definitions: 1 are OpenKruise's, of 1.4 or before".to_owned()));
+    // The manager's image says it to the last digit.
+    let image = Some("openkruise/kruise-manager:v1.9.1".to_owned());
+    let manager = Program { image, ..program(2, 2) };
+    facts.programs.as_mut().unwrap().insert("Deployment/kruise-controller-manager".to_owned(), manager);
+    let said = findings(&facts, true, Verdict::Ok);
+    assert!(said.contains(&"definitions: 4 are OpenKruise's, whose manager is 1.9.1".to_owned()), "{said:?}");
 }
 
 #[test]
@@ -216,22 +221,27 @@ fn what_may_not_be_read_is_said_and_the_rest_goes_on() {
 
 #[test]
 fn a_definition_is_read() {
-    let read = definition(&json!({
-        "spec": {
-            "names": { "categories": ["berth"] },
-            "versions": [{ "name": "v1alpha1", "served": true }, { "name": "v1beta1", "served": false }],
-        },
-        "status": { "storedVersions": ["v1alpha1", "v1beta1"] },
-    }));
+    let read = definition(
+        "clonesets.apps.kruise.io",
+        &json!({
+            "spec": {
+                "names": { "categories": ["berth"] },
+                "versions": [{ "name": "v1alpha1", "served": true }, { "name": "v1beta1", "served": false }],
+            },
+            "status": { "storedVersions": ["v1alpha1", "v1beta1"] },
+        }),
+    );
     assert_eq!(
         read,
         Definition {
             served: vec!["v1alpha1".to_owned()],
             stored: vec!["v1alpha1".to_owned(), "v1beta1".to_owned()],
             is_ours: true,
+            release: 9,
         }
     );
-    assert_eq!(definition(&json!({ "spec": 1, "status": { "storedVersions": 7 } })), Definition::default());
+    let nothing = definition("", &json!({ "spec": 1, "status": { "storedVersions": 7 } }));
+    assert_eq!(nothing, Definition { release: 4, ..Definition::default() });
 }
 
 #[test]
@@ -246,10 +256,10 @@ fn the_lists_are_those_of_the_manifests() {
         let name = document["metadata"]["name"].as_str().unwrap();
         let versions = known.remove(name).unwrap_or_else(|| panic!("{name} is in no list"));
         assert_eq!(
-            BTreeSet::from_iter(definition(document).served),
+            BTreeSet::from_iter(definition(name, document).served),
             versions.into_iter().map(str::to_owned).collect()
         );
-        assert!(definition(document).is_ours, "{name}");
+        assert!(definition(name, document).is_ours, "{name}");
     }
     assert!(known.is_empty(), "{known:?}");
 

@@ -122,7 +122,7 @@ fn nothing_else_is() {
             "action",
         ),
         ("another period", |entry| entry["probe"]["periodSeconds"] = 1.into(), "numbers"),
-        ("another threshold", |entry| entry["probe"]["failureThreshold"] = 1.into(), "numbers"),
+        ("another threshold", |entry| entry["probe"]["failureThreshold"] = 2.into(), "numbers"),
         ("unreadable", |entry| entry["probe"] = json!({}), "action"),
         ("another container", |entry| entry["containerName"] = "side".into(), "another container"),
         ("another condition", |entry| entry["podConditionType"] = "Ready".into(), "conditions"),

@@ -1,0 +1,34 @@
+//! Where logs go.
+
+use serde::{Deserialize, Serialize};
+
+/// Logs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct Logging {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`) or a filter such as `berthd=debug,info`.
+    pub level: String,
+}
+
+/// How a line of log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// `journald` where systemd has connected stderr to the journal, else `text`.
+    #[default]
+    Auto,
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+    /// Native journal fields.
+    Journald,
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self { format: LogFormat::Auto, level: "info".to_owned() }
+    }
+}

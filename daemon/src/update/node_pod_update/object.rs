@@ -1,0 +1,116 @@
+//! The node's object as it is known, and what of it is still to be written.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use berth_policy::RequestId;
+use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatePhase, UpdatedPod};
+
+use super::{
+    super::{report, workloads},
+    entry,
+};
+use crate::{base::clock::Clock, cluster::target::version};
+
+/// A sign of life is given so often; workloads wait for five of them.
+pub(super) const RENEW_EVERY: Duration = Duration::from_secs(120);
+/// Key of the lists of the object: the pod's UID and the owner.
+pub(super) type Key = (String, String);
+
+/// The object, and what is to be said in it.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) uid: String,
+    pub(super) version: u64,
+    pub(super) status: NodePodUpdateStatus,
+    /// Answers of the agent. They run ahead of the written ones.
+    pub(super) pods: BTreeMap<Key, UpdatedPod>,
+    /// Entries whose owners could not be read when that was tried last.
+    pub(super) unread: BTreeSet<RequestId>,
+    /// When a sign of life was given last.
+    pub(super) renewed: Option<Instant>,
+}
+
+impl Object {
+    /// The object as the watch shows it, with what is known ahead of it: what was written since is in it
+    /// already, or comes.
+    pub(super) fn shown(ahead: Option<Self>, shown: NodePodUpdate) -> Self {
+        let version = version(&shown.metadata);
+        let uid = shown.metadata.uid.unwrap_or_default();
+        let status = shown.status.unwrap_or_default();
+        let ahead = ahead.filter(|known| known.uid == uid);
+        let mut pods: BTreeMap<Key, UpdatedPod> =
+            status.pods.iter().map(|pod| (answer_key(pod), pod.clone())).collect();
+        let (mut unread, mut renewed) = (BTreeSet::new(), None);
+        match ahead {
+            Some(ahead) if ahead.version > version => return ahead,
+            Some(ahead) => {
+                pods.extend(ahead.pods);
+                (unread, renewed) = (ahead.unread, ahead.renewed);
+            }
+            None => {}
+        }
+        let desired: BTreeMap<Key, &DesiredPod> =
+            status.desired_pods.iter().map(|entry| (desired_key(entry), entry)).collect();
+        pods.retain(|key, pod| {
+            desired.get(key).is_some_and(|entry| report::answers(pod, entry) || !is_one_way(entry))
+        });
+        Self { uid, version, status, pods, unread, renewed }
+    }
+
+    /// The next sign of life is due.
+    pub(super) fn is_to_renew(&self, now: Instant) -> bool {
+        self.renewed.is_none_or(|renewed| now.saturating_duration_since(renewed) >= RENEW_EVERY)
+    }
+
+    /// The answer to an entry that stood in the place of this one is to go first. This one begins without a
+    /// report that would replace it, and who asked for the earlier entry again meanwhile would be told that
+    /// it is done.
+    pub(super) fn waits(&self, entry: &DesiredPod) -> bool {
+        let key = desired_key(entry);
+        let said = self.status.pods.iter().find(|said| answer_key(said) == key);
+        said.is_some_and(|said| !report::answers(said, entry)) && is_one_way(entry)
+    }
+
+    pub(super) fn has_one_that_waits(&self) -> bool {
+        self.status.desired_pods.iter().any(|entry| self.waits(entry))
+    }
+
+    /// The answers stand in the object, and no sign of life is due.
+    pub(super) fn has_said(&self, now: Instant) -> bool {
+        let said = self.status.pods.iter().filter(|said| !self.is_left(said));
+        self.pods.values().eq(said) && !self.is_to_renew(now)
+    }
+
+    /// A workload's update that is done, and whose entry was taken away. Nobody asks for it again while the
+    /// pod has its revision, so its answer stands until the next report or sign of life is written.
+    fn is_left(&self, said: &UpdatedPod) -> bool {
+        let of_workload = said.owner.split_once('/').is_some_and(|(kind, _)| workloads::is_kind(kind));
+        let key = answer_key(said);
+        of_workload
+            && said.phase == UpdatePhase::Succeeded
+            && !self.status.desired_pods.iter().any(|entry| desired_key(entry) == key)
+    }
+
+    /// The agent has answered that this entry was carried out. One that failed may have been refused: what is
+    /// said of it takes the word of its owner, after a restart too.
+    pub(super) fn is_done(&self, entry: &DesiredPod) -> bool {
+        let answered = self.pods.get(&desired_key(entry)).filter(|answered| report::answers(answered, entry));
+        answered.is_some_and(|answered| report::is_end(answered) && answered.phase != UpdatePhase::Failed)
+    }
+}
+
+/// Tells whether the entry is carried out without a report before.
+fn is_one_way(desired: &DesiredPod) -> bool {
+    entry(desired, None, 0, Instant::now(), &Clock::read()).request.is_one_way()
+}
+
+fn answer_key(said: &UpdatedPod) -> Key {
+    (said.uid.clone(), said.owner.clone())
+}
+
+pub(super) fn desired_key(desired: &DesiredPod) -> Key {
+    (desired.uid.clone(), desired.owner.clone())
+}
