@@ -5,8 +5,8 @@
 //! and sent on: what passes between kubelet and runtime passes as bytes (`berth-shim`). [`admin`] is the API
 //! between `berthctl` and `berthd`, [`health`] what a `grpc` probe asks. [`crd`] are the custom resources,
 //! [`image`] the references in them, [`sealing`] what the manager gives to one node alone, [`docker_config`]
-//! where credentials are found, [`names`] which names Kubernetes accepts, [`quoting`] how errors are told
-//! without what they are about.
+//! where credentials are found, [`names`] which names Kubernetes accepts, [`causes`] and [`quoting`] how
+//! errors are told: once, and without what they are about, [`text`] what is left of a text that is too long.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
@@ -26,9 +26,11 @@ pub mod health {
     tonic::include_proto!("grpc.health.v1");
 }
 
+pub mod causes;
 pub mod crd;
 pub mod docker_config;
 pub mod image;
 pub mod names;
 pub mod quoting;
 pub mod sealing;
+pub mod text;

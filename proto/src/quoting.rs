@@ -19,7 +19,7 @@ pub fn unquoted(text: &str) -> String {
 }
 
 /// Texts of an error and its causes; where JSON is the cause of all, its value is in none of them.
-pub fn texts(error: &(dyn Error + 'static)) -> Vec<String> {
+pub(crate) fn texts(error: &(dyn Error + 'static)) -> Vec<String> {
     let causes = || std::iter::successors(Some(error), |&error| error.source());
     let json = causes().find_map(|cause| cause.downcast_ref::<serde_json::Error>()).map(ToString::to_string);
     let text = |cause: &(dyn Error + 'static)| {

@@ -34,6 +34,7 @@ use crate::{
     serve::Leaving,
     status::Status,
     timeout,
+    trace::TraceParent,
     upload::Upload,
     upstream::Upstream,
     wire,
@@ -207,10 +208,11 @@ impl Context {
                 }
             }
             Asked::Pull(PullImage { image, credential, handler }) => {
-                let call = self.next_call();
+                let (call, trace) = (self.next_call(), self.trace(head));
+                let pull = Query::Pull { call, image: &image, credential, trace };
                 // Cancel-safe: whoever stops waiting has joined nothing.
                 answer = tokio::select! {
-                    joined = self.gate.answer(Query::Pull { call, image: &image, credential }), if !handler => joined,
+                    joined = self.gate.answer(pull), if !handler => joined,
                     () = self.leaving.goodbye.cancelled(), if !handler => Answer::Pass,
                     else => Answer::Pass,
                 };
@@ -250,12 +252,13 @@ impl Context {
             request,
         };
         observer.announce(call.id);
-        let (amended, held) = match pass(&*self.gate, &call, method, &self.leaving, &self.metrics).await {
-            Passage::Pass { amended, held } => (amended, held),
-            Passage::Refuse(refusal) => return Prepared::Refuse(Status::from(&refusal)),
-            Passage::Unprocessed => return Prepared::Unprocessed,
-            Passage::DeadlinePassed => return Prepared::Refuse(Status::deadline_exceeded()),
-        };
+        let (amended, held) =
+            match pass(&*self.gate, &call, method, self.trace(head), &self.leaving, &self.metrics).await {
+                Passage::Pass { amended, held } => (amended, held),
+                Passage::Refuse(refusal) => return Prepared::Refuse(Status::from(&refusal)),
+                Passage::Unprocessed => return Prepared::Unprocessed,
+                Passage::DeadlinePassed => return Prepared::Refuse(Status::deadline_exceeded()),
+            };
         if let Some(timeout) = timeout
             && !held.is_zero()
         {
@@ -281,6 +284,11 @@ impl Context {
         debug!(rpc = method.name(), ?why, "Request passed on without a look");
         self.metrics.left_unread(why);
         Prepared::Forward(Upload::assembled(assembler.into_frames()), None)
+    }
+
+    /// Where a call belongs in the trace of its client, for a gate that wants to know.
+    fn trace(&self, head: &Request<()>) -> Option<TraceParent> {
+        self.gate.traces().then(|| TraceParent::of(head.headers()))?
     }
 
     fn next_call(&self) -> CallId {

@@ -8,7 +8,7 @@ use berth_policy::{
 };
 use tokio::sync::watch;
 
-use crate::hold::decide_by_asking;
+use crate::{hold::decide_by_asking, trace::TraceParent};
 
 /// A future on the heap: the gate is used as `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -24,6 +24,12 @@ pub trait Gate: Send + Sync + 'static {
     /// the authority is in this process. Says each time why the call waits. Dropped, it ends the wait.
     fn decide<'a>(&'a self, call: &'a Call, holds: &'a dyn Holds) -> BoxFuture<'a, Decision> {
         Box::pin(decide_by_asking(self, call, holds))
+    }
+
+    /// Tells whether it wants to know where the calls that it is asked about belong in the traces of their
+    /// clients.
+    fn traces(&self) -> bool {
+        false
     }
 
     /// Takes note of a call that goes on without having been asked about. Only where the data path is another
@@ -58,6 +64,11 @@ pub trait Gate: Send + Sync + 'static {
 
 /// Witness of the holds of one call.
 pub trait Holds: Send + Sync {
+    /// Where the call belongs in the trace of its client; `None` where the gate [wants](Gate::traces) none.
+    fn trace(&self) -> Option<TraceParent> {
+        None
+    }
+
     /// The call waits now, for this reason. Said again with each look at it.
     fn held(&self, why: &HoldReason);
 }
@@ -105,6 +116,8 @@ pub enum Query<'a> {
         image: &'a str,
         /// The credentials it is asked for with.
         credential: CredentialKey,
+        /// Where it belongs in the trace of its client; `None` where the gate [wants](Gate::traces) none.
+        trace: Option<TraceParent>,
     },
 }
 

@@ -32,6 +32,7 @@ use crate::{
     intercept::Method,
     metrics::{Counted, Metrics},
     serve::Leaving,
+    trace::TraceParent,
 };
 
 /// A hold that is over before it begins would turn the loop into a spin; this bounds a mistake of the policy.
@@ -60,10 +61,11 @@ pub(crate) async fn pass(
     gate: &dyn Gate,
     call: &Call,
     method: Method,
+    trace: Option<TraceParent>,
     leaving: &Leaving,
     metrics: &Metrics,
 ) -> Passage {
-    let holding = Holding { call, method, metrics, state: Mutex::default() };
+    let holding = Holding { call, method, trace, metrics, state: Mutex::default() };
     // Cancel-safe: whoever is not decided about was not sent on.
     let passage = tokio::select! {
         biased;
@@ -99,7 +101,7 @@ pub(crate) async fn pass(
 }
 
 /// Subscribes, asks, and asks again after each change and at the end of each hold.
-pub(crate) async fn decide_by_asking<G: Gate + ?Sized>(gate: &G, call: &Call, holds: &dyn Holds) -> Decision {
+pub async fn decide_by_asking<G: Gate + ?Sized>(gate: &G, call: &Call, holds: &dyn Holds) -> Decision {
     let mut changes = gate.changes();
     loop {
         // A change after this mark wakes us, also one that comes before we wait.
@@ -128,6 +130,7 @@ pub(crate) async fn decide_by_asking<G: Gate + ?Sized>(gate: &G, call: &Call, ho
 struct Holding<'a> {
     call: &'a Call,
     method: Method,
+    trace: Option<TraceParent>,
     metrics: &'a Metrics,
     state: Mutex<Held>,
 }
@@ -140,6 +143,10 @@ struct Held {
 }
 
 impl Holds for Holding<'_> {
+    fn trace(&self) -> Option<TraceParent> {
+        self.trace
+    }
+
     fn held(&self, why: &HoldReason) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.told != Some(why.label()) {

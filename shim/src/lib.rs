@@ -31,6 +31,7 @@
 //! - [`wire`]: the one edit of a request, on the bytes themselves.
 //! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client,
 //!   more than the runtime did, as bytes after the runtime's.
+//! - `trace`: where a call belongs in the trace of its client, for a gate that wants to know.
 //! - `passing`, `descriptor`: descriptors that go from one process to the next, with words.
 //! - [`convert`]: from CRI messages to the words of the policy.
 //!
@@ -78,6 +79,7 @@ mod serve;
 mod socket;
 mod status;
 mod timeout;
+mod trace;
 mod upload;
 mod upstream;
 
@@ -86,9 +88,11 @@ pub use descriptor::own;
 pub use endpoint::{EndpointError, RuntimeEndpoint};
 pub use fd_store::{FdStore, StoredFd};
 pub use gate::{Answer, BoxFuture, Decision, Gate, Holds, Query};
+pub use hold::decide_by_asking;
 pub use listener::{BindError, Listener, bind};
 pub use metrics::{Exported, Metrics};
 pub use passing::PassingLine;
 pub use peer::{Clients, MAX_PROCESS_NAME};
 pub use serve::{Shutdown, serve};
 pub use socket::Socket;
+pub use trace::{TRACEPARENT, TraceParent};

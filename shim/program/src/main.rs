@@ -10,6 +10,7 @@ mod passed;
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
+use berth_malloc::growth::keep_small;
 use berth_shim::{
     Clients, Listener, Metrics, RuntimeEndpoint, Shutdown,
     remote::{Line, LineEnds, RemoteGate, UpgradeAsk},
@@ -20,7 +21,7 @@ use sd_notify::NotifyState;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
-    time::{interval, sleep},
+    time::interval,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -162,7 +163,7 @@ async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
     }
     notify(&[NotifyState::Ready]);
     tokio::spawn(watchdog());
-    tokio::spawn(return_text());
+    tokio::spawn(keep_small(RETURN_TEXT));
     let mut told = false;
     loop {
         // Cancel-safe: a signal that comes while another one is handled stays pending.
@@ -207,14 +208,6 @@ async fn watchdog() {
     loop {
         tick.tick().await;
         notify(&[NotifyState::Watchdog]);
-    }
-}
-
-/// Returns the pages of the program that only its start needed, once that is over.
-async fn return_text() {
-    sleep(RETURN_TEXT).await;
-    if let Err(error) = berth_malloc::text::return_all() {
-        debug!(%error, "Pages of the program stay mapped");
     }
 }
 

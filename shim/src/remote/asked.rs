@@ -10,18 +10,19 @@ use berth_policy::{Call, CallId, ConnectionId, ContainerId, CredentialKey, HoldR
 use tokio::sync::watch;
 
 use super::{
-    calls::{Beyond, call_to_wire, name, text},
+    calls::{Beyond, call_to_wire, name, text, trace_to_wire},
     message::{self, Answers, Asks, OfContainer, PullMade},
 };
+use crate::trace::TraceParent;
 
 /// A question to the agent.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
-    Call(Arc<Call>),
+    Call(Arc<Call>, Option<TraceParent>),
     Status { connection: ConnectionId, container: ContainerId },
     Hook { connection: ConnectionId, container: ContainerId },
     Relist(CallId),
-    Pull { call: CallId, image: String, credential: CredentialKey },
+    Pull { call: CallId, image: String, credential: CredentialKey, trace: Option<TraceParent> },
 }
 
 /// The last word of the agent on a question.
@@ -48,15 +49,23 @@ impl Question {
             Ok(OfContainer { connection: connection.0, container: name(container.as_str())? })
         };
         let asks = match self {
-            Self::Call(call) => Asks::Call(call_to_wire(call, now)?),
+            Self::Call(call, _) => Asks::Call(call_to_wire(call, now)?),
             Self::Status { connection, container } => Asks::Status(of(connection, container)?),
             Self::Hook { connection, container } => Asks::Hook(of(connection, container)?),
             Self::Relist(call) => Asks::Relist(call.0),
-            Self::Pull { call, image, credential } => {
+            Self::Pull { call, image, credential, .. } => {
                 Asks::Pull(PullMade { call: call.0, image: text(image)?, credential: credential.0 })
             }
         };
-        Ok(message::Question { id, asks: Some(asks) })
+        let trace = self.trace().as_ref().map(trace_to_wire);
+        Ok(message::Question { id, asks: Some(asks), trace })
+    }
+
+    fn trace(&self) -> Option<TraceParent> {
+        match self {
+            Self::Call(_, trace) | Self::Pull { trace, .. } => *trace,
+            Self::Status { .. } | Self::Hook { .. } | Self::Relist(_) => None,
+        }
     }
 }
 

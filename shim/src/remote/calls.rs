@@ -1,7 +1,10 @@
 //! Calls and events on the line, from and to the words of the policy. What is longer than anything that
 //! exists is not told, and not taken.
 
-use std::time::{Duration, Instant};
+use std::{
+    num::{NonZeroU64, NonZeroU128},
+    time::{Duration, Instant},
+};
 
 use berth_policy::{
     Call, CallId, ConnectionId, CreateContainer, CredentialKey, Declared, Event, PodRef, Request,
@@ -10,8 +13,9 @@ use berth_policy::{
 
 use super::message::{
     BadOrder, CallMade, ContainerMade, Create, Declares, EventTold, Happened, OfContainer, Plan, PlanEntries,
-    PlanEntry, Pod, PullMade, Relist, SandboxMade, Stop, Wants,
+    PlanEntry, Pod, PullMade, Relist, SandboxMade, Stop, Trace, Wants,
 };
+use crate::trace::TraceParent;
 
 /// The longest identity or name. The CRI's have 64 bytes, those of the API at most 253.
 pub(crate) const MAX_NAME: usize = 512;
@@ -150,6 +154,28 @@ pub(crate) fn order_of(error: BadOrder) -> Result<OrderError, Beyond> {
         4 => OrderError::MalformedPlan { reason: text(&error.text)? },
         5 => OrderError::PlanOutOfRange { container: container()?, value: error.number },
         _ => return Err(Beyond("the kind of an error")),
+    })
+}
+
+// === traces ===
+
+pub(crate) fn trace_to_wire(trace: &TraceParent) -> Trace {
+    let [b0, b1, b2, b3, b4, b5, b6, b7, rest @ ..] = trace.trace.get().to_be_bytes();
+    Trace {
+        trace_0: u64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
+        trace_1: u64::from_be_bytes(rest),
+        span: trace.span.get(),
+        sampled: trace.sampled,
+    }
+}
+
+/// The span of these words; `None` for one that is none.
+pub(crate) fn trace_of(trace: &Trace) -> Option<TraceParent> {
+    let number = u128::from(trace.trace_0) << 64 | u128::from(trace.trace_1);
+    Some(TraceParent {
+        trace: NonZeroU128::new(number)?,
+        span: NonZeroU64::new(trace.span)?,
+        sampled: trace.sampled,
     })
 }
 

@@ -7,7 +7,10 @@ mod waiting;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -48,6 +51,9 @@ pub struct RemoteGate {
     process: u64,
     /// The namespace of the agents, where they are pods.
     agents: Option<String>,
+    /// The agent wants to know the traces of what it is asked about. Beside the state, so that who has none
+    /// to tell takes no lock for it.
+    traces: AtomicBool,
     metrics: Metrics,
 }
 
@@ -106,6 +112,7 @@ impl RemoteGate {
             changes: watch::Sender::new(0),
             process,
             agents,
+            traces: AtomicBool::new(false),
             metrics,
         })
     }
@@ -182,7 +189,7 @@ impl RemoteGate {
             self.goes_on(call, true);
             return Decision::Pass(None);
         }
-        let Ok(mut asked) = self.ask(Question::Call(Arc::new(call.clone()))) else {
+        let Ok(mut asked) = self.ask(Question::Call(Arc::new(call.clone()), holds.trace())) else {
             // Of nothing that exists: the runtime will say so.
             return Decision::Pass(None);
         };
@@ -257,6 +264,10 @@ impl Gate for RemoteGate {
         }
     }
 
+    fn traces(&self) -> bool {
+        self.traces.load(Ordering::Relaxed)
+    }
+
     fn decide<'a>(&'a self, call: &'a Call, holds: &'a dyn Holds) -> BoxFuture<'a, Decision> {
         Box::pin(self.decided(call, holds))
     }
@@ -326,8 +337,8 @@ impl Gate for RemoteGate {
                     self.answered(Question::Relist(call), |_, _| Some(Answer::Nudged(Vec::new()))).await
                 }
                 Query::Create(create) => Answer::WithEnv(locked(&self.state).table.env(create)),
-                Query::Pull { call, image, credential } => {
-                    let question = Question::Pull { call, image: image.to_owned(), credential };
+                Query::Pull { call, image, credential, trace } => {
+                    let question = Question::Pull { call, image: image.to_owned(), credential, trace };
                     self.answered(question, |_, _| Some(Answer::Pass)).await
                 }
             }

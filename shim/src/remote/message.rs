@@ -1,7 +1,17 @@
 //! Messages of the line, as they lie on the wire. Either side may be the newer one: fields are only ever
 //! added, and a word that is not known is passed over.
 
+mod answer;
+mod event;
+mod table;
+
 use prost::{Message, Oneof};
+
+pub(crate) use self::{
+    answer::{AnswerTo, Answers, HeldCall, NudgeOf, Nudges, Refused},
+    event::{ContainerMade, EventTold, Happened, Relist, SandboxMade},
+    table::{ContainerRow, EnvOf, EnvValue, PodRow, SandboxRow, TableChange},
+};
 
 /// A word of the agent.
 #[derive(Clone, PartialEq, Message)]
@@ -162,6 +172,22 @@ pub(crate) struct Question {
     pub(crate) id: u64,
     #[prost(oneof = "Asks", tags = "2, 3, 4, 5, 6")]
     pub(crate) asks: Option<Asks>,
+    /// Told to an agent whose table wants to know.
+    #[prost(message, optional, tag = "7")]
+    pub(crate) trace: Option<Trace>,
+}
+
+/// The span of a client. An identity of zero is none.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Trace {
+    #[prost(fixed64, tag = "1")]
+    pub(crate) trace_0: u64,
+    #[prost(fixed64, tag = "2")]
+    pub(crate) trace_1: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) span: u64,
+    #[prost(bool, tag = "4")]
+    pub(crate) sampled: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "nearly every question is about a call")]
@@ -297,211 +323,4 @@ pub(crate) struct BadOrder {
     pub(crate) text: String,
     #[prost(sint64, tag = "4")]
     pub(crate) number: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct EventTold {
-    #[prost(oneof = "Happened", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
-    pub(crate) happened: Option<Happened>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Happened {
-    #[prost(message, tag = "1")]
-    SandboxCreated(SandboxMade),
-    #[prost(string, tag = "2")]
-    SandboxStopping(String),
-    #[prost(string, tag = "3")]
-    SandboxRemoved(String),
-    #[prost(message, tag = "4")]
-    ContainerCreated(ContainerMade),
-    #[prost(string, tag = "5")]
-    ContainerStarted(String),
-    #[prost(string, tag = "6")]
-    ContainerStopped(String),
-    #[prost(string, tag = "7")]
-    ContainerRemoved(String),
-    #[prost(message, tag = "8")]
-    RelistAsked(Relist),
-    #[prost(message, tag = "9")]
-    RelistAnswered(Relist),
-    #[prost(message, tag = "10")]
-    StatusAsked(OfContainer),
-    #[prost(message, tag = "11")]
-    PullPassed(PullMade),
-    #[prost(uint64, tag = "12")]
-    CallEnded(u64),
-    #[prost(uint64, tag = "13")]
-    ConnectionClosed(u64),
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct SandboxMade {
-    #[prost(string, tag = "1")]
-    pub(crate) sandbox: String,
-    #[prost(message, optional, tag = "2")]
-    pub(crate) pod: Option<Pod>,
-    #[prost(message, optional, tag = "3")]
-    pub(crate) declared: Option<Declares>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ContainerMade {
-    #[prost(uint64, tag = "1")]
-    pub(crate) call: u64,
-    #[prost(string, tag = "2")]
-    pub(crate) container: String,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct Relist {
-    #[prost(uint64, tag = "1")]
-    pub(crate) call: u64,
-    #[prost(uint64, tag = "2")]
-    pub(crate) connection: u64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct AnswerTo {
-    #[prost(uint64, tag = "1")]
-    pub(crate) question: u64,
-    #[prost(oneof = "Answers", tags = "2, 3, 4, 5, 6, 7, 8")]
-    pub(crate) answer: Option<Answers>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum Answers {
-    #[prost(message, tag = "2")]
-    Pass(Nothing),
-    /// `StopContainerRequest.timeout`, in seconds.
-    #[prost(uint64, tag = "3")]
-    StopTimeout(u64),
-    #[prost(message, tag = "4")]
-    Refuse(Refused),
-    /// The number of a [`berth_policy::Showing`].
-    #[prost(uint32, tag = "5")]
-    Shown(u32),
-    #[prost(message, tag = "6")]
-    Done(Nothing),
-    #[prost(message, tag = "7")]
-    Nudged(Nudges),
-    /// The image's `image_ref`.
-    #[prost(string, tag = "8")]
-    Pulled(String),
-}
-
-/// `kind` is the number of the refusal.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Refused {
-    #[prost(uint32, tag = "1")]
-    pub(crate) kind: u32,
-    #[prost(string, repeated, tag = "2")]
-    pub(crate) containers: Vec<String>,
-    #[prost(message, optional, tag = "3")]
-    pub(crate) order: Option<BadOrder>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Nudges {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) nudges: Vec<NudgeOf>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct NudgeOf {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) pod: Option<Pod>,
-    #[prost(string, tag = "2")]
-    pub(crate) sandbox: String,
-    #[prost(string, tag = "3")]
-    pub(crate) container: String,
-}
-
-/// `why` is the number of the reason.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct HeldCall {
-    #[prost(uint64, tag = "1")]
-    pub(crate) question: u64,
-    #[prost(uint32, tag = "2")]
-    pub(crate) why: u32,
-    #[prost(string, repeated, tag = "3")]
-    pub(crate) containers: Vec<String>,
-}
-
-/// A part of the table that has changed.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct TableChange {
-    /// The table is empty before this.
-    #[prost(bool, tag = "1")]
-    pub(crate) reset: bool,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) sandboxes: Vec<SandboxRow>,
-    #[prost(message, repeated, tag = "3")]
-    pub(crate) containers: Vec<ContainerRow>,
-    #[prost(message, repeated, tag = "4")]
-    pub(crate) pods: Vec<PodRow>,
-    #[prost(bool, tag = "5")]
-    pub(crate) nudges: bool,
-    /// Nothing is missing after this.
-    #[prost(bool, tag = "6")]
-    pub(crate) complete: bool,
-    #[prost(uint64, tag = "7")]
-    pub(crate) version: u64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct SandboxRow {
-    #[prost(string, tag = "1")]
-    pub(crate) sandbox: String,
-    #[prost(bool, tag = "2")]
-    pub(crate) gone: bool,
-    #[prost(bool, tag = "3")]
-    pub(crate) all: bool,
-    #[prost(string, repeated, tag = "4")]
-    pub(crate) open: Vec<String>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ContainerRow {
-    #[prost(string, tag = "1")]
-    pub(crate) container: String,
-    #[prost(bool, tag = "2")]
-    pub(crate) gone: bool,
-    #[prost(bool, tag = "3")]
-    pub(crate) stop_passes: bool,
-    /// The number of a [`berth_policy::Showing`]; 0 where it has to be asked.
-    #[prost(uint32, tag = "4")]
-    pub(crate) status: u32,
-    #[prost(uint64, optional, tag = "5")]
-    pub(crate) only_to: Option<u64>,
-    /// 1: it runs; 2: it counts as done; 0: it has to be asked.
-    #[prost(uint32, tag = "6")]
-    pub(crate) hook: u32,
-    #[prost(bool, tag = "7")]
-    pub(crate) changing: bool,
-}
-
-/// The env values of a pod; without any, as the kubelet says.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct PodRow {
-    #[prost(string, tag = "1")]
-    pub(crate) pod: String,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) containers: Vec<EnvOf>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct EnvOf {
-    #[prost(string, tag = "1")]
-    pub(crate) container: String,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) values: Vec<EnvValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct EnvValue {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) value: String,
 }

@@ -12,13 +12,18 @@ use tracing::{debug, info};
 use super::{
     agent::{Known, Shared, Succeeded},
     answers::{answer_to_wire, decision_to_wire, held_to_wire},
-    calls::{Beyond, call_of, event_of, name, text},
+    calls::{Beyond, call_of, event_of, name, text, trace_of},
     frame::{Incoming, Outgoing},
     line::{LineError, next},
-    message::{AnswerTo, Answers, Asks, EventTold, Nothing, Question, Said, ToAgent, ToShim, Told},
+    message::{
+        AnswerTo, Answers, Asks, EventTold, Nothing, Question, Said, TableChange, ToAgent, ToShim, Told,
+    },
     table,
 };
-use crate::gate::{BoxFuture, Holds, Query};
+use crate::{
+    gate::{BoxFuture, Holds, Query},
+    trace::TraceParent,
+};
 
 /// The most questions that wait while the runtime is listed. More than calls that any kubelet makes.
 const MAX_QUESTIONS: usize = 64 << 10;
@@ -30,7 +35,7 @@ pub(super) struct Session<'a> {
     outgoing: Arc<Outgoing>,
     succeeded: Succeeded,
     /// Questions that came before the table was told.
-    early: BTreeMap<u64, Asks>,
+    early: BTreeMap<u64, (Asks, Option<TraceParent>)>,
     running: BTreeMap<u64, AbortHandle>,
     answers: JoinSet<(u64, Answers)>,
     /// The table as the shim has it, and when it was foretold.
@@ -41,6 +46,7 @@ pub(super) struct Session<'a> {
 /// Says to the shim why a call waits.
 struct HoldsOfShim {
     question: u64,
+    trace: Option<TraceParent>,
     outgoing: Arc<Outgoing>,
 }
 
@@ -88,8 +94,8 @@ impl<'a> Session<'a> {
                     self.tell_table()?;
                     info!("The shim knows what the agent knows");
                     self.link.link();
-                    for (id, asks) in std::mem::take(&mut self.early) {
-                        self.ask(id, asks).await?;
+                    for (id, (asks, trace)) in std::mem::take(&mut self.early) {
+                        self.ask(id, asks, trace).await?;
                     }
                 }
                 Some(answered) = self.answers.join_next() => if let Ok((id, answers)) = answered {
@@ -113,14 +119,15 @@ impl<'a> Session<'a> {
                 info!("The shim has a successor");
                 self.succeeded.set();
             }
-            Some(Told::Question(Question { id, asks })) => {
+            Some(Told::Question(Question { id, asks, trace })) => {
+                let trace = trace.as_ref().and_then(trace_of);
                 let asks = asks.ok_or(Beyond("a question of another kind"))?;
                 if self.told.is_some() {
-                    self.ask(id, asks).await?;
+                    self.ask(id, asks, trace).await?;
                 } else if self.early.len() >= MAX_QUESTIONS {
                     return Err(Beyond("the number of questions").into());
                 } else {
-                    self.early.insert(id, asks);
+                    self.early.insert(id, (asks, trace));
                 }
             }
             Some(Told::Withdrawn(id)) => {
@@ -186,12 +193,12 @@ impl<'a> Session<'a> {
     }
 
     /// Asks the gate, and answers at once where it can.
-    async fn ask(&mut self, id: u64, asks: Asks) -> Result<(), LineError> {
+    async fn ask(&mut self, id: u64, asks: Asks, trace: Option<TraceParent>) -> Result<(), LineError> {
         let gate = self.link.gate.clone();
         let mut answer: BoxFuture<'static, Answers> = match asks {
             Asks::Call(made) => {
                 let call = self.own(call_of(made, Instant::now())?);
-                let holds = HoldsOfShim { question: id, outgoing: self.outgoing.clone() };
+                let holds = HoldsOfShim { question: id, trace, outgoing: self.outgoing.clone() };
                 Box::pin(async move { decision_to_wire(&gate.decide(&call, &holds).await) })
             }
             Asks::Status(of) => {
@@ -216,7 +223,7 @@ impl<'a> Session<'a> {
                 let (call, image) = (CallId(self.known.own(pull.call)), text(&pull.image)?);
                 let credential = CredentialKey(pull.credential);
                 Box::pin(async move {
-                    let query = Query::Pull { call, image: &image, credential };
+                    let query = Query::Pull { call, image: &image, credential, trace };
                     answer_to_wire(&gate.answer(query).await)
                 })
             }
@@ -261,8 +268,9 @@ impl<'a> Session<'a> {
         self.version += 1;
         let changes = table::changes(before, &known, self.version);
         debug!(version = self.version, parts = changes.len(), "Table told");
+        let traces = self.link.gate.traces();
         for change in changes {
-            self.say(Said::Table(change))?;
+            self.say(Said::Table(TableChange { traces, ..change }))?;
         }
         self.told = Some((foretold, known));
         Ok(())
@@ -277,6 +285,10 @@ impl<'a> Session<'a> {
 }
 
 impl Holds for HoldsOfShim {
+    fn trace(&self) -> Option<TraceParent> {
+        self.trace
+    }
+
     fn held(&self, why: &HoldReason) {
         // An answer that cannot be written ends the connection; this one is only for people.
         let held = held_to_wire(self.question, why);

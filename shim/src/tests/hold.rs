@@ -97,7 +97,7 @@ fn hold_until(until: Instant) -> Verdict {
 }
 
 async fn passage(gate: &Scripted, call: &Call) -> Passage {
-    pass(gate, call, Method::CreateContainer, &staying(), &Metrics::default()).await
+    pass(gate, call, Method::CreateContainer, None, &staying(), &Metrics::default()).await
 }
 
 /// Nobody leaves.
@@ -185,7 +185,7 @@ async fn a_drain_ends_a_create_and_not_a_stop() {
             leaving.goodbye.cancel();
         };
         let (call, metrics) = (call(request, None), Metrics::default());
-        let passage = pass(&*gate, &call, Method::CreateContainer, &leaving, &metrics);
+        let passage = pass(&*gate, &call, Method::CreateContainer, None, &leaving, &metrics);
         let (passage, ()) = tokio::join!(passage, drain);
         assert_eq!((passage, begun.elapsed(), metrics.held_now()), (expected, after, 0));
     }
@@ -239,6 +239,6 @@ async fn without_its_gate_it_still_ends() {
         }
     }
     let (call, metrics) = (call(create(), None), Metrics::default());
-    let passage = pass(&Orphan(gate), &call, Method::CreateContainer, &staying(), &metrics).await;
+    let passage = pass(&Orphan(gate), &call, Method::CreateContainer, None, &staying(), &metrics).await;
     assert_eq!(passage, Passage::Pass { amended: None, held: 5 * SECOND });
 }

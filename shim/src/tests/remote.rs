@@ -1,9 +1,15 @@
 //! Both sides of the line over a real socket: agents that come, go, and stand still while calls wait.
 
+#[path = "remote_bed.rs"]
+mod bed;
+
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,6 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::bed::{Authority, Bed, PASS, Told, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate,
     asked::locked,
@@ -27,231 +34,9 @@ use super::{
 use crate::{
     Listener, Metrics, RuntimeEndpoint, bind,
     gate::{Answer, BoxFuture, Decision, Gate, Holds, Query},
+    hold::decide_by_asking,
+    trace::TraceParent,
 };
-
-/// An authority that lets pass whom it has on its list, and writes down what it hears.
-struct Authority {
-    open: Mutex<Vec<&'static str>>,
-    changes: watch::Sender<u64>,
-    table: Mutex<InAdvance>,
-    foretold: watch::Sender<u64>,
-    heard: mpsc::UnboundedSender<String>,
-}
-
-impl Authority {
-    fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<String>) {
-        let (heard, hears) = mpsc::unbounded_channel();
-        let new = Self {
-            open: Mutex::default(),
-            changes: watch::Sender::new(0),
-            table: Mutex::default(),
-            foretold: watch::Sender::new(0),
-            heard,
-        };
-        (Arc::new(new), hears)
-    }
-
-    fn open(&self, container: &'static str) {
-        locked(&self.open).push(container);
-        self.changes.send_modify(|changes| *changes += 1);
-    }
-
-    fn foretell(&self, change: impl FnOnce(&mut InAdvance)) {
-        change(&mut locked(&self.table));
-        self.foretold.send_modify(|foretold| *foretold += 1);
-    }
-
-    fn hear(&self, word: String) {
-        let _ = self.heard.send(word);
-    }
-}
-
-impl Gate for Authority {
-    fn admit(&self, call: &Call) -> Verdict {
-        let name = named(&call.request);
-        let open = locked(&self.open).contains(&name);
-        self.hear(format!("admit {name} {}", if open { "open" } else { "closed" }));
-        match (&call.request, open) {
-            (Request::CreateContainer(_), true) => Verdict::Latch(Latch { sandbox: "s".into(), priority: 1 }),
-            (Request::StopContainer(_), true) => {
-                Verdict::Amend(Amendment::StopTimeout(Duration::from_secs(3)))
-            }
-            (_, false) => Verdict::Hold {
-                until: std::time::Instant::now() + Duration::from_secs(60),
-                why: HoldReason::NotReady(vec!["higher".into()]),
-            },
-        }
-    }
-
-    fn passed(&self, call: &Call) {
-        self.hear(format!("passed {}", named(&call.request)));
-    }
-
-    fn observe(&self, event: Event) {
-        self.hear(format!("{event:?}"));
-    }
-
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
-    }
-
-    fn persist(&self, latch: Latch) -> BoxFuture<'_, ()> {
-        Box::pin(async move { self.hear(format!("persist {}", latch.priority)) })
-    }
-
-    fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer> {
-        Box::pin(async move {
-            match query {
-                Query::Status { .. } => Answer::Shown(Showing::OtherDefinition),
-                Query::Hook { .. } => Answer::Done,
-                Query::Relist(call) => {
-                    self.hear(format!("relist {}", call.0));
-                    Answer::Nudged(Vec::new())
-                }
-                Query::Pull { image, .. } => Answer::Pulled(format!("sha256:{image}")),
-                Query::Create(_) => Answer::Pass,
-            }
-        })
-    }
-}
-
-impl Foresight for Authority {
-    fn changes(&self) -> watch::Receiver<u64> {
-        self.foretold.subscribe()
-    }
-
-    fn foretold(&self) -> u64 {
-        *self.foretold.borrow()
-    }
-
-    fn in_advance(&self) -> InAdvance {
-        locked(&self.table).clone()
-    }
-}
-
-/// The name of the container that a call is about.
-fn named(request: &Request) -> &str {
-    match request {
-        Request::CreateContainer(create) => create.container.as_str(),
-        Request::StopContainer(stop) => stop.container.as_str(),
-    }
-}
-
-/// A shim that waits for agents.
-struct Bed {
-    gate: Arc<RemoteGate>,
-    socket: PathBuf,
-    _dir: tempfile::TempDir,
-}
-
-/// An agent; dropped, it is killed.
-struct Agent {
-    authority: Arc<Authority>,
-    hears: mpsc::UnboundedReceiver<String>,
-    task: JoinHandle<()>,
-}
-
-impl Bed {
-    async fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("shim.sock");
-        let gate = RemoteGate::new(Metrics::default());
-        let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
-        let listener = bind(&socket, &runtime).await.unwrap();
-        tokio::spawn(Line::new(listener).serve(gate.clone(), LineEnds::default()));
-        Self { gate, socket, _dir: dir }
-    }
-
-    /// A new agent, which lists its runtime and says all that it knows.
-    async fn agent(&self) -> Agent {
-        let (authority, hears) = Authority::new();
-        self.agent_of(authority, hears).await
-    }
-
-    async fn agent_of(&self, authority: Arc<Authority>, hears: mpsc::UnboundedReceiver<String>) -> Agent {
-        let resynced = authority.clone();
-        let resync = Arc::new(move || -> BoxFuture<'static, ()> {
-            let resynced = resynced.clone();
-            Box::pin(async move { resynced.hear("resync".to_owned()) })
-        });
-        let link = AgentLink::new(authority.clone(), authority.clone(), resync, Metrics::default());
-        let (mut linked, socket) = (link.linked(), self.socket.clone());
-        let task = tokio::spawn(async move { link.run(&socket, CancellationToken::new()).await });
-        linked.wait_for(|linked| *linked).await.unwrap();
-        self.until(true).await;
-        Agent { authority, hears, task }
-    }
-
-    async fn until(&self, here: bool) {
-        let turned = async {
-            while self.gate.has_agent() != here {
-                sleep(Duration::from_millis(1)).await;
-            }
-        };
-        timeout(Duration::from_secs(5), turned).await.expect("the agent comes or goes");
-    }
-
-    fn decide(&self, call: Call) -> (JoinHandle<Decision>, mpsc::UnboundedReceiver<String>) {
-        let gate = self.gate.clone();
-        let (told, held) = mpsc::unbounded_channel();
-        (tokio::spawn(async move { gate.decide(&call, &Told(told)).await }), held)
-    }
-}
-
-impl Agent {
-    /// Goes on when it hears this; what it hears before counts as heard.
-    async fn hears(&mut self, word: &str) {
-        let heard = async {
-            while let Some(heard) = self.hears.recv().await {
-                if heard == word {
-                    return;
-                }
-            }
-            panic!("the agent is gone");
-        };
-        timeout(Duration::from_secs(5), heard).await.unwrap_or_else(|_| panic!("not heard: {word}"));
-    }
-
-    /// All that it has heard so far.
-    fn heard(&mut self) -> Vec<String> {
-        std::iter::from_fn(|| self.hears.try_recv().ok()).collect()
-    }
-
-    async fn kill(self, bed: &Bed) {
-        self.task.abort();
-        bed.until(false).await;
-    }
-}
-
-struct Told(mpsc::UnboundedSender<String>);
-
-impl Holds for Told {
-    fn held(&self, why: &HoldReason) {
-        let _ = self.0.send(why.label().to_owned());
-    }
-}
-
-fn call(id: u64, request: Request) -> Call {
-    let arrived = Instant::now().into_std();
-    Call { id: CallId(id), connection: ConnectionId(1), arrived, deadline: None, request }
-}
-
-fn create(container: &'static str) -> Request {
-    Request::CreateContainer(CreateContainer {
-        sandbox: "s".into(),
-        pod: PodRef { uid: "u".into(), namespace: "ns".to_owned(), name: "pod".to_owned() },
-        container: container.into(),
-        attempt: 0,
-        declared: Declared::default(),
-        images: vec!["image".to_owned()],
-    })
-}
-
-fn stop(container: &'static str) -> Request {
-    Request::StopContainer(StopContainer { container: container.into(), timeout: Duration::from_secs(30) })
-}
-
-const PASS: Decision = Decision::Pass(None);
 
 #[tokio::test]
 async fn a_creation_waits_for_the_agent_s_word_and_knows_why() {
@@ -268,6 +53,37 @@ async fn a_creation_waits_for_the_agent_s_word_and_knows_why() {
     let (decision, _) = bed.decide(call(2, stop("b")));
     let amended = Decision::Pass(Some(Amendment::StopTimeout(Duration::from_secs(3))));
     assert_eq!(decision.await.unwrap(), amended);
+}
+
+#[tokio::test]
+async fn an_agent_that_traces_hears_where_a_call_belongs_and_another_one_does_not() {
+    let bed = Bed::new().await;
+    let traced = format!("trace {}", trace().unwrap());
+    let mut agent = bed.agent().await;
+    assert!(!bed.gate.traces());
+    agent.authority.open("a");
+    assert_eq!(bed.decide(call(1, create("a"))).0.await.unwrap(), PASS);
+    agent.hears("admit a open").await;
+    assert!(!agent.heard().contains(&traced));
+    agent.kill(&bed).await;
+
+    let (authority, hears) = Authority::new();
+    authority.traces.store(true, Ordering::Relaxed);
+    let mut agent = bed.agent_of(authority, hears).await;
+    assert!(bed.gate.traces());
+    let (decision, _held) = bed.decide(call(2, create("b")));
+    agent.hears(&traced).await;
+    let pull = Query::Pull { call: CallId(3), image: "i", credential: CredentialKey(1), trace: trace() };
+    assert_eq!(bed.gate.answer(pull).await, Answer::Pulled("sha256:i".to_owned()));
+    agent.hears(&traced).await;
+    agent.kill(&bed).await;
+
+    // It still belongs there when the next one is asked, who wants to know no more.
+    let mut next = bed.agent().await;
+    next.hears(&traced).await;
+    assert!(!bed.gate.traces());
+    next.authority.open("b");
+    assert_eq!(decision.await.unwrap(), PASS);
 }
 
 #[tokio::test]
@@ -347,7 +163,7 @@ async fn questions_are_answered_by_the_agent() {
     let shown = Answer::Shown(Showing::OtherDefinition);
     assert_eq!(ask(Query::Status { connection, container: &container }).await, shown);
     assert_eq!(ask(Query::Hook { connection, container: &container }).await, Answer::Done);
-    let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1) };
+    let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1), trace: None };
     assert_eq!(ask(pull).await, Answer::Pulled("sha256:i".to_owned()));
     // Nobody has to be nudged, says the table.
     assert_eq!(ask(Query::Relist(CallId(10))).await, Answer::Nudged(Vec::new()));
@@ -378,7 +194,7 @@ async fn a_call_whose_client_is_gone_is_withdrawn_and_never_decided() {
 async fn without_an_agent_each_call_has_its_default_after_the_patience() {
     let gate = RemoteGate::new(Metrics::default());
     let (told, _held) = mpsc::unbounded_channel();
-    let told = Told(told);
+    let told = Told(told, None);
     let begun = Instant::now();
     let decide = async |request| gate.decide(&call(1, request), &told).await;
     assert_eq!(decide(create("a")).await, Decision::Refuse(Refusal::AgentAway));
@@ -396,7 +212,7 @@ async fn without_an_agent_each_call_has_its_default_after_the_patience() {
     gate.ended(number);
     assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
     assert_eq!(gate.answer(Query::Hook { connection, container: &container }).await, Answer::Pass);
-    let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1) };
+    let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1), trace: None };
     assert_eq!(gate.answer(pull).await, Answer::Pass);
     assert_eq!(begun.elapsed().as_secs(), 15, "nobody waits for these");
 }
@@ -419,7 +235,7 @@ async fn an_agent_that_stands_still_is_one_that_is_away_until_it_goes_on() {
     assert!(gate.has_agent(), "nobody has asked it anything");
     let begun = Instant::now();
     let (told, _held) = mpsc::unbounded_channel();
-    let decision = gate.decide(&call(1, create("a")), &Told(told)).await;
+    let decision = gate.decide(&call(1, create("a")), &Told(told, None)).await;
     assert_eq!(decision, Decision::Refuse(Refusal::AgentAway));
     assert!(begun.elapsed() <= Duration::from_secs(8), "{:?}", begun.elapsed());
     assert!(!gate.has_agent());

@@ -1,6 +1,6 @@
 //! The gate as its line sees it: agents that come, say something, are silent, and go.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use tokio::time::Instant;
 
@@ -79,8 +79,9 @@ impl RemoteGate {
             // Words of others.
             Some(Said::Look(_) | Said::Upgrade(_) | Said::Scrape(_) | Said::Drain(_)) => {}
             Some(Said::Table(change)) => {
-                let complete = change.complete;
+                let (complete, traces) = (change.complete, change.traces);
                 table.change(change)?;
+                self.traces.store(traces, Ordering::Relaxed);
                 link.complete |= complete;
             }
             Some(Said::Answer(answer)) => {
