@@ -8,14 +8,14 @@
 /// any. The allocator is locked for as long as it looks through what is free.
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "the C library's own function, which the standard library does not offer")]
-pub fn return_free() -> bool {
+pub(crate) fn return_free() -> bool {
     // SAFETY: it has no condition, and takes the allocator's locks by itself.
     unsafe { libc::malloc_trim(0) != 0 }
 }
 
 /// Other C libraries return them by themselves, or not at all.
 #[cfg(not(target_env = "gnu"))]
-pub fn return_free() -> bool {
+pub(crate) fn return_free() -> bool {
     false
 }
 

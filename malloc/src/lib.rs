@@ -7,8 +7,8 @@
 //! settings from the environment, once, when the program begins; so the program begins a second time.
 
 pub mod growth;
-pub mod heap;
-pub mod text;
+mod heap;
+mod text;
 
 use std::{env, fs, io, os::unix::process::CommandExt, process::Command};
 
@@ -22,16 +22,15 @@ const SETTINGS: [(&str, &str); 3] = [
     ("MALLOC_ARENA_MAX", "1"),
 ];
 
-/// Returns the free pages of the heap, and the pages of the program: those in use come back one by one. Gives
-/// the bytes of the program. To be called after the start and now and then: a rare event leaves its pages
-/// behind, as the start does.
-pub fn return_unused() -> io::Result<usize> {
+/// Returns the free pages of the heap, and the pages of the program: those in use come back piece by piece.
+/// To be called after the start and now and then: a rare event leaves its pages behind, as the start does.
+fn return_unused() -> io::Result<()> {
     heap::return_free();
-    text::return_all()
+    text::return_all().map(drop)
 }
 
 /// Bytes of memory that the process has, of the system's own count.
-pub fn resident() -> io::Result<usize> {
+fn resident() -> io::Result<usize> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
