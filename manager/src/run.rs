@@ -18,6 +18,7 @@ use berth_base::{
     openkruise,
     signals::Signals,
 };
+use berth_malloc::growth::keep_small;
 use clap::Parser;
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -26,7 +27,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     admission, budgets,
@@ -211,7 +212,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     writes.spawn(writer.run(client, stop.clone()));
     tasks.spawn(candidate.run(written.clone()));
 
-    tokio::spawn(return_unused());
+    tokio::spawn(keep_small(RETURN_UNUSED));
     // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but
     // to report it.
     let ended = tokio::select! {
@@ -230,15 +231,6 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         None => Ok(()),
         Some(Ok(())) => Err(anyhow!("a task ended before it was told to")),
         Some(Err(error)) => Err(error).context("a task ended before it was told to"),
-    }
-}
-
-async fn return_unused() {
-    loop {
-        tokio::time::sleep(RETURN_UNUSED).await;
-        if let Err(error) = berth_malloc::return_unused() {
-            debug!(%error, "Pages of the program stay mapped");
-        }
     }
 }
 

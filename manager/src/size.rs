@@ -10,12 +10,6 @@ pub(crate) fn bytes(value: &impl Serialize) -> usize {
     serde_json::to_writer(&mut counted, value).map_or(usize::MAX, |()| counted.0)
 }
 
-/// The beginning of a text, of so many bytes at the most.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    text.get(..end.unwrap_or(0)).unwrap_or_default()
-}
-
 /// A place for bytes that only counts them.
 struct Counted(usize);
 
@@ -33,14 +27,6 @@ impl Write for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cut_between_letters() {
-        assert_eq!(
-            (cut("aé", 1), cut("aé", 2), cut("aé", 3), cut("aé", 9), cut("é", 0)),
-            ("a", "a", "aé", "aé", "")
-        );
-    }
 
     #[test]
     fn as_long_as_the_text() {

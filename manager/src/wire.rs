@@ -14,12 +14,12 @@ mod sidecars;
 mod sidecarsets;
 mod spreads;
 
-use berth_base::ownership::SharedKind;
-use std::{borrow::Cow, collections::BTreeMap, fmt::Debug, marker::PhantomData};
+use std::{borrow::Cow, fmt::Debug, marker::PhantomData};
 
+use berth_base::{metadata::Metadata, ownership::SharedKind};
 use k8s_openapi::{
     ClusterResourceScope,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::IgnoredAny};
@@ -37,7 +37,7 @@ pub use self::{
     spreads::Spreads,
 };
 use crate::{
-    seen::{Kind, NodeSeen, Object, Owner},
+    seen::{CustomSeen, Kind, NodeSeen, Object, Owner},
     size,
 };
 
@@ -119,19 +119,7 @@ impl<W: Watchable> Resource for Watched<W> {
 impl<'de, W: Watchable> Deserialize<'de> for Watched<W> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Envelope { metadata, spec, status } = Envelope::<W::Spec, W::Status>::deserialize(deserializer)?;
-        let meta = ObjectMeta {
-            name: metadata.name,
-            namespace: metadata.namespace,
-            uid: metadata.uid,
-            resource_version: metadata.resource_version,
-            generation: metadata.generation,
-            creation_timestamp: metadata.creation_timestamp,
-            deletion_timestamp: metadata.deletion_timestamp,
-            labels: metadata.labels,
-            annotations: metadata.annotations.map(|kept| kept.0).filter(|kept| !kept.is_empty()),
-            owner_references: metadata.owner_references,
-            ..ObjectMeta::default()
-        };
+        let meta = ObjectMeta::from(metadata);
         let object = W::object(&meta, spec, status);
         Ok(Self { meta, object, kind: PhantomData })
     }
@@ -140,25 +128,9 @@ impl<'de, W: Watchable> Deserialize<'de> for Watched<W> {
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "S: DeserializeOwned, T: DeserializeOwned"))]
 struct Envelope<S, T> {
-    metadata: Metadata,
+    metadata: Metadata<Annotations>,
     spec: Option<S>,
     status: Option<T>,
-}
-
-/// The rest, managed fields above all, is often the larger half of an object.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    generation: Option<i64>,
-    creation_timestamp: Option<Time>,
-    deletion_timestamp: Option<Time>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<Annotations>,
-    owner_references: Option<Vec<OwnerReference>>,
 }
 
 /// Nodes.
@@ -190,6 +162,26 @@ impl Watchable for Nodes {
 const MOST_SPEC: usize = 512 << 10;
 /// The most entries of a node's object that are looked at.
 const MOST_ENTRIES: usize = 4096;
+
+/// An object of a custom kind.
+fn custom<S, T>(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> CustomSeen<S, T>
+where
+    S: DeserializeOwned,
+    T: DeserializeOwned + Default,
+{
+    CustomSeen {
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        resource_version: meta.resource_version.clone().unwrap_or_default(),
+        generation: meta.generation,
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
+        deleting: meta.deletion_timestamp.is_some(),
+        annotations: meta.annotations.clone().unwrap_or_default(),
+        spec: read_spec(spec),
+        status: status.map_or_else(|| Ok(T::default()), read),
+    }
+}
 
 /// A spec, if it is none that is larger than anybody means.
 fn read_spec<T: DeserializeOwned>(value: Option<Value>) -> Result<T, String> {

@@ -1,5 +1,6 @@
 //! Base of Berth's central programs, the manager and the workloads: leader election, logs, pages of health
-//! and metrics, and the client of the API server. It knows nothing of what they decide.
+//! and metrics, the client of the API server, Events, and metadata that are reduced while they are read. It
+//! knows nothing of what they decide.
 
 #![cfg_attr(
     test,
@@ -7,8 +8,10 @@
 )]
 
 pub mod client;
+pub mod events;
 pub mod http;
 pub mod lease;
+pub mod metadata;
 pub mod openkruise;
 pub mod outage;
 pub mod ownership;

@@ -1,8 +1,8 @@
 //! Where logs go and how they look: to stderr, as text or as JSON lines.
 
-use std::{error::Error, io::IsTerminal};
+use std::io::IsTerminal;
 
-use berth_proto::quoting;
+pub use berth_proto::causes::chain;
 use clap::ValueEnum;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Layer, Registry, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
@@ -32,12 +32,4 @@ pub fn init(filter: Targets, format: LogFormat) {
         LogFormat::Text => Box::new(stderr.with_ansi(std::io::stderr().is_terminal())),
     };
     tracing_subscriber::registry().with(layer.with_filter(filter)).init();
-}
-
-/// An error with all that caused it. The client's errors repeat their causes in their own text: those are
-/// left out. Values that a parser quotes are left out as well: they may be a Secret's.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let said = quoting::texts(error).into_iter();
-    said.reduce(|text, words| if text.contains(&words) { text } else { format!("{text}: {words}") })
-        .unwrap_or_default()
 }

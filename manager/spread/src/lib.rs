@@ -34,7 +34,7 @@ pub use self::{
     count::{Ages, Counted, Facts, Member, Note, count, is_open},
     inject::{Matched, inject},
     merge::{is_merged, merge},
-    plan::{Fit, Move, PodSeen, SpreadPlan, adopt, plan},
+    plan::{Fit, Move, PodSeen, Room, SpreadPlan, adopt, plan},
     spec::{Amount, Limits, Spread, Subset, Target},
 };
 

@@ -58,9 +58,15 @@ pub struct SpreadPlan {
     pub moves: Vec<Move>,
     /// Pods of no subset that have a node: each may be of one.
     pub strangers: Vec<usize>,
+    /// Places that are left for them.
+    pub room: Room,
     /// When to look again, in seconds.
     pub again: Option<i64>,
 }
+
+/// Places that the subsets still have, in their order; those without a limit have as many as come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Room(Vec<Option<i32>>);
 
 /// Fit of a pod into one subset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +108,8 @@ pub fn plan(
         let matched = pod.matched.as_ref().filter(|matched| matched.name == name)?;
         Some(spread.position(&matched.subset))
     };
+    // Without the number that shares are of nobody can be too many, and nobody knows where there is room.
+    let known = !spread.is_by_share() || replicas.is_some();
     let mut groups: Vec<Vec<usize>> = vec![Vec::new(); spread.subsets.len()];
     let mut lost = Vec::new();
     for (at, pod) in pods.iter().enumerate().filter(|(_, pod)| pod.active) {
@@ -109,16 +117,18 @@ pub fn plan(
             Some(Some(position)) => groups.get_mut(position).into_iter().for_each(|group| group.push(at)),
             // Its subset is gone.
             Some(None) => lost.push(at),
-            None if pod.assigned => plan.strangers.push(at),
+            None if pod.assigned && known => plan.strangers.push(at),
             // It waits for a node: all controllers let such pods go first.
             None => {}
         }
     }
+    let limits = spread.limits(replicas.unwrap_or(0));
+    let left = |(limit, group): (&Option<i32>, &Vec<usize>)| {
+        limit.map(|limit| limit.saturating_sub(i32::try_from(group.len()).unwrap_or(i32::MAX)))
+    };
+    plan.room = Room(limits.iter().zip(&groups).map(left).collect());
     let mut costs = Vec::new();
-    // Without the number that shares are of nobody can be too many.
-    let known = !spread.is_by_share() || replicas.is_some();
     if spread.target.obeys_costs() && known {
-        let limits = spread.limits(replicas.unwrap_or(0));
         for ((position, group), limit) in (0_i32..).zip(&groups).zip(limits) {
             let mut group = group.clone();
             // Those that stay come first.
@@ -161,6 +171,20 @@ pub fn plan(
 pub(crate) fn of_nobody(spread: &Spread) -> i32 {
     let n = i32::try_from(spread.subsets.len()).unwrap_or(i32::MAX);
     STEP.saturating_mul(n.saturating_add(1)).saturating_neg()
+}
+
+impl Room {
+    /// Says whether a subset has a place.
+    pub fn has(&self, at: usize) -> bool {
+        self.0.get(at).is_some_and(|left| left.is_none_or(|left| left > 0))
+    }
+
+    /// Takes a place of a subset: the next pod is asked about with one less.
+    pub fn take(&mut self, at: usize) {
+        if let Some(Some(left)) = self.0.get_mut(at) {
+            *left = left.saturating_sub(1);
+        }
+    }
 }
 
 impl Spread {

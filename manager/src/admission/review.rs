@@ -1,11 +1,11 @@
 //! AdmissionReview, as far as it is looked at: one request in, one answer out.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use berth_proto::text::cut;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::patch::difference;
-use crate::size::cut;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";

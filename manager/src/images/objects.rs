@@ -55,8 +55,9 @@ impl ImageIndex {
     pub(super) fn apply_node_image(&mut self, seen: &NodeImageSeen, now: Now) {
         let name = self.texts.one(&seen.name);
         let list = self.views.list(Kind::NodeImage);
+        let alone = seen.alone.as_ref().map(|labels| self.sets.one(labels, &mut self.texts));
         let site = self.sites.entry(name.clone()).or_default();
-        let before = (site.usable(), site.has_key());
+        let before = (site.labels().cloned(), site.has_key());
         let old = site.image.take();
         self.node_images += usize::from(old.is_none());
         let rollouts = &self.rollouts;
@@ -74,7 +75,7 @@ impl ImageIndex {
                 (Arc::new(content), weight)
             }
         };
-        let mut image = Image::new(seen.clone(), list, &mut self.texts, shared);
+        let mut image = Image::new(seen.clone(), alone, list, &mut self.texts, shared);
         // Those of which something is new here, and nobody else.
         let mut changed: Vec<Arc<str>> = Vec::new();
         if let Some(old) = old {
@@ -102,7 +103,7 @@ impl ImageIndex {
         }
         let site = self.sites.entry(name.clone()).or_default();
         site.image = Some(image);
-        if (site.usable(), site.has_key()) == before {
+        if (site.labels().cloned(), site.has_key()) == before {
             for uid in changed {
                 self.place(&uid, &name, None, now);
             }

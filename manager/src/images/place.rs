@@ -20,8 +20,7 @@ impl ImageIndex {
     /// One selector looks at one node.
     pub(super) fn select(&mut self, uid: &Arc<str>, name: &Arc<str>, now: Now) {
         let (Some(rollout), Some(site)) = (self.rollouts.get(uid), self.sites.get(name)) else { return };
-        let node = site.node.as_ref().filter(|_| site.usable());
-        let selected = node.is_some_and(|node| rollout.selects(name, &node.labels));
+        let selected = site.labels().is_some_and(|labels| rollout.selects(name, labels));
         #[cfg(test)]
         {
             self.evaluations += 1;

@@ -1,5 +1,5 @@
 //! A node, and the NodeImage of its name. Only both together can be asked for anything: without the second no
-//! agent listens.
+//! agent listens. A NodeImage that says that it has no Node is asked too, for jobs count it; nobody answers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,6 +45,8 @@ pub(super) struct Image {
     deleting: bool,
     /// UID of the Node that it was made for.
     owner: Option<Box<str>>,
+    /// Its labels, where it says that it has no Node.
+    alone: Option<Labels>,
     pub(super) key: Option<Arc<str>>,
     /// `desiredImages` with what the agent says of them, as shown.
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
@@ -89,12 +91,14 @@ impl Site {
     /// Something can be asked of it. A NodeImage that was made for an earlier node of this name is about to
     /// go.
     pub(super) fn usable(&self) -> bool {
-        match (&self.node, &self.image) {
-            (Some(node), Some(image)) => {
-                !image.deleting && image.owner.as_ref().is_none_or(|owner| *owner == node.uid)
-            }
-            _ => false,
-        }
+        self.labels().is_some()
+    }
+
+    /// Labels that selectors look at, if something can be asked of it.
+    pub(super) fn labels(&self) -> Option<&Labels> {
+        let image = self.image.as_ref().filter(|image| !image.deleting)?;
+        let Some(node) = &self.node else { return image.alone.as_ref() };
+        image.owner.as_ref().is_none_or(|owner| *owner == node.uid).then_some(&node.labels)
     }
 
     pub(super) fn has_key(&self) -> bool {
@@ -130,6 +134,7 @@ impl Image {
     /// `content` gives back the copy of an entry that others have, where they have one, and its weight.
     pub(super) fn new(
         seen: NodeImageSeen,
+        alone: Option<Labels>,
         list: u32,
         texts: &mut Texts,
         content: impl Fn(&str, DesiredImage) -> (Arc<DesiredImage>, usize),
@@ -165,6 +170,7 @@ impl Image {
             resource_version: seen.resource_version.into(),
             deleting: seen.deleting,
             owner: seen.owner.map(String::into_boxed_str),
+            alone,
             key: seen.sealing_key.filter(|key| !key.is_empty()).map(Into::into),
             asked: BTreeMap::new(),
             sent: None,

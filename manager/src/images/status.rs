@@ -1,6 +1,9 @@
 //! The status of a job, in OpenKruise's words where it has some.
 
-use berth_proto::crd::{ImagePullJobStatus, LONGEST_MESSAGE};
+use berth_proto::{
+    crd::{ImagePullJobStatus, LONGEST_MESSAGE},
+    text,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -10,7 +13,6 @@ use super::{
     rollout::Rollout,
     room::{OF_ALL, OF_ONE},
 };
-use crate::size;
 
 /// More names than that help nobody.
 const MOST_NAMES: usize = 100;
@@ -96,7 +98,7 @@ pub(super) fn refused(job: &Job, reason: &str, message: &str, now: Timestamp) ->
 
 /// A message cut to the length it may have.
 pub(super) fn cut(text: &str) -> &str {
-    size::cut(text, LONGEST_MESSAGE)
+    text::cut(text, LONGEST_MESSAGE)
 }
 
 fn counts(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {

@@ -95,7 +95,9 @@ impl World {
             uid: "u".to_owned(),
             resource_version: self.version.to_string(),
             generation: Some(self.generation),
+            created: None,
             deleting: false,
+            annotations: BTreeMap::new(),
             spec: serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string()),
             status: Ok(self.status.clone()),
         }))

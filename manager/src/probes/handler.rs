@@ -76,7 +76,7 @@ fn port(port: &IntOrString, field: &str) -> Result<(), Fault> {
     }
 }
 
-/// Zero is the kubelet's default.
+/// Zero is the default.
 fn numbers(probe: &Probe) -> Result<(), Fault> {
     let numbers = [
         (".initialDelaySeconds", probe.initial_delay_seconds.map(i64::from)),

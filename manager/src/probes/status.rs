@@ -2,12 +2,14 @@
 
 use std::{borrow::Cow, collections::BTreeSet, sync::LazyLock};
 
-use berth_proto::crd::{LONGEST_MESSAGE, PodProbeMarkerStatus};
+use berth_proto::{
+    crd::{LONGEST_MESSAGE, PodProbeMarkerStatus},
+    text,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::{marker::Marker, resolve::Problem, room, turns};
-use crate::size;
 
 /// The condition.
 const ACCEPTED: &str = "Accepted";
@@ -82,7 +84,7 @@ fn crowded(marker: &Marker) -> String {
 
 /// A message cut to the length it may have.
 fn cut(text: &str) -> &str {
-    size::cut(text, LONGEST_MESSAGE)
+    text::cut(text, LONGEST_MESSAGE)
 }
 
 fn told(marker: &Marker) -> String {

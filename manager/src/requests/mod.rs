@@ -80,7 +80,7 @@ use crate::{
     images::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, Now, Object, Pod, PodChange, Pods, RequestSeen, Texts, Views},
+    seen::{CustomSeen, Key, Kind, Now, Object, Pod, PodChange, Pods, Texts, Views},
     time::later,
     write::{Target, Write},
 };
@@ -235,7 +235,7 @@ impl Index for RequestIndex {
 }
 
 impl RequestIndex {
-    fn apply_request<S: Spec, T: Status>(&mut self, seen: &RequestSeen<S, T>, pods: &Pods, now: Now) {
+    fn apply_request<S: Spec, T: Status>(&mut self, seen: &CustomSeen<S, T>, pods: &Pods, now: Now) {
         let id = RequestId { kind: T::KIND, key: self.texts.key(&seen.namespace, &seen.name) };
         let before = self.take(&id);
         match &before {

@@ -14,7 +14,7 @@ use super::{
     spec::Spec,
     status::Status,
 };
-use crate::seen::{Container, ContainerId, Key, Now, RequestSeen, Texts};
+use crate::seen::{Container, ContainerId, CustomSeen, Key, Now, Texts};
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Request {
 
     /// `before` is the same object (UID) as it was known until now.
     pub(super) fn new<S: Spec, T: Status>(
-        seen: &RequestSeen<S, T>,
+        seen: &CustomSeen<S, T>,
         before: Option<&Self>,
         now: Now,
         texts: &mut Texts,
@@ -115,7 +115,7 @@ impl Request {
 }
 
 fn stage<S: Spec, T: Status>(
-    seen: &RequestSeen<S, T>,
+    seen: &CustomSeen<S, T>,
     before: Option<&Request>,
     first: Now,
     now: Now,

@@ -13,8 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use berth_proto::text::cut;
+
 use super::kind::RequestId;
-use crate::{seen::Key, size::cut, time::later};
+use crate::{seen::Key, time::later};
 
 /// An answer that has not come by then is asked for again.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);

@@ -31,9 +31,9 @@ pub(crate) use self::{
 pub use self::{
     key::Key,
     object::{
-        BudgetSeen, ContainerSeen, JobSeen, Kind, MarkerSeen, NamespaceSeen, NodeImageSeen, NodePodProbeSeen,
-        NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodSpread, PodStage, PodStateSeen,
-        RecreateSeen, RequestSeen, Role, SetSeen, SidecarSetSeen, SidecarsSeen, SpreadSeen, UpdateSeen,
+        BudgetSeen, ContainerSeen, CustomSeen, JobSeen, Kind, MarkerSeen, NamespaceSeen, NodeImageSeen,
+        NodePodProbeSeen, NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodSpread, PodStage,
+        PodStateSeen, RecreateSeen, Role, SetSeen, SidecarSetSeen, SidecarsSeen, SpreadSeen, UpdateSeen,
     },
     webhooks::{Entries, Entry, Reach, Webhooks},
 };

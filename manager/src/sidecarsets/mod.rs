@@ -25,7 +25,8 @@
 //! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
 //! - no pod is asked for before the revision that it is to get stands in the set's status;
 //! - what has been asked for stands in the objects of the nodes: the next leader goes on from there;
-//! - a set's status is written once in [`WRITTEN_EVERY`] at the most, and a node's object once in [`SETTLE`].
+//! - a set's status is written once in [`WRITTEN_EVERY`] at the most, or in [`ANSWERED_EVERY`] when its spec
+//!   is another one, and a node's object once in [`SETTLE`].
 
 mod accepted;
 mod entry;
@@ -66,6 +67,9 @@ use crate::{
 
 /// The status of a set is written once in it at the most.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(1);
+/// The status of a set with a new spec is written once in it at the most: clients wait for that, and look
+/// for the ControllerRevision of the spec then, which is filed after it.
+const ANSWERED_EVERY: Duration = Duration::from_millis(100);
 /// The objects of nodes are written once in it at the most: the pods of an upgrade come one after the other.
 pub const SETTLE: Duration = Duration::from_millis(200);
 /// The pods of a set are looked at once in it at the most.

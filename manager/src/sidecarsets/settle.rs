@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SWAPS, SetNote, SetWrite, SidecarIndex,
-    WRITTEN_EVERY, Wake,
+    ANSWERED_EVERY, ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SWAPS, SetNote, SetWrite,
+    SidecarIndex, WRITTEN_EVERY, Wake,
     accepted::{Hook, hook, spared_until},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
@@ -211,7 +211,11 @@ impl SidecarIndex {
         if under_way && known.sent.as_ref().is_some_and(|(_, sent)| *sent == status) {
             return spared;
         }
-        let pause = if under_way { ANSWERED_WITHIN } else { WRITTEN_EVERY };
+        let pause = match under_way {
+            true => ANSWERED_WITHIN,
+            false if shown.observed_generation != known.generation => ANSWERED_EVERY,
+            false => WRITTEN_EVERY,
+        };
         let at = known.sent_at.map(|at| later(at, pause)).filter(|at| *at > now.instant);
         if at.is_none() {
             let (uid, resource_version) = (known.uid.clone(), known.resource_version.clone());

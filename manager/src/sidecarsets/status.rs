@@ -3,7 +3,10 @@
 
 use std::borrow::Cow;
 
-use berth_proto::crd::{LONGEST_MESSAGE, SidecarSetStatus};
+use berth_proto::{
+    crd::{LONGEST_MESSAGE, SidecarSetStatus},
+    text::cut,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -12,7 +15,6 @@ use super::{
     progress::Progress,
     set::Known,
 };
-use crate::size;
 
 /// Condition that says whether the set is carried out.
 const ACCEPTED: &str = "Accepted";
@@ -81,7 +83,7 @@ fn condition(
         type_: type_.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
-        message: size::cut(&message, LONGEST_MESSAGE).to_owned(),
+        message: cut(&message, LONGEST_MESSAGE).to_owned(),
         last_transition_time: same.map_or(Time(since), |same| same.last_transition_time.clone()),
         observed_generation: None,
     }

@@ -1,32 +1,19 @@
 //! The adapter: carries out the steps that the index gives, and tells it what it found.
 
+use berth_base::events::News;
 use berth_proto::crd::{WorkloadSpread, WorkloadSpreadSpec, WorkloadSpreadStatus};
 use berth_spread::{Note, Target};
-use jiff::Timestamp;
-use k8s_openapi::{
-    api::{core::v1::ObjectReference, events::v1::Event},
-    apimachinery::pkg::apis::meta::v1::MicroTime,
-};
-use kube::{
-    Api, Client,
-    api::{ObjectMeta, PostParams},
-};
-use tokio::{sync::mpsc, time::timeout};
-use tracing::warn;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use tokio::sync::mpsc;
 
 use super::replicas::replicas;
 use crate::{
     lease::Tenure,
+    notes::AUTHOR,
     seen::Key,
-    site::{self, ANSWER_WITHIN, StatusWrite},
-    size,
-    telemetry::chain,
+    site::{self, StatusWrite},
 };
-
-/// Author of the Events.
-const CONTROLLER: &str = "berth-manager";
-/// The longest note the API takes, in bytes.
-const LONGEST_NOTE: usize = 1024;
 
 /// Something to be done for the index.
 #[derive(Clone, Debug)]
@@ -97,36 +84,15 @@ pub async fn carry_out(
     .await;
 }
 
-/// An Event that cannot be written is lost; the status says what lasts.
 async fn tell(client: &Client, key: &Key, uid: &str, note: Note) {
-    let now = Timestamp::now();
-    let event = Event {
-        metadata: ObjectMeta {
-            namespace: Some(key.namespace.to_string()),
-            name: Some(format!("{}.{:x}", size::cut(&key.name, 200), now.as_nanosecond())),
-            ..ObjectMeta::default()
-        },
-        regarding: Some(ObjectReference {
-            api_version: Some("apps.kruise.io/v1alpha1".to_owned()),
-            kind: Some("WorkloadSpread".to_owned()),
-            namespace: Some(key.namespace.to_string()),
-            name: Some(key.name.to_string()),
-            uid: Some(uid.to_owned()),
-            ..ObjectReference::default()
-        }),
-        type_: Some(if note.warning { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(note.reason.to_owned()),
-        action: Some(note.reason.to_owned()),
-        note: Some(size::cut(&note.text, LONGEST_NOTE).to_string()),
-        event_time: Some(MicroTime(now)),
-        reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some(CONTROLLER.to_owned()),
-        ..Event::default()
+    let regarding = ObjectReference {
+        api_version: Some("apps.kruise.io/v1alpha1".to_owned()),
+        kind: Some("WorkloadSpread".to_owned()),
+        namespace: Some(key.namespace.to_string()),
+        name: Some(key.name.to_string()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
     };
-    let events: Api<Event> = Api::namespaced(client.clone(), &key.namespace);
-    match timeout(ANSWER_WITHIN, events.create(&PostParams::default(), &event)).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => warn!(spread = %key, error = chain(&error), "Event not written"),
-        Err(_) => warn!(spread = %key, "Event not written: no answer"),
-    }
+    let Note { reason, warning, text } = note;
+    News { regarding, warning, reason, text }.write(client, AUTHOR).await;
 }

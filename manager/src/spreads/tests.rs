@@ -1,6 +1,9 @@
 //! The index: what it asks for, what it writes and when.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use berth_proto::crd::WorkloadSpreadStatus as Status;
 use jiff::Timestamp;
@@ -68,7 +71,9 @@ impl World {
             uid: "u".to_owned(),
             resource_version: self.version.to_string(),
             generation: Some(1),
+            created: None,
             deleting: false,
+            annotations: BTreeMap::new(),
             spec: serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string()),
             status: Ok(self.status.clone()),
         }))

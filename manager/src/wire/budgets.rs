@@ -4,8 +4,8 @@ use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
-use super::{Watchable, read, read_spec};
-use crate::seen::{BudgetSeen, Kind, Object};
+use super::{Watchable, custom};
+use crate::seen::{Kind, Object};
 
 /// PodUnavailableBudgets.
 #[derive(Clone, Debug)]
@@ -24,16 +24,6 @@ impl Watchable for Budgets {
     type Status = Value;
 
     fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::Budget(Box::new(BudgetSeen {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
-            generation: meta.generation,
-            deleting: meta.deletion_timestamp.is_some(),
-            annotations: meta.annotations.clone().unwrap_or_default(),
-            spec: read_spec(spec),
-            status: status.map_or_else(|| Ok(Default::default()), read),
-        }))
+        Object::Budget(Box::new(custom(meta, spec, status)))
     }
 }

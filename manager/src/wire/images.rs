@@ -8,8 +8,11 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Watchable, read, read_spec, readable};
-use crate::seen::{JobSeen, Kind, NodeImageSeen, Object};
+use super::{Watchable, custom, readable};
+use crate::seen::{Kind, NodeImageSeen, Object};
+
+/// Label of a NodeImage without a Node: jobs take it for a node, which never answers.
+const ALONE: &str = "apps.kruise.io/fake-nodeimage";
 
 /// NodeImages, without what is only for OpenKruise's tools.
 #[derive(Clone, Debug)]
@@ -41,12 +44,14 @@ impl Watchable for NodeImages {
         });
         let owners = meta.owner_references.iter().flatten();
         let owner = owners.filter(|owner| owner.kind == "Node").map(|owner| owner.uid.clone()).next();
+        let alone = meta.labels.as_ref().filter(|labels| labels.contains_key(ALONE)).cloned();
         Object::NodeImage(Box::new(NodeImageSeen {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
             owner,
+            alone,
             desired: readable::<DesiredImage>(desired),
             pulls: readable::<PullStatus>(pulls),
             sealing_key,
@@ -71,15 +76,6 @@ impl Watchable for Jobs {
     type Status = Value;
 
     fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::ImagePullJob(Box::new(JobSeen {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
-            created: meta.creation_timestamp.as_ref().map(|time| time.0),
-            deleting: meta.deletion_timestamp.is_some(),
-            spec: read_spec(spec),
-            status: status.map_or_else(|| Ok(Default::default()), read),
-        }))
+        Object::ImagePullJob(Box::new(custom(meta, spec, status)))
     }
 }

@@ -5,8 +5,8 @@ use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Obj
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{MOST_ENTRIES, Watchable, read, read_spec};
-use crate::seen::{Kind, Object, PodStateSeen, SetSeen};
+use super::{MOST_ENTRIES, Watchable, custom};
+use crate::seen::{Kind, Object, SetSeen};
 
 /// PersistentPodStates.
 #[derive(Clone, Debug)]
@@ -47,16 +47,7 @@ impl Watchable for PodStates {
     type Status = Value;
 
     fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::PodState(Box::new(PodStateSeen {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
-            generation: meta.generation,
-            deleting: meta.deletion_timestamp.is_some(),
-            spec: read_spec(spec),
-            status: status.map_or_else(|| Ok(Default::default()), read),
-        }))
+        Object::PodState(Box::new(custom(meta, spec, status)))
     }
 }
 

@@ -8,8 +8,8 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Watchable, read, read_spec, readable};
-use crate::seen::{Kind, MarkerSeen, NodePodProbeSeen, Object};
+use super::{Watchable, custom, readable};
+use crate::seen::{Kind, NodePodProbeSeen, Object};
 
 /// PodProbeMarkers.
 #[derive(Clone, Debug)]
@@ -28,17 +28,7 @@ impl Watchable for Markers {
     type Status = Value;
 
     fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::PodProbeMarker(Box::new(MarkerSeen {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
-            generation: meta.generation,
-            created: meta.creation_timestamp.as_ref().map(|time| time.0),
-            deleting: meta.deletion_timestamp.is_some(),
-            spec: read_spec(spec),
-            status: status.map_or_else(|| Ok(Default::default()), read),
-        }))
+        Object::PodProbeMarker(Box::new(custom(meta, spec, status)))
     }
 }
 

@@ -2,11 +2,10 @@
 
 use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Watchable, read, read_spec};
-use crate::seen::{Kind, Object, RequestSeen};
+use super::{Watchable, custom};
+use crate::seen::{Kind, Object};
 
 /// ContainerRecreateRequests.
 #[derive(Clone, Debug)]
@@ -25,7 +24,7 @@ impl Watchable for Requests {
     type Status = Value;
 
     fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::Request(Box::new(request(meta, spec, status)))
+        Object::Request(Box::new(custom(meta, spec, status)))
     }
 }
 
@@ -45,23 +44,6 @@ impl Watchable for Updates {
     type Status = Value;
 
     fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::Update(Box::new(request(meta, spec, status)))
-    }
-}
-
-fn request<S, T>(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> RequestSeen<S, T>
-where
-    S: DeserializeOwned,
-    T: DeserializeOwned + Default,
-{
-    RequestSeen {
-        namespace: meta.namespace.clone().unwrap_or_default(),
-        name: meta.name.clone().unwrap_or_default(),
-        uid: meta.uid.clone().unwrap_or_default(),
-        resource_version: meta.resource_version.clone().unwrap_or_default(),
-        created: meta.creation_timestamp.as_ref().map(|time| time.0),
-        deleting: meta.deletion_timestamp.is_some(),
-        spec: read_spec(spec),
-        status: status.map_or_else(|| Ok(T::default()), read),
+        Object::Update(Box::new(custom(meta, spec, status)))
     }
 }

@@ -4,8 +4,8 @@ use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
-use super::{Watchable, read, read_spec};
-use crate::seen::{Kind, Object, SpreadSeen};
+use super::{Watchable, custom};
+use crate::seen::{Kind, Object};
 
 /// WorkloadSpreads.
 #[derive(Clone, Debug)]
@@ -24,15 +24,6 @@ impl Watchable for Spreads {
     type Status = Value;
 
     fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::Spread(Box::new(SpreadSeen {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            resource_version: meta.resource_version.clone().unwrap_or_default(),
-            generation: meta.generation,
-            deleting: meta.deletion_timestamp.is_some(),
-            spec: read_spec(spec),
-            status: status.map_or_else(|| Ok(Default::default()), read),
-        }))
+        Object::Spread(Box::new(custom(meta, spec, status)))
     }
 }

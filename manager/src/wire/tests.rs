@@ -193,6 +193,23 @@ fn a_node_image_is_what_is_wanted_and_what_is_said_of_it() {
     assert_eq!((&*seen.name, &*seen.uid, &*seen.resource_version), ("n", "u", "7"));
     assert_eq!((seen.owner.as_deref(), seen.sealing_key.as_deref()), (Some("of-node"), Some("key")));
     assert_eq!((seen.desired.len(), seen.pulls.len()), (1, 1), "what cannot be read is passed over");
+    assert_eq!(seen.alone, None);
+}
+
+#[test]
+fn a_node_image_may_say_that_it_has_no_node() {
+    for (labels, says_so) in [
+        (json!({ "apps.kruise.io/fake-nodeimage": "true", "zone": "a" }), true),
+        (json!({ "apps.kruise.io/fake-nodeimage": "" }), true),
+        (json!({ "zone": "a" }), false),
+        (Value::Null, false),
+    ] {
+        let object = json!({ "metadata": { "name": "n", "labels": labels }, "spec": {} });
+        let watched: Watched<NodeImages> = serde_json::from_value(object).unwrap();
+        let Object::NodeImage(seen) = watched.into_object() else { panic!("another kind") };
+        let wanted = says_so.then(|| serde_json::from_value(labels).unwrap());
+        assert_eq!(seen.alone, wanted);
+    }
 }
 
 #[test]

@@ -103,6 +103,36 @@ fn adoption(#[case] fits: &[Fit], #[case] expected: Option<usize>) {
     assert_eq!(adopt(fits), expected);
 }
 
+/// Places of a subset are taken one by one, by pods that were there before and are alike.
+#[rstest]
+#[case::one_after_the_other(json!([{"name": "a", "maxReplicas": 2}, {"name": "b", "maxReplicas": 2}]), None, &[], &[0, 0, 1, 1])]
+#[case::without_a_limit(json!([{"name": "a", "maxReplicas": 1}, {"name": "b"}]), None, &[], &[0, 1, 1, 1])]
+#[case::some_have_one(json!([{"name": "a", "maxReplicas": 2}, {"name": "b"}]), None, &["a", "a"], &[1, 1, 1, 1])]
+#[case::shares(json!([{"name": "a", "maxReplicas": "25%"}, {"name": "b"}]), Some(4), &[], &[0, 1, 1, 1])]
+#[case::shares_of_nobody_knows_what(json!([{"name": "a", "maxReplicas": "25%"}, {"name": "b"}]), None, &[], &[])]
+#[case::none_has_a_place(json!([{"name": "a", "maxReplicas": 0}, {"name": "b", "maxReplicas": 0}]), None, &[], &[0, 0, 0, 0])]
+fn each_takes_a_place(
+    #[case] subsets: serde_json::Value,
+    #[case] replicas: Option<i32>,
+    #[case] there: &[&str],
+    #[case] taken: &[usize],
+) {
+    let two = spread("CloneSet", subsets);
+    let pods = there.iter().enumerate().map(|(number, subset)| pod(number, Some(*subset)));
+    let pods: Vec<_> = pods.chain((there.len()..there.len() + 4).map(|number| pod(number, None))).collect();
+    let plan = plan("ws", &two, &Status::default(), &pods, replicas, at(0));
+    let mut room = plan.room.clone();
+    let mut place = |_: &usize| {
+        let fit = |at: usize| Fit { holds: true, room: room.has(at), ..Fit::default() };
+        let at = adopt(&[fit(0), fit(1)]).unwrap();
+        room.take(at);
+        at
+    };
+    assert_eq!(plan.strangers.iter().map(&mut place).collect::<Vec<_>>(), taken);
+    room.take(9);
+    assert!(!room.has(9));
+}
+
 #[test]
 fn pods_move_on_when_their_subset_is_closed() {
     let two = adaptive(30, json!([{"name": "a"}, {"name": "b"}]));

@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use berth_proto::text::cut;
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
@@ -142,7 +143,7 @@ pub(super) fn make(names: &[String], now: Timestamp) -> Result<Made, Unusable> {
     let authority_certificate = authority.self_signed(&authority_key).map_err(Unusable::Made)?;
     let first = names.first().map(String::as_str).unwrap_or_default();
     // 64 letters are the most that a common name has.
-    let mut leaf = parameters(crate::size::cut(first, 64), names.to_vec())?;
+    let mut leaf = parameters(cut(first, 64), names.to_vec())?;
     leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     leaf.use_authority_key_identifier_extension = true;

@@ -230,6 +230,7 @@ fn of_an_entry_the_other_kinds_stay() {
         let entry = desired.mutating.iter().find(|entry| entry.name == format!("{name}.{DOMAIN}")).unwrap();
         entry.rules.as_ref().unwrap()[0].resources.clone().unwrap()
     };
-    assert_eq!(resources("workloads.defaults"), ["advancedcronjobs", "broadcastjobs", "statefulsets"]);
+    let left = ["advancedcronjobs", "broadcastjobs", "statefulsets", "uniteddeployments"];
+    assert_eq!(resources("workloads.defaults"), left);
     assert_eq!(resources("mesh.sidecarset"), ["pods"]);
 }

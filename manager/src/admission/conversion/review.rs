@@ -2,13 +2,13 @@
 //!
 //! The API server sends one object at a time; more are taken as well, as many as the bound of a body lets in.
 
+use berth_proto::text::cut;
 use serde_json::json;
 
 use super::{
     Version, converted,
     text::{Members, is_json, items, quoted},
 };
-use crate::size::cut;
 
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
 const KIND: &str = "ConversionReview";

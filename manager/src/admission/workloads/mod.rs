@@ -18,8 +18,11 @@ use self::fill::{Filling, Object};
 use super::review::{Request, Verdict};
 
 /// The kinds, by their resources.
-pub(super) const RESOURCES: [&str; 5] =
-    ["advancedcronjobs", "broadcastjobs", "clonesets", "daemonsets", "statefulsets"];
+pub(super) const RESOURCES: [&str; 6] =
+    ["advancedcronjobs", "broadcastjobs", "clonesets", "daemonsets", "statefulsets", "uniteddeployments"];
+/// Templates of children of a UnitedDeployment.
+const CHILDREN: [&str; 4] =
+    ["statefulSetTemplate", "advancedStatefulSetTemplate", "cloneSetTemplate", "deploymentTemplate"];
 
 /// Completes a workload.
 pub(super) fn complete(request: &Request) -> Verdict {
@@ -83,6 +86,18 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
                 });
             }
         }),
+        "UnitedDeployment" => spec.within("template", |template| {
+            for child in CHILDREN {
+                template.within(child, |child| {
+                    child.within("spec", |spec| {
+                        spec.within("template", |template| {
+                            template.within("spec", |spec| pod::fill(spec, false));
+                        });
+                        spec.each("volumeClaimTemplates", pod::claim);
+                    });
+                });
+            }
+        }),
         _ => {}
     }
 }
@@ -105,9 +120,9 @@ fn daemon_strategy(strategy: &mut Filling<'_>) {
     }
     strategy.within("rollingUpdate", |rolling| {
         rolling.set("rollingUpdateType", "Standard");
-        // With one of the two the other one is the author's to say.
-        if ["maxUnavailable", "maxSurge"].iter().all(|limit| rolling.get(limit).is_none()) {
-            let surging = rolling.text("rollingUpdateType") == "Surging";
+        // With one of the two the other one is the author's to say, but where the type says it.
+        let surging = rolling.text("rollingUpdateType") == "Surging";
+        if surging || ["maxUnavailable", "maxSurge"].iter().all(|limit| rolling.get(limit).is_none()) {
             rolling.set("maxUnavailable", i64::from(!surging));
             rolling.set("maxSurge", i64::from(surging));
         }

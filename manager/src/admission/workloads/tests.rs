@@ -142,6 +142,8 @@ fn a_pull_policy_is_that_of_the_image(#[case] image: &str, #[case] policy: &str)
     json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "rollingUpdateType": "Surging", "maxUnavailable": 0, "maxSurge": 1 } } }))]
 #[case::daemon_with_one_limit("DaemonSet", json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "rollingUpdateType": "" } } }),
     json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "rollingUpdateType": "Standard" } } }))]
+#[case::daemon_surging_with_one_limit("DaemonSet", json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "50%", "rollingUpdateType": "Surging" } } }),
+    json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "50%", "maxUnavailable": 0, "rollingUpdateType": "Surging" } } }))]
 #[case::empty_type("CloneSet", json!({ "updateStrategy": { "type": "" } }), json!({ "updateStrategy": { "type": "ReCreate" } }))]
 #[case::empty_policies("BroadcastJob", json!({ "completionPolicy": {}, "failurePolicy": { "type": "" } }), json!({ "completionPolicy": { "type": "Always" }, "failurePolicy": { "type": "FailFast" } }))]
 #[case::daemon_template("DaemonSet", of_pod(json!({ "containers": [{ "name": "c" }] })), of_pod(json!({ "containers": [{ "name": "c" }] })))]
@@ -152,6 +154,25 @@ fn a_pull_policy_is_that_of_the_image(#[case] image: &str, #[case] policy: &str)
 fn a_kind_has_its_defaults(#[case] kind: &str, #[case] given: Value, #[case] read: Value) {
     assert_eq!(completed(kind, &given, None), read);
     assert_eq!(completed(kind, &given, Some(&read)), read);
+}
+
+/// A child of a UnitedDeployment has the template that it would have by itself.
+#[test]
+fn children_have_the_defaults_of_pods() {
+    let claims = |more: Value| json!([{ "metadata": { "name": "d" }, "spec": more }]);
+    for child in CHILDREN {
+        let with = |pod: &Value, claims: Value| {
+            let mut spec = of_pod(pod.clone());
+            spec["volumeClaimTemplates"] = claims;
+            json!({ "template": { child: { "spec": spec } }, "topology": {} })
+        };
+        let (given, mut read) = (with(&json!({}), claims(json!({}))), with(&whole_pod(), claims(json!({}))));
+        let claim = &mut read["template"][child]["spec"]["volumeClaimTemplates"][0];
+        claim["spec"]["volumeMode"] = json!("Filesystem");
+        claim["status"] = json!({ "phase": "Pending" });
+        assert_eq!(completed("UnitedDeployment", &given, None), read, "{child}");
+        assert_eq!(completed("UnitedDeployment", &given, Some(&given)), given, "{child}: as it was");
+    }
 }
 
 /// Only in the version that has the field.

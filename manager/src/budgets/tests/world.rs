@@ -138,6 +138,7 @@ impl World {
             uid: "uid-of-b".to_owned(),
             resource_version: version.to_string(),
             generation: Some(1),
+            created: None,
             deleting: false,
             annotations: self.annotations.clone(),
             spec: Ok(self.spec.clone()),
@@ -243,8 +244,10 @@ impl World {
             name: "r".to_owned(),
             uid: "uid".to_owned(),
             resource_version: "1".to_owned(),
+            generation: None,
             created: None,
             deleting: false,
+            annotations: BTreeMap::new(),
             spec: Ok(ContainerRecreateRequestSpec { pod_name: pod.to_owned(), ..Default::default() }),
             status: Ok(ContainerRecreateRequestStatus {
                 phase: Some(phase),

@@ -25,6 +25,47 @@ fn selectors(#[case] selector: Value, #[case] expected: &[&str]) {
     assert_eq!(world.counts("j")[0], expected.len() as i32);
 }
 
+/// Jobs count it, by its own labels, and nobody answers.
+#[test]
+fn a_node_image_without_a_node_stands_for_one_where_it_says_so() {
+    const ALONE: (&str, &str) = ("fake", "true");
+    let mut world = World::with_nodes(1);
+    world.agent("gone", None);
+    let with = |completion: &str, operator: &str| {
+        json!({ "selector": { "matchExpressions": [{ "key": "fake", "operator": operator }] },
+            "completionPolicy": { "type": completion }, "parallelism": 9 })
+    };
+    world.job("real", with("Never", "DoesNotExist"));
+    world.job("fake", with("Never", "Exists"));
+    let ends = json!({ "activeDeadlineSeconds": 50 });
+    let limits = json!({ "timeoutSeconds": 50 });
+    world.job("all", json!({ "parallelism": 9, "pullPolicy": limits, "completionPolicy": ends }));
+    let counts = |world: &mut World| {
+        world.pass(seconds(1));
+        ["real", "fake", "all"].map(|job| world.counts(job)[0])
+    };
+    assert_eq!(counts(&mut world), [1, 0, 1], "of one without a Node nothing is asked");
+    world.alone("gone", &[ALONE]);
+    assert_eq!(counts(&mut world), [1, 1, 2]);
+    assert_eq!(world.asked("fake"), ["gone"]);
+    world.alone("gone", &[("other", "true")]);
+    assert_eq!(counts(&mut world), [2, 0, 2], "its labels are its own");
+    world.alone("gone", &[ALONE]);
+    world.succeed_all("real");
+    world.answer("n0", "all", ImagePhase::Succeeded);
+    world.pass(seconds(50));
+    assert_eq!(
+        (world.counts("all"), world.message("all")),
+        ([2, 0, 1, 1], "job exceeds activeDeadlineSeconds")
+    );
+    assert_eq!(world.status("all").failed_nodes, ["gone"]);
+    world.node("gone", &[]);
+    assert_eq!(counts(&mut world)[..2], [2, 0], "with a Node it is like any other");
+    world.no_node("gone");
+    world.no_image("gone");
+    assert_eq!(counts(&mut world)[..2], [1, 0]);
+}
+
 #[test]
 fn labels_that_change_and_nodes_that_come() {
     let mut world = World::with_nodes(2);

@@ -1,6 +1,8 @@
 //! A cluster in miniature: an index that leads, a clock that stands still, an API server that carries out
 //! what is owed and shows it, and agents that answer when told to.
 
+mod told;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -170,6 +172,15 @@ impl World {
         self.show_image(name);
     }
 
+    /// A NodeImage that says of itself that it has no Node.
+    pub(super) fn alone(&mut self, name: &str, with: &[(&str, &str)]) {
+        let (resource_version, uid) = (self.next_version(), format!("image-{}", self.version));
+        let made = NodeImageSeen { name: name.to_owned(), uid, ..NodeImageSeen::default() };
+        let image = self.images.entry(name.to_owned()).or_insert(made);
+        (image.resource_version, image.alone) = (resource_version, Some(labels(with)));
+        self.show_image(name);
+    }
+
     pub(super) fn no_node(&mut self, name: &str) {
         self.nodes.remove(name);
         self.gone(Kind::Node, "", name);
@@ -259,8 +270,10 @@ impl World {
             name: name.to_owned(),
             uid,
             resource_version: String::new(),
+            generation: None,
             created: Some(self.now().wall),
             deleting: false,
+            annotations: BTreeMap::new(),
             spec: Err(String::new()),
             status: Ok(ImagePullJobStatus::default()),
         };
@@ -372,43 +385,4 @@ impl World {
     }
 
     // === what can be seen ===
-
-    /// Nodes with an entry of the job that has not ended, in the order of names.
-    pub(super) fn asked(&self, job: &str) -> Vec<String> {
-        let uid = &self.jobs[job].uid;
-        let asked = self.images.values().filter(|image| {
-            let ended = |pull: &PullStatus| matches!(pull.phase, ImagePhase::Succeeded | ImagePhase::Failed);
-            image.desired.iter().any(|entry| entry.uid == *uid)
-                && !image.pulls.iter().any(|pull| pull.uid == *uid && ended(pull))
-        });
-        asked.map(|image| image.name.clone()).collect()
-    }
-
-    /// Nodes with an entry of this UID.
-    pub(super) fn placed(&self, uid: &str) -> Vec<String> {
-        let placed = self.images.values().filter(|image| image.desired.iter().any(|entry| entry.uid == uid));
-        placed.map(|image| image.name.clone()).collect()
-    }
-
-    pub(super) fn status(&self, job: &str) -> &ImagePullJobStatus {
-        self.jobs[job].status.as_ref().expect("a status")
-    }
-
-    /// desired, active, succeeded, failed.
-    pub(super) fn counts(&self, job: &str) -> [i32; 4] {
-        let status = self.status(job);
-        [status.desired, status.active, status.succeeded, status.failed].map(|count| count.unwrap_or(-1))
-    }
-
-    pub(super) fn message(&self, job: &str) -> &str {
-        self.status(job).message.as_deref().unwrap_or_default()
-    }
-
-    pub(super) fn condition(&self, job: &str, kind: &str) -> Option<&Condition> {
-        self.status(job).conditions.iter().find(|condition| condition.type_ == kind)
-    }
-
-    pub(super) fn is_over(&self, job: &str) -> bool {
-        self.status(job).completion_time.is_some()
-    }
 }

@@ -204,6 +204,7 @@ impl World {
             generation: Some(0),
             created: Some(created),
             deleting: false,
+            annotations: BTreeMap::new(),
             spec: Err(String::new()),
             status: Ok(PodProbeMarkerStatus::default()),
         };

@@ -86,6 +86,7 @@ impl Asking {
             uid: "uid".to_owned(),
             resource_version: "1".to_owned(),
             generation: Some(1),
+            created: None,
             deleting: false,
             annotations: BTreeMap::new(),
             spec: Err("not looked at".to_owned()),

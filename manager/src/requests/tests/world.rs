@@ -18,7 +18,7 @@ use crate::{
         Assignment, FailureReason, RequestAct, RequestIndex, RequestKind, RequestStatus, StatusPatch,
     },
     seen::{
-        ContainerSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RecreateSeen, RequestSeen, Role,
+        ContainerSeen, CustomSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RecreateSeen, Role,
         UpdateSeen,
     },
 };
@@ -80,7 +80,9 @@ pub(super) fn request(name: &str, pod: &str, containers: &[&str]) -> RecreateSee
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
         resource_version: "1".to_owned(),
+        generation: None,
         created: Some(World::BEGUN),
+        annotations: BTreeMap::new(),
         deleting: false,
         spec: Ok(ContainerRecreateRequestSpec {
             pod_name: pod.to_owned(),
@@ -100,7 +102,9 @@ pub(super) fn update(name: &str, pod: &str, containers: &[&str]) -> UpdateSeen {
         name: name.to_owned(),
         uid: format!("uid-of-update-{name}"),
         resource_version: "1".to_owned(),
+        generation: None,
         created: Some(World::BEGUN),
+        annotations: BTreeMap::new(),
         deleting: false,
         spec: Ok(ContainerUpdateRequestSpec {
             pod_name: pod.to_owned(),
@@ -138,7 +142,7 @@ pub(super) fn phase(mut request: RecreateSeen, phase: RecreatePhase) -> Recreate
 }
 
 /// The same object in its next version.
-pub(super) fn changed<S, T>(mut request: RequestSeen<S, T>) -> RequestSeen<S, T> {
+pub(super) fn changed<S, T>(mut request: CustomSeen<S, T>) -> CustomSeen<S, T> {
     let version: u64 = request.resource_version.parse().unwrap();
     request.resource_version = (version + 1).to_string();
     request
@@ -305,14 +309,14 @@ impl World {
 }
 
 fn written<S: Clone, T: Clone>(
-    known: &BTreeMap<String, RequestSeen<S, T>>,
+    known: &BTreeMap<String, CustomSeen<S, T>>,
     patch: &StatusPatch,
     status: T,
-) -> RequestSeen<S, T> {
+) -> CustomSeen<S, T> {
     let request = known.get(&*patch.id.key.name).expect("a write for a request that exists").clone();
     assert_eq!(*request.resource_version, *patch.resource_version, "decided on old news");
     assert_eq!(*request.uid, *patch.uid);
-    changed(RequestSeen { status: Ok(status), ..request })
+    changed(CustomSeen { status: Ok(status), ..request })
 }
 
 pub(super) fn only(patches: &[StatusPatch]) -> Said {

@@ -132,6 +132,30 @@ fn one_write_a_second() {
     assert_eq!(world.set_writes, quiet, "nothing has changed");
 }
 
+/// Clients that wait for an edit look for its revision then.
+#[test]
+fn an_edit_is_answered_at_once() {
+    let mut world = World::new();
+    world.set(set("s", "log:1"));
+    world.pass(10_000);
+    world.pod(pod("p", "log:1"));
+    let before = world.set_writes;
+    for image in ["log:2", "log:3"] {
+        world.pass(100);
+        world.upgrade(image, json!({}));
+        assert_eq!(world.status().observed_generation, world.sets["s"].generation, "{image}");
+    }
+    // Not faster than that, however fast edits come.
+    for number in 0..50 {
+        world.upgrade(&format!("log:{number}"), json!({ "paused": true }));
+        world.pass(10);
+    }
+    let written = world.set_writes - before;
+    assert!((6..=10).contains(&written), "{written} in 0.7 s");
+    world.pass(100);
+    assert_eq!(world.status().observed_generation, world.sets["s"].generation);
+}
+
 /// Costs of an event do not grow with the sets that the pod does not have.
 #[test]
 fn an_event_looks_at_the_sets_of_its_pod() {
