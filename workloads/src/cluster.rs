@@ -11,7 +11,7 @@ use berth_workloads_policy::{
     pod::PodView,
     predownload::PullJobView,
     revision::Revision,
-    store::{Store, Stored, version},
+    store::{Store, Stored},
 };
 use jiff::Timestamp;
 
@@ -19,45 +19,17 @@ use crate::{
     claims::{Claims, Named, sets_of},
     kinds::{Given, KINDS, Kind, Known, Plan, Set, Workload},
     mailboxes::Mailboxes,
-    owned::{Concerned, Owned},
+    object::Filed,
+    owned::{Concerned, Owned, orphans},
     reading::Found,
     watch::{Input, Shown},
 };
-
-/// A workload in the store.
-#[derive(Clone, Debug)]
-pub(crate) struct Filed {
-    uid: String,
-    version: u64,
-    set: Set,
-}
-
-impl Filed {
-    pub(crate) fn new(set: Set) -> Self {
-        let meta = set.meta();
-        Self {
-            uid: meta.uid.clone().unwrap_or_default(),
-            version: version(meta.resource_version.as_deref().unwrap_or_default()),
-            set,
-        }
-    }
-}
-
-impl Stored for Filed {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-}
 
 /// Workloads of a kind.
 #[derive(Debug)]
 struct Shelf {
     kind: &'static Kind,
-    sets: Store<Filed>,
+    sets: Store<Filed<Set>>,
     listed: bool,
 }
 
@@ -65,8 +37,9 @@ struct Shelf {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     shelves: Vec<Shelf>,
-    /// UIDs of workloads that claims belong to by name, by namespace and name.
-    named: BTreeMap<Named, String>,
+    /// UIDs of workloads that claims, pods and revisions belong to by name, by namespace and name: two kinds
+    /// may have the same.
+    named: BTreeMap<Named, BTreeSet<String>>,
     pub(crate) pods: Owned<PodView>,
     pub(crate) claims: Claims,
     pub(crate) revisions: Owned<Revision>,
@@ -104,18 +77,24 @@ impl Cluster {
     pub(crate) fn take(&mut self, input: Input) -> Concerned {
         match input {
             Input::Set(kind, shown) => self.take_set(kind, shown),
-            Input::Pod(shown) => self.pods.take(shown),
+            Input::Pod(shown) => {
+                let concerned = self.pods.take(shown);
+                self.of_keys(concerned)
+            }
             Input::Claim(shown) => {
                 let (concerned, named) = self.claims.take(shown);
                 match (concerned, named) {
                     (Concerned::Some(mut sets), Some(named)) => {
-                        sets.extend(self.set_of(&named));
+                        sets.extend(self.sets_of(&named));
                         Concerned::Some(sets)
                     }
                     (concerned, _) => concerned,
                 }
             }
-            Input::Revision(shown) => self.revisions.take(shown),
+            Input::Revision(shown) => {
+                let concerned = self.revisions.take(shown);
+                self.of_keys(concerned)
+            }
             Input::PullJob(shown) => self.pull_jobs.take(shown),
             Input::Node(shown) => self.take_node(shown),
             Input::Mailbox(shown) => self.mailboxes.take(shown),
@@ -126,13 +105,34 @@ impl Cluster {
         }
     }
 
-    /// Workload that a claim belongs to by its name.
-    fn set_of(&self, (namespace, claim): &Named) -> Option<String> {
+    /// Workloads that a claim may belong to by its name.
+    fn sets_of(&self, (namespace, claim): &Named) -> impl Iterator<Item = String> {
         let named = |set: &str| self.named.get(&(namespace.clone(), set.to_owned()));
-        sets_of(claim).into_iter().find_map(named).cloned()
+        sets_of(claim).into_iter().find_map(named).into_iter().flatten().cloned()
     }
 
-    fn take_set(&mut self, kind: &'static Kind, shown: Shown<Filed>) -> Concerned {
+    /// Workloads of these keys.
+    fn of_keys(&self, concerned: Concerned) -> Concerned {
+        match concerned {
+            Concerned::Some(keys) => {
+                Concerned::Some(keys.into_iter().flat_map(|key| self.keyed(key)).collect())
+            }
+            concerned => concerned,
+        }
+    }
+
+    /// Workloads of a key of pods or revisions: its UID, or namespace and name of those that may adopt them.
+    fn keyed(&self, key: String) -> Vec<String> {
+        match key.split_once('/') {
+            Some((namespace, set)) => {
+                let named = self.named.get(&(namespace.to_owned(), set.to_owned()));
+                named.into_iter().flatten().cloned().collect()
+            }
+            None => vec![key],
+        }
+    }
+
+    fn take_set(&mut self, kind: &'static Kind, shown: Shown<Filed<Set>>) -> Concerned {
         let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.kind.plural == kind.plural) else {
             return Concerned::None;
         };
@@ -145,19 +145,23 @@ impl Cluster {
                 return Concerned::All;
             }
             Shown::Applied(filed) => {
-                let (uid, set) = (filed.uid.clone(), filed.set.clone());
+                let (uid, set) = (filed.uid().to_owned(), filed.object.clone());
                 if shelf.sets.applied(filed) {
-                    if !set.named_claims().is_empty() {
-                        self.named.insert((set.namespace().to_owned(), set.name().to_owned()), uid.clone());
+                    if set.adopts() {
+                        let name = (set.namespace().to_owned(), set.name().to_owned());
+                        self.named.entry(name).or_default().insert(uid.clone());
                     }
                     return Concerned::Some(vec![uid]);
                 }
             }
             Shown::Gone(uid) => {
                 if let Some(filed) = shelf.sets.gone(&uid) {
-                    let name = (filed.set.namespace().to_owned(), filed.set.name().to_owned());
-                    if self.named.get(&name) == Some(&uid) {
-                        self.named.remove(&name);
+                    let name = (filed.object.namespace().to_owned(), filed.object.name().to_owned());
+                    if let Some(named) = self.named.get_mut(&name) {
+                        named.remove(&uid);
+                        if named.is_empty() {
+                            self.named.remove(&name);
+                        }
                     }
                 }
             }
@@ -167,9 +171,13 @@ impl Cluster {
 
     fn index(&mut self) {
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
-        let named = all.filter(|filed| !filed.set.named_claims().is_empty());
-        let name = |filed: &Filed| (filed.set.namespace().to_owned(), filed.set.name().to_owned());
-        self.named = named.map(|filed| (name(filed), filed.uid.clone())).collect();
+        let named = all.filter(|filed| filed.object.adopts());
+        let name = |filed: &Filed<Set>| (filed.object.namespace().to_owned(), filed.object.name().to_owned());
+        let mut all: BTreeMap<Named, BTreeSet<String>> = BTreeMap::new();
+        for filed in named {
+            all.entry(name(filed)).or_default().insert(filed.uid().to_owned());
+        }
+        self.named = all;
     }
 
     fn take_node(&mut self, shown: Shown<(String, NodeView)>) -> Concerned {
@@ -206,8 +214,8 @@ impl Cluster {
     /// Workloads for which a change of a node changes anything.
     fn minding(&self, before: Option<&NodeView>, after: Option<&NodeView>) -> Concerned {
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
-        let minding = all.filter(|filed| filed.set.minds(before, after));
-        Concerned::Some(minding.map(|filed| filed.uid.clone()).collect())
+        let minding = all.filter(|filed| filed.object.minds(before, after));
+        Concerned::Some(minding.map(|filed| filed.uid().to_owned()).collect())
     }
 
     fn forget_node(&mut self, uid: &str) -> Option<NodeView> {
@@ -219,14 +227,14 @@ impl Cluster {
     /// Namespaces with workloads.
     pub(crate) fn namespaces(&self) -> BTreeSet<String> {
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
-        all.map(|filed| filed.set.namespace().to_owned()).collect()
+        all.map(|filed| filed.object.namespace().to_owned()).collect()
     }
 
     /// Takes in all objects of a namespace, as they were read at once.
-    pub(crate) fn found(&mut self, found: Found) {
+    pub(crate) fn found(&mut self, namespace: &str, found: Found) {
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
-        let here = all.filter(|filed| filed.set.namespace() == found.namespace);
-        let sets: Vec<&str> = here.map(|filed| filed.uid.as_str()).collect();
+        let here = all.filter(|filed| filed.object.namespace() == namespace);
+        let sets: Vec<&str> = here.map(|filed| filed.uid()).collect();
         self.pods.found(&sets, found.pods);
         self.claims.found(&sets, found.claims);
         self.revisions.found(&sets, found.revisions);
@@ -285,20 +293,23 @@ impl Cluster {
 
     /// UIDs of all workloads.
     pub(crate) fn sets(&self) -> impl Iterator<Item = &str> {
-        self.shelves.iter().flat_map(|shelf| shelf.sets.iter()).map(|filed| filed.uid.as_str())
+        self.shelves.iter().flat_map(|shelf| shelf.sets.iter()).map(|filed| filed.uid())
     }
 
     pub(crate) fn set(&self, uid: &str) -> Option<&Set> {
-        self.shelves.iter().find_map(|shelf| shelf.sets.get(uid)).map(|filed| &filed.set)
+        self.shelves.iter().find_map(|shelf| shelf.sets.get(uid)).map(|filed| &filed.object)
     }
 
     /// Plan of a workload.
     pub(crate) fn plan(&self, set: &Set, given: Given<'_>, now: Timestamp) -> Plan {
         let set: &dyn Workload = Arc::as_ref(set);
         let uid = set.uid();
-        let pods: Vec<&PodView> = self.pods.of(uid).collect();
+        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
+        let pods = orphans.iter().flat_map(|key| self.pods.of(key));
+        let pods: Vec<&PodView> = self.pods.of(uid).chain(pods).collect();
         let pull_jobs: Vec<&PullJobView> = self.pull_jobs.of(uid).collect();
-        let revisions: Vec<&Revision> = self.revisions.of(uid).collect();
+        let revisions = orphans.iter().flat_map(|key| self.revisions.of(key));
+        let revisions: Vec<&Revision> = self.revisions.of(uid).chain(revisions).collect();
         let known = Known {
             revisions: &revisions,
             pods: &pods,
@@ -314,82 +325,4 @@ impl Cluster {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn set(kind: &'static Kind, name: &str, spec: Value) -> Input {
-        let object = serde_json::from_value(json!({
-            "apiVersion": kind.api_version(), "kind": kind.name,
-            "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1" },
-            "spec": spec,
-        }));
-        Input::Set(kind, Shown::Applied(Filed::new(kind.read(object.unwrap()).unwrap())))
-    }
-
-    fn spec(extra: Value) -> Value {
-        let mut spec = json!({
-            "selector": { "matchLabels": { "app": "a" } },
-            "template": { "metadata": { "labels": { "app": "a" } }, "spec": { "nodeSelector": { "disk": "ssd" } } },
-        });
-        for (key, value) in extra.as_object().unwrap() {
-            spec[key] = value.clone();
-        }
-        spec
-    }
-
-    fn kind(name: &str) -> &'static Kind {
-        KINDS.into_iter().find(|kind| kind.name == name).unwrap()
-    }
-
-    fn some(sets: &[&str]) -> Concerned {
-        Concerned::Some(sets.iter().map(|set| (*set).to_owned()).collect())
-    }
-
-    #[test]
-    fn a_node_concerns_those_whose_pods_it_places() {
-        let mut cluster = Cluster::default();
-        cluster.take(set(kind("DaemonSet"), "log", spec(json!({}))));
-        cluster.take(set(kind("CloneSet"), "web", spec(json!({}))));
-        let node = |labels: &[(&str, &str)]| {
-            let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            let view = NodeView { name: "n".to_owned(), labels, taints: Vec::new() };
-            Input::Node(Shown::Applied(("u".to_owned(), view)))
-        };
-        assert_eq!(cluster.take(node(&[])), some(&[]));
-        assert_eq!(cluster.take(node(&[("disk", "ssd")])), some(&["log"]));
-        assert_eq!(cluster.take(node(&[("disk", "ssd")])), Concerned::None, "as it was");
-        assert_eq!(cluster.take(node(&[("disk", "ssd"), ("other", "1")])), some(&[]));
-        assert_eq!(cluster.take(Input::Node(Shown::Gone("u".to_owned()))), some(&["log"]));
-    }
-
-    #[test]
-    fn a_claim_concerns_the_set_that_it_is_named_after() {
-        let mut cluster = Cluster::default();
-        let claims = json!({ "volumeClaimTemplates": [{ "metadata": { "name": "data" } }] });
-        cluster.take(set(kind("StatefulSet"), "db", spec(claims)));
-        let claim = |name: &str| {
-            let claim = json!({ "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1" } });
-            let claim = serde_json::from_value(claim).unwrap();
-            Input::Claim(Shown::Applied(berth_workloads_policy::clone_set::ClaimView::of(&claim)))
-        };
-        assert_eq!(cluster.take(claim("data-db-0")), some(&["db"]));
-        assert_eq!(cluster.take(claim("data-web-0")), some(&[]));
-        assert_eq!(cluster.take(Input::Claim(Shown::Gone("data-db-0".to_owned()))), some(&["db"]));
-        cluster.take(Input::Set(kind("StatefulSet"), Shown::Gone("db".to_owned())));
-        assert_eq!(cluster.take(claim("data-db-1")), some(&[]), "the set is gone");
-    }
-
-    #[test]
-    fn kinds_are_listed_apart() {
-        let mut cluster = Cluster::default();
-        cluster.take(set(kind("DaemonSet"), "log", spec(json!({}))));
-        for shown in [Shown::ListBegins, Shown::ListEnds] {
-            cluster.take(Input::Set(kind("CloneSet"), shown));
-        }
-        assert!(cluster.set("log").is_some(), "a list of another kind takes nothing away");
-        let listed: Vec<_> = cluster.listed().into_iter().filter(|(_, listed)| *listed).collect();
-        assert_eq!(listed, [("clonesets", true)]);
-    }
-}
+mod tests;

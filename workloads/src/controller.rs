@@ -1,190 +1,95 @@
 //! The one owner of the picture: takes in what watches and writes show, and begins the plans that are due.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::time::Instant;
 
-use berth_base::{lease::Tenure, time::later};
+use berth_base::time::later;
 use berth_workloads_policy::{action::Note, clone_set::Settings};
-use tokio::{
-    sync::{mpsc, watch},
-    task::{Id, JoinSet},
-};
+use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
 use crate::{
-    metrics::Metrics,
     owned::Concerned,
     reading::Ended,
-    state::{Look, Next, State},
-    timing::{AT_ONCE, BATCH, deadline},
+    state::{Came, Look, Next, State},
+    timing::AT_ONCE,
+    turns::{Connections, Turn, Turns},
     watch::Input,
-    write::{End, HELD_BACK, Report, Writer, Wrote},
+    write::{End, HELD_BACK, Report, Wrote},
 };
 
-/// Which kinds have been listed.
-pub(crate) type Listed = Vec<(&'static str, bool)>;
-
-/// The picture, and what it is connected to.
+/// The way from inputs and answers to plans.
 pub(crate) struct Controller {
-    pub(crate) inputs: mpsc::Receiver<Input>,
-    pub(crate) tenure: Tenure,
-    pub(crate) writer: Writer,
     pub(crate) settings: Settings,
-    pub(crate) listed: watch::Sender<Listed>,
-    pub(crate) metrics: Metrics,
-}
-
-/// Plans on their way.
-#[derive(Default)]
-struct Plans {
-    tasks: JoinSet<Report>,
-    /// Workload of each.
-    of: BTreeMap<Id, String>,
-    /// The reading of all objects.
-    reading: JoinSet<Ended>,
+    pub(crate) connections: Connections,
 }
 
 impl Controller {
     /// Runs until the watches have ended.
-    pub(crate) async fn run(mut self) {
-        let mut state = State::default();
-        let mut inputs = Vec::with_capacity(BATCH);
-        let mut plans = Plans::default();
-        let mut term = None;
-        loop {
-            let next = self.next(&state);
-            // Cancel-safe: `recv_many`, `join_next` and `join_next_with_id` take nothing unless they return
-            // it, the tenure keeps its newest value, and a deadline that was not waited for to its end is
-            // still there.
-            tokio::select! {
-                count = self.inputs.recv_many(&mut inputs, BATCH) => {
-                    if count == 0 {
-                        return;
-                    }
-                    for input in inputs.drain(..) {
-                        self.take(&mut state, input);
-                    }
-                }
-                Some(ended) = plans.tasks.join_next_with_id() => match ended {
-                    Ok((id, report)) => {
-                        plans.of.remove(&id);
-                        self.settle(&mut state, report);
-                    }
-                    // Said in the log already; the others go on.
-                    Err(error) => {
-                        let uid = plans.of.remove(&error.id());
-                        if let (Some(uid), Ok(panic)) = (uid, error.try_into_panic()) {
-                            state.set_aside(&uid, panic.as_ref(), self.look());
-                        }
-                    }
-                },
-                Some(ended) = plans.reading.join_next() => match ended {
-                    Ok(ended) => self.was_read(&mut state, ended),
-                    // Said in the log already.
-                    Err(_) => state.reading.is_lost(Instant::now()),
-                },
-                () = self.tenure.changed() => {}
-                () = deadline(next) => {}
+    pub(crate) async fn run(self, inputs: mpsc::Receiver<Input>) {
+        let mut state = State::new(Turns::with_reading(inputs, self.connections.tenure.clone()));
+        while let Some(turn) = state.turns.next(state.is_listed()).await {
+            match turn {
+                Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(&mut state, input)),
+                Turn::Report(Came::Report(report)) => self.settle(&mut state, report),
+                Turn::Report(Came::Found(ended)) => was_read(&mut state, ended),
+                Turn::Panic(uid, text) => state.set_aside(&uid, &text, self.look()),
+                Turn::Due => {}
             }
             if matches!(state.cluster.listen(Instant::now()), Concerned::All) {
                 info!("Another agent is silent, or is not any more");
                 state.all_due();
             }
-            let before = std::mem::replace(&mut term, self.tenure.term());
-            if term.is_some() && term != before {
+            state.turns.wakes = state.cluster.next_silence();
+            if state.turns.begins_term() {
                 state.all_due();
             }
-            if self.may_begin(&state) {
-                self.begin(&mut state, &mut plans);
-            } else if let Some(term) = self.next_term(&state)
-                && state.reading.next(term, Instant::now()).is_some_and(|next| next <= Instant::now())
-            {
-                state.reading.begins();
-                let namespaces = state.cluster.namespaces();
-                plans.reading.spawn(self.writer.clone().read_all(term, namespaces));
+            if state.is_listed() {
+                self.read_or_begin(&mut state);
             }
         }
     }
 
-    /// Term of this replica, if it leads and its watches have shown what there is.
-    fn next_term(&self, state: &State) -> Option<u64> {
-        let term = self.tenure.term()?;
-        state.cluster.listed().iter().all(|(_, listed)| *listed).then_some(term)
-    }
-
-    /// Tells whether plans may be begun: this replica leads, and what it knows is no older than its term.
-    fn may_begin(&self, state: &State) -> bool {
-        self.next_term(state).is_some_and(|term| state.reading.is_done(term))
-    }
-
-    /// Time of the next look, or of the next reading before the first look. A replica that may begin nothing
-    /// waits for news: what is due stays due, and would wake it again and again.
-    fn next(&self, state: &State) -> Option<Instant> {
-        let due = self.next_term(state).and_then(|term| {
-            if state.reading.is_done(term) {
-                state.agenda.next(AT_ONCE)
-            } else {
-                state.reading.next(term, Instant::now())
-            }
-        });
-        due.into_iter().chain(state.cluster.next_silence()).min()
+    /// Reads all objects at the start of a term, and begins plans when that is done.
+    fn read_or_begin(&self, state: &mut State) {
+        if let Some(term) = state.turns.term_to_read() {
+            let reading = self.connections.writer.clone().read_all(term, state.cluster.namespaces());
+            state.turns.read(async { Came::Found(reading.await) });
+        } else if state.turns.term_to_plan().is_some() {
+            self.begin(state);
+        }
     }
 
     fn look(&self) -> Look<'_> {
         Look {
             now: Instant::now(),
             settings: self.settings,
-            events: &self.writer.events,
-            metrics: &self.metrics,
+            events: &self.connections.writer.events,
+            metrics: &self.connections.writer.metrics,
         }
     }
 
     fn take(&self, state: &mut State, input: Input) {
         let ends = input.is_end();
-        match state.cluster.take(input) {
-            Concerned::None => {}
-            Concerned::Some(sets) => {
-                let now = Instant::now();
-                sets.into_iter().for_each(|uid| state.agenda.add(uid, now));
-            }
-            Concerned::All => state.all_due(),
-        }
+        let concerned = state.cluster.take(input);
+        state.turns.take(concerned, || state.cluster.sets().map(str::to_owned).collect());
         if ends {
-            self.listed.send_replace(state.cluster.listed());
-            for (kind, count) in state.cluster.sizes() {
-                self.metrics.objects(kind, count);
-            }
+            self.connections.show(state.cluster.listed(), state.cluster.sizes());
         }
     }
 
     /// Begins the plans that are due.
-    fn begin(&self, state: &mut State, plans: &mut Plans) {
+    fn begin(&self, state: &mut State) {
         let look = self.look();
-        for uid in state.agenda.take(look.now, AT_ONCE) {
-            let writer = self.writer.clone();
-            let task = match state.look(&uid, look) {
-                Next::Nothing => continue,
-                Next::Read(set) => plans.tasks.spawn(writer.read(set)),
+        for uid in state.turns.agenda.take(look.now, AT_ONCE) {
+            let writer = self.connections.writer.clone();
+            match state.look(&uid, look) {
+                Next::Nothing => {}
+                Next::Read(set) => state.turns.spawn(uid, async { Came::Report(writer.read(set).await) }),
                 Next::CarryOut(set, plan) => {
                     debug!(set = set.name(), actions = plan.actions.len(), "Plan begins");
-                    plans.tasks.spawn(writer.carry_out(set, plan))
+                    state.turns.spawn(uid, async { Came::Report(writer.carry_out(set, plan).await) });
                 }
-            };
-            plans.of.insert(task.id(), uid);
-        }
-    }
-
-    /// Takes in what was read at the start of a term.
-    fn was_read(&self, state: &mut State, (term, found): Ended) {
-        let now = Instant::now();
-        let namespaces = found.as_ref().ok();
-        let namespaces = namespaces.map(|all| all.iter().map(|one| one.namespace.clone()).collect());
-        state.reading.ends(term, namespaces, now);
-        match found {
-            Ok(found) => {
-                found.into_iter().for_each(|found| state.cluster.found(found));
-                state.all_due();
             }
-            Err(error) => warn!(error, "Objects not read at the start of a term, trying again"),
         }
     }
 
@@ -215,10 +120,10 @@ impl Controller {
         }
         let set = cluster.set(&uid).cloned();
         let name = set.as_ref().map(|set| set.entry_owner());
-        let term = state.reading.term();
-        let memory = state.landed(&uid);
+        let read_in = state.turns.read_in();
+        let memory = state.memory(&uid);
         if was_read {
-            (memory.unread, memory.read_in) = (false, term);
+            (memory.unread, memory.read_in) = (false, read_in);
         }
         let pause = memory.ends(&end);
         match &end {
@@ -231,14 +136,24 @@ impl Controller {
             End::Held(what) => {
                 let text = what.text().to_owned();
                 info!(set = name, text, "Plan is held back, trying again");
-                if let Some(set) = set {
-                    let note = Note { warning: false, reason: HELD_BACK, text };
-                    memory.tell(Instant::now(), &note, || self.writer.events.tell(&set, note.clone()));
+                let note = Note { warning: false, reason: HELD_BACK, text };
+                if let Some(set) = set
+                    && memory.told.is_news(Instant::now(), &note)
+                {
+                    self.connections.writer.events.tell(&set, note);
                 }
             }
         }
-        state.agenda.add(uid, later(Instant::now(), pause));
+        state.turns.agenda.add(uid, later(Instant::now(), pause));
     }
+}
+
+/// Takes in what was read at the start of a term.
+fn was_read(state: &mut State, ended: Ended) {
+    for (namespace, found) in state.turns.was_read(ended) {
+        state.cluster.found(&namespace, found);
+    }
+    state.all_due();
 }
 
 #[cfg(test)]

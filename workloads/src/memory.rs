@@ -3,15 +3,13 @@
 use std::time::{Duration, Instant};
 
 use berth_base::time::later;
-use berth_workloads_policy::{action::Note, daemon_set::Rests, plan::Failures, predownload};
+use berth_workloads_policy::{daemon_set::Rests, plan::Failures, predownload};
 
 use crate::{
-    timing::{Backoff, StatusPace},
+    timing::{Backoff, StatusPace, Told},
     write::End,
 };
 
-/// The same is told again after it.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// An object that was set aside is looked at again after it.
 const ASIDE_FOR: Duration = Duration::from_secs(600);
 
@@ -27,7 +25,7 @@ pub(crate) struct Memory {
     pub(crate) unread: bool,
     /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
-    told: Option<(String, Instant)>,
+    pub(crate) told: Told,
     aside: Option<Aside>,
     /// When an ImagePullJob could not be made.
     pull_failed: Option<Instant>,
@@ -65,19 +63,6 @@ impl Memory {
     /// Tells whether an ImagePullJob could not be made a moment ago: what it is for goes on without.
     pub(crate) fn predownload_rests(&self, now: Instant) -> bool {
         self.pull_failed.is_some_and(|failed| now.saturating_duration_since(failed) < predownload::AGAIN)
-    }
-
-    /// Tells something, unless it was told a moment ago.
-    pub(crate) fn tell(&mut self, now: Instant, note: &Note, tell: impl FnOnce()) {
-        let text = format!("{} {}", note.reason, note.text);
-        let is_known = self
-            .told
-            .as_ref()
-            .is_some_and(|(told, at)| *told == text && now.saturating_duration_since(*at) < TELL_AGAIN);
-        if !is_known {
-            self.told = Some((text, now));
-            tell();
-        }
     }
 
     /// Sets it aside until its spec is another one, or until the given time.
@@ -141,15 +126,5 @@ mod tests {
         let failed = Instant::now();
         assert!(memory.predownload_rests(failed + Duration::from_secs(59)));
         assert!(!memory.predownload_rests(failed + Duration::from_secs(60)));
-    }
-
-    #[test]
-    fn the_same_is_told_once_a_minute() {
-        let (mut memory, mut told, now) = (Memory::default(), 0, Instant::now());
-        let note = |text: &str| Note { warning: true, reason: "ScaleUpLimited", text: text.to_owned() };
-        for (seconds, text) in [(0, "a"), (1, "a"), (2, "b"), (61, "b"), (63, "b")] {
-            memory.tell(now + Duration::from_secs(seconds), &note(text), || told += 1);
-        }
-        assert_eq!(told, 3);
     }
 }

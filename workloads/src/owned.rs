@@ -1,6 +1,9 @@
 //! Objects of a kind, and which set has which of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use berth_workloads_policy::{
     clone_set::ClaimView,
@@ -17,6 +20,11 @@ pub(crate) trait Ownable: Stored {
     /// UID of the set.
     fn owner(&self) -> &str;
 
+    /// Key that it is found by: that UID, or of an object without an owner what it may belong to.
+    fn key(&self) -> Cow<'_, str> {
+        self.owner().into()
+    }
+
     /// Nothing that is decided by differs from an earlier version.
     fn decides_as(&self, _earlier: &Self) -> bool {
         false
@@ -28,10 +36,23 @@ impl Ownable for PodView {
         Self::owner(self)
     }
 
+    /// A pod that nothing decides on may be adopted by the set that it is named after.
+    fn key(&self) -> Cow<'_, str> {
+        match Self::owner(self) {
+            "" => orphans(&self.namespace, self.name.rsplit_once('-').map_or("", |(set, _)| set)).into(),
+            owner => owner.into(),
+        }
+    }
+
     /// Most versions of a pod say something of its containers that no set looks at.
     fn decides_as(&self, earlier: &Self) -> bool {
         Self { version: earlier.version.clone(), ..self.clone() } == *earlier
     }
+}
+
+/// Key of pods and revisions that nothing decides on, and that are named after a set.
+pub(crate) fn orphans(namespace: &str, set: &str) -> String {
+    format!("{namespace}/{set}")
 }
 
 impl Ownable for ClaimView {
@@ -49,6 +70,14 @@ impl Ownable for PullJobView {
 impl Ownable for Revision {
     fn owner(&self) -> &str {
         &self.owner
+    }
+
+    /// So may a revision.
+    fn key(&self) -> Cow<'_, str> {
+        match self.owner.as_str() {
+            "" => orphans(&self.namespace, self.name.rsplit_once('-').map_or("", |(set, _)| set)).into(),
+            owner => owner.into(),
+        }
     }
 }
 
@@ -88,16 +117,16 @@ impl<T: Ownable> Owned<T> {
                 self.store.list_ends();
                 self.by_owner.clear();
                 for object in self.store.iter() {
-                    let owner = self.by_owner.entry(object.owner().to_owned()).or_default();
+                    let owner = self.by_owner.entry(object.key().into_owned()).or_default();
                     owner.insert(object.uid().to_owned());
                 }
                 self.listed = true;
                 Concerned::All
             }
             Shown::Applied(object) => {
-                let (uid, owner) = (object.uid().to_owned(), object.owner().to_owned());
+                let (uid, owner) = (object.uid().to_owned(), object.key().into_owned());
                 let known = self.store.get(&uid);
-                let before = known.map(|known| known.owner().to_owned());
+                let before = known.map(|known| known.key().into_owned());
                 let is_news = known.is_none_or(|known| !object.decides_as(known));
                 if !self.store.applied(object) || !is_news {
                     return Concerned::None;
@@ -112,7 +141,7 @@ impl<T: Ownable> Owned<T> {
             }
             Shown::Gone(uid) => match self.store.gone(&uid) {
                 Some(object) => {
-                    let owner = object.owner().to_owned();
+                    let owner = object.key().into_owned();
                     self.unlink(&owner, &uid);
                     Concerned::Some(vec![owner])
                 }
@@ -123,10 +152,10 @@ impl<T: Ownable> Owned<T> {
 
     /// A write was answered with this object.
     pub(crate) fn wrote(&mut self, object: T) {
-        let (uid, owner) = (object.uid().to_owned(), object.owner().to_owned());
-        let before = self.store.get(&uid).map(|known| known.owner().to_owned());
+        let (uid, owner) = (object.uid().to_owned(), object.key().into_owned());
+        let before = self.store.get(&uid).map(|known| known.key().into_owned());
         self.store.wrote(object);
-        if self.store.get(&uid).is_some_and(|known| known.owner() == owner) {
+        if self.store.get(&uid).is_some_and(|known| known.key() == owner) {
             if let Some(before) = before.filter(|before| *before != owner) {
                 self.unlink(&before, &uid);
             }
@@ -136,7 +165,7 @@ impl<T: Ownable> Owned<T> {
 
     /// A write has ended this object.
     pub(crate) fn ended(&mut self, uid: &str) {
-        if let Some(owner) = self.store.get(uid).map(|known| known.owner().to_owned()) {
+        if let Some(owner) = self.store.get(uid).map(|known| known.key().into_owned()) {
             self.unlink(&owner, uid);
         }
         self.store.ended(uid);
@@ -191,6 +220,28 @@ impl<T: Ownable> Owned<T> {
             if uids.is_empty() {
                 self.by_owner.remove(owner);
             }
+        }
+    }
+}
+
+/// Takes in what the watch of objects shows that a controller decides on.
+pub(crate) fn take<T: Stored>(store: &mut Store<T>, shown: Shown<T>) -> Concerned {
+    match shown {
+        Shown::ListBegins => {
+            store.list_begins();
+            Concerned::None
+        }
+        Shown::ListEnds => {
+            store.list_ends();
+            Concerned::All
+        }
+        Shown::Applied(object) => {
+            let uid = object.uid().to_owned();
+            if store.applied(object) { Concerned::Some(vec![uid]) } else { Concerned::None }
+        }
+        Shown::Gone(uid) => {
+            store.gone(&uid);
+            Concerned::Some(vec![uid])
         }
     }
 }

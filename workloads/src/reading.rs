@@ -35,14 +35,19 @@ pub(crate) struct Listed<T> {
 /// Objects of a namespace.
 #[derive(Debug)]
 pub(crate) struct Found {
-    pub(crate) namespace: String,
     pub(crate) pods: Listed<PodView>,
     pub(crate) claims: Listed<ClaimView>,
     pub(crate) revisions: Listed<Revision>,
 }
 
-/// End of a reading: the term that it was for, and what was found in each namespace.
-pub(crate) type Ended<F = Found> = (u64, Result<Vec<F>, String>);
+/// End of a reading.
+#[derive(Debug)]
+pub(crate) struct Ended<F = Found> {
+    /// Term that it was for.
+    pub(crate) term: u64,
+    /// Objects of each namespace.
+    pub(crate) found: Result<Vec<(String, F)>, String>,
+}
 
 /// Standing of the reading of this term.
 #[derive(Debug, Default)]
@@ -54,6 +59,14 @@ pub(crate) struct Reading {
     backoff: Backoff,
     /// It failed, and is tried again then.
     again: Option<Instant>,
+}
+
+impl<F> Ended<F> {
+    /// Namespaces that were read; `None`: it failed.
+    pub(crate) fn namespaces(&self) -> Option<BTreeSet<String>> {
+        let found = self.found.as_ref().ok()?;
+        Some(found.iter().map(|(namespace, _)| namespace.clone()).collect())
+    }
 }
 
 impl Reading {
@@ -108,9 +121,12 @@ pub(crate) async fn each<F, R>(
 where
     R: Future<Output = Result<F, Failure>>,
 {
-    let each = stream::iter(namespaces).map(found);
+    let each = stream::iter(namespaces).map(|namespace| {
+        let found = found(namespace.clone());
+        async { Ok((namespace, found.await?)) }
+    });
     let found = each.buffer_unordered(AT_ONCE).try_collect().await;
-    (term, found.map_err(|failure| failure.text()))
+    Ended { term, found: found.map_err(|failure: Failure| failure.text()) }
 }
 
 impl Writer {
@@ -124,7 +140,6 @@ impl Writer {
             pods: self.watched::<Pods>(&namespace).await?,
             claims: self.watched::<Claims>(&namespace).await?,
             revisions: self.watched::<Revisions>(&namespace).await?,
-            namespace,
         })
     }
 

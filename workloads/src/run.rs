@@ -3,7 +3,7 @@
 //! Every replica watches and keeps the picture; only the one that holds the lease plans. Stop: no more plans
 //! are begun, and the lease is given up.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use anyhow::{Context, anyhow};
 use berth_base::{
@@ -15,6 +15,7 @@ use berth_base::{
     signals::Signals,
     telemetry,
 };
+use berth_malloc::growth::keep_small;
 use berth_workloads_policy::clone_set::Settings;
 use clap::Parser;
 use prometheus_client::registry::Registry;
@@ -24,7 +25,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     cluster::Cluster,
@@ -33,7 +34,9 @@ use crate::{
     distribution, events, jobs,
     kinds::KINDS,
     metrics::Metrics,
-    podstates, sidecar_sets, spreads, united, virtual_nodes,
+    podstates, sidecar_sets, spreads,
+    turns::Connections,
+    united, virtual_nodes,
     watch::{Claims, Mailboxes, Nodes, Pods, PullJobs, Revisions, follow, follow_sets, leave_sets},
     write::Writer,
 };
@@ -42,6 +45,8 @@ use crate::{
 const EX_USAGE: u8 = 64;
 /// Inputs that wait for the picture. Past them the watches wait, and with them the API server.
 const INPUTS: usize = 1024;
+/// Time after which memory that nothing uses is returned: of the start's lists most is not kept.
+const RETURN_UNUSED: Duration = Duration::from_secs(30);
 
 /// The whole program: parses the command line and runs until it is told to stop.
 pub fn main() -> ExitCode {
@@ -54,7 +59,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    let unsettled = berth_malloc::settle();
     telemetry::init(config.log_filter(), config.log_format);
+    if let Err(error) = unsettled {
+        warn!(%error, "Memory settings not made, large lists will keep more memory");
+    }
     match run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -147,25 +156,27 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
         while tasks.join_next().await.is_some() {}
         return Ok(());
     }
+    let connections = |listed| Connections { tenure: tenure.clone(), writer: writer.clone(), listed };
     if distributes {
         if has_distributions {
-            distribution::start(distribution::Connections { tenure, writer, listed }, &mut watches);
+            distribution::start(connections(listed), &mut watches);
         }
     } else {
-        let (tenure_of_jobs, writer_of_jobs) = (tenure.clone(), writer.clone());
-        let of_united =
-            united::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: united_listed };
-        let of_spreads =
-            spreads::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: spreads_listed };
-        if let Some(namespace) = config.sidecar_set_revisions {
-            let (tenure, writer) = (tenure.clone(), writer.clone());
-            let of_sets = sidecar_sets::Connections { tenure, writer, listed: revisions_listed, namespace };
-            sidecar_sets::start(of_sets, &mut watches);
+        jobs::start(of_jobs, connections(jobs_listed), &mut watches);
+        if config.united_deployments {
+            united::start(connections(united_listed), &mut watches);
         }
-        let of_states =
-            podstates::Connections { tenure: tenure.clone(), writer: writer.clone(), listed: states_listed };
+        if config.spreads {
+            spreads::start(connections(spreads_listed), &mut watches);
+        }
+        if config.pod_states {
+            podstates::start(connections(states_listed), &mut watches);
+        }
+        if let Some(namespace) = config.sidecar_set_revisions {
+            sidecar_sets::start(namespace, connections(revisions_listed), &mut watches);
+        }
         watches.spawn(virtual_nodes::follow(client.clone(), tenure.clone(), writer.events.clone()));
-        let controller = Controller { inputs, tenure, writer, settings, listed, metrics: metrics.clone() };
+        let controller = Controller { settings, connections: connections(listed) };
         for kind in KINDS {
             if ownership.has(kind.shared) {
                 watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
@@ -179,22 +190,11 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
         watches.spawn(follow::<PullJobs>(client.clone(), sender.clone(), metrics.clone()));
         watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
         watches.spawn(follow::<Mailboxes>(client.clone(), sender, metrics));
-        let connections =
-            jobs::Connections { tenure: tenure_of_jobs, writer: writer_of_jobs, listed: jobs_listed };
-        jobs::start(of_jobs, connections, &mut watches);
-        if config.united_deployments {
-            united::start(of_united, &mut watches);
-        }
-        if config.spreads {
-            spreads::start(of_spreads, &mut watches);
-        }
-        if config.pod_states {
-            podstates::start(of_states, &mut watches);
-        }
-        watches.spawn(controller.run());
+        watches.spawn(controller.run(inputs));
     }
     watches.spawn(openkruise::warn_of(client.clone(), ownership));
     watches.spawn(events::write(client, told));
+    tokio::spawn(keep_small(RETURN_UNUSED));
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();
     tasks.spawn(candidate.run(written.clone()));

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher, Hasher, RandomState},
-    panic::{AssertUnwindSafe, catch_unwind},
     time::Instant,
 };
 
@@ -18,17 +17,26 @@ use crate::{
     kinds::{Given, Plan, Set},
     memory::Memory,
     metrics::Metrics,
-    reading::Reading,
-    timing::Agenda,
+    owned::Concerned,
+    reading::Ended,
+    turns::{Turns, guarded},
+    watch::Input,
+    write::Report,
 };
 
 /// All that the program knows.
-#[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) cluster: Cluster,
-    pub(crate) agenda: Agenda,
-    pub(crate) reading: Reading,
+    pub(crate) turns: Turns<Input, Came>,
     memory: BTreeMap<String, Memory>,
+}
+
+/// Something that was on its way.
+#[derive(Debug)]
+pub(crate) enum Came {
+    Report(Report),
+    /// All objects, at the start of a term.
+    Found(Ended),
 }
 
 /// Input of a look at a workload.
@@ -51,7 +59,16 @@ pub(crate) enum Next {
 }
 
 impl State {
-    /// Looks at a workload. What is to be done is on its way then.
+    pub(crate) fn new(turns: Turns<Input, Came>) -> Self {
+        Self { cluster: Cluster::default(), turns, memory: BTreeMap::new() }
+    }
+
+    /// Tells whether all was listed once.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.cluster.listed().iter().all(|(_, listed)| *listed)
+    }
+
+    /// Looks at a workload.
     pub(crate) fn look(&mut self, uid: &str, look: Look<'_>) -> Next {
         let Some(set) = self.cluster.set(uid).cloned() else {
             self.memory.remove(uid);
@@ -62,14 +79,12 @@ impl State {
         if memory.is_aside(meta.generation, look.now) {
             return Next::Nothing;
         }
-        let is_read = self.reading.covers(set.namespace()) || memory.read_in == self.reading.term();
-        if (memory.unread || !is_read) && meta.deletion_timestamp.is_none() {
-            self.agenda.in_flight.insert(uid.to_owned());
+        let unread = memory.unread || self.turns.is_unread(set.namespace(), memory.read_in);
+        if unread && meta.deletion_timestamp.is_none() {
             return Next::Read(set);
         }
         memory.rests.begin(meta.generation);
-        // A decision that panics would do so again, and it is about this object alone.
-        let planned = catch_unwind(AssertUnwindSafe(|| {
+        let planned = guarded(|| {
             let plan = planned(&self.cluster, &set, memory, look.settings, look.now);
             if !plan.actions.is_empty() || memory.failures == Failures::default() {
                 return plan;
@@ -77,17 +92,19 @@ impl State {
             // Nothing is left to be done of what could not be done.
             memory.failures = Failures::default();
             planned(&self.cluster, &set, memory, look.settings, look.now)
-        }));
+        });
         let mut plan = match planned {
             Ok(plan) => plan,
-            Err(panic) => {
-                self.set_aside(uid, panic.as_ref(), look);
+            Err(text) => {
+                self.set_aside(uid, &text, look);
                 return Next::Nothing;
             }
         };
         look.metrics.passed();
         for note in std::mem::take(&mut plan.notes) {
-            memory.tell(look.now, &note, || look.events.tell(&set, note.clone()));
+            if memory.told.is_news(look.now, &note) {
+                look.events.tell(&set, note);
+            }
         }
         plan.ended_on.iter().for_each(|node| memory.rests.ended(node, Timestamp::now()));
         let mut again = plan.again.map(|again| later(look.now, again));
@@ -100,20 +117,16 @@ impl State {
             memory.status.written(look.now);
         }
         if let Some(at) = again {
-            self.agenda.add(uid.to_owned(), at);
+            self.turns.agenda.add(uid.to_owned(), at);
         }
         if plan.actions.is_empty() && plan.status.is_none() {
             return Next::Nothing;
         }
-        self.agenda.in_flight.insert(uid.to_owned());
         Next::CarryOut(set, plan)
     }
 
     /// Sets a workload aside: to decide on it or to write for it has failed in a way that it must not.
-    pub(crate) fn set_aside(&mut self, uid: &str, panic: &(dyn std::any::Any + Send), look: Look<'_>) {
-        let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        self.agenda.in_flight.remove(uid);
+    pub(crate) fn set_aside(&mut self, uid: &str, text: &str, look: Look<'_>) {
         look.metrics.set_aside();
         let Some(set) = self.cluster.set(uid).cloned() else { return };
         error!(kind = set.kind().name, set = set.name(), text, "A panic: the object is set aside");
@@ -126,19 +139,16 @@ impl State {
         // Nobody knows what was written.
         memory.unread = true;
         let until = memory.set_aside(set.meta().generation, look.now);
-        self.agenda.add(uid.to_owned(), until);
+        self.turns.agenda.add(uid.to_owned(), until);
     }
 
-    /// Nothing is on its way for the workload any more.
-    pub(crate) fn landed(&mut self, uid: &str) -> &mut Memory {
-        self.agenda.in_flight.remove(uid);
+    /// Memory of a workload.
+    pub(crate) fn memory(&mut self, uid: &str) -> &mut Memory {
         self.memory.entry(uid.to_owned()).or_default()
     }
 
     pub(crate) fn all_due(&mut self) {
-        let now = Instant::now();
-        let sets: Vec<String> = self.cluster.sets().map(str::to_owned).collect();
-        sets.into_iter().for_each(|uid| self.agenda.add(uid, now));
+        self.turns.take(Concerned::All, || self.cluster.sets().map(str::to_owned).collect());
     }
 }
 
@@ -158,17 +168,20 @@ fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings, no
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use berth_base::lease::Tenure;
     use berth_workloads_policy::action::Action;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     use kube::api::ObjectMeta;
     use serde_json::{Map, Value};
+    use tokio::sync::mpsc;
 
     use super::*;
     use crate::{
-        cluster::Filed,
         events,
         kinds::{KINDS, Kind, Known, Workload},
-        watch::{Input, Shown},
+        object::Filed,
+        reading::Reading,
+        watch::Shown,
     };
 
     /// Makes a pod each time, or panics.
@@ -202,6 +215,14 @@ mod tests {
         }
     }
 
+    fn state() -> State {
+        State::new(Turns::with_reading(mpsc::channel(1).1, Tenure::of_test().1))
+    }
+
+    fn reading(state: &mut State) -> &mut Reading {
+        state.turns.reading.as_mut().unwrap()
+    }
+
     fn show(state: &mut State, uid: &str, generation: i64, panics: bool) {
         let meta = ObjectMeta {
             uid: Some(uid.to_owned()),
@@ -210,13 +231,13 @@ mod tests {
             resource_version: Some(generation.to_string()),
             ..ObjectMeta::default()
         };
-        let made = Arc::new(Made { meta, panics, none: Default::default() });
+        let made: Set = Arc::new(Made { meta, panics, none: Default::default() });
         state.cluster.take(Input::Set(KINDS[0], Shown::Applied(Filed::new(made))));
     }
 
     #[test]
     fn a_decision_that_panics_sets_its_object_aside_and_no_other() {
-        let (mut state, metrics) = (State::default(), Metrics::default());
+        let (mut state, metrics) = (state(), Metrics::default());
         let (events, mut told) = events::channel();
         let now = Instant::now();
         let look = |now| Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
@@ -224,7 +245,7 @@ mod tests {
         show(&mut state, "good", 1, false);
         state.all_due();
         let later = now + Duration::from_secs(1);
-        assert_eq!(state.agenda.take(later, 16), ["bad", "good"]);
+        assert_eq!(state.turns.agenda.take(later, 16), ["bad", "good"]);
         assert!(matches!(state.look("bad", look(now)), Next::Nothing));
         assert!(matches!(state.look("good", look(now)), Next::CarryOut(..)));
         let (set, note) = told.try_recv().unwrap();
@@ -233,51 +254,51 @@ mod tests {
         // It is not tried again and again.
         state.look("bad", look(later));
         assert!(told.try_recv().is_err());
-        let after = state.agenda.next(16).unwrap();
+        let after = state.turns.agenda.next(16).unwrap();
         assert_eq!(after, now + Duration::from_secs(600));
         assert!(matches!(state.look("bad", look(after)), Next::Read(_)));
-        state.landed("bad").unread = false;
+        state.memory("bad").unread = false;
         state.look("bad", look(after));
         assert!(told.try_recv().is_ok(), "looked at again");
         // Its author has mended it.
         show(&mut state, "bad", 2, false);
-        state.landed("bad").unread = false;
+        state.memory("bad").unread = false;
         assert!(matches!(state.look("bad", look(after)), Next::CarryOut(..)));
     }
 
     /// The leader before this one may have seen it sooner, and made pods that no watch has shown here yet.
     #[test]
     fn a_set_in_a_namespace_that_was_not_read_is_read_first() {
-        let (mut state, metrics) = (State::default(), Metrics::default());
+        let (mut state, metrics) = (state(), Metrics::default());
         let (events, _told) = events::channel();
         let now = Instant::now();
         let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
-        state.reading.ends(1, Some(["others".to_owned()].into()), now);
+        reading(&mut state).ends(1, Some(["others".to_owned()].into()), now);
         show(&mut state, "late", 1, false);
         assert!(matches!(state.look("late", look()), Next::Read(_)));
-        state.landed("late").read_in = Some(1);
+        state.memory("late").read_in = Some(1);
         assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
-        state.landed("late");
-        state.reading.ends(2, Some(["others".to_owned()].into()), now);
+        state.memory("late");
+        reading(&mut state).ends(2, Some(["others".to_owned()].into()), now);
         assert!(matches!(state.look("late", look()), Next::Read(_)), "another term");
-        state.landed("late");
+        state.memory("late");
         // Its namespace, as sets of tests have none.
-        state.reading.ends(2, Some([String::new()].into()), now);
+        reading(&mut state).ends(2, Some([String::new()].into()), now);
         assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
     }
 
     #[test]
     fn after_a_panic_of_a_write_the_objects_are_read_first() {
-        let (mut state, metrics) = (State::default(), Metrics::default());
+        let (mut state, metrics) = (state(), Metrics::default());
         let (events, _told) = events::channel();
         let now = Instant::now();
         let look = |now| Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
         show(&mut state, "a", 1, false);
         assert!(matches!(state.look("a", look(now)), Next::CarryOut(..)));
-        state.set_aside("a", &"slice index", look(now));
+        state.set_aside("a", "slice index", look(now));
         show(&mut state, "a", 2, false);
         assert!(matches!(state.look("a", look(now)), Next::Read(_)));
-        state.landed("a").unread = false;
+        state.memory("a").unread = false;
         assert!(matches!(state.look("a", look(now)), Next::CarryOut(..)));
     }
 }

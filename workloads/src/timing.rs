@@ -1,5 +1,5 @@
-//! Times of objects between their plans, the same for both controllers: when each is looked at, the pauses
-//! after failures, and the pace of its status.
+//! Times of objects between their plans, the same for all controllers: when each is looked at, the pauses
+//! after failures, the pace of its status, and when the same is told again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,6 +8,7 @@ use std::{
 };
 
 use berth_base::time::later;
+use berth_workloads_policy::action::Note;
 
 /// Inputs taken at once before anything is planned.
 pub(crate) const BATCH: usize = 256;
@@ -17,6 +18,8 @@ pub(crate) const AT_ONCE: usize = 16;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// Time from a plan's end to the next one: what it wrote is often followed by more.
 pub(crate) const SPACING: Duration = Duration::from_millis(10);
+/// The same is told again after it.
+pub(crate) const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// Pauses after failures in a row; the last one is repeated.
 const PAUSES: [Duration; 7] = [
     Duration::from_millis(100),
@@ -52,6 +55,10 @@ pub(crate) struct Backoff {
 /// Time of the last write of an object's status.
 #[derive(Debug, Default)]
 pub(crate) struct StatusPace(Option<Instant>);
+
+/// Last thing that was told of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Option<(String, Instant)>);
 
 impl Agenda {
     /// The object is looked at then, or sooner.
@@ -121,6 +128,20 @@ impl StatusPace {
     }
 }
 
+impl Told {
+    /// Tells whether something is to be told: it was not a moment ago.
+    pub(crate) fn is_news(&mut self, now: Instant, note: &Note) -> bool {
+        let text = format!("{} {}", note.reason, note.text);
+        let lasts =
+            |(told, at): &(String, Instant)| *told == text && now.saturating_duration_since(*at) < TELL_AGAIN;
+        let is_known = self.0.as_ref().is_some_and(lasts);
+        if !is_known {
+            self.0 = Some((text, now));
+        }
+        !is_known
+    }
+}
+
 /// Waits until then; for ever without a time.
 pub(crate) async fn deadline(at: Option<Instant>) {
     match at {
@@ -139,6 +160,16 @@ mod tests {
         let pauses: Vec<_> = (0..9).map(|_| backoff.ends(false)).collect();
         assert!(pauses.is_sorted() && pauses[8] == Duration::from_secs(60));
         assert_eq!((backoff.ends(true), backoff.ends(false)), (SPACING, PAUSES[0]));
+    }
+
+    #[test]
+    fn the_same_is_told_once_a_minute() {
+        let (mut told, now) = (Told::default(), Instant::now());
+        let note = |text: &str| Note { warning: true, reason: "ScaleUpLimited", text: text.to_owned() };
+        let at = |seconds| later(now, Duration::from_secs(seconds));
+        let said = [(0, "a"), (1, "a"), (2, "b"), (61, "b"), (63, "b")]
+            .map(|(seconds, text)| told.is_news(at(seconds), &note(text)));
+        assert_eq!(said, [true, false, true, false, true]);
     }
 
     #[test]

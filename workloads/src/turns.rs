@@ -1,8 +1,8 @@
-//! Turns of a controller: it waits for inputs, for plans that end, for the lease and for what is due. The
-//! controllers of jobs, UnitedDeployments, WorkloadSpreads and ResourceDistributions have it in common, so
-//! what wakes a replica, and which one may begin a plan, is decided once.
+//! Turns of a controller: it waits for inputs, for plans that end, for the lease and for what is due. All
+//! controllers have it in common, so what wakes a replica, and which one may begin a plan, is decided once.
 
 use std::{
+    any::Any,
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Instant,
@@ -10,14 +10,27 @@ use std::{
 
 use berth_base::lease::Tenure;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
 };
+use tracing::warn;
 
 use crate::{
-    reading::Reading,
+    owned::Concerned,
+    reading::{Ended, Reading},
     timing::{AT_ONCE, Agenda, BATCH, deadline},
+    write::Writer,
 };
+
+/// Each kind that is watched, and whether all of it was listed.
+pub(crate) type Listed = Vec<(&'static str, bool)>;
+
+/// Connections of a controller.
+pub(crate) struct Connections {
+    pub(crate) tenure: Tenure,
+    pub(crate) writer: Writer,
+    pub(crate) listed: watch::Sender<Listed>,
+}
 
 /// Inputs and plans of a controller, and when its objects are due.
 pub(crate) struct Turns<I, R> {
@@ -26,6 +39,8 @@ pub(crate) struct Turns<I, R> {
     /// Term of the turn before.
     term: Option<u64>,
     pub(crate) agenda: Agenda,
+    /// Time of a turn that comes whether this replica leads or not.
+    pub(crate) wakes: Option<Instant>,
     plans: JoinSet<R>,
     /// Object of each plan on its way.
     of: BTreeMap<Id, String>,
@@ -40,10 +55,20 @@ pub(crate) enum Turn<I, R> {
     Inputs(Vec<I>),
     /// A plan has ended.
     Report(R),
-    /// The plan of the object with this UID ended in a panic.
-    Panic(String),
+    /// The plan of the object with this UID ended in a panic, with this text.
+    Panic(String, String),
     /// Something is due, or the lease has changed.
     Due,
+}
+
+impl Connections {
+    /// Says what was listed, and how many objects of each kind there are.
+    pub(crate) fn show(&self, listed: Listed, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
+        self.listed.send_replace(listed);
+        for (kind, count) in sizes {
+            self.writer.metrics.objects(kind, count);
+        }
+    }
 }
 
 impl<I, R: Send + 'static> Turns<I, R> {
@@ -53,6 +78,7 @@ impl<I, R: Send + 'static> Turns<I, R> {
             tenure,
             term: None,
             agenda: Agenda::default(),
+            wakes: None,
             plans: JoinSet::new(),
             of: BTreeMap::new(),
             reading: None,
@@ -72,6 +98,7 @@ impl<I, R: Send + 'static> Turns<I, R> {
             Some(reading) if !reading.is_done(term) => reading.next(term, Instant::now()),
             _ => self.agenda.next(AT_ONCE),
         });
+        let next = next.into_iter().chain(self.wakes).min();
         let mut inputs = Vec::new();
         // Cancel-safe: `recv_many` and `join_next_with_id` take nothing unless they return it, the tenure
         // keeps its newest value, and a deadline that was not waited for to its end is still there.
@@ -86,6 +113,17 @@ impl<I, R: Send + 'static> Turns<I, R> {
             () = self.tenure.changed() => Turn::Due,
             () = deadline(next) => Turn::Due,
         })
+    }
+
+    /// Makes the objects due that an input concerns.
+    pub(crate) fn take(&mut self, concerned: Concerned, all: impl FnOnce() -> Vec<String>) {
+        let now = Instant::now();
+        let uids = match concerned {
+            Concerned::None => return,
+            Concerned::Some(uids) => uids,
+            Concerned::All => all(),
+        };
+        uids.into_iter().for_each(|uid| self.agenda.add(uid, now));
     }
 
     /// Tells whether another term of this replica has begun since this was asked last.
@@ -128,7 +166,24 @@ impl<I, R: Send + 'static> Turns<I, R> {
     /// in this term, and was not read since.
     pub(crate) fn is_unread(&self, namespace: &str, read_in: Option<u64>) -> bool {
         let covers = self.reading.as_ref().is_some_and(|reading| reading.covers(namespace));
-        !covers && read_in != self.term()
+        !covers && read_in != self.read_in()
+    }
+
+    /// Term in which all objects were read last.
+    pub(crate) fn read_in(&self) -> Option<u64> {
+        self.reading.as_ref().and_then(Reading::term)
+    }
+
+    /// Takes in how the reading of all objects ended: what was found in each namespace. One that failed is
+    /// tried again.
+    pub(crate) fn was_read<F>(&mut self, ended: Ended<F>) -> Vec<(String, F)> {
+        if let Some(reading) = &mut self.reading {
+            reading.ends(ended.term, ended.namespaces(), Instant::now());
+        }
+        ended.found.unwrap_or_else(|error| {
+            warn!(error, "Objects not read at the start of a term, trying again");
+            Vec::new()
+        })
     }
 
     /// Begins the reading of all objects.
@@ -148,7 +203,7 @@ impl<I, R: Send + 'static> Turns<I, R> {
         match (ended, uid) {
             (Ok((_, report)), _) => Turn::Report(report),
             // Said in the log already; the others go on.
-            (Err(_), Some(uid)) => Turn::Panic(uid),
+            (Err(error), Some(uid)) => Turn::Panic(uid, error.try_into_panic().map(text).unwrap_or_default()),
             (Err(_), None) => {
                 // Nothing else has no object.
                 if let Some(reading) = &mut self.reading {
@@ -160,9 +215,16 @@ impl<I, R: Send + 'static> Turns<I, R> {
     }
 }
 
-/// Result of a decision; `None`: it ended in a panic. It would do so again, and it is about one object alone.
-pub(crate) fn guarded<T>(decide: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(decide)).ok()
+/// Result of a decision, or the text of the panic that it ended in. It would do so again, and it is about one
+/// object alone.
+pub(crate) fn guarded<T>(decide: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(decide)).map_err(text)
+}
+
+/// Text of a panic.
+fn text(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -177,7 +239,7 @@ mod tests {
     fn a_panic_ends_one_plan_and_no_other() {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
-        let plans = [1_usize, 9, 2].map(|at| guarded(|| [7, 8, 9][at]));
+        let plans = [1_usize, 9, 2].map(|at| guarded(|| [7, 8, 9][at]).ok());
         std::panic::set_hook(hook);
         assert_eq!(plans, [Some(8), None, Some(9)]);
     }
@@ -198,6 +260,16 @@ mod tests {
         assert!(wakes(&mut turns, false).await && turns.begins_term() && !turns.begins_term());
         assert!(!wakes(&mut turns, false).await, "not all is listed");
         assert!(wakes(&mut turns, true).await);
+        turns.reading = Some(Reading::default());
+        assert!(wakes(&mut turns, true).await, "all is to be read");
+        let term = turns.term_to_read().unwrap();
+        assert!(!wakes(&mut turns, true).await && turns.term_to_plan().is_none(), "it is on its way");
+        turns.reading.as_mut().unwrap().ends(term, Some(Default::default()), Instant::now());
+        assert!(wakes(&mut turns, true).await && turns.term_to_plan() == Some(term));
+        lease.send_replace(None);
+        assert!(wakes(&mut turns, true).await && !wakes(&mut turns, true).await, "it leads no more");
+        turns.wakes = Some(Instant::now());
+        assert!(wakes(&mut turns, false).await);
     }
 
     #[tokio::test]
@@ -208,7 +280,9 @@ mod tests {
         assert!(turns.agenda.in_flight.contains("well"));
         assert!(matches!(turns.next(false).await, Some(Turn::Report(7))));
         turns.spawn("ill".to_owned(), async { panic!("a plan of a test") });
-        assert!(matches!(turns.next(false).await, Some(Turn::Panic(uid)) if uid == "ill"));
+        assert!(
+            matches!(turns.next(false).await, Some(Turn::Panic(uid, text)) if uid == "ill" && text == "a plan of a test")
+        );
         assert!(turns.agenda.in_flight.is_empty());
     }
 }

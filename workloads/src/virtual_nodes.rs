@@ -19,10 +19,10 @@ use berth_workloads_policy::{
     virtual_node::{VIRTUAL, to_end},
 };
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
-    Api, Client, ResourceExt,
-    api::{Patch, PatchParams},
+    Api, Client, Resource, ResourceExt,
+    api::Patch,
     core::PartialObjectMeta,
     runtime::watcher::{self, Event},
 };
@@ -33,7 +33,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{events::Events, write::FIELD_MANAGER};
+use crate::{events::Events, write::params};
 
 /// OpenKruise's reason.
 const REASON: &str = "SidecarTerminator";
@@ -155,8 +155,7 @@ async fn write(
 ) -> Option<Duration> {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    match timeout(ANSWER_WITHIN, pods.patch(&name, &params, &Patch::Strategic(patch))).await {
+    match timeout(ANSWER_WITHIN, pods.patch(&name, &params::patch(), &Patch::Strategic(patch))).await {
         Ok(Ok(_)) => {
             info!(namespace, pod = name, "Sidecars on a virtual node got the image that ends them");
             None
@@ -171,7 +170,7 @@ async fn write(
             if told.insert(pod.uid().unwrap_or_default()) {
                 let text =
                     format!("Sidecars run on, the image that ends them was refused: {}", status.message);
-                events.about(reference(pod), Note { warning: true, reason: REASON, text });
+                events.about(pod.object_ref(&()), Note { warning: true, reason: REASON, text });
             }
             Some(REFUSED)
         }
@@ -183,16 +182,5 @@ async fn write(
             warn!(namespace, pod = name, "Sidecars on a virtual node not ended: no answer");
             Some(PAUSE)
         }
-    }
-}
-
-fn reference(pod: &Pod) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Pod".to_owned()),
-        namespace: pod.namespace(),
-        name: Some(pod.name_any()),
-        uid: pod.uid(),
-        ..ObjectReference::default()
     }
 }

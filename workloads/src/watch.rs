@@ -5,12 +5,13 @@ use std::pin::pin;
 use berth_base::outage::Outage;
 use berth_proto::crd::{ImagePullJob, NodePodUpdate};
 use berth_workloads_policy::{
-    clone_set::ClaimView, plan::NodeView, pod::PodView, predownload::PullJobView, revision::Revision,
+    clone_set::ClaimView, hash::is_suffix, plan::NodeView, pod::PodView, predownload::PullJobView,
+    revision::Revision,
 };
 use futures::StreamExt;
 use k8s_openapi::api::{
     apps::v1::ControllerRevision,
-    core::v1::{Node, PersistentVolumeClaim, Pod},
+    core::v1::{Node, PersistentVolumeClaim},
 };
 use kube::{
     Api, Client, Resource,
@@ -23,10 +24,11 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::{
-    cluster::Filed,
-    kinds::{Kind, is_decided, is_number},
+    kinds::{Kind, Set, is_decided, is_number},
     mailbox::Mailbox,
     metrics::Metrics,
+    object::Filed,
+    trimmed::TrimmedPod,
 };
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
@@ -48,7 +50,7 @@ pub(crate) enum Shown<T> {
 /// Event of any kind.
 #[derive(Debug)]
 pub(crate) enum Input {
-    Set(&'static Kind, Shown<Filed>),
+    Set(&'static Kind, Shown<Filed<Set>>),
     Pod(Shown<PodView>),
     Claim(Shown<ClaimView>),
     Revision(Shown<Revision>),
@@ -104,12 +106,14 @@ pub(crate) struct Nodes;
 pub(crate) struct Mailboxes;
 
 impl Watched for Pods {
-    type Object = Pod;
+    type Object = TrimmedPod;
     type View = PodView;
     const NAME: &'static str = "pods";
 
-    fn view(object: Pod) -> Option<PodView> {
-        is_decided(&object.metadata).then(|| PodView::of(&object))
+    fn view(TrimmedPod(object): TrimmedPod) -> Option<PodView> {
+        let meta = &object.metadata;
+        (is_decided(meta) || may_be_named(meta, |rest| is_number(rest) || is_suffix(rest)))
+            .then(|| PodView::of(&object))
     }
 
     fn input(shown: Shown<PodView>) -> Input {
@@ -124,7 +128,7 @@ impl Watched for Claims {
 
     fn view(object: PersistentVolumeClaim) -> Option<ClaimView> {
         let meta = &object.metadata;
-        (is_decided(meta) || may_be_named(meta)).then(|| ClaimView::of(&object))
+        (is_decided(meta) || may_be_named(meta, is_number)).then(|| ClaimView::of(&object))
     }
 
     fn input(shown: Shown<ClaimView>) -> Input {
@@ -138,7 +142,9 @@ impl Watched for Revisions {
     const NAME: &'static str = "controllerrevisions";
 
     fn view(object: ControllerRevision) -> Option<Revision> {
-        if is_decided(&object.metadata) { Revision::of(&object) } else { None }
+        // One that nobody owns may be adopted by the set that it is named after.
+        let is_orphan = object.metadata.owner_references.as_ref().is_none_or(Vec::is_empty);
+        if is_orphan || is_decided(&object.metadata) { Revision::of(&object) } else { None }
     }
 
     fn input(shown: Shown<Revision>) -> Input {
@@ -196,11 +202,12 @@ impl Watched for Mailboxes {
     }
 }
 
-/// Tells whether the claim may belong to a set by its name: nothing decides on it, and it ends in a number.
-fn may_be_named(meta: &ObjectMeta) -> bool {
+/// Tells whether a claim or pod may belong to a set by its name: nothing decides on it, and it ends as names
+/// of a set's do.
+fn may_be_named(meta: &ObjectMeta, ends: fn(&str) -> bool) -> bool {
     let has_controller = meta.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
-    let number = meta.name.as_deref().and_then(|name| name.rsplit_once('-'));
-    !has_controller && number.is_some_and(|(_, digits)| is_number(digits))
+    let end = meta.name.as_deref().and_then(|name| name.rsplit_once('-'));
+    !has_controller && end.is_some_and(|(_, end)| ends(end))
 }
 
 /// Watches all objects of a type, for ever. Ends when nobody receives any more.
@@ -221,15 +228,7 @@ pub(crate) async fn follow_sets(
     metrics: Metrics,
 ) {
     let api = Api::<DynamicObject>::all_with(client, &kind.resource());
-    let view = |object: DynamicObject| match kind.read(object) {
-        Ok(set) => Some(Filed::new(set)),
-        // One that nobody can read holds none of the others up.
-        Err(error) => {
-            warn!(kind = kind.name, error, "Object not understood, it is set aside");
-            metrics.set_aside();
-            None
-        }
-    };
+    let view = |object| understood(kind.name, kind.read(object), &metrics).map(Filed::new);
     let all = watcher::Config::default();
     let input = |event: Option<_>| Some(Input::Set(kind, shown(event?, view)));
     relay(api, all, kind.plural, input, inputs, &metrics).await;
@@ -287,6 +286,15 @@ pub(crate) async fn relay<K, I>(
             return;
         }
     }
+}
+
+/// Object that was read. One that nobody can read is set aside, and holds none of the others up.
+pub(crate) fn understood<T>(kind: &str, read: Result<T, String>, metrics: &Metrics) -> Option<T> {
+    let said = read.inspect_err(|error| {
+        warn!(kind, error, "Object not understood, it is set aside");
+        metrics.set_aside();
+    });
+    said.ok()
 }
 
 /// Reduces what a watch shows.

@@ -3,10 +3,12 @@
 //! The first failure ends the plan: the rest is decided anew. After an answer that did not come nobody knows
 //! what there is: the set's objects are read from the API server before anything else is decided.
 
+mod adopt;
 mod create;
 mod end;
 mod failure;
 mod in_place;
+pub(crate) mod params;
 mod predownload;
 mod read;
 
@@ -23,14 +25,11 @@ use berth_workloads_policy::{
 };
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::{
-        apps::v1::ControllerRevision,
-        core::v1::{PersistentVolumeClaim, Pod},
-    },
+    api::{apps::v1::ControllerRevision, core::v1::PersistentVolumeClaim},
 };
 use kube::{
     Api, Client, Resource,
-    api::{DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
+    api::{DynamicObject, ObjectMeta, Patch},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -41,11 +40,10 @@ use crate::{
     kinds::{Plan, Set},
     mailbox::Mailbox,
     metrics::Metrics,
+    trimmed::TrimmedPod,
     watch::{Claims, Pods, PullJobs, Revisions, Watched},
 };
 
-/// The owner of what is written, as `managedFields` shows it.
-pub(crate) const FIELD_MANAGER: &str = "berth-workloads";
 /// Reason of the Event of a write that somebody holds back: a budget, whose name is in its text.
 pub(crate) const HELD_BACK: &str = "HeldBack";
 
@@ -184,15 +182,21 @@ impl Work {
                 .await
             }
             Action::PatchPod(target, patch) => {
-                let written = self.patch::<Pod>(&target, patch).await;
+                let written = self.patch::<TrimmedPod>(&target, patch).await;
                 self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
+            }
+            Action::AdoptPod(target, patch) => {
+                self.adopt::<Pods>(target, patch, Wrote::Pod, Wrote::PodGone).await
+            }
+            Action::AdoptRevision(target, patch) => {
+                self.adopt::<Revisions>(target, patch, Wrote::Revision, Wrote::RevisionGone).await
             }
             Action::PatchPodStatus(target, patch) => {
                 let written = self.patch_status(&target, patch).await;
                 self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
             }
             Action::DeletePod(target) => {
-                let deleted = self.delete::<Pod>(&target).await;
+                let deleted = self.delete::<TrimmedPod>(&target).await;
                 if deleted.is_ok() {
                     let text = format!("succeed to delete pod {}", target.name);
                     self.tell(false, "SuccessfulDelete", text);
@@ -237,7 +241,7 @@ impl Work {
             "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
             "spec": { "scaleStrategy": { "podsToDelete": names } },
         });
-        let (api, params, patch) = (self.sets(), params(), Patch::Merge(&patch));
+        let (api, params, patch) = (self.sets(), params::patch(), Patch::Merge(&patch));
         let written = self.writer.ask("workload", api.patch(self.set.name(), &params, &patch)).await;
         self.settle_set(written).await
     }
@@ -251,7 +255,7 @@ impl Work {
             }
         }
         let patch = json!({ "metadata": { "uid": self.set.uid() }, "status": status });
-        let (api, params, patch) = (self.sets(), params(), Patch::Merge(&patch));
+        let (api, params, patch) = (self.sets(), params::patch(), Patch::Merge(&patch));
         let write = api.patch_status(self.set.name(), &params, &patch);
         let written = self.writer.ask("workload_status", write).await;
         self.settle_set(written).await
@@ -299,15 +303,15 @@ impl Work {
         patch["metadata"]["uid"] = target.uid.as_str().into();
         patch["metadata"]["resourceVersion"] = target.version.as_str().into();
         let api = Api::<K>::namespaced(self.writer.client.clone(), &self.namespace);
-        let (params, patch) = (params(), Patch::Merge(&patch));
+        let (params, patch) = (params::patch(), Patch::Merge(&patch));
         self.writer.ask("patch", api.patch(&target.name, &params, &patch)).await.map(Some)
     }
 
     /// Conditions are merged by their types.
-    async fn patch_status(&self, target: &Target, mut patch: Value) -> Result<Option<Pod>, Failure> {
+    async fn patch_status(&self, target: &Target, mut patch: Value) -> Result<Option<TrimmedPod>, Failure> {
         patch["metadata"] = json!({ "uid": target.uid, "resourceVersion": target.version });
-        let api = Api::<Pod>::namespaced(self.writer.client.clone(), &self.namespace);
-        let (params, patch) = (params(), Patch::Strategic(&patch));
+        let api = Api::<TrimmedPod>::namespaced(self.writer.client.clone(), &self.namespace);
+        let (params, patch) = (params::patch(), Patch::Strategic(&patch));
         self.writer.ask("pod_status", api.patch_status(&target.name, &params, &patch)).await.map(Some)
     }
 
@@ -316,9 +320,8 @@ impl Work {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        let preconditions = Preconditions { uid: Some(target.uid.clone()), resource_version: None };
-        let params = DeleteParams::default().preconditions(preconditions);
         let api = Api::<K>::namespaced(self.writer.client.clone(), &self.namespace);
+        let params = params::delete(&target.uid);
         let answer = self.writer.ask("delete", api.delete(&target.name, &params)).await?;
         Ok(answer.left().filter(|object| stays(object.meta())))
     }
@@ -338,8 +341,7 @@ impl Writer {
             + Serialize,
     {
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        self.ask("create", api.create(&params, object)).await
+        self.ask("create", api.create(&params::post(), object)).await
     }
 }
 
@@ -359,12 +361,8 @@ fn is_in_place(action: &Action) -> bool {
     matches!(action, Action::UpdateInPlace(_) | Action::ForgetInPlace { .. })
 }
 
-fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
+pub(crate) fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
     serde_json::from_value(object).map_err(|error| Failure::Refused(error.to_string()))
-}
-
-fn params() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ pub(crate) struct Undo {
     #[command(flatten)]
     pub(crate) objects: Objects,
     /// Number of the revision; 0 is the one before
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = revision)]
     pub(crate) to_revision: i64,
     #[command(flatten)]
     pub(crate) printing: Printing,
@@ -178,7 +178,7 @@ pub(crate) struct Status {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub(crate) timeout: Duration,
     /// Number of the revision that is to be rolled out; another one is an error
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = revision)]
     pub(crate) revision: i64,
 }
 
@@ -188,7 +188,7 @@ pub(crate) struct History {
     #[command(flatten)]
     pub(crate) objects: Objects,
     /// Number of the revision whose template is shown
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = revision)]
     pub(crate) revision: i64,
 }
 
@@ -243,6 +243,12 @@ pub(crate) fn command(program: &OsStr) -> clap::Command {
     let name = Path::new(program).file_stem().unwrap_or_default();
     let name = if name == "kubectl-kruise" { "kubectl kruise" } else { "kubectl berth" };
     Cli::command().name(name).bin_name(name).term_width(WIDTH)
+}
+
+/// A number of a revision.
+fn revision(text: &str) -> Result<i64, String> {
+    let number = text.parse().ok().filter(|number| *number >= 0);
+    number.ok_or_else(|| "is no number of a revision: rollout history lists them".to_owned())
 }
 
 /// A duration as kubectl takes it: `1h30m`, `90s`, `0`.

@@ -1,6 +1,6 @@
 //! The API server, as the user of the kubeconfig.
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use futures::{StreamExt, stream::BoxStream};
 use http::{Request, header::CONTENT_TYPE};
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::{
     cli::Global,
+    failure::innermost,
     revision::{self, Revision},
     target::{Kind, Target},
 };
@@ -24,6 +25,8 @@ const FIELD_MANAGER: &str = "kubectl-berth";
 pub(crate) struct Cluster {
     client: Client,
     namespace: String,
+    /// Its address, for people.
+    server: String,
 }
 
 impl Cluster {
@@ -37,21 +40,31 @@ impl Cluster {
         let mut config = match &global.kubeconfig {
             Some(path) => {
                 let read = || format!("--kubeconfig {}", path.display());
+                // It says itself which file.
+                std::fs::File::open(path).with_context(read)?;
                 let kubeconfig = Kubeconfig::read_from(path).with_context(read)?;
+                known(&kubeconfig, global).with_context(read)?;
                 Config::from_custom_kubeconfig(kubeconfig, &options).await.with_context(read)?
             }
-            None => Config::from_kubeconfig(&options).await.context("no kubeconfig that can be used")?,
+            None => {
+                let read = "no kubeconfig that can be used: give one by --kubeconfig or KUBECONFIG";
+                let kubeconfig = Kubeconfig::read().context(read)?;
+                known(&kubeconfig, global).context("the kubeconfig")?;
+                Config::from_custom_kubeconfig(kubeconfig, &options).await.context(read)?
+            }
         };
         // A refused request is said, not repeated for minutes.
         config.default_retry = false;
         let namespace = global.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let server = config.cluster_url.to_string();
         let client = Client::try_from(config).context("client of the API server")?;
-        Ok(Self { client, namespace })
+        Ok(Self { client, namespace, server })
     }
 
     /// Reads an object.
     pub(crate) async fn get(&self, target: &Target) -> anyhow::Result<Value> {
-        Ok(serde_json::to_value(self.api(target).get(&target.name).await?)?)
+        let object = self.api(target).get(&target.name).await;
+        Ok(serde_json::to_value(object.map_err(|error| self.failed(error))?)?)
     }
 
     /// Patches an object with a JSON patch. Returns it as it is after.
@@ -61,7 +74,7 @@ impl Cluster {
         let uri = format!("{path}/{}?fieldManager={FIELD_MANAGER}{tried}", target.name);
         let request = Request::patch(uri).header(CONTENT_TYPE, "application/json-patch+json");
         let request = request.body(patch.to_string().into_bytes()).context("a patch")?;
-        Ok(self.client.request(request).await?)
+        self.client.request(request).await.map_err(|error| self.failed(error))
     }
 
     /// Changes of an object, from a version on.
@@ -71,7 +84,8 @@ impl Cluster {
         version: &str,
     ) -> anyhow::Result<BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", target.name)).timeout(290);
-        Ok(self.api(target).watch(&params, version).await?.boxed())
+        let events = self.api(target).watch(&params, version).await;
+        Ok(events.map_err(|error| self.failed(error))?.boxed())
     }
 
     /// Revisions of an object, the oldest first.
@@ -79,7 +93,7 @@ impl Cluster {
         let api: Api<ControllerRevision> = Api::namespaced(self.client.clone(), self.namespace(target));
         let (mut all, mut params) = (Vec::new(), ListParams::default().limit(500));
         loop {
-            let page = api.list(&params).await?;
+            let page = api.list(&params).await.map_err(|error| self.failed(error))?;
             all.extend(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -91,7 +105,8 @@ impl Cluster {
     /// Reads a pod; `None`: there is none of this name.
     pub(crate) async fn pod(&self, name: &str) -> anyhow::Result<Option<Value>> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        Ok(api.get_opt(name).await?.map(serde_json::to_value).transpose()?)
+        let pod = api.get_opt(name).await.map_err(|error| self.failed(error))?;
+        Ok(pod.map(serde_json::to_value).transpose()?)
     }
 
     /// Objects of a kind with these labels, by name.
@@ -100,13 +115,27 @@ impl Cluster {
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
         let (mut all, mut params) = (Vec::new(), ListParams::default().labels(labels).limit(500));
         loop {
-            let page = api.list_metadata(&params).await?;
+            let page = api.list_metadata(&params).await.map_err(|error| self.failed(error))?;
             let names = page.items.into_iter().filter_map(|one| one.metadata.name);
             all.extend(names.map(|name| Target { kind, name, namespace: None }));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => return Ok(all),
             }
+        }
+    }
+
+    /// A failure, with the address where nobody answered.
+    fn failed(&self, error: kube::Error) -> anyhow::Error {
+        match &error {
+            kube::Error::Service(_) | kube::Error::HyperError(_) => {
+                let why = innermost(&error);
+                anyhow!(
+                    "the API server {} is not reached: {why}: start it, or name another --context or --kubeconfig",
+                    self.server
+                )
+            }
+            _ => error.into(),
         }
     }
 
@@ -117,5 +146,38 @@ impl Cluster {
     fn api(&self, target: &Target) -> Api<DynamicObject> {
         let resource = target.kind.resource();
         Api::namespaced_with(self.client.clone(), self.namespace(target), &resource)
+    }
+}
+
+/// Whether what the flags name is in the kubeconfig: a user that is not would be nobody at the API server.
+fn known(kubeconfig: &Kubeconfig, global: &Global) -> anyhow::Result<()> {
+    let contexts = || kubeconfig.contexts.iter().map(|one| &one.name);
+    let clusters = || kubeconfig.clusters.iter().map(|one| &one.name);
+    let users = || kubeconfig.auth_infos.iter().map(|one| &one.name);
+    one_of(|name| format!("--context {name}"), global.context.as_ref(), contexts())?;
+    one_of(|name| format!("--cluster {name}"), global.cluster.as_ref(), clusters())?;
+    one_of(|name| format!("--user {name}"), global.user.as_ref(), users())?;
+    let named = global.context.as_ref().or(kubeconfig.current_context.as_ref());
+    let context = named.and_then(|name| kubeconfig.contexts.iter().find(|one| one.name == *name));
+    let Some(named) = context else {
+        bail!("it has no current context: give --context, or one that has");
+    };
+    if let (Some(context), None) = (&named.context, &global.cluster) {
+        let what = |name: &str| format!("cluster {name} of its context {}", named.name);
+        one_of(what, Some(&context.cluster), clusters())?;
+    }
+    Ok(())
+}
+
+fn one_of<'a>(
+    what: impl Fn(&str) -> String,
+    name: Option<&String>,
+    mut all: impl Iterator<Item = &'a String>,
+) -> anyhow::Result<()> {
+    match name {
+        Some(name) if !all.any(|one| one == name) => {
+            bail!("{} is not in it: kubectl config view shows what is", what(name))
+        }
+        _ => Ok(()),
     }
 }

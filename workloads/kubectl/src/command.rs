@@ -41,7 +41,10 @@ pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode
             images = given;
             (objects, image.choice())
         }
-        Command::Scaledown(scaledown) => (scaledown.objects.clone(), none),
+        Command::Scaledown(scaledown) => {
+            edit::pod_names(&scaledown.pods)?;
+            (scaledown.objects.clone(), none)
+        }
     };
     if let Command::Rollout(Rollout::Undo(undo)) = &cli.command {
         output::check(undo.printing.output, undo.dry_run)?;
@@ -61,6 +64,9 @@ pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode
             read
         }
     };
+    if let (Command::Scaledown(_), Targets::Ours(targets)) = (&cli.command, &targets) {
+        scaled_down(targets)?;
+    }
     let cluster = async || Cluster::connect(&cli.global).await;
     let (cluster, targets) = match targets {
         Targets::Ours(targets) => (cluster().await?, targets),
@@ -71,7 +77,9 @@ pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode
             (cluster, targets)
         }
         Targets::Native if matches!(cli.command, Command::Scaledown(_)) => {
-            bail!("only a cloneset is scaled down by pods")
+            bail!(
+                "only a CloneSet is scaled down by pods: give cloneset/NAME, or change replicas by kubectl scale"
+            )
         }
         Targets::Native => return kubectl(args),
     };
@@ -153,22 +161,11 @@ impl Told<'_> {
     }
 }
 
-/// A failure as kubectl prints it.
-pub(crate) fn failure(error: &anyhow::Error) -> String {
-    match error.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) => {
-            let reason =
-                if status.reason.is_empty() { String::new() } else { format!(" ({})", status.reason) };
-            format!("Error from server{reason}: {}", status.message)
-        }
-        _ => format!("error: {error:#}"),
-    }
-}
-
 /// Kubernetes' own kinds: the same words for kubectl.
 fn kubectl(args: &[OsString]) -> anyhow::Result<ExitCode> {
     let ended = Process::new("kubectl").args(args).status();
-    let ended = ended.context("workloads of Kubernetes are kubectl's, and it could not be run")?;
+    let ended = ended
+        .context("workloads of Kubernetes are kubectl's, and it is not to be run: put it on the PATH")?;
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
@@ -271,10 +268,19 @@ async fn look(
     Ok(progress.done)
 }
 
-async fn scale_down(cluster: &Cluster, target: &Target, names: &[String]) -> anyhow::Result<()> {
-    if target.kind != target::Kind::CloneSet {
-        bail!("only a cloneset is scaled down by pods, {} is none", printed(target));
+/// Whether pods can be named to scale these down.
+fn scaled_down(targets: &[Target]) -> anyhow::Result<()> {
+    if let Some(target) = targets.iter().find(|target| target.kind != target::Kind::CloneSet) {
+        bail!(
+            "only a CloneSet is scaled down by pods, and {} is none: change replicas by kubectl scale",
+            printed(target)
+        );
     }
+    ensure!(targets.len() < 2, "pods are of one CloneSet: name one, and the others after it");
+    Ok(())
+}
+
+async fn scale_down(cluster: &Cluster, target: &Target, names: &[String]) -> anyhow::Result<()> {
     let object = cluster.get(target).await?;
     let mut pods = Vec::new();
     for name in edit::pod_names(names)? {

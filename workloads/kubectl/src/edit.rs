@@ -88,17 +88,23 @@ pub(crate) fn images(words: &[String]) -> anyhow::Result<(Vec<String>, Vec<NewIm
             Some((container, image)) => {
                 ensure!(
                     !container.is_empty() && !image.is_empty(),
-                    "all image updates must be of the form container=image, got \"{word}\""
+                    "all image updates must be of the form container=image, as in main=web:v2, got \"{word}\""
                 );
                 images.push((container.to_owned(), image.to_owned()));
             }
             None => {
-                ensure!(images.is_empty(), "all resources must be specified before image changes: {word}");
+                ensure!(
+                    images.is_empty(),
+                    "all resources must be specified before image changes: {word} stands after one"
+                );
                 objects.push(word.clone());
             }
         }
     }
-    ensure!(!images.is_empty(), "at least one image update is required");
+    ensure!(
+        !images.is_empty(),
+        "at least one image update is required: give CONTAINER=IMAGE, as in main=web:v2"
+    );
     Ok((objects, images))
 }
 
@@ -275,7 +281,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case("cloneset/a", "at least one image update is required")]
+    #[case("cloneset/a", "at least one image update is required: give CONTAINER=IMAGE, as in main=web:v2")]
     #[case("cloneset/a c=", "container=image")]
     #[case("c=i cloneset/a", "before image changes")]
     fn wrong_words_are_told(#[case] words: &str, #[case] says: &str) {

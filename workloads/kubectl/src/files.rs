@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use serde_json::Value;
 
 use crate::target::Named;
@@ -32,7 +32,8 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Named>> {
             all.extend(named(&text(opened).with_context(|| shown.clone())?, &shown)?);
         }
     }
-    ensure!(!all.is_empty(), "the files name no objects");
+    let shown = || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
+    ensure!(!all.is_empty(), "{}: there is no object in it: give the manifest of a workload", shown());
     Ok(all)
 }
 
@@ -62,8 +63,12 @@ fn text(from: impl Read) -> anyhow::Result<String> {
 
 /// Reads the objects of a text, JSON or YAML, several of them or a list; `from`: its name.
 fn named(text: &str, from: &str) -> anyhow::Result<Vec<Named>> {
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).with_context(|| format!("{from} is neither YAML nor JSON"))?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
+        // Lines below show the place once more.
+        let said = error.to_string();
+        let first = said.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        anyhow!("{from} is neither YAML nor JSON: {first}")
+    })?;
     let mut all = Vec::new();
     for document in documents {
         match document.get("items").and_then(Value::as_array) {

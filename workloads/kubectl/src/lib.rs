@@ -4,6 +4,7 @@
 //! - `target`, `files`: which objects are meant, in the ways that kubectl lets people say it;
 //! - `output`: an object that was written, as `-o` asks for it;
 //! - `revision`, `status`, `edit`: decisions, pure: texts and patches from objects;
+//! - `failure`: words for what went wrong;
 //! - `cluster`: the API server;
 //! - `command`: one command, from both.
 //!
@@ -13,6 +14,7 @@ mod cli;
 mod cluster;
 mod command;
 mod edit;
+mod failure;
 mod files;
 mod output;
 mod revision;
@@ -35,6 +37,7 @@ pub fn main() -> ExitCode {
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
+            let error = failure::mended(error);
             let _ = error.print();
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             return if asked { ExitCode::SUCCESS } else { ExitCode::FAILURE };
@@ -48,7 +51,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("{}", command::failure(&error));
+            eprintln!("{}", failure::failure(&error));
             ExitCode::FAILURE
         }
     }

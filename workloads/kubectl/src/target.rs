@@ -81,17 +81,22 @@ pub(crate) fn parse(words: &[String]) -> anyhow::Result<Targets> {
     let pairs: Vec<(&str, &str)> = if with_slash > 0 {
         words.iter().filter_map(|word| word.split_once('/')).collect()
     } else {
-        let Some((kind, names)) = words.split_first() else { bail!("required resource not specified") };
-        ensure!(!names.is_empty(), "resource(s) were provided, but no name was specified");
+        let Some((kind, names)) = words.split_first() else {
+            bail!("required resource not specified: give TYPE/NAME")
+        };
+        ensure!(!names.is_empty(), "resource(s) were provided, but no name was specified: give {kind}/NAME");
         names.iter().map(|name| (kind.as_str(), name.as_str())).collect()
     };
     let (mut ours, mut native) = (Vec::new(), false);
     for (kind, name) in pairs {
         let letter = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || matches!(one, '.' | '-');
-        ensure!(name.contains('/') || name.chars().all(letter), "invalid resource name \"{name}\"");
+        ensure!(
+            name.contains('/') || name.chars().all(letter),
+            "invalid resource name \"{name}\": names are of small letters, digits, '-' and '.'"
+        );
         ensure!(
             !name.is_empty() && !name.contains('/'),
-            "arguments in resource/name form must have a single resource and name"
+            "arguments in resource/name form must have a single resource and name, as in cloneset/web"
         );
         match of(kind)? {
             Some(kind) => ours.push(Target { kind, name: name.to_owned(), namespace: None }),
@@ -104,7 +109,7 @@ pub(crate) fn parse(words: &[String]) -> anyhow::Result<Targets> {
 /// Reads the one word that says which kind of objects is selected.
 pub(crate) fn selected(words: &[String]) -> anyhow::Result<Targets> {
     let [word] = words else {
-        ensure!(!words.is_empty(), "required resource not specified");
+        ensure!(!words.is_empty(), "required resource not specified: give the type");
         bail!("name cannot be provided when a selector is specified: give the type alone");
     };
     ensure!(!word.contains('/'), "name cannot be provided when a selector is specified: give the type alone");
@@ -179,7 +184,7 @@ fn of(word: &str) -> anyhow::Result<Option<Kind>> {
             _,
         ) => None,
         _ => bail!(
-            "the server of this plugin knows no resource type \"{word}\": give cloneset, asts, ads, or a workload of Kubernetes"
+            "there is no resource type \"{word}\" with rollouts: give cloneset, asts, ads, or a workload of Kubernetes"
         ),
     })
 }
@@ -227,8 +232,8 @@ mod tests {
     #[case("cloneset/a/b", "a single resource and name")]
     #[case("cloneset/", "a single resource and name")]
     #[case("cloneset/a?x=y", "invalid resource name")]
-    #[case("gizmo/a", "knows no resource type \"gizmo\"")]
-    #[case("cloneset.apps/a", "knows no resource type")]
+    #[case("gizmo/a", "no resource type \"gizmo\"")]
+    #[case("cloneset.apps/a", "no resource type")]
     #[case("cloneset/a deploy/b", "cannot be named together")]
     fn what_is_wrong_is_said(#[case] words: &str, #[case] says: &str) {
         let error = parsed(words).unwrap_err().to_string();

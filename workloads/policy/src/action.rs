@@ -36,6 +36,10 @@ pub enum Action {
     DeletePod(Target),
     /// Changes metadata of a pod by a JSON merge patch.
     PatchPod(Target, Value),
+    /// Makes the set the owner that decides on a pod, by a JSON merge patch, if the set is still there.
+    AdoptPod(Target, Value),
+    /// The same of a revision.
+    AdoptRevision(Target, Value),
     /// Changes conditions of a pod by a strategic merge patch of its status.
     PatchPodStatus(Target, Value),
     /// Tells the node of a pod to update it in place.

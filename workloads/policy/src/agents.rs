@@ -4,7 +4,7 @@
 //! update, and afterwards it may come back: so its entry is taken back before anything else is done with the
 //! pod.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use crate::{
     action::Action,
     in_place::{InPlacePhase, InPlaceState},
-    names::IN_PLACE_GATE,
-    pod::PodView,
+    names::{IN_PLACE_GATE, READY_GATE},
+    pod::{PodView, Shut},
+    time::whole_second,
 };
 
 /// Time in minutes after which an agent that gives no sign of life is not waited for any more.
@@ -50,14 +51,20 @@ impl Agents<'_> {
 
     /// Tells whether a pod has a revision, or is being brought to it; `labelled`: so says its label. One
     /// whose update has failed, or is left to a silent agent, has no revision that anybody knows: some of
-    /// its containers may have the new image.
-    pub(crate) fn is_updated(&self, known: Option<&InPlaceState>, revision: &str, labelled: bool) -> bool {
+    /// its containers may have the new image. Nor has one with the metadata of another revision.
+    pub(crate) fn is_updated(
+        &self,
+        pod: &PodView,
+        known: Option<&InPlaceState>,
+        revision: &str,
+        labelled: bool,
+    ) -> bool {
         match known.map(|known| (&known.phase, known)) {
             Some((InPlacePhase::Pending, known)) => {
                 known.revision == revision && !self.silent.contains(&known.node)
             }
             Some((InPlacePhase::Failed(_), _)) => false,
-            Some((InPlacePhase::Done, _)) | None => labelled,
+            Some((InPlacePhase::Done, _)) | None => labelled && pod.ahead().is_none(),
         }
     }
 
@@ -71,34 +78,49 @@ impl Agents<'_> {
         self.present.contains(node) && !self.silent.contains(node)
     }
 
-    /// Opens the gates of updates in place that nobody else opens: that were never written, or that an agent
-    /// has shut and is not there any more to open. An agent that comes back shuts a gate again before it goes
-    /// on with the update.
+    /// Opens the gates that nobody else opens: both of those that were never written on a node without an
+    /// agent, and that of updates in place which an agent has shut that is not there any more, or an
+    /// OpenKruise, whose sets these were. An agent that comes back shuts a gate again before it goes on with
+    /// the update. `in_place`: updates by pod UID.
     pub(crate) fn open_gates<'b>(
         &self,
         pods: impl Iterator<Item = &'b PodView>,
+        in_place: &BTreeMap<String, InPlaceState>,
         now: Timestamp,
     ) -> Vec<Action> {
-        let is_left_shut = |pod: &&PodView| {
-            pod.is_active()
-                && !pod.node.is_empty()
-                && (pod.gate.is_none() || pod.left_shut)
-                && pod.gates.iter().any(|gate| gate == IN_PLACE_GATE)
-                && !self.opens_gates(&pod.node)
+        let is_updated = |pod: &PodView| in_place.get(&pod.uid).is_some_and(InPlaceState::is_pending);
+        let is_left = |pod: &PodView| match &pod.shut {
+            Some(Shut::ByAgent) => !self.opens_gates(&pod.node),
+            Some(Shut::ByOpenKruise) => !is_updated(pod),
+            None => pod.gate.is_none() && !self.opens_gates(&pod.node),
         };
-        let open = |pod: &PodView| Action::PatchPodStatus(pod.target(), opened(now));
-        pods.filter(is_left_shut).take(MOST_OPENED).map(open).collect()
+        let opened = |pod: &PodView| {
+            if !pod.is_active() || pod.node.is_empty() {
+                return None;
+            }
+            let is_unwritten = pod.kruise_ready.is_none() && !self.opens_gates(&pod.node);
+            let in_place = pod.has_gate(IN_PLACE_GATE) && is_left(pod);
+            let ready = pod.has_gate(READY_GATE) && is_unwritten;
+            (in_place || ready)
+                .then(|| Action::PatchPodStatus(pod.target(), status_of_opened(in_place, ready, now)))
+        };
+        pods.filter_map(opened).take(MOST_OPENED).collect()
     }
 }
 
-/// Status of a pod whose gate of updates in place is open.
-fn opened(now: Timestamp) -> Value {
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+/// Status of a pod whose gate of updates in place is open, whose gate `KruisePodReady` is, or both.
+fn status_of_opened(in_place: bool, ready: bool, now: Timestamp) -> Value {
+    let now = whole_second(now).to_string();
     // Merged into what is there: left out, an old reason and message would stay.
-    let condition = json!({
-        "type": IN_PLACE_GATE, "status": "True", "reason": "", "message": "", "lastTransitionTime": now,
+    let in_place = in_place.then(|| {
+        json!({
+            "type": IN_PLACE_GATE, "status": "True", "reason": "", "message": "", "lastTransitionTime": now,
+        })
     });
-    json!({ "status": { "conditions": [condition] } })
+    let ready = ready
+        .then(|| json!({ "type": READY_GATE, "status": "True", "message": "[]", "lastTransitionTime": now }));
+    let conditions: Vec<Value> = in_place.into_iter().chain(ready).collect();
+    json!({ "status": { "conditions": conditions } })
 }
 
 #[cfg(test)]
@@ -114,11 +136,16 @@ mod tests {
 
     /// A pod whose gate the agent of its node has shut, and that is out of service by nothing else or not.
     fn shut(node: &str, containers: &str) -> PodView {
+        PodView { node: node.into(), ..shut_by("StartInPlaceUpdate", SHUT_BY_AGENT, containers) }
+    }
+
+    /// A pod on a node with an agent, whose gate somebody has shut with these words.
+    fn shut_by(reason: &str, message: &str, containers: &str) -> PodView {
         let pod = json!({
             "metadata": { "name": "p", "uid": "u", "resourceVersion": "3" },
-            "spec": { "nodeName": node, "containers": [], "readinessGates": [{ "conditionType": IN_PLACE_GATE }] },
+            "spec": { "nodeName": "alive", "containers": [], "readinessGates": [{ "conditionType": IN_PLACE_GATE }] },
             "status": { "phase": "Running", "conditions": [
-                { "type": IN_PLACE_GATE, "status": "False", "message": SHUT_BY_AGENT },
+                { "type": IN_PLACE_GATE, "status": "False", "reason": reason, "message": message },
                 { "type": "ContainersReady", "status": containers },
             ] },
         });
@@ -126,12 +153,18 @@ mod tests {
     }
 
     fn pod(node: &str, has_gate: bool, condition: Option<&str>) -> PodView {
-        let gates = if has_gate { json!([{ "conditionType": IN_PLACE_GATE }]) } else { json!([]) };
-        let conditions = condition.map(|status| json!({ "type": IN_PLACE_GATE, "status": status }));
+        let gates: &[&str] = if has_gate { &[IN_PLACE_GATE] } else { &[] };
+        gated(node, gates, &condition.map(|status| (IN_PLACE_GATE, status)).into_iter().collect::<Vec<_>>())
+    }
+
+    /// A pod with these gates, and conditions with their status.
+    fn gated(node: &str, gates: &[&str], conditions: &[(&str, &str)]) -> PodView {
+        let gates: Vec<_> = gates.iter().map(|gate| json!({ "conditionType": gate })).collect();
+        let conditions = conditions.iter().map(|(type_, status)| json!({ "type": type_, "status": status }));
         let pod = json!({
             "metadata": { "name": "p", "uid": "u", "resourceVersion": "3" },
             "spec": { "nodeName": node, "containers": [], "readinessGates": gates },
-            "status": { "phase": "Pending", "conditions": conditions.into_iter().collect::<Vec<_>>() },
+            "status": { "phase": "Pending", "conditions": conditions.collect::<Vec<_>>() },
         });
         PodView::of(&serde_json::from_value(pod).unwrap())
     }
@@ -150,6 +183,10 @@ mod tests {
     #[case::shut_by_an_agent_that_is_gone(shut("virtual", "True"), 1)]
     #[case::shut_by_an_agent_at_work(shut("alive", "True"), 0)]
     #[case::shut_in_the_midst_of_a_restart(shut("silent", "False"), 0)]
+    #[case::shut_by_an_openkruise(shut_by("StartInPlaceUpdate", "", "True"), 1)]
+    #[case::shut_by_an_openkruise_in_the_midst_of_a_restart(shut_by("StartInPlaceUpdate", "", "False"), 0)]
+    #[case::shut_by_an_openkruise_and_updated(PodView { uid: "pending".into(), ..shut_by("StartInPlaceUpdate", "", "True") }, 0)]
+    #[case::shut_for_another_reason(shut_by("Maintenance", "", "True"), 0)]
     #[case::over(PodView { phase: crate::pod::Phase::Ended, ..pod("virtual", true, None) }, 0)]
     #[case::going(PodView { terminating: true, ..pod("virtual", true, None) }, 0)]
     fn whose_gate_is_opened(#[case] pod: PodView, #[case] opened: usize) {
@@ -160,7 +197,14 @@ mod tests {
             labelling: &updating,
             silent: &nodes(&["silent"]),
         };
-        let actions = agents.open_gates([&pod].into_iter(), Timestamp::UNIX_EPOCH);
+        let pending = InPlaceState {
+            node: "alive".to_owned(),
+            revision: "r".to_owned(),
+            attempt: 0,
+            phase: InPlacePhase::Pending,
+        };
+        let in_place = [("pending".to_owned(), pending)].into();
+        let actions = agents.open_gates([&pod].into_iter(), &in_place, Timestamp::UNIX_EPOCH);
         assert_eq!(actions.len(), opened);
         if let Some(Action::PatchPodStatus(target, patch)) = actions.first() {
             assert_eq!((target.uid.as_str(), target.version.as_str()), ("u", "3"));
@@ -170,6 +214,35 @@ mod tests {
             });
             assert_eq!(patch, &json!({ "status": { "conditions": [condition] } }));
         }
+    }
+
+    #[rstest]
+    #[case::both(&[IN_PLACE_GATE, READY_GATE], &[], &[IN_PLACE_GATE, READY_GATE])]
+    #[case::one_is_open(&[IN_PLACE_GATE, READY_GATE], &[(IN_PLACE_GATE, "True")], &[READY_GATE])]
+    #[case::the_other_is_open(&[IN_PLACE_GATE, READY_GATE], &[(READY_GATE, "True")], &[IN_PLACE_GATE])]
+    #[case::alone(&[READY_GATE], &[], &[READY_GATE])]
+    // Somebody holds the pod: theirs to open.
+    #[case::held(&[READY_GATE], &[(READY_GATE, "False")], &[])]
+    #[case::open(&[IN_PLACE_GATE, READY_GATE], &[(IN_PLACE_GATE, "True"), (READY_GATE, "True")], &[])]
+    fn gates_are_opened_in_one_write(
+        #[case] gates: &[&str],
+        #[case] conditions: &[(&str, &str)],
+        #[case] expect: &[&str],
+    ) {
+        let alive = nodes(&["alive"]);
+        let agents = Agents { updating: &alive, present: &alive, labelling: &alive, silent: &nodes(&[]) };
+        let opened = |node| {
+            let pod = gated(node, gates, conditions);
+            let actions = agents.open_gates([&pod].into_iter(), &BTreeMap::new(), Timestamp::UNIX_EPOCH);
+            assert!(actions.len() <= 1, "{actions:?}");
+            let conditions = actions.iter().flat_map(|action| match action {
+                Action::PatchPodStatus(_, patch) => patch["status"]["conditions"].as_array().unwrap(),
+                other => panic!("{other:?}"),
+            });
+            conditions.map(|one| one["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(opened("virtual"), expect);
+        assert_eq!(opened("alive"), [""; 0], "the agent of the node does it");
     }
 
     #[test]

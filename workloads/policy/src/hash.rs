@@ -21,6 +21,14 @@ fn safe(text: &str) -> String {
     text.bytes().map(|byte| char::from(LETTERS[usize::from(byte) % LETTERS.len()])).collect()
 }
 
+/// Length of a suffix.
+const SUFFIX: usize = 5;
+
+/// Tells whether a text may be what names of pods have behind that of their set.
+pub fn is_suffix(text: &str) -> bool {
+    text.len() == SUFFIX && text.bytes().all(|letter| LETTERS.contains(&letter))
+}
+
 /// Name suffixes that a seed gives, one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Suffixes(u64);
@@ -39,7 +47,7 @@ impl Suffixes {
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^= bits >> 31;
         let mut suffix = String::new();
-        for _ in 0..5 {
+        for _ in 0..SUFFIX {
             let at = usize::try_from(bits % 27).unwrap_or(0);
             suffix.push(char::from(LETTERS[at]));
             bits /= 27;
@@ -71,6 +79,7 @@ mod tests {
     fn suffixes_differ() {
         let mut suffixes = Suffixes::new(7);
         let some: BTreeSet<String> = (0..1000).map(|_| suffixes.next()).collect();
-        assert!(some.len() > 990 && some.iter().all(|suffix| suffix.len() == 5));
+        assert!(some.len() > 990 && some.iter().all(|suffix| is_suffix(suffix)));
+        assert!(!is_suffix("bcdf") && !is_suffix("nginx"));
     }
 }

@@ -1,10 +1,21 @@
 //! Difference of two templates, as far as a running pod can follow it: images, labels and annotations.
 
+mod update;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use crate::{action::Action, revision::Revision};
+pub(crate) use self::update::Update;
+use crate::{
+    action::Action,
+    pod::PodView,
+    revision::{Revision, short},
+    template::same,
+};
+
+/// Annotations by which a pod's containers are ordered, which is settled when they are started.
+const SETTLED: [&str; 2] = ["apps.kruise.io/container-launch-priority", "berth.dev/container-launch-plan"];
 
 /// Change that a running pod can follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +26,63 @@ pub struct Change {
     pub labels: BTreeMap<String, String>,
     /// Annotations that are new or have another value.
     pub annotations: BTreeMap<String, String>,
+    /// Labels that the template has no more.
+    pub gone_labels: BTreeSet<String>,
+    /// Annotations that the template has no more.
+    pub gone_annotations: BTreeSet<String>,
+}
+
+impl Change {
+    /// Tells whether the pod has all of it with its metadata: no container gets another image, and none has
+    /// an env that is taken from what changes.
+    fn is_metadata_alone(&self, to: &Map<String, Value>) -> bool {
+        self.images.is_empty()
+            && !env_paths(to).any(|path| {
+                let named = |map: &str, keys: &BTreeMap<String, String>| {
+                    let key = path.strip_prefix(map).and_then(|rest| rest.strip_prefix("['"));
+                    key.and_then(|rest| rest.strip_suffix("']")).is_some_and(|key| keys.contains_key(key))
+                };
+                named("metadata.labels", &self.labels) || named("metadata.annotations", &self.annotations)
+            })
+    }
+
+    /// Returns the metadata of a merge patch that gives the pod the labels and annotations; `None`: nothing
+    /// of them changes. Their values are written by the workloads and not by the node: an agent may write
+    /// only what the Namespace lists.
+    fn metadata(&self) -> Option<Map<String, Value>> {
+        let map = |changed: &BTreeMap<String, String>, gone: &BTreeSet<String>| -> Map<String, Value> {
+            let changed = changed.iter().map(|(key, value)| (key.clone(), value.as_str().into()));
+            changed.chain(gone.iter().map(|key| (key.clone(), Value::Null))).collect()
+        };
+        let labels = map(&self.labels, &self.gone_labels);
+        let annotations = map(&self.annotations, &self.gone_annotations);
+        let all = [("labels", labels), ("annotations", annotations)].into_iter();
+        let all: Map<String, Value> =
+            all.filter(|(_, map)| !map.is_empty()).map(|(name, map)| (name.to_owned(), map.into())).collect();
+        (!all.is_empty()).then_some(all)
+    }
+
+    /// Returns it without what the pod has already. `given`: it was given the metadata of this revision.
+    fn beside(&self, pod: &PodView, given: bool) -> Self {
+        let mut left = self.clone();
+        left.labels.retain(|key, value| pod.labels.get(key) != Some(value));
+        left.gone_labels.retain(|key| pod.labels.contains_key(key));
+        if given {
+            left.annotations.clear();
+            left.gone_annotations.clear();
+        }
+        left
+    }
+
+    /// Returns the same with these labels, as one patch.
+    fn metadata_with(&self, labels: &[(&str, &str)]) -> Value {
+        let mut metadata = self.metadata().unwrap_or_default();
+        let all = metadata.entry("labels").or_insert_with(|| Map::new().into());
+        if let Some(all) = all.as_object_mut() {
+            all.extend(labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())));
+        }
+        json!({ "metadata": metadata })
+    }
 }
 
 /// Standing of an update in place, as the node tells it.
@@ -28,6 +96,13 @@ pub struct InPlaceState {
     pub attempt: i32,
     /// How far it is.
     pub phase: InPlacePhase,
+}
+
+impl InPlaceState {
+    /// Tells whether the update goes on.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.phase == InPlacePhase::Pending
+    }
 }
 
 /// How far an update in place is.
@@ -59,42 +134,64 @@ pub(crate) fn forget(settled: Settled, goes_on: bool, actions: &mut Vec<Action>)
     let now = settled.into_iter().filter(|(node, _)| rests || asked.contains(node));
     // Beside the new entries: writes to one object that follow each other are one.
     let mut now: Vec<Action> = now.map(|(node, uid)| Action::ForgetInPlace { node, uid }).collect();
-    let at = actions.iter().position(|action| matches!(action, Action::UpdateInPlace(_)));
-    let at = at.unwrap_or(actions.len());
-    let rest = actions.split_off(at);
+    let rest = actions.split_off(first_entry(actions));
     actions.append(&mut now);
     actions.extend(rest);
 }
 
+/// Place of the first entry for a node, or behind all actions.
+fn first_entry(actions: &[Action]) -> usize {
+    let is_entry = |action: &Action| matches!(action, Action::UpdateInPlace(_));
+    actions.iter().position(is_entry).unwrap_or(actions.len())
+}
+
 /// Finds the change that brings a pod with one revision to another; `None`: a running pod cannot follow it.
 /// `known`: its last update in place. Where that has not ended well, some containers may have its images and
-/// others not, whatever revision the pod is labelled with: so all of the new template is asked for, and its
-/// node changes what differs. So a rollout to a bad image goes back in place.
-pub(crate) fn change_of(
+/// others not, whatever revision the pod is labelled with; and where it was never asked for, the pod may have
+/// its labels: so all images are asked for, and its node changes what differs. So a rollout to a bad image
+/// goes back in place. Labels that all of these revisions have alike stay as they are: one of a hook is for
+/// others to set.
+fn change_of(
     revisions: &[&Revision],
     from: &Revision,
+    pod: &PodView,
     known: Option<&InPlaceState>,
     to: &Revision,
 ) -> Option<Change> {
     let plain = change(&from.template, &to.template)?;
-    let Some(begun) = known.filter(|known| known.phase != InPlacePhase::Done) else { return Some(plain) };
-    if let Some(begun) = revisions.iter().find(|one| one.name == begun.revision) {
-        change(&begun.template, &to.template)?;
+    let begun = known.filter(|known| known.phase != InPlacePhase::Done).map(|known| short(&known.revision));
+    let begun: BTreeSet<&str> = begun.into_iter().chain(pod.ahead()).collect();
+    if begun.is_empty() {
+        return Some(plain);
+    }
+    let mut whole = plain;
+    for begun in begun {
+        let begun = match revisions.iter().find(|one| one.hash() == begun) {
+            Some(begun) => change(&begun.template, &to.template)?,
+            // It may have given the pod anything.
+            None => {
+                let all = |key| Some(metadata(&Map::new(), &to.template, key)?.0);
+                Change { labels: all("labels")?, annotations: all("annotations")?, ..Change::default() }
+            }
+        };
+        whole.labels.extend(begun.labels);
+        whole.annotations.extend(begun.annotations);
+        whole.gone_labels.extend(begun.gone_labels);
+        whole.gone_annotations.extend(begun.gone_annotations);
     }
     let mut template = to.template.clone();
-    let images = images(&mut template).into_iter().filter(|(_, image)| !image.is_empty()).collect();
-    let none = Map::new();
-    let all = |key| added(&none, &to.template, key);
-    Some(Change { images, labels: all("labels")?, annotations: all("annotations")? })
+    whole.images = images(&mut template).into_iter().filter(|(_, image)| !image.is_empty()).collect();
+    Some(whole)
 }
 
 /// Finds the change from one template to another; `None`: a running pod cannot follow it.
 pub fn change(from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Change> {
-    let mut change = Change {
-        labels: added(from, to, "labels")?,
-        annotations: added(from, to, "annotations")?,
-        ..Change::default()
-    };
+    let (labels, gone_labels) = metadata(from, to, "labels")?;
+    let (annotations, gone_annotations) = metadata(from, to, "annotations")?;
+    if SETTLED.iter().any(|key| annotations.contains_key(*key) || gone_annotations.contains(*key)) {
+        return None;
+    }
+    let mut change = Change { labels, annotations, gone_labels, gone_annotations, ..Change::default() };
     let (mut old, mut new) = (from.clone(), to.clone());
     for template in [&mut old, &mut new] {
         for key in ["labels", "annotations"] {
@@ -102,13 +199,10 @@ pub fn change(from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Chan
                 metadata.remove(key);
             }
         }
-        if template.get("metadata").is_some_and(is_empty) {
-            template.remove("metadata");
-        }
     }
     let before = images(&mut old);
     let after = images(&mut new);
-    if old != new || before.len() != after.len() {
+    if !same(&old, &new) || before.len() != after.len() {
         return None;
     }
     for ((name, from), (same, to)) in before.into_iter().zip(after) {
@@ -120,10 +214,6 @@ pub fn change(from: &Map<String, Value>, to: &Map<String, Value>) -> Option<Chan
         }
     }
     Some(change)
-}
-
-fn is_empty(metadata: &Value) -> bool {
-    metadata.as_object().is_none_or(|fields| fields.values().all(Value::is_null))
 }
 
 /// Takes the images of the containers out of a template.
@@ -140,18 +230,28 @@ fn images(template: &mut Map<String, Value>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Entries that are new or changed; `None`: one is gone, or is no text.
-fn added(from: &Map<String, Value>, to: &Map<String, Value>, key: &str) -> Option<BTreeMap<String, String>> {
+/// Paths of the fields that env of the containers is taken from.
+fn env_paths(template: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let containers = template.get("spec").and_then(|spec| spec.get("containers")).and_then(Value::as_array);
+    let env = containers.into_iter().flatten().filter_map(|one| one.get("env").and_then(Value::as_array));
+    env.flatten().filter_map(|one| one.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str))
+}
+
+/// Entries that are new or changed, and keys of those that are gone; `None`: one is no text.
+fn metadata(
+    from: &Map<String, Value>,
+    to: &Map<String, Value>,
+    key: &str,
+) -> Option<(BTreeMap<String, String>, BTreeSet<String>)> {
     let of = |template: &Map<String, Value>| {
         let all = template.get("metadata").and_then(|metadata| metadata.get(key));
         all.and_then(Value::as_object).cloned().unwrap_or_default()
     };
     let (from, to) = (of(from), of(to));
-    if from.keys().any(|key| !to.contains_key(key)) {
-        return None;
-    }
+    let gone = from.keys().filter(|key| !to.contains_key(*key)).cloned().collect();
     let changed = to.into_iter().filter(|(key, value)| from.get(key) != Some(value));
-    changed.map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect()
+    let changed: Option<_> = changed.map(|(key, value)| Some((key, value.as_str()?.to_owned()))).collect();
+    Some((changed?, gone))
 }
 
 #[cfg(test)]
@@ -188,6 +288,18 @@ mod tests {
     #[case::no_image(json!({ "containers": [{ "name": "a", "image": "a:1" }, { "name": "b", "env": [1] }] }))]
     fn nothing_else_is(#[case] to: Value) {
         assert_eq!(change(&template(spec("b:1"), json!({})), &template(to, json!({}))), None);
+    }
+
+    /// A client with types changes the image alone, and writes the rest as it understands it.
+    #[test]
+    fn another_spelling_is_no_change() {
+        let resources = |cpu: &str| json!({ "limits": { "cpu": cpu } });
+        let with = |image: &str, resources: Value| {
+            let container = json!({ "name": "a", "image": image, "resources": resources });
+            template(json!({ "containers": [container] }), json!({}))
+        };
+        let change = change(&with("a:1", resources("1000m")), &with("a:2", resources("1"))).unwrap();
+        assert_eq!(change.images, BTreeMap::from([("a".to_owned(), "a:2".to_owned())]));
     }
 
     #[test]
@@ -230,8 +342,37 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_is_gone_is_not_followed() {
+    fn a_label_that_is_gone_goes_from_the_pod() {
         let (from, to) = (template(spec("b:1"), json!({ "x": "1" })), template(spec("b:1"), json!({})));
-        assert_eq!(change(&from, &to), None);
+        let patch = change(&from, &to).unwrap().metadata_with(&[("revision", "b")]);
+        assert_eq!(patch, json!({ "metadata": { "labels": { "x": null, "revision": "b" } } }));
+    }
+
+    #[test]
+    fn the_order_of_a_pod_is_settled() {
+        let with = |value: Value| {
+            let mut template = template(spec("b:1"), json!({}));
+            template["metadata"]["annotations"] = value;
+            template
+        };
+        let ordered = with(json!({ "apps.kruise.io/container-launch-priority": "Ordered" }));
+        assert_eq!(change(&with(json!({})), &ordered), None);
+        assert_eq!(change(&ordered, &with(json!({}))), None);
+    }
+
+    /// Containers that read a label or annotation have to be restarted, which their node does.
+    #[rstest]
+    #[case::unread(json!({}), json!({ "x": "2" }), true)]
+    #[case::read(json!({ "fieldRef": { "fieldPath": "metadata.labels['x']" } }), json!({ "x": "2" }), false)]
+    #[case::another(json!({ "fieldRef": { "fieldPath": "metadata.labels['y']" } }), json!({ "x": "2" }), true)]
+    #[case::an_annotation(
+        json!({ "fieldRef": { "fieldPath": "metadata.annotations['x']" } }), json!({ "x": "2" }), true
+    )]
+    #[case::gone(json!({ "fieldRef": { "fieldPath": "metadata.labels['x']" } }), json!({}), true)]
+    fn metadata_alone(#[case] source: Value, #[case] labels: Value, #[case] alone: bool) {
+        let spec = json!({ "containers": [{ "name": "a", "image": "a:1", "env": [{ "name": "X", "valueFrom": source }] }] });
+        let (from, to) = (template(spec.clone(), json!({ "x": "1" })), template(spec, labels));
+        let change = change(&from, &to).unwrap();
+        assert_eq!(change.is_metadata_alone(&to), alone);
     }
 }

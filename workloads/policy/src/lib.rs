@@ -14,6 +14,7 @@
 //! Templates are `serde_json` values: a field that no type here knows reaches the pod.
 
 pub mod action;
+mod adopt;
 pub mod agents;
 pub mod amount;
 pub mod broadcast_job;
@@ -23,7 +24,7 @@ pub mod cron_job;
 pub mod daemon_set;
 pub mod distribution;
 pub mod fault;
-mod hash;
+pub mod hash;
 pub mod in_place;
 pub mod jobs;
 pub mod lifecycle;
@@ -40,6 +41,7 @@ pub mod schedule;
 pub mod selector;
 pub mod stateful_set;
 pub mod store;
+mod template;
 mod time;
 pub mod united_deployment;
 mod unready;

@@ -5,8 +5,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
+    in_place::InPlaceState,
     names::{STATE_LABEL, STATE_SINCE_ANNOTATION},
     pod::PodView,
+    time::whole_second,
 };
 
 /// State of a pod.
@@ -56,10 +58,34 @@ impl State {
         }
     }
 
+    /// Tells whether a pod in it is held for an update in place, or in the midst of one.
+    pub fn awaits_update(self) -> bool {
+        matches!(self, Self::PreparingUpdate | Self::Updating)
+    }
+
     /// Tells whether a pod in it may be available.
     pub fn serves(self) -> bool {
         matches!(self, Self::None | Self::Normal)
     }
+}
+
+/// Tells whether a pod is in service for long enough, and nothing holds it or its update in place.
+pub(crate) fn is_available(
+    pod: &PodView,
+    in_place: Option<&InPlaceState>,
+    min_ready_seconds: i64,
+    now: Timestamp,
+) -> bool {
+    pod.is_active()
+        && !in_place.is_some_and(InPlaceState::is_pending)
+        && State::of(pod).serves()
+        && pod.is_ready_for(min_ready_seconds, now)
+}
+
+/// Tells whether a pod serves with the newest revision; `updated`: it has it, or is being brought to it. One
+/// that is being brought to it may be Ready still, as it was.
+pub(crate) fn is_ready_anew(pod: &PodView, in_place: Option<&InPlaceState>, updated: bool) -> bool {
+    updated && pod.is_ready() && !in_place.is_some_and(InPlaceState::is_pending)
 }
 
 /// Tells whether the hook holds the pod: it has one of its labels or finalizers.
@@ -80,7 +106,7 @@ pub fn has_all(hook: Option<&LifecycleHook>, pod: &PodView) -> bool {
 
 /// Metadata of a pod that enters a state.
 pub fn entering(state: State, now: Timestamp) -> Map<String, Value> {
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let now = whole_second(now);
     let metadata = json!({
         "labels": { STATE_LABEL: state.name() },
         "annotations": { STATE_SINCE_ANNOTATION: now.to_string() },
@@ -89,6 +115,12 @@ pub fn entering(state: State, now: Timestamp) -> Map<String, Value> {
         Value::Object(metadata) => metadata,
         _ => Map::new(),
     }
+}
+
+/// Metadata of a pod whose update in place begins now. Where no hook looks at states it is `None`: that would
+/// be a write for nobody.
+pub fn updating(hook: Option<&LifecycleHook>, pod: &PodView, now: Timestamp) -> Option<Map<String, Value>> {
+    (hook.is_some() && State::of(pod) != State::Updating).then(|| entering(State::Updating, now))
 }
 
 /// Metadata of a pod that is still held after an update, and is held before the next one already: the hook

@@ -20,11 +20,17 @@ pub const EXCLUDE_PREPARING_DELETE_LABEL: &str = "apps.kruise.io/cloneset-scalin
 pub const SURGE_LABEL: &str = "workloads.berth.dev/surge";
 /// Annotation of a CloneSet: claims outlive pods that are replaced, and go to those that replace them.
 pub const KEEP_CLAIMS_ANNOTATION: &str = "berth.dev/keep-claims";
+/// Annotation of a pod: revision that it had when it was given labels and annotations of another one ahead of
+/// its images, and that one: their hashes, as `old/new`.
+pub const METADATA_OF_ANNOTATION: &str = "workloads.berth.dev/metadata-of";
 /// Annotation of a pod: pods with the lower number are deleted first.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Readiness gate of pods that are updated in place.
 pub const IN_PLACE_GATE: &str = "InPlaceUpdateReady";
 /// Message of that condition where an agent has shut the gate for an update.
 pub const SHUT_BY_AGENT: &str = "the agent of the node updates the pod in place";
+/// Reason of that condition where a controller of OpenKruise has shut the gate for an update; agents give it
+/// too, beside their message.
+pub const SHUT_BY_OPENKRUISE: &str = "StartInPlaceUpdate";
 /// Readiness gate of pods that may be taken out of service from outside.
 pub const READY_GATE: &str = "KruisePodReady";

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
+use proptest::prelude::*;
+use serde_json::Value;
 
 use crate::{
     action::{Action, Target},
     in_place::{InPlacePhase, InPlaceState},
-    names::{IN_PLACE_GATE, REVISION_LABEL},
+    lifecycle::State,
+    names::{IN_PLACE_GATE, METADATA_OF_ANNOTATION, READY_GATE, REVISION_LABEL},
     pod::{Phase, PodView},
     revision::Revision,
     store::Store,
@@ -19,6 +22,55 @@ use crate::{
 enum Event {
     Applied(Box<PodView>),
     Gone(String),
+}
+
+/// Step of a history that is not the program's.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// The watch shows so many events.
+    Deliver(usize),
+    /// The watch breaks.
+    Lose,
+    /// The kubelet does its next thing for a pod.
+    Kubelet(usize),
+    Evict(usize),
+    DeleteByHand(usize),
+    /// So many seconds pass.
+    Pass(i64),
+}
+
+/// Weight of such a step beside others.
+pub(crate) const STEPS: u32 = 14;
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..6_usize).prop_map(Step::Deliver),
+        1 => Just(Step::Lose),
+        6 => (0..8_usize).prop_map(Step::Kubelet),
+        1 => (0..8_usize).prop_map(Step::Evict),
+        1 => (0..8_usize).prop_map(Step::DeleteByHand),
+        2 => (1..20_i64).prop_map(Step::Pass),
+    ]
+}
+
+/// Number of writes of a pass before the program ends; mostly all.
+pub(crate) fn writes() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(usize::MAX), 0..4_usize]
+}
+
+impl PodView {
+    /// Takes in a merge patch of its metadata.
+    pub(crate) fn merge(&mut self, metadata: &Value) {
+        for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+            match value.as_str() {
+                Some(value) => drop(self.labels.insert(key.clone(), value.to_owned())),
+                None => drop(self.labels.remove(key)),
+            }
+        }
+        if let Some(text) = metadata["annotations"][METADATA_OF_ANNOTATION].as_str() {
+            self.metadata_of = Some(text.into());
+        }
+    }
 }
 
 /// The cluster.
@@ -54,7 +106,7 @@ impl Played {
         }
     }
 
-    fn version(&mut self) -> String {
+    pub(crate) fn version(&mut self) -> String {
         self.count += 1;
         self.count.to_string()
     }
@@ -70,7 +122,7 @@ impl Played {
         Some(pod)
     }
 
-    pub(crate) fn remove(&mut self, uid: &str) {
+    fn remove(&mut self, uid: &str) {
         if self.pods.remove(uid).is_some() {
             self.events.push_back(Event::Gone(uid.to_owned()));
         }
@@ -80,8 +132,58 @@ impl Played {
         self.pods.keys().nth(at.checked_rem(self.pods.len())?).cloned()
     }
 
+    pub(crate) fn play(&mut self, step: &Step) {
+        match *step {
+            Step::Deliver(count) => (0..count).for_each(|_| self.deliver()),
+            Step::Lose => self.list(),
+            Step::Kubelet(at) => {
+                if let Some(uid) = self.nth(at) {
+                    self.kubelet(&uid);
+                }
+            }
+            Step::Evict(at) => {
+                if let Some(uid) = self.nth(at) {
+                    self.change(&uid, |pod| {
+                        pod.phase = Phase::Ended;
+                        pod.ready_since = None;
+                    });
+                }
+            }
+            Step::DeleteByHand(at) => {
+                if let Some(uid) = self.nth(at) {
+                    self.change(&uid, |pod| pod.terminating = true);
+                }
+            }
+            Step::Pass(seconds) => self.pass(seconds),
+        }
+    }
+
+    /// The agent of a node is silent, or heard again.
+    pub(crate) fn silence(&mut self, node: String) {
+        if !self.silent.remove(&node) {
+            self.silent.insert(node);
+        }
+    }
+
+    /// Tells whether a pod serves for as long as the sets of these histories ask for.
+    pub(crate) fn is_available(&self, pod: &PodView) -> bool {
+        let in_place = self.in_place.get(&pod.uid);
+        pod.is_active()
+            && pod.is_ready_for(5, self.now)
+            && State::of(pod).serves()
+            && in_place.is_none_or(|known| known.phase != InPlacePhase::Pending)
+    }
+
+    /// Kubelets and agents do their next things, and time passes.
+    pub(crate) fn go_on(&mut self) {
+        for uid in self.pods.keys().cloned().collect::<Vec<_>>() {
+            self.kubelet(&uid);
+        }
+        self.pass(10);
+    }
+
     /// The watch shows an event.
-    pub(crate) fn deliver(&mut self) {
+    fn deliver(&mut self) {
         match self.events.pop_front() {
             Some(Event::Applied(pod)) => drop(self.seen.applied(*pod)),
             Some(Event::Gone(uid)) => drop(self.seen.gone(&uid)),
@@ -105,19 +207,12 @@ impl Played {
         self.seen.list_ends();
     }
 
-    pub(crate) fn pass(&mut self, seconds: i64) {
+    fn pass(&mut self, seconds: i64) {
         self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
     }
 
-    pub(crate) fn evict(&mut self, uid: &str) {
-        self.change(uid, |pod| {
-            pod.phase = Phase::Ended;
-            pod.ready_since = None;
-        });
-    }
-
     /// The kubelet and the agent of its node do their next thing for a pod.
-    pub(crate) fn kubelet(&mut self, uid: &str) {
+    fn kubelet(&mut self, uid: &str) {
         let now = self.now;
         let Some(pod) = self.pods.get(uid) else { return };
         if pod.terminating {
@@ -143,8 +238,12 @@ impl Played {
             pod.phase = Phase::Running;
             if has_agent {
                 pod.gate = Some(true);
+                pod.kruise_ready.get_or_insert_with(|| (true, "[]".to_owned()));
             }
-            let is_open = pod.gate == Some(true) || pod.gates.iter().all(|gate| gate != IN_PLACE_GATE);
+            let is_open = pod.gates.iter().all(|gate| match gate.as_str() {
+                IN_PLACE_GATE => pod.gate == Some(true),
+                _ => pod.kruise_ready.as_ref().is_some_and(|(is_true, _)| *is_true),
+            });
             pod.ready_since = pod.ready_since.filter(|_| revision.is_none()).or(is_open.then_some(now));
             if let Some(revision) = revision {
                 let label = if short { crate::revision::short(&revision).to_owned() } else { revision };
@@ -178,11 +277,21 @@ impl Played {
                 }
             }
             Action::PatchPod(target, patch) => {
-                let labels = patch["metadata"]["labels"].as_object().cloned().unwrap_or_default();
-                let labels = labels.into_iter().map(|(key, value)| (key, value.as_str().unwrap().to_owned()));
-                self.patch(&target, |pod| pod.labels.extend(labels));
+                self.patch(&target, |pod| pod.merge(&patch["metadata"]));
             }
-            Action::PatchPodStatus(target, _) => self.patch(&target, |pod| pod.gate = Some(true)),
+            Action::PatchPodStatus(target, patch) => self.patch(&target, |pod| {
+                for condition in patch["status"]["conditions"].as_array().unwrap() {
+                    let is_true = condition["status"] == "True";
+                    match condition["type"].as_str() {
+                        Some(IN_PLACE_GATE) => pod.gate = Some(is_true),
+                        Some(READY_GATE) => {
+                            pod.kruise_ready =
+                                Some((is_true, condition["message"].as_str().unwrap().to_owned()));
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }),
             Action::CreateRevision(object) => {
                 let revision: ControllerRevision = serde_json::from_value(object).unwrap();
                 let mut revision = Revision::of(&revision).unwrap();

@@ -1,16 +1,25 @@
 //! Pods, reduced to what is decided by.
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::{
+    api::core::v1::{Pod, PodCondition},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 
 use crate::{
     action::Target,
-    names::{DELETION_COST_ANNOTATION, IN_PLACE_GATE, INSTANCE_LABEL, READY_GATE, SHUT_BY_AGENT},
-    revision::controller,
+    names::{
+        DELETION_COST_ANNOTATION, IN_PLACE_GATE, INSTANCE_LABEL, METADATA_OF_ANNOTATION, READY_GATE,
+        REVISION_LABEL, SHUT_BY_AGENT, SHUT_BY_OPENKRUISE,
+    },
+    revision::{controller, short},
     selector::Labels,
     store::{Stored, version},
     time::until,
 };
+
+/// The longest pair of hashes that is read.
+const LONGEST_HASHES: usize = 64;
 
 /// Phase of a pod, in the order in which pods are deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +33,27 @@ pub enum Phase {
     Running,
     /// Over.
     Ended,
+}
+
+/// Program that has shut the gate of updates in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shut {
+    /// The agent of the node.
+    ByAgent,
+    /// A controller of OpenKruise, by the reason that it gives.
+    ByOpenKruise,
+}
+
+impl Shut {
+    /// Reads it off the condition; `None`: the gate is open, or somebody else's to open.
+    fn of(gate: &PodCondition) -> Option<Self> {
+        match (gate.status.as_str(), gate.message.as_deref(), gate.reason.as_deref()) {
+            ("True", ..) => None,
+            (_, Some(SHUT_BY_AGENT), _) => Some(Self::ByAgent),
+            (.., Some(SHUT_BY_OPENKRUISE)) => Some(Self::ByOpenKruise),
+            _ => None,
+        }
+    }
 }
 
 /// A pod.
@@ -57,8 +87,8 @@ pub struct PodView {
     pub ready_since: Option<Timestamp>,
     /// Whether its gate of updates in place is open, where somebody has said so.
     pub gate: Option<bool>,
-    /// The agent of its node has shut that gate, and all its containers are Ready.
-    pub left_shut: bool,
+    /// Program that has shut that gate for an update in place, while all its containers are Ready.
+    pub shut: Option<Shut>,
     /// Condition `KruisePodReady`, where somebody has written it: whether it is True, and its message.
     pub kruise_ready: Option<(bool, String)>,
     /// Restarts of the container that was restarted most often.
@@ -67,6 +97,8 @@ pub struct PodView {
     pub created: Timestamp,
     /// The lower, the sooner it is deleted.
     pub deletion_cost: i32,
+    /// Revisions of which it had one when it was given the metadata of the other.
+    pub metadata_of: Option<Box<str>>,
 }
 
 impl PodView {
@@ -80,7 +112,9 @@ impl PodView {
         };
         let ready = condition("Ready").filter(|ready| ready.status == "True");
         let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-        let cost = meta.annotations.as_ref().and_then(|all| all.get(DELETION_COST_ANNOTATION));
+        let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key));
+        let cost = annotation(DELETION_COST_ANNOTATION);
+        let metadata_of = annotation(METADATA_OF_ANNOTATION).filter(|text| text.len() <= LONGEST_HASHES);
         let gates = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_ref()).into_iter().flatten();
         let containers = status.and_then(|status| status.container_statuses.as_ref());
         Self {
@@ -99,20 +133,26 @@ impl PodView {
             ready_since: ready
                 .map(|ready| ready.last_transition_time.as_ref().map_or(created, |time| time.0)),
             gate: condition(IN_PLACE_GATE).map(|gate| gate.status == "True"),
-            left_shut: condition(IN_PLACE_GATE)
-                .is_some_and(|gate| gate.status != "True" && gate.message.as_deref() == Some(SHUT_BY_AGENT))
-                && condition("ContainersReady").is_some_and(|ready| ready.status == "True"),
+            shut: condition(IN_PLACE_GATE)
+                .filter(|_| condition("ContainersReady").is_some_and(|ready| ready.status == "True"))
+                .and_then(Shut::of),
             kruise_ready: condition(READY_GATE)
                 .map(|gate| (gate.status == "True", gate.message.clone().unwrap_or_default())),
             restarts: containers.into_iter().flatten().map(|one| one.restart_count).max().unwrap_or(0),
             created,
             deletion_cost: cost.and_then(|cost| deletion_cost(cost)).unwrap_or(0),
+            metadata_of: metadata_of.map(|text| text.as_str().into()),
         }
     }
 
     /// Tells whether it counts: it has not ended, and is not being deleted.
     pub fn is_active(&self) -> bool {
         self.phase != Phase::Ended && !self.terminating
+    }
+
+    /// Tells whether it has a readiness gate of this type.
+    pub(crate) fn has_gate(&self, type_: &str) -> bool {
+        self.gates.iter().any(|gate| gate == type_)
     }
 
     /// Tells whether it serves.
@@ -124,6 +164,13 @@ impl PodView {
     pub fn is_ready_for(&self, seconds: i64, now: Timestamp) -> bool {
         self.is_ready()
             && self.ready_since.is_some_and(|since| seconds <= 0 || until(since, seconds, now).is_zero())
+    }
+
+    /// Hash of the revision whose labels and annotations it was given ahead of its images, as long as it has
+    /// the revision of before: whoever gave it these may have told its node nothing.
+    pub(crate) fn ahead(&self) -> Option<&str> {
+        let (had, given) = self.metadata_of.as_deref()?.split_once('/')?;
+        (had != given && had == short(self.label(REVISION_LABEL))).then_some(given)
     }
 
     /// UID of the owner that decides on it; empty when there is none.

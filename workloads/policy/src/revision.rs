@@ -13,6 +13,7 @@ use crate::{
     names::{HASH_LABEL, REVISION_LABEL},
     selector::Labels,
     store::{Stored, version},
+    template::{plain, same},
 };
 
 /// The longest part of an owner's name that stands in the name of a revision.
@@ -23,6 +24,8 @@ const PATCH: &str = "$patch";
 /// A revision that is on file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
+    /// Its namespace.
+    pub namespace: String,
     /// Its name.
     pub name: String,
     /// Which one of that name.
@@ -33,7 +36,7 @@ pub struct Revision {
     pub number: i64,
     /// When it was made.
     pub created: Timestamp,
-    /// Owner that decides on it.
+    /// Owner that decides on it; empty when there is none.
     pub owner: String,
     /// Template that it has.
     pub template: Map<String, Value>,
@@ -72,6 +75,7 @@ impl Revision {
         template.remove(PATCH);
         let meta = &revision.metadata;
         Some(Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone()?,
             uid: meta.uid.clone().unwrap_or_default(),
             version: meta.resource_version.clone().unwrap_or_default(),
@@ -92,7 +96,13 @@ impl Revision {
         !label.is_empty() && short(label) == self.hash()
     }
 
-    fn target(&self) -> Target {
+    /// Tells whether it is one of a template, whatever the words of either.
+    pub fn has(&self, template: &Map<String, Value>) -> bool {
+        same(&self.template, template)
+    }
+
+    /// Names it for a write.
+    pub(crate) fn target(&self) -> Target {
         Target { name: self.name.clone(), uid: self.uid.clone(), version: self.version.clone() }
     }
 }
@@ -132,9 +142,15 @@ pub fn settle<'a>(
 ) -> Result<Live<'a>, Box<Action>> {
     let newest = revisions.iter().copied().max_by_key(|one| (one.number, one.created, one.name.as_str()));
     let next = newest.map_or(1, |newest| newest.number.saturating_add(1));
-    let same = |one: &&Revision| one.template == *template;
-    let equal = revisions.iter().copied().filter(same);
-    let equal = equal.max_by_key(|one| (one.number, one.created, one.name.as_str()));
+    let newest_of = |is_same: &dyn Fn(&Map<String, Value>) -> bool| {
+        let equal = revisions.iter().copied().filter(|one| is_same(&one.template));
+        equal.max_by_key(|one| (one.number, one.created, one.name.as_str()))
+    };
+    // What templates mean is looked at when none is as it stands there: that is the rare and the dear one.
+    let equal = newest_of(&|one| one == template).or_else(|| {
+        let wanted = plain(template);
+        newest_of(&|one| plain(one) == wanted)
+    });
     let Some(update) = equal else {
         return Err(Box::new(Action::CreateRevision(new(owner, template, next, collisions))));
     };
@@ -272,6 +288,16 @@ mod tests {
         // A current one that is gone is the newest.
         let live = settle(owner("shop"), &template("a:2"), &all, Some("shop-gone"), 0).unwrap();
         assert_eq!(live.current.name, live.update.name);
+    }
+
+    #[test]
+    fn a_template_that_is_written_back_keeps_its_revision() {
+        let first = made(*settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err());
+        let one = filed(&first, 1);
+        let mut back = template("a:1");
+        back["metadata"]["creationTimestamp"] = Value::Null;
+        back["spec"]["containers"][0]["resources"] = json!({});
+        assert_eq!(settle(owner("shop"), &back, &[&one], None, 0).unwrap().update.name, one.name);
     }
 
     #[test]

@@ -4,6 +4,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+/// Time as the API stores it: whole seconds.
+pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
 /// Time until `since` is so many seconds ago; zero when it is.
 pub(crate) fn until(since: Timestamp, seconds: i64, now: Timestamp) -> Duration {
     let due = since.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX);

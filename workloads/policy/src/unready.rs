@@ -6,9 +6,9 @@
 
 use berth_proto::crd::LifecycleHook;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::{action::Action, lifecycle::State, names::READY_GATE, pod::PodView};
+use crate::{action::Action, lifecycle::State, names::READY_GATE, pod::PodView, time::whole_second};
 
 /// Writer of the entries of hooks.
 const USER_AGENT: &str = "Lifecycle";
@@ -24,24 +24,13 @@ pub(crate) struct Hooks<'a> {
 }
 
 impl Hooks<'_> {
-    /// Gives a new pod the gate, where a hook needs it: every gate is one more write before it is Ready.
-    pub(crate) fn add_gate(&self, spec: &mut Map<String, Value>) {
-        if self.marks_any() {
-            crate::clone_set::add_gate(spec, READY_GATE);
-        }
-    }
-
-    fn marks_any(&self) -> bool {
-        [self.pre_delete, self.in_place_update].into_iter().flatten().any(|hook| hook.mark_pod_not_ready)
-    }
-
     /// Brings the conditions of pods to what the hooks want.
     pub(crate) fn mark<'b>(
         &self,
         pods: impl Iterator<Item = &'b PodView>,
         now: Timestamp,
     ) -> impl Iterator<Item = Action> {
-        pods.filter(|pod| pod.is_active() && pod.gates.iter().any(|gate| gate == READY_GATE))
+        pods.filter(|pod| pod.is_active() && pod.has_gate(READY_GATE))
             .filter_map(move |pod| Some(Action::PatchPodStatus(pod.target(), self.marked(pod, now)?)))
     }
 
@@ -49,7 +38,7 @@ impl Hooks<'_> {
     fn key(&self, pod: &PodView) -> Option<&'static str> {
         let (hook, key) = match State::of(pod) {
             State::PreparingDelete => (self.pre_delete, PRE_DELETE),
-            State::PreparingUpdate => (self.in_place_update, PRE_UPDATE),
+            State::PreparingUpdate | State::Updating => (self.in_place_update, PRE_UPDATE),
             _ => return None,
         };
         hook.filter(|hook| hook.mark_pod_not_ready).map(|_| key)
@@ -66,8 +55,8 @@ impl Hooks<'_> {
             .partition(|(writer, _)| writer == USER_AGENT);
         let is_said = match &before {
             Some((is_true, _)) => own == wanted && (wanted.is_empty() || !is_true),
-            // Where no hook needs it, the gate is somebody else's.
-            None => !self.marks_any(),
+            // A gate that nobody has written is opened by the agent of the node.
+            None => wanted.is_empty(),
         };
         if is_said {
             return None;
@@ -86,8 +75,7 @@ impl Hooks<'_> {
             "message": message,
         });
         if before.is_none_or(|(was_true, _)| was_true != is_true) {
-            let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
-            condition["lastTransitionTime"] = now.to_string().into();
+            condition["lastTransitionTime"] = whole_second(now).to_string().into();
         }
         Some(json!({ "status": { "conditions": [condition] } }))
     }
@@ -129,7 +117,8 @@ mod tests {
 
     /// Each row: the pod, and the status and message that are written.
     #[rstest]
-    #[case::new(pod("Normal", None), Some(("True", "[]")))]
+    #[case::new(pod("Normal", None), None)]
+    #[case::held_before_it_was_ever_open(pod("PreparingDelete", None), Some(("False", DELETE)))]
     #[case::in_service(pod("Normal", Some(("True", "[]"))), None)]
     #[case::prose(pod("Normal", Some(("True", ""))), None)]
     #[case::held_before_its_deletion(pod("PreparingDelete", Some(("True", "[]"))), Some(("False", DELETE)))]
@@ -137,6 +126,7 @@ mod tests {
     #[case::somebody_made_it_ready(pod("PreparingDelete", Some(("True", DELETE))), Some(("False", DELETE)))]
     #[case::called_back(pod("Normal", Some(("False", DELETE))), Some(("True", "[]")))]
     #[case::held_before_its_update(pod("PreparingUpdate", Some(("True", "[]"))), Some(("False", UPDATE)))]
+    #[case::being_updated(pod("Updating", Some(("False", UPDATE))), None)]
     #[case::updated(pod("Updated", Some(("False", UPDATE))), Some(("True", "[]")))]
     // Rolled back before the hook let go: OpenKruise leaves it out of service for ever.
     #[case::rolled_back(pod("Normal", Some(("False", UPDATE))), Some(("True", "[]")))]
@@ -165,14 +155,5 @@ mod tests {
         let hooks = Hooks { pre_delete: Some(&hook), in_place_update: None };
         let held = pod("PreparingDelete", Some(("True", "[]")));
         assert_eq!(hooks.mark([&held].into_iter(), Timestamp::UNIX_EPOCH).count(), 0);
-        let gates = |hooks: &Hooks<'_>| {
-            let mut spec = Map::new();
-            hooks.add_gate(&mut spec);
-            spec.get("readinessGates").cloned()
-        };
-        assert_eq!(gates(&hooks), None);
-        let marks = LifecycleHook { mark_pod_not_ready: true, ..hook };
-        let hooks = Hooks { pre_delete: None, in_place_update: Some(&marks) };
-        assert_eq!(gates(&hooks), Some(json!([{ "conditionType": READY_GATE }])));
     }
 }

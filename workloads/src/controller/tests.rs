@@ -6,15 +6,17 @@ use std::{
     time::Duration,
 };
 
-use berth_base::lease::Term;
+use berth_base::lease::{Tenure, Term};
 use berth_proto::crd::CloneSet;
 use http::Method;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::*;
 use crate::{
-    cluster::{Cluster, Filed},
+    cluster::Cluster,
     kinds::{KINDS, Set},
+    object::Filed,
     served,
     watch::Shown,
 };
@@ -83,33 +85,30 @@ fn set(version: u64) -> Value {
 /// A replica whose watches have shown the set, and show nothing of what is written.
 struct Replica {
     tenure: watch::Sender<Option<Term>>,
-    _inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<Input>,
 }
 
-/// A controller, where its inputs come from, and whether it leads.
-type Parts = (Controller, mpsc::Sender<Input>, watch::Sender<Option<Term>>);
-
 impl Replica {
-    fn parts(name: &'static str, server: &Shared) -> Parts {
+    /// One whose watches have shown nothing yet.
+    fn new(name: &'static str, server: &Shared) -> Self {
         let shared = server.clone();
         let writer =
             served::writer(move |method, path, body| shared.lock().unwrap().answer(name, method, path, body));
-        let metrics = writer.metrics.clone();
         let (inputs, receiver) = mpsc::channel(64);
         let (tenure, held) = Tenure::of_test();
         let (listed, _) = watch::channel(Cluster::default().listed());
         let settings = Settings::default();
-        let controller = Controller { inputs: receiver, tenure: held, writer, settings, listed, metrics };
-        (controller, inputs, tenure)
+        let controller = Controller { settings, connections: Connections { tenure: held, writer, listed } };
+        tokio::spawn(controller.run(receiver));
+        Self { tenure, inputs }
     }
 
     async fn start(name: &'static str, server: &Shared) -> Self {
-        let (controller, inputs, tenure) = Self::parts(name, server);
-        tokio::spawn(controller.run());
+        let replica = Self::new(name, server);
         for input in lists() {
-            inputs.send(input).await.unwrap();
+            replica.inputs.send(input).await.unwrap();
         }
-        Self { tenure, _inputs: inputs }
+        replica
     }
 
     fn leads(&self, leads: bool) {
@@ -181,8 +180,7 @@ async fn one_of_two_replicas_writes_and_the_other_goes_on_from_there() {
 #[tokio::test]
 async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
     let server = Shared::default();
-    let (controller, inputs, tenure) = Replica::parts("one", &server);
-    tokio::spawn(controller.run());
+    let replica = Replica::new("one", &server);
     let mut sets = Vec::new();
     for number in 0..20 {
         let mut one = set(1);
@@ -194,37 +192,13 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
     }
     assert_eq!(KINDS[0].name, "CloneSet");
     for input in lists().into_iter().chain(sets) {
-        inputs.send(input).await.unwrap();
+        replica.inputs.send(input).await.unwrap();
     }
-    let until_then = tokio::time::Instant::now() + Duration::from_secs(3600);
-    tenure.send_replace(Some(Term::of_test(until_then)));
+    replica.leads(true);
     until(&server, "all have a revision", |server| server.count("one", "POST controllerrevisions") >= 20)
         .await;
     let server = server.lock().unwrap();
     let lists = ["GET pods", "GET persistentvolumeclaims", "GET controllerrevisions"];
     assert_eq!(lists.map(|list| server.count("one", list)), [1, 1, 1], "{:?}", server.asked);
     assert!(server.asked[..3].iter().all(|(_, asked)| asked.starts_with("GET ")), "{:?}", server.asked);
-}
-
-/// A replica that follows is woken by nothing that is due, and costs nothing.
-#[tokio::test]
-async fn a_replica_that_may_begin_nothing_waits_for_news() {
-    let (controller, _inputs, tenure) = Replica::parts("one", &Shared::default());
-    let mut state = State::default();
-    let until = tokio::time::Instant::now() + Duration::from_secs(3600);
-    let term = || Some(Term::of_test(until));
-    tenure.send_replace(term());
-    state.agenda.add("set".to_owned(), Instant::now());
-    assert_eq!(controller.next(&state), None, "not all kinds are listed");
-    for input in lists() {
-        state.cluster.take(input);
-    }
-    tenure.send_replace(None);
-    assert_eq!(controller.next(&state), None, "another one leads");
-    tenure.send_replace(term());
-    assert!(controller.next(&state).is_some_and(|next| next <= Instant::now()), "all is to be read");
-    state.reading.begins();
-    assert_eq!(controller.next(&state), None, "it is on its way");
-    state.reading.ends(0, Some(Default::default()), Instant::now());
-    assert!(controller.next(&state).is_some_and(|next| next <= Instant::now()));
 }

@@ -7,15 +7,13 @@ use berth_base::time::later;
 use berth_proto::crd::ResourceDistribution;
 use berth_workloads_policy::{
     action::Note,
-    distribution::{self, API_VERSION, Input as Given, KIND, Plan, Rules},
+    distribution::{self, Input as Given, Plan, Rules},
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
 
 use super::{
-    Connections,
     memory::Memory,
     picture::Picture,
     watches::Input,
@@ -24,7 +22,7 @@ use super::{
 use crate::{
     owned::Concerned,
     timing::{AT_ONCE, Backoff, SPACING},
-    turns::{Turn, Turns, guarded},
+    turns::{Connections, Turn, Turns, guarded},
 };
 
 /// The picture, and what it is connected to.
@@ -57,7 +55,7 @@ impl Controller {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
                 Turn::Report(report) => self.settle(report),
-                Turn::Panic(uid) => self.set_aside(&uid),
+                Turn::Panic(uid, _) => self.set_aside(&uid),
                 Turn::Due => {}
             }
             if self.turns.begins_term() {
@@ -76,19 +74,10 @@ impl Controller {
 
     fn take(&mut self, input: Input) {
         let ends = input.is_end();
-        match self.picture.take(input) {
-            Concerned::None => {}
-            Concerned::Some(uids) => {
-                let now = Instant::now();
-                uids.into_iter().for_each(|uid| self.turns.agenda.add(uid, now));
-            }
-            Concerned::All => self.all_due(),
-        }
+        let concerned = self.picture.take(input);
+        self.turns.take(concerned, || self.picture.all());
         if ends {
-            self.connections.listed.send_replace(self.picture.listed());
-            for (kind, count) in self.picture.sizes() {
-                self.connections.writer.metrics.objects(kind, count);
-            }
+            self.connections.show(self.picture.listed(), self.picture.sizes());
         }
     }
 
@@ -102,14 +91,14 @@ impl Controller {
                 continue;
             };
             let memory = self.memory.entry(uid.clone()).or_default();
-            if memory.is_aside(object.metadata.resource_version.as_deref()) {
+            if memory.aside.has(&object) {
                 continue;
             }
             memory.sees(object.metadata.generation);
             memory.keep(|namespace| self.picture.namespaces.contains_key(namespace));
             match guarded(|| decide(&self.picture, memory, &object, now)) {
-                Some(decided) => self.carry_out(uid, object, decided, now),
-                None => self.set_aside(&uid),
+                Ok(decided) => self.carry_out(uid, object, decided, now),
+                Err(_) => self.set_aside(&uid),
             }
         }
     }
@@ -124,8 +113,8 @@ impl Controller {
         let Some(memory) = self.memory.get_mut(&uid) else { return };
         self.connections.writer.metrics.passed();
         for note in std::mem::take(&mut plan.notes) {
-            if memory.is_news(now, &note) {
-                self.connections.writer.events.about(reference(&object), note);
+            if memory.told.is_news(now, &note) {
+                self.connections.writer.events.tell(&object, note);
             }
         }
         if let Some(at) = memory.retry().filter(|at| *at > now) {
@@ -193,14 +182,12 @@ impl Controller {
         self.connections.writer.metrics.set_aside();
         let text = "the controller failed on this object and leaves it alone until it is changed".to_owned();
         let note = Note { warning: true, reason: "SetAside", text };
-        self.connections.writer.events.about(reference(object), note);
-        let version = object.metadata.resource_version.clone();
-        self.memory.entry(uid.to_owned()).or_default().set_aside(version.as_deref());
+        self.connections.writer.events.tell(object, note);
+        self.memory.entry(uid.to_owned()).or_default().aside.set(object);
     }
 
     fn all_due(&mut self) {
-        let now = Instant::now();
-        self.picture.all().into_iter().for_each(|uid| self.turns.agenda.add(uid, now));
+        self.turns.take(Concerned::All, || self.picture.all());
     }
 }
 
@@ -218,17 +205,4 @@ fn decide(picture: &Picture, memory: &mut Memory, object: &ResourceDistribution,
     };
     let plan = distribution::plan(&given, &rules, Timestamp::now());
     (Some(rules), plan)
-}
-
-/// Names a distribution in an Event.
-fn reference(object: &ResourceDistribution) -> ObjectReference {
-    let meta = &object.metadata;
-    ObjectReference {
-        api_version: Some(API_VERSION.to_owned()),
-        kind: Some(KIND.to_owned()),
-        name: meta.name.clone(),
-        uid: meta.uid.clone(),
-        resource_version: meta.resource_version.clone(),
-        ..ObjectReference::default()
-    }
 }

@@ -9,15 +9,15 @@ use std::{
 use berth_base::time::later;
 use berth_proto::crd::ResourceDistribution;
 use berth_workloads_policy::{
-    action::Note,
     distribution::{Rules, Trouble},
     fault::Fault,
 };
 
-use crate::timing::{Backoff, StatusPace};
+use crate::{
+    object::Aside,
+    timing::{Backoff, StatusPace, Told},
+};
 
-/// The same is told again after it.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// Namespaces with trouble that are tried again in a second.
 const RETRIES_PER_SECOND: u64 = 10;
 
@@ -35,9 +35,8 @@ pub(super) struct Memory {
     retry: Option<Instant>,
     generation: Option<i64>,
     rules: Option<(Option<i64>, Read)>,
-    told: Option<(String, Instant)>,
-    /// Version whose plan ended in a panic.
-    aside: Option<String>,
+    pub(super) told: Told,
+    pub(super) aside: Aside,
 }
 
 impl Memory {
@@ -97,32 +96,6 @@ impl Memory {
     /// Keeps only the trouble of namespaces that are there.
     pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
         self.troubles.retain(|namespace, _| is_there(namespace));
-    }
-
-    /// Sets the distribution aside in this version of it.
-    pub(super) fn set_aside(&mut self, version: Option<&str>) {
-        self.aside = Some(version.unwrap_or_default().to_owned());
-    }
-
-    /// Tells whether it is set aside in this version; in another one it is not any more.
-    pub(super) fn is_aside(&mut self, version: Option<&str>) -> bool {
-        if self.aside.as_deref() != version {
-            self.aside = None;
-        }
-        self.aside.is_some()
-    }
-
-    /// Tells whether something is to be told: it was not a moment ago.
-    pub(super) fn is_news(&mut self, now: Instant, note: &Note) -> bool {
-        let text = format!("{} {}", note.reason, note.text);
-        let is_known = self
-            .told
-            .as_ref()
-            .is_some_and(|(told, at)| *told == text && now.saturating_duration_since(*at) < TELL_AGAIN);
-        if !is_known {
-            self.told = Some((text, now));
-        }
-        !is_known
     }
 }
 

@@ -11,24 +11,16 @@ mod picture;
 mod watches;
 mod write;
 
-use berth_base::lease::Tenure;
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use self::{controller::Controller, picture::Picture};
-use crate::{controller::Listed, write::Writer};
+use crate::{
+    turns::{Connections, Listed},
+    write::Writer,
+};
 
 /// Inputs that wait for the picture. Past them the watches wait, and with them the API server.
 const INPUTS: usize = 64;
-
-/// Connections of the controller.
-pub(crate) struct Connections {
-    pub(crate) tenure: Tenure,
-    pub(crate) writer: Writer,
-    pub(crate) listed: watch::Sender<Listed>,
-}
 
 /// Kinds that are to be listed before anything is decided.
 pub(crate) fn listed() -> Listed {

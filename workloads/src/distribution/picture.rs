@@ -11,8 +11,8 @@ use berth_workloads_policy::{
 
 use super::watches::{Filed, Input};
 use crate::{
-    controller::Listed,
-    owned::{Concerned, Ownable, Owned},
+    owned::{self, Concerned, Ownable, Owned},
+    turns::Listed,
     watch::Shown,
 };
 
@@ -68,26 +68,8 @@ impl Picture {
     }
 
     fn take_distribution(&mut self, shown: Shown<Filed>) -> Concerned {
-        let store = &mut self.distributions;
-        match shown {
-            Shown::ListBegins => {
-                store.list_begins();
-                Concerned::None
-            }
-            Shown::ListEnds => {
-                store.list_ends();
-                self.distributions_listed = true;
-                Concerned::All
-            }
-            Shown::Applied(filed) => {
-                let uid = filed.uid().to_owned();
-                if store.applied(filed) { Concerned::Some(vec![uid]) } else { Concerned::None }
-            }
-            Shown::Gone(uid) => {
-                store.gone(&uid);
-                Concerned::Some(vec![uid])
-            }
-        }
+        self.distributions_listed |= matches!(shown, Shown::ListEnds);
+        owned::take(&mut self.distributions, shown)
     }
 
     fn take_namespace(&mut self, shown: Shown<(String, NamespaceView)>) -> Concerned {

@@ -6,10 +6,7 @@
 use std::sync::Arc;
 
 use berth_proto::crd::ResourceDistribution;
-use berth_workloads_policy::{
-    distribution::{self, COPY_LABEL, CopyView, NamespaceView},
-    store::{Stored, version},
-};
+use berth_workloads_policy::distribution::{self, COPY_LABEL, CopyView, NamespaceView};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::{
     Api, Client,
@@ -17,15 +14,18 @@ use kube::{
     runtime::watcher,
 };
 use tokio::{sync::mpsc, task::JoinSet};
-use tracing::warn;
 
 use crate::{
     metrics::Metrics,
-    watch::{Shown, relay, shown},
+    object,
+    watch::{Shown, relay, shown, understood},
 };
 
 /// Objects of a page: of the largest ones that is 24 MiB.
 const PAGE: u32 = 16;
+
+/// A distribution, for the store.
+pub(super) type Filed = object::Filed<Arc<ResourceDistribution>>;
 
 /// Event of any kind.
 #[derive(Debug)]
@@ -35,39 +35,6 @@ pub(super) enum Input {
     Namespace(Shown<(String, NamespaceView)>),
     Secret(Shown<CopyView>),
     ConfigMap(Shown<CopyView>),
-}
-
-/// A distribution, for the store.
-#[derive(Clone, Debug)]
-pub(super) struct Filed {
-    uid: String,
-    version: u64,
-    pub(super) object: Arc<ResourceDistribution>,
-}
-
-impl Stored for Filed {
-    fn uid(&self) -> &str {
-        &self.uid
-    }
-
-    fn version(&self) -> u64 {
-        self.version
-    }
-}
-
-impl Filed {
-    /// Reads an object as it was shown.
-    pub(super) fn read(object: DynamicObject) -> Result<Self, String> {
-        let name = object.metadata.name.clone().unwrap_or_default();
-        let wrong = |error: serde_json::Error| format!("{name}: {error}");
-        let value = serde_json::to_value(object).map_err(wrong)?;
-        let object: ResourceDistribution = serde_json::from_value(value).map_err(wrong)?;
-        Ok(Self {
-            uid: object.metadata.uid.clone().unwrap_or_default(),
-            version: version(object.metadata.resource_version.as_deref().unwrap_or_default()),
-            object: object.into(),
-        })
-    }
 }
 
 impl Input {
@@ -105,15 +72,7 @@ fn copies() -> watcher::Config {
 
 async fn distributions((client, inputs, metrics): Given) {
     let api = Api::<DynamicObject>::all_with(client, &ApiResource::erase::<ResourceDistribution>(&()));
-    let view = |object: DynamicObject| match Filed::read(object) {
-        Ok(filed) => Some(filed),
-        // One that nobody can read holds none of the others up.
-        Err(error) => {
-            warn!(kind = distribution::KIND, error, "Object not understood, it is set aside");
-            metrics.set_aside();
-            None
-        }
-    };
+    let view = |object| understood(distribution::KIND, Filed::read(object), &metrics);
     let config = watcher::Config::default().page_size(PAGE);
     let input = |event: Option<_>| Some(Input::Distribution(shown(event?, view)));
     relay(api, config, "resourcedistributions", input, inputs, &metrics).await;

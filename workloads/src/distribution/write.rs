@@ -14,12 +14,12 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
 use super::watches::Filed;
-use crate::write::{Failure, Writer, stays};
+use crate::write::{Failure, Writer, params, stays};
 
 /// The owner of what is written, as `managedFields` shows it.
 const FIELD_MANAGER: &str = "berth-distribution";
@@ -122,8 +122,7 @@ async fn write(writer: &Writer, rules: &Rules, action: &Action) -> Done {
         Action::Create { .. } => work.make(true).await,
         Action::Update { .. } => work.make(false).await,
         Action::Delete { target, .. } => {
-            let preconditions = Preconditions { uid: Some(target.uid.clone()), resource_version: None };
-            let params = DeleteParams::default().preconditions(preconditions);
+            let params = params::delete(&target.uid);
             let answer = writer.ask("copy_delete", work.api().delete(&target.name, &params)).await;
             match answer.map(|answer| answer.left()) {
                 Ok(Some(left)) if stays(&left.metadata) => Ok(work.view(left)),

@@ -4,24 +4,22 @@
 //! decided in `berth-workloads-policy`. One object that makes no sense, or on which a plan ends in a panic,
 //! is set aside; the others go on.
 
-mod controller;
-mod memory;
+mod failed;
 mod object;
 mod picture;
 mod read;
 mod watches;
 mod write;
 
-use berth_base::lease::Tenure;
 use jiff::tz::TimeZone;
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
-use self::{controller::Controller, picture::Picture};
-pub(crate) use self::{memory::Memory, picture::Listed};
-use crate::write::Writer;
+use self::picture::Jobs;
+use crate::{
+    planner::{Controller, Picture},
+    turns::{Connections, Listed},
+    write::Writer,
+};
 
 /// Inputs that wait for the picture. Past them the watches wait, and with them the API server.
 const INPUTS: usize = 1024;
@@ -37,13 +35,6 @@ pub(crate) struct Settings {
     pub(crate) zone: TimeZone,
 }
 
-/// Connections of the controllers.
-pub(crate) struct Connections {
-    pub(crate) tenure: Tenure,
-    pub(crate) writer: Writer,
-    pub(crate) listed: watch::Sender<Listed>,
-}
-
 impl Settings {
     fn is_off(&self) -> bool {
         !self.broadcast_jobs && !self.cron_jobs
@@ -51,7 +42,7 @@ impl Settings {
 
     /// Kinds that are to be listed before anything is decided.
     pub(crate) fn listed(&self) -> Listed {
-        Picture::new(self).listed()
+        Jobs::new(self.clone()).listed()
     }
 }
 
@@ -63,7 +54,7 @@ pub(crate) fn start(settings: Settings, connections: Connections, tasks: &mut Jo
     let (sender, inputs) = mpsc::channel(INPUTS);
     let Writer { client, metrics, .. } = &connections.writer;
     watches::start(&settings, client, &sender, metrics, tasks);
-    tasks.spawn(Controller::new(settings, connections, inputs).run());
+    tasks.spawn(Controller::new(Jobs::new(settings), connections, inputs).run());
 }
 
 #[cfg(test)]

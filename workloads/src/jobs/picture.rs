@@ -1,30 +1,32 @@
-//! Picture of the cluster: jobs, what they have made, and the nodes.
+//! Picture of the cluster: jobs, what they have made, and the nodes; and their plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_workloads_policy::{
     broadcast_job::{self, NodeView, PodView},
     cron_job::{self, ChildView},
-    jobs::Plan,
+    jobs::Action,
     store::{Store, Stored},
 };
+use futures::future::BoxFuture;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::{
     Settings,
-    object::{Filed, Kind, Object, any},
-    read::Found,
+    object::{AnyJob, Filed, Kind, any},
+    read::{self, Found},
     watches::Input,
+    write::Wrote,
 };
 use crate::{
+    object::Object,
     owned::{self, Concerned, Ownable, Owned},
-    reading,
+    planner::{End, Memory, Picture, Plan, Work},
+    reading::{self, Ended},
+    turns::Listed,
     watch::Shown,
+    write::{Failure, Writer},
 };
-
-/// Each kind, and whether all of it was listed.
-pub(crate) type Listed = Vec<(&'static str, bool)>;
 
 impl Ownable for PodView {
     fn owner(&self) -> &str {
@@ -40,14 +42,14 @@ impl Ownable for ChildView {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Picture {
+pub(super) struct Jobs {
     settings: Settings,
     broadcast_jobs: Store<Filed>,
     cron_jobs: Store<Filed>,
-    pub(super) pods: Owned<PodView>,
+    pods: Owned<PodView>,
     /// Jobs and BroadcastJobs of AdvancedCronJobs.
-    pub(super) jobs: Owned<ChildView>,
-    pub(super) broadcasts: Owned<ChildView>,
+    jobs: Owned<ChildView>,
+    broadcasts: Owned<ChildView>,
     /// Nodes, by UID.
     nodes: BTreeMap<String, NodeView>,
     /// Nodes of a list that comes in.
@@ -57,10 +59,10 @@ pub(super) struct Picture {
     nodes_listed: bool,
 }
 
-impl Picture {
-    pub(super) fn new(settings: &Settings) -> Self {
+impl Jobs {
+    pub(super) fn new(settings: Settings) -> Self {
         Self {
-            settings: settings.clone(),
+            settings,
             broadcast_jobs: Store::default(),
             cron_jobs: Store::default(),
             pods: Owned::default(),
@@ -71,42 +73,6 @@ impl Picture {
             broadcast_jobs_listed: false,
             cron_jobs_listed: false,
             nodes_listed: false,
-        }
-    }
-
-    /// Kinds that are watched, and whether all of each was listed.
-    pub(super) fn listed(&self) -> Listed {
-        let (broadcast, cron) = (self.settings.broadcast_jobs, self.settings.cron_jobs);
-        let all = [
-            (broadcast || cron, "broadcastjobs", self.broadcast_jobs_listed),
-            (broadcast, "pods of broadcastjobs", self.pods.listed),
-            (broadcast, "nodes of broadcastjobs", self.nodes_listed),
-            (cron, "advancedcronjobs", self.cron_jobs_listed),
-            (cron, "jobs", self.jobs.listed),
-        ];
-        all.into_iter().filter(|(is_on, ..)| *is_on).map(|(_, name, listed)| (name, listed)).collect()
-    }
-
-    /// Each kind, and how many objects of it there are.
-    pub(super) fn sizes(&self) -> [(&'static str, usize); 3] {
-        [
-            ("broadcastjobs", self.broadcast_jobs.iter().count()),
-            ("advancedcronjobs", self.cron_jobs.iter().count()),
-            ("jobs", self.jobs.len()),
-        ]
-    }
-
-    /// Takes in what a watch shows.
-    pub(super) fn take(&mut self, input: Input) -> Concerned {
-        match input {
-            Input::Object(Kind::Broadcast, shown) => self.take_broadcast(shown),
-            Input::Object(Kind::Cron, shown) => {
-                self.cron_jobs_listed |= matches!(shown, Shown::ListEnds);
-                take(&mut self.cron_jobs, shown)
-            }
-            Input::Pod(shown) => self.pods.take(shown),
-            Input::Job(shown) => self.jobs.take(shown),
-            Input::Node(shown) => self.take_node(shown),
         }
     }
 
@@ -123,7 +89,7 @@ impl Picture {
             Shown::Gone(uid) => Shown::Gone(uid.clone()),
         };
         let of_child = self.broadcasts.take(child);
-        both(of_child, take(&mut self.broadcast_jobs, shown))
+        both(of_child, owned::take(&mut self.broadcast_jobs, shown))
     }
 
     fn take_node(&mut self, shown: Shown<(String, NodeView)>) -> Concerned {
@@ -159,7 +125,7 @@ impl Picture {
     }
 
     /// Takes in an object that a write was answered with.
-    pub(super) fn wrote(&mut self, filed: Filed) {
+    fn wrote_object(&mut self, filed: Filed) {
         match filed.object.kind() {
             Kind::Broadcast => {
                 if let Some(child) = child(&filed) {
@@ -172,21 +138,80 @@ impl Picture {
     }
 
     /// Takes in that an object is gone.
-    pub(super) fn ended(&mut self, uid: &str) {
+    fn ended(&mut self, uid: &str) {
         self.broadcast_jobs.ended(uid);
         self.cron_jobs.ended(uid);
         self.broadcasts.ended(uid);
     }
+}
 
-    /// Namespaces of all objects that a controller decides on.
-    pub(super) fn namespaces(&self) -> BTreeSet<String> {
-        let all = self.all();
-        all.iter().filter_map(|uid| Some(self.object(uid)?.namespace().to_owned())).collect()
+impl Picture for Jobs {
+    type Input = Input;
+    type Object = AnyJob;
+    type Action = Action;
+    type Wrote = Wrote;
+    type Found = Found;
+
+    fn listed(&self) -> Listed {
+        let (broadcast, cron) = (self.settings.broadcast_jobs, self.settings.cron_jobs);
+        let all = [
+            (broadcast || cron, "broadcastjobs", self.broadcast_jobs_listed),
+            (broadcast, "pods of broadcastjobs", self.pods.listed),
+            (broadcast, "nodes of broadcastjobs", self.nodes_listed),
+            (cron, "advancedcronjobs", self.cron_jobs_listed),
+            (cron, "jobs", self.jobs.listed),
+        ];
+        all.into_iter().filter(|(is_on, ..)| *is_on).map(|(_, name, listed)| (name, listed)).collect()
     }
 
-    /// Takes in all objects of a namespace, as they were read at once.
-    pub(super) fn found(&mut self, found: Found) {
-        let Found { namespace, broadcast_jobs, pods, cron } = found;
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("broadcastjobs", self.broadcast_jobs.iter().count()),
+            ("advancedcronjobs", self.cron_jobs.iter().count()),
+            ("jobs", self.jobs.len()),
+        ]
+    }
+
+    fn ends_list(input: &Input) -> bool {
+        input.is_end()
+    }
+
+    fn take(&mut self, input: Input) -> Concerned {
+        match input {
+            Input::Object(Kind::Broadcast, shown) => self.take_broadcast(shown),
+            Input::Object(Kind::Cron, shown) => {
+                self.cron_jobs_listed |= matches!(shown, Shown::ListEnds);
+                owned::take(&mut self.cron_jobs, shown)
+            }
+            Input::Pod(shown) => self.pods.take(shown),
+            Input::Job(shown) => self.jobs.take(shown),
+            Input::Node(shown) => self.take_node(shown),
+        }
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &AnyJob> {
+        let broadcast = self.broadcast_jobs.iter().filter(|_| self.settings.broadcast_jobs);
+        let cron = self.cron_jobs.iter().filter(|_| self.settings.cron_jobs);
+        broadcast.chain(cron).map(|filed| &filed.object)
+    }
+
+    fn object(&self, uid: &str) -> Option<&AnyJob> {
+        let broadcast = self.broadcast_jobs.get(uid).filter(|_| self.settings.broadcast_jobs);
+        let cron = || self.cron_jobs.get(uid).filter(|_| self.settings.cron_jobs);
+        broadcast.or_else(cron).map(|filed| &filed.object)
+    }
+
+    fn read_all(
+        &self,
+        writer: Writer,
+        term: u64,
+        namespaces: BTreeSet<String>,
+    ) -> BoxFuture<'static, Ended<Found>> {
+        Box::pin(read::all(writer, self.settings.clone(), term, namespaces))
+    }
+
+    fn found(&mut self, namespace: &str, found: Found) {
+        let Found { broadcast_jobs, pods, cron } = found;
         let of = |store: &Store<Filed>| -> Vec<String> {
             let here = store.iter().filter(|filed| filed.object.namespace() == namespace);
             here.map(|filed| filed.uid().to_owned()).collect()
@@ -206,35 +231,47 @@ impl Picture {
         owned::found(&mut self.broadcast_jobs, &broadcasts, broadcast_jobs);
     }
 
-    /// UIDs of all objects that a controller decides on.
-    pub(super) fn all(&self) -> Vec<String> {
-        let broadcast = self.broadcast_jobs.iter().filter(|_| self.settings.broadcast_jobs);
-        let cron = self.cron_jobs.iter().filter(|_| self.settings.cron_jobs);
-        broadcast.chain(cron).map(|filed| filed.uid().to_owned()).collect()
-    }
-
-    /// The object of that UID, if a controller decides on it.
-    pub(super) fn object(&self, uid: &str) -> Option<&Object> {
-        let broadcast = self.broadcast_jobs.get(uid).filter(|_| self.settings.broadcast_jobs);
-        let cron = || self.cron_jobs.get(uid).filter(|_| self.settings.cron_jobs);
-        broadcast.or_else(cron).map(|filed| &filed.object)
-    }
-
-    /// Plan of an object.
-    pub(super) fn plan(&self, object: &Object, refused: Option<&str>, now: Timestamp) -> Plan<Value> {
+    fn plan(&self, object: &AnyJob, memory: &Memory, now: Timestamp) -> Plan<Action> {
         match object {
-            Object::Broadcast(job) => {
+            AnyJob::Broadcast(job) => {
                 let pods: Vec<&PodView> = self.pods.of(object.uid()).collect();
                 let nodes: Vec<&NodeView> = self.nodes.values().collect();
                 let by_scheduler = self.settings.by_scheduler;
                 let input = broadcast_job::Input { job, pods: &pods, nodes: &nodes, by_scheduler };
                 any(broadcast_job::plan(&input, now))
             }
-            Object::Cron(job) => {
+            AnyJob::Cron(job) => {
                 let children = self.jobs.of(object.uid()).chain(self.broadcasts.of(object.uid()));
                 let children: Vec<&ChildView> = children.collect();
-                let zone = &self.settings.zone;
+                let (zone, refused) = (&self.settings.zone, memory.refused.as_deref());
                 any(cron_job::plan(&cron_job::Input { job, children: &children, zone, refused }, now))
+            }
+        }
+    }
+
+    async fn carry_out(work: &mut Work<Self>, plan: Plan<Action>) -> End {
+        work.run(plan).await
+    }
+
+    async fn read(work: &mut Work<Self>) -> Result<(), Failure> {
+        work.read().await
+    }
+
+    fn wrote(&mut self, uid: &str, wrote: Wrote) {
+        match wrote {
+            Wrote::Pod(pod) => self.pods.wrote(pod),
+            Wrote::PodGone(uid) => self.pods.ended(&uid),
+            Wrote::Job(job) => self.jobs.wrote(job),
+            Wrote::JobGone(uid) => self.jobs.ended(&uid),
+            Wrote::Object(filed) => self.wrote_object(*filed),
+            Wrote::ObjectGone(uid) => self.ended(&uid),
+            Wrote::Pods(pods) => self.pods.read(uid, pods, |_| true),
+            Wrote::Jobs(jobs, broadcasts) => {
+                self.jobs.read(uid, jobs, |_| true);
+                let there = |uid: &str| broadcasts.iter().any(|filed| filed.uid() == uid);
+                let known: Vec<String> = self.broadcasts.of(uid).map(|child| child.uid.clone()).collect();
+                known.iter().filter(|uid| !there(uid)).for_each(|uid| self.ended(uid));
+                broadcasts.into_iter().for_each(|filed| self.wrote_object(filed));
             }
         }
     }
@@ -242,38 +279,17 @@ impl Picture {
 
 /// A BroadcastJob, as the run of an AdvancedCronJob.
 fn child(filed: &Filed) -> Option<ChildView> {
-    let Object::Broadcast(job) = &filed.object else { return None };
+    let AnyJob::Broadcast(job) = &filed.object else { return None };
     let owners = job.metadata.owner_references.iter().flatten();
     let mut of_cron = owners.filter(|owner| owner.controller == Some(true) && owner.kind == cron_job::KIND);
     of_cron.next().map(|_| ChildView::of_broadcast_job(job))
 }
 
 /// Tells whether nodes still matter for it.
-fn is_open(object: &Object) -> bool {
-    let Object::Broadcast(job) = object else { return false };
+fn is_open(object: &AnyJob) -> bool {
+    let AnyJob::Broadcast(job) = object else { return false };
     let phase = job.status.as_ref().and_then(|status| status.phase.as_deref());
     !matches!(phase, Some("completed" | "failed"))
-}
-
-fn take(store: &mut Store<Filed>, shown: Shown<Filed>) -> Concerned {
-    match shown {
-        Shown::ListBegins => {
-            store.list_begins();
-            Concerned::None
-        }
-        Shown::ListEnds => {
-            store.list_ends();
-            Concerned::All
-        }
-        Shown::Applied(filed) => {
-            let uid = filed.uid().to_owned();
-            if store.applied(filed) { Concerned::Some(vec![uid]) } else { Concerned::None }
-        }
-        Shown::Gone(uid) => {
-            store.gone(&uid);
-            Concerned::Some(vec![uid])
-        }
-    }
 }
 
 fn both(one: Concerned, other: Concerned) -> Concerned {

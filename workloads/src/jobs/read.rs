@@ -23,7 +23,6 @@ use crate::{
 /// Objects of a namespace; `None`: their controller is left out.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) namespace: String,
     pub(super) broadcast_jobs: Listed<Filed>,
     pub(super) pods: Option<Listed<PodView>>,
     pub(super) cron: Option<(Listed<Filed>, Listed<ChildView>)>,
@@ -52,7 +51,7 @@ async fn found(writer: &Writer, settings: &Settings, namespace: String) -> Resul
         false => None,
     };
     let broadcast_jobs = jobs(Kind::Broadcast).await?;
-    Ok(Found { broadcast_jobs, pods, cron, namespace })
+    Ok(Found { broadcast_jobs, pods, cron })
 }
 
 /// Reads these namespaces.

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use berth_base::lease::Term;
+use berth_base::lease::{Tenure, Term};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::{object::Kind, watches::Input, *};
 use crate::{served::Served, watch::Shown};
@@ -32,7 +33,7 @@ async fn replica(
     let (lease, tenure) = Tenure::of_test();
     let (listed, _) = watch::channel(Listed::default());
     let connections = Connections { tenure, writer: served.writer(), listed };
-    tokio::spawn(Controller::new(SETTINGS, connections, receiver).run());
+    tokio::spawn(Controller::new(Jobs::new(SETTINGS), connections, receiver).run());
     for kind in [Kind::Broadcast, Kind::Cron] {
         inputs.send(Input::Object(kind, Shown::ListBegins)).await.unwrap();
         for (_, object) in shown.iter().filter(|(of, _)| *of == kind) {

@@ -10,13 +10,8 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{Node, Pod},
 };
-use kube::{
-    Api, Client,
-    api::{DynamicObject, ObjectMeta},
-    runtime::watcher,
-};
+use kube::{Api, Client, api::DynamicObject, runtime::watcher};
 use tokio::{sync::mpsc, task::JoinSet};
-use tracing::warn;
 
 use super::{
     Settings,
@@ -24,7 +19,8 @@ use super::{
 };
 use crate::{
     metrics::Metrics,
-    watch::{Shown, relay, shown},
+    object::is_of,
+    watch::{Shown, relay, shown, understood},
 };
 
 /// Event of any kind.
@@ -75,15 +71,7 @@ type Given = (Client, mpsc::Sender<Input>, Metrics);
 
 async fn objects(kind: Kind, (client, inputs, metrics): Given) {
     let api = Api::<DynamicObject>::all_with(client, &kind.resource());
-    let view = |object: DynamicObject| match kind.read(object) {
-        Ok(filed) => Some(filed),
-        // One that nobody can read holds none of the others up.
-        Err(error) => {
-            warn!(kind = kind.name(), error, "Object not understood, it is set aside");
-            metrics.set_aside();
-            None
-        }
-    };
+    let view = |object| understood(kind.name(), kind.read(object), &metrics);
     let config = watcher::Config::default();
     let input = |event: Option<_>| Some(Input::Object(kind, shown(event?, view)));
     relay(api, config, kind.plural(), input, inputs, &metrics).await;
@@ -108,20 +96,10 @@ async fn nodes((client, inputs, metrics): Given) {
 
 /// Reduces a pod of a BroadcastJob.
 pub(super) fn pod(pod: Pod) -> Option<PodView> {
-    is_of(&pod.metadata, broadcast_job::KIND).then(|| PodView::of(&pod))
+    is_of(broadcast_job::KIND, &pod.metadata).then(|| PodView::of(&pod))
 }
 
 /// Reduces a Job of an AdvancedCronJob.
 pub(super) fn job(job: Job) -> Option<ChildView> {
-    is_of(&job.metadata, cron_job::KIND).then(|| ChildView::of_job(&job))
-}
-
-/// Tells whether an object of this kind decides on the given one.
-fn is_of(meta: &ObjectMeta, kind: &str) -> bool {
-    let mut owners = meta.owner_references.iter().flatten();
-    owners.any(|owner| {
-        owner.controller == Some(true)
-            && owner.kind == kind
-            && owner.api_version.starts_with("apps.kruise.io/")
-    })
+    is_of(cron_job::KIND, &job.metadata).then(|| ChildView::of_job(&job))
 }

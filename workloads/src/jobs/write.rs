@@ -8,31 +8,36 @@ use std::fmt::Debug;
 
 use berth_proto::crd::BroadcastJob;
 use berth_workloads_policy::{
-    action::{Note, Target},
+    action::Target,
     broadcast_job::{self, PodView},
     cron_job::ChildView,
-    jobs::{Action, Kind as Made, Plan},
+    jobs::{Action, Kind as Made},
 };
 use futures::future::join_all;
+use jiff::Timestamp;
 use k8s_openapi::{
     NamespaceResourceScope,
     api::{batch::v1::Job, core::v1::Pod},
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{
-        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
-        PropagationPolicy,
-    },
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, PropagationPolicy},
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
+use tracing::debug;
 
 use super::{
-    object::{Filed, Kind, Object},
+    failed,
+    object::{AnyJob, Filed, Kind},
+    picture::Jobs,
     watches,
 };
-use crate::write::{FIELD_MANAGER, Failure, Writer, stays};
+use crate::{
+    object::Object,
+    planner::{End, Plan, Work},
+    write::{Failure, params, stays, typed},
+};
 
 /// The most objects that are made at once for one job.
 const MOST_AT_ONCE: usize = 32;
@@ -53,69 +58,15 @@ pub(super) enum Wrote {
     Jobs(Vec<ChildView>, Vec<Filed>),
 }
 
-/// End of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    Done,
-    /// All was read that there is.
-    Read,
-    /// Something has changed since; decided anew at once.
-    Changed,
-    Failed {
-        text: String,
-        /// Name of the object that was not made.
-        refused: Option<String>,
-    },
-    /// Somebody holds a write back for a while.
-    Held(String),
-    /// Nobody knows what was written.
-    Unknown(String),
-}
-
-/// Report of a plan.
-#[derive(Debug)]
-pub(super) struct Report {
-    pub(super) uid: String,
-    pub(super) wrote: Vec<Wrote>,
-    pub(super) end: End,
-}
-
-/// One plan that is carried out.
-struct Work {
-    writer: Writer,
-    object: Object,
-    wrote: Vec<Wrote>,
-}
-
-/// Carries out a plan.
-pub(super) async fn carry_out(writer: Writer, object: Object, plan: Plan<Value>) -> Report {
-    let uid = object.uid().to_owned();
-    let mut work = Work { writer, object, wrote: Vec::new() };
-    let end = work.run(plan).await;
-    Report { uid, wrote: work.wrote, end }
-}
-
-/// Reads a job and what it has made, as whoever wrote before may have left them.
-pub(super) async fn read(writer: Writer, object: Object) -> Report {
-    let uid = object.uid().to_owned();
-    let mut work = Work { writer, object, wrote: Vec::new() };
-    let end = match work.read().await {
-        Ok(()) => End::Read,
-        Err(Failure::Gone) => End::Changed,
-        Err(Failure::Held(text)) => End::Held(text),
-        Err(failure) => End::Failed { text: failure.text(), refused: None },
-    };
-    Report { uid, wrote: work.wrote, end }
-}
-
-impl Work {
-    async fn run(&mut self, plan: Plan<Value>) -> End {
+impl Work<Jobs> {
+    pub(super) async fn run(&mut self, plan: Plan<Action>) -> End {
         let (first, last) = if plan.status_first { (plan.status, None) } else { (None, plan.status) };
         if let Some(status) = first
             && let Err(end) = self.status(status).await
         {
             return end;
         }
+        let mut last = last;
         let mut actions = plan.actions.into_iter().peekable();
         while let Some(action) = actions.next() {
             let done = match action {
@@ -131,6 +82,9 @@ impl Work {
                 Action::Delete(kind, target) => self.delete(kind, &target).await,
             };
             if let Err(end) = done {
+                if let End::Failed { text, .. } = &end {
+                    self.say(last.take(), text).await;
+                }
                 return end;
             }
         }
@@ -140,26 +94,19 @@ impl Work {
         }
     }
 
-    /// Writes the status, on the version that it was decided on.
-    async fn status(&mut self, mut status: Value) -> Result<(), End> {
-        let meta = self.object.meta();
-        // What is not in it any more is taken out.
-        for field in self.object.status().as_object().into_iter().flat_map(|fields| fields.keys()) {
-            if status.get(field).is_none() {
-                status[field] = Value::Null;
-            }
+    /// Says in the status that the plan was not carried out. What fails now goes on counting.
+    async fn say(&mut self, status: Option<Value>, text: &str) {
+        let before = self.object.status();
+        let status = failed::told(status.unwrap_or_else(|| before.clone()), &before, text, Timestamp::now());
+        if status != before && self.status(status).await.is_err() {
+            debug!(object = self.object.title(), "Failure not told in the status");
         }
-        let patch = json!({
-            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-            "status": status,
-        });
+    }
+
+    /// Writes the status.
+    async fn status(&mut self, status: Value) -> Result<(), End> {
         let kind = self.object.kind();
-        let api = self.objects(&kind.resource());
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let name = self.object.name().to_owned();
-        let patch = Patch::Merge(&patch);
-        let what = "job_status";
-        match self.writer.ask(what, api.patch_status(&name, &params, &patch)).await {
+        match self.patch_status("job_status", &kind.resource(), &self.object.status(), status).await {
             Ok(object) => self.take_object(kind, object),
             Err(failure) => Err(self.failed(failure, "FailedUpdate", None)),
         }
@@ -167,7 +114,7 @@ impl Work {
 
     /// Takes in the object itself, as it was answered.
     fn take_object(&mut self, kind: Kind, object: DynamicObject) -> Result<(), End> {
-        let filed = kind.read(object).map_err(|text| End::Failed { text, refused: None })?;
+        let filed = kind.read(object).map_err(End::failed)?;
         self.object = filed.object.clone();
         self.wrote.push(Wrote::Object(Box::new(filed)));
         Ok(())
@@ -215,14 +162,12 @@ impl Work {
             Made::BroadcastJob => ApiResource::erase::<BroadcastJob>(&()),
         };
         let api = self.objects(&resource);
-        let object: DynamicObject =
-            serde_json::from_value(object.clone()).map_err(|error| Failure::Refused(error.to_string()))?;
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let (made, is_new) = match self.writer.ask("create", api.create(&params, &object)).await {
+        let object: DynamicObject = typed(object.clone())?;
+        let (made, is_new) = match self.writer.ask("create", api.create(&params::post(), &object)).await {
             Err(Failure::Taken) => {
                 let name = object.name_any();
                 let there = self.writer.ask("read", api.get(&name)).await?;
-                if !self.owns(&there) {
+                if !self.owns(&there.metadata) {
                     let text = format!("{} {name} is there already, and of another owner", kind.name());
                     return Err(Failure::Refused(format!("{text}: delete or rename it")));
                 }
@@ -240,11 +185,6 @@ impl Work {
         Ok((wrote, is_new))
     }
 
-    fn owns(&self, object: &DynamicObject) -> bool {
-        let mut owners = object.metadata.owner_references.iter().flatten();
-        owners.any(|owner| owner.controller == Some(true) && owner.uid == self.object.uid())
-    }
-
     async fn delete(&mut self, kind: Made, target: &Target) -> Result<(), End> {
         let gone = match kind {
             Made::Pod => Wrote::PodGone(target.uid.clone()),
@@ -257,7 +197,7 @@ impl Work {
             Made::BroadcastJob => self
                 .end::<BroadcastJob>(target)
                 .await
-                .map(|one| one.map(|job| Wrote::Object(Box::new(Filed::new(Object::Broadcast(job.into())))))),
+                .map(|one| one.map(|job| Wrote::Object(Box::new(Filed::new(AnyJob::Broadcast(job.into())))))),
         };
         match deleted {
             Ok(there) => {
@@ -279,18 +219,15 @@ impl Work {
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
     {
-        let preconditions = Preconditions { uid: Some(target.uid.clone()), resource_version: None };
-        let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Background),
-            ..DeleteParams::default().preconditions(preconditions)
-        };
+        let propagation_policy = Some(PropagationPolicy::Background);
+        let params = DeleteParams { propagation_policy, ..params::delete(&target.uid) };
         let api = Api::<K>::namespaced(self.writer.client.clone(), self.object.namespace());
         let answer = self.writer.ask("delete", api.delete(&target.name, &params)).await?;
         Ok(answer.left().filter(|object| stays(object.meta())))
     }
 
     /// Reads the object and all that it has made.
-    async fn read(&mut self) -> Result<(), Failure> {
+    pub(super) async fn read(&mut self) -> Result<(), Failure> {
         let kind = self.object.kind();
         let (namespace, uid) = (self.object.namespace().to_owned(), self.object.uid().to_owned());
         let client = self.writer.client.clone();
@@ -309,7 +246,7 @@ impl Work {
                 let jobs = jobs.items.into_iter().filter_map(watches::job).filter(|job| job.owner == uid);
                 let broadcasts = self.objects(&Kind::Broadcast.resource());
                 let broadcasts = self.writer.ask("read", broadcasts.list(&list)).await?;
-                let broadcasts = broadcasts.items.into_iter().filter(|job| self.owns(job));
+                let broadcasts = broadcasts.items.into_iter().filter(|job| self.owns(&job.metadata));
                 let broadcasts = broadcasts.filter_map(|job| Kind::Broadcast.read(job).ok()).collect();
                 self.wrote.push(Wrote::Jobs(jobs.collect(), broadcasts));
             }
@@ -325,10 +262,6 @@ impl Work {
         Ok(())
     }
 
-    fn objects(&self, resource: &ApiResource) -> Api<DynamicObject> {
-        Api::namespaced_with(self.writer.client.clone(), self.object.namespace(), resource)
-    }
-
     /// Consequence of a failure; with the name of an object that was to be made.
     fn failed(&self, failure: Failure, reason: &'static str, name: Option<&str>) -> End {
         let text = failure.text();
@@ -341,9 +274,5 @@ impl Work {
                 End::Failed { text, refused: name.map(str::to_owned) }
             }
         }
-    }
-
-    fn tell(&self, warning: bool, reason: &'static str, text: String) {
-        self.writer.events.about(self.object.reference(), Note { warning, reason, text });
     }
 }

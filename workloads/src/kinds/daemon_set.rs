@@ -39,6 +39,10 @@ impl Workload for AdvancedDaemonSet {
         &self.spec.template.0
     }
 
+    fn adopts(&self) -> bool {
+        true
+    }
+
     fn minds(&self, before: Option<&NodeView>, after: Option<&NodeView>) -> bool {
         daemon_set::minds(self, before, after)
     }

@@ -19,13 +19,12 @@ use berth_workloads_policy::{
     revision::Revision,
 };
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
-use kube::{
-    ResourceExt,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta},
-};
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+
+use crate::object::{self, Object, is_of};
 
 /// All kinds. A new one is a file and a line here.
 pub(crate) const KINDS: [&Kind; 3] = [&clone_set::KIND, &daemon_set::KIND, &stateful_set::KIND];
@@ -67,6 +66,11 @@ pub(crate) trait Workload: Debug + Send + Sync {
     /// Templates of claims that belong to it by their names, not by their owner.
     fn named_claims(&self) -> Vec<&str> {
         Vec::new()
+    }
+
+    /// Tells whether it adopts pods and revisions of its name that nothing decides on.
+    fn adopts(&self) -> bool {
+        false
     }
 
     /// Tells whether a change of a node changes anything for it.
@@ -138,6 +142,25 @@ impl Debug for Kind {
     }
 }
 
+impl Object for Set {
+    fn meta(&self) -> &ObjectMeta {
+        Workload::meta(&**self)
+    }
+
+    fn reference(&self) -> ObjectReference {
+        let (kind, meta) = (self.kind(), Workload::meta(&**self));
+        ObjectReference {
+            api_version: Some(kind.api_version()),
+            kind: Some(kind.name.to_owned()),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+            ..ObjectReference::default()
+        }
+    }
+}
+
 impl dyn Workload + '_ {
     pub(crate) fn name(&self) -> &str {
         self.meta().name.as_deref().unwrap_or_default()
@@ -174,20 +197,12 @@ impl dyn Workload + '_ {
 
 /// Reads an object of a kind.
 fn read<W: Workload + DeserializeOwned + 'static>(object: DynamicObject) -> Result<Set, String> {
-    let name = object.name_any();
-    let read = serde_json::to_value(object).and_then(serde_json::from_value::<W>);
-    read.map(|set| Arc::new(set) as Set).map_err(|error| format!("{name}: {error}"))
+    object::read::<W>(object).map(|set| Arc::new(set) as Set)
 }
 
 /// Tells whether a workload of these kinds decides on the object.
 pub(crate) fn is_decided(meta: &ObjectMeta) -> bool {
-    meta.owner_references.iter().flatten().any(is_ours)
-}
-
-fn is_ours(owner: &OwnerReference) -> bool {
-    owner.controller == Some(true)
-        && owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP)
-        && KINDS.iter().any(|kind| kind.name == owner.kind)
+    KINDS.iter().any(|kind| is_of(kind.name, meta))
 }
 
 /// Tells whether an entry of a node's object is of one of these kinds.

@@ -40,6 +40,10 @@ impl Workload for AdvancedStatefulSet {
         self.spec.volume_claim_templates.iter().map(ClaimTemplate::name).collect()
     }
 
+    fn adopts(&self) -> bool {
+        true
+    }
+
     fn plan(&self, known: &Known<'_>, now: Timestamp) -> Plan {
         let input = Input {
             set: self,

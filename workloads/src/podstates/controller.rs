@@ -13,14 +13,13 @@ use tokio::sync::mpsc;
 use tracing::error;
 
 use super::{
-    Connections, SETS, STATES,
+    SETS, STATES,
     view::SetView,
     work::{Report, Work},
 };
 use crate::{
-    jobs::Listed,
     timing::{AT_ONCE, Backoff},
-    turns::{Turn, Turns},
+    turns::{Connections, Listed, Turn, Turns},
     watch::Shown,
 };
 
@@ -73,7 +72,7 @@ impl Controller {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
                 Turn::Report(report) => self.settle(report),
-                Turn::Panic(uid) => self.rest(uid),
+                Turn::Panic(uid, _) => self.rest(uid),
                 Turn::Due => {}
             }
             if self.turns.begins_term() {

@@ -12,21 +12,17 @@ mod controller;
 mod view;
 mod work;
 
-use berth_base::lease::Tenure;
 use berth_proto::crd::AdvancedStatefulSet;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{Api, core::PartialObjectMeta, runtime::watcher};
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use self::{
     controller::{Controller, Input},
     view::{SetView, known},
 };
 use crate::{
-    jobs::Listed,
+    turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
 };
@@ -37,13 +33,6 @@ const INPUTS: usize = 1024;
 pub(crate) const SETS: &str = "statefulsets.apps";
 pub(crate) const ADVANCED: &str = "statefulsets.apps.kruise.io";
 pub(crate) const STATES: &str = "persistentpodstates";
-
-/// Connections of the controller.
-pub(crate) struct Connections {
-    pub(crate) tenure: Tenure,
-    pub(crate) writer: Writer,
-    pub(crate) listed: watch::Sender<Listed>,
-}
 
 /// Kinds that are to be listed before anything is decided.
 pub(crate) fn listed(on: bool) -> Listed {

@@ -3,14 +3,11 @@
 use berth_pod_state::annotations::{Action, Target, plan};
 use berth_proto::crd::PersistentPodState;
 use berth_workloads_policy::action::Note;
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
-};
+use kube::{Api, api::Patch};
 use serde_json::json;
 
 use super::view::SetView;
-use crate::write::{FIELD_MANAGER, Failure, Writer};
+use crate::write::{Failure, Writer, params};
 
 /// Reason of Events.
 const REASON: &str = "PersistentPodStateNotGenerated";
@@ -58,13 +55,11 @@ impl Work {
 
     async fn write(&self, action: Action) -> Result<(), Failure> {
         let api: Api<PersistentPodState> = Api::namespaced(self.writer.client.clone(), &self.set.namespace);
-        let field_manager = Some(FIELD_MANAGER.to_owned());
         match action {
             Action::Create(value) => {
                 let object: PersistentPodState = serde_json::from_value(value)
                     .map_err(|error| Failure::Refused(format!("the object makes no sense: {error}")))?;
-                let params = PostParams { field_manager, ..PostParams::default() };
-                match self.writer.ask("create", api.create(&params, &object)).await {
+                match self.writer.ask("create", api.create(&params::post(), &object)).await {
                     Ok(_) => {}
                     // One that is not seen yet: it is decided on when it is.
                     Err(Failure::Taken) => {}
@@ -72,18 +67,16 @@ impl Work {
                 }
             }
             Action::Update(Target { name, uid, version }, spec) => {
-                let params = PatchParams { field_manager, ..PatchParams::default() };
                 let patch = json!({ "metadata": { "uid": uid, "resourceVersion": version }, "spec": spec });
-                match self.writer.ask("update", api.patch(&name, &params, &Patch::Merge(&patch))).await {
+                let (params, patch) = (params::patch(), Patch::Merge(&patch));
+                match self.writer.ask("update", api.patch(&name, &params, &patch)).await {
                     // Its newest version is decided on when it is seen.
                     Ok(_) | Err(Failure::Gone | Failure::Changed) => {}
                     Err(failure) => return Err(failure),
                 }
             }
             Action::Delete(Target { name, uid, .. }) => {
-                let preconditions = Preconditions { uid: Some(uid), resource_version: None };
-                let params = DeleteParams::default().preconditions(preconditions);
-                match self.writer.ask("delete", api.delete(&name, &params)).await {
+                match self.writer.ask("delete", api.delete(&name, &params::delete(&uid))).await {
                     Ok(_) | Err(Failure::Gone | Failure::Changed) => {}
                     Err(failure) => return Err(failure),
                 }

@@ -11,23 +11,20 @@ use berth_base::time::later;
 use berth_sidecarset::{FiledRevision, FiledSet, Refile, RefileError, refile};
 use berth_workloads_policy::{action::Note, store::Store};
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use kube::{
-    Api,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
-};
+use kube::{Api, api::Patch};
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
 use super::{
-    Connections, KINDS,
+    KINDS,
     view::{CopyView, SetView},
 };
 use crate::{
     owned::{Concerned, Owned},
     timing::{AT_ONCE, Backoff},
-    turns::{Turn, Turns, guarded},
+    turns::{Connections, Turn, Turns, guarded},
     watch::Shown,
-    write::{FIELD_MANAGER, Failure, Writer},
+    write::{Failure, Writer, params},
 };
 
 /// A namespace that is not there is looked for again after it.
@@ -65,6 +62,8 @@ enum End {
 /// Sets and ControllerRevisions as they are known, and their connections.
 pub(super) struct Controller {
     connections: Connections,
+    /// Namespace of the ControllerRevisions.
+    namespace: String,
     turns: Turns<Input, Report>,
     sets: Store<SetView>,
     sets_listed: bool,
@@ -77,10 +76,11 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
+    pub(super) fn new(namespace: String, connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
             turns: Turns::new(inputs, connections.tenure.clone()),
             connections,
+            namespace,
             sets: Store::default(),
             sets_listed: false,
             copies: Owned::default(),
@@ -96,7 +96,7 @@ impl Controller {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
                 Turn::Report(report) => self.settle(report),
-                Turn::Panic(uid) => self.set_aside(&uid, "the controller failed on this object"),
+                Turn::Panic(uid, _) => self.set_aside(&uid, "the controller failed on this object"),
                 Turn::Due => {}
             }
             if self.turns.begins_term() {
@@ -113,21 +113,18 @@ impl Controller {
     }
 
     fn take(&mut self, input: Input) {
-        let now = Instant::now();
         let ends = matches!(input, Input::Set(Shown::ListEnds) | Input::Copy(Shown::ListEnds));
         match input {
-            Input::Set(shown) => self.take_set(shown, now),
-            Input::Copy(shown) => match self.copies.take(shown) {
-                Concerned::None => {}
-                Concerned::Some(uids) => uids.into_iter().for_each(|uid| self.turns.agenda.add(uid, now)),
-                Concerned::All => self.all_due(),
-            },
+            Input::Set(shown) => self.take_set(shown, Instant::now()),
+            Input::Copy(shown) => {
+                let concerned = self.copies.take(shown);
+                self.turns.take(concerned, || all(&self.sets));
+            }
         }
         if ends {
-            let Connections { listed, writer, .. } = &self.connections;
-            listed.send_replace(vec![(KINDS[0], self.sets_listed), (KINDS[1], self.copies.listed)]);
-            writer.metrics.objects(KINDS[0], self.sets.iter().count());
-            writer.metrics.objects(KINDS[1], self.copies.len());
+            let listed = vec![(KINDS[0], self.sets_listed), (KINDS[1], self.copies.listed)];
+            let sizes = [(KINDS[0], self.sets.iter().count()), (KINDS[1], self.copies.len())];
+            self.connections.show(listed, sizes);
         }
     }
 
@@ -167,13 +164,12 @@ impl Controller {
             let there: Vec<&FiledRevision> = self.copies.of(&uid).map(|copy| &copy.0).collect();
             let set = view.set.clone();
             match guarded(|| refile(&set, &there)) {
-                None => self.set_aside(&uid, "the controller failed on this object"),
-                Some(Err(why)) => self.refuse(&uid, &why),
-                Some(Ok(writes)) if writes.is_empty() => {}
-                Some(Ok(writes)) => {
+                Err(_) => self.set_aside(&uid, "the controller failed on this object"),
+                Ok(Err(why)) => self.refuse(&uid, &why),
+                Ok(Ok(writes)) if writes.is_empty() => {}
+                Ok(Ok(writes)) => {
                     debug!(set = set.name, writes = writes.len(), "Plan begins");
-                    let (writer, namespace) =
-                        (self.connections.writer.clone(), self.connections.namespace.clone());
+                    let (writer, namespace) = (self.connections.writer.clone(), self.namespace.clone());
                     self.turns.spawn(uid, carry_out(writer, namespace, set, writes));
                 }
             }
@@ -191,7 +187,7 @@ impl Controller {
             End::Done | End::Changed => {}
             End::NoNamespace => {
                 if !was_missing {
-                    let namespace = &self.connections.namespace;
+                    let namespace = &self.namespace;
                     info!(namespace, "Revisions of SidecarSets are not filed until their namespace is there");
                 }
                 pause = NAMESPACE_WAITS;
@@ -229,9 +225,13 @@ impl Controller {
     }
 
     fn all_due(&mut self) {
-        let now = Instant::now();
-        self.sets.iter().for_each(|view| self.turns.agenda.add(view.set.uid.clone(), now));
+        self.turns.take(Concerned::All, || all(&self.sets));
     }
+}
+
+/// UIDs of all sets.
+fn all(sets: &Store<SetView>) -> Vec<String> {
+    sets.iter().map(|view| view.set.uid.clone()).collect()
 }
 
 /// Writes what was decided, one after the other; the first failure ends it.
@@ -267,9 +267,8 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
             Refile::Change(one, mut patch) => {
                 patch["metadata"]["uid"] = one.uid.as_str().into();
                 patch["metadata"]["resourceVersion"] = one.version.as_str().into();
-                let params =
-                    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-                match writer.ask("patch", api.patch(&one.name, &params, &Patch::Merge(&patch))).await {
+                let (params, patch) = (params::patch(), Patch::Merge(&patch));
+                match writer.ask("patch", api.patch(&one.name, &params, &patch)).await {
                     Ok(written) => {
                         report.made.extend(FiledRevision::of(&written).map(CopyView));
                         continue;
@@ -278,9 +277,7 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
                 }
             }
             Refile::Delete(one) => {
-                let preconditions = Preconditions { uid: Some(one.uid.clone()), resource_version: None };
-                let params = DeleteParams::default().preconditions(preconditions);
-                match writer.ask("delete", api.delete(&one.name, &params)).await {
+                match writer.ask("delete", api.delete(&one.name, &params::delete(&one.uid))).await {
                     Ok(_) | Err(Failure::Gone) => {
                         report.gone.push(one.uid);
                         continue;

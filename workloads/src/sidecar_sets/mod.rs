@@ -7,7 +7,6 @@
 mod controller;
 mod view;
 
-use berth_base::lease::Tenure;
 use berth_sidecarset::{FiledRevision, SET_LABEL};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{
@@ -15,17 +14,14 @@ use kube::{
     api::{ApiResource, DynamicObject},
     runtime::watcher,
 };
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use self::{
     controller::{Controller, Input},
     view::{CopyView, SetView},
 };
 use crate::{
-    controller::Listed,
+    turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
 };
@@ -37,22 +33,13 @@ const PAGE: u32 = 32;
 /// The kinds, as they are listed.
 const KINDS: [&str; 2] = ["sidecarsets", "controllerrevisions of sidecarsets"];
 
-/// Connections of the controller.
-pub(crate) struct Connections {
-    pub(crate) tenure: Tenure,
-    pub(crate) writer: Writer,
-    pub(crate) listed: watch::Sender<Listed>,
-    /// Namespace of the ControllerRevisions.
-    pub(crate) namespace: String,
-}
-
 /// Kinds that are to be listed before anything is decided.
 pub(crate) fn listed(on: bool) -> Listed {
     if on { KINDS.map(|kind| (kind, false)).to_vec() } else { Vec::new() }
 }
 
-/// Starts the controller and its watches.
-pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
+/// Starts the controller and its watches. The ControllerRevisions are in this namespace.
+pub(crate) fn start(namespace: String, connections: Connections, tasks: &mut JoinSet<()>) {
     let (sender, inputs) = mpsc::channel(INPUTS);
     let Writer { client, metrics, .. } = connections.writer.clone();
     let (of_sets, own, copies) = (metrics.clone(), sender.clone(), client.clone());
@@ -63,13 +50,13 @@ pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
         let config = watcher::Config::default().page_size(PAGE);
         relay(api, config, KINDS[0], input, own, &of_sets).await;
     });
-    let namespace = connections.namespace.clone();
+    let in_it = namespace.clone();
     tasks.spawn(async move {
-        let api = Api::<ControllerRevision>::namespaced(copies, &namespace);
+        let api = Api::<ControllerRevision>::namespaced(copies, &in_it);
         let view = |object: ControllerRevision| FiledRevision::of(&object).map(CopyView);
         let input = |event: Option<_>| Some(Input::Copy(shown(event?, view)));
         let config = watcher::Config::default().labels(SET_LABEL).page_size(PAGE);
         relay(api, config, KINDS[1], input, sender, &metrics).await;
     });
-    tasks.spawn(Controller::new(connections, inputs).run());
+    tasks.spawn(Controller::new(namespace, connections, inputs).run());
 }

@@ -16,13 +16,13 @@ use tokio::{
 use tracing::error;
 
 use super::{
-    Connections, SPREADS,
+    SPREADS,
     view::{PodView, SpreadView},
     work::{Memory, Report, Work},
 };
 use crate::{
     timing::{AT_ONCE, Backoff},
-    turns::{Turn, Turns},
+    turns::{Connections, Turn, Turns},
     watch::{Shown, relay, shown},
     write::{HELD_BACK, Writer},
 };
@@ -91,7 +91,7 @@ impl Controller {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
                 Turn::Report(report) => self.settle(report),
-                Turn::Panic(uid) => self.rest(uid),
+                Turn::Panic(uid, _) => self.rest(uid),
                 Turn::Due => {}
             }
             // Those of namespaces without spreads have ended.

@@ -14,18 +14,14 @@ mod controller;
 mod view;
 mod work;
 
-use berth_base::lease::Tenure;
-use tokio::{
-    sync::{mpsc, watch},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use self::{
     controller::{Controller, Input},
     view::SpreadView,
 };
 use crate::{
-    jobs::Listed,
+    turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
 };
@@ -34,13 +30,6 @@ use crate::{
 const INPUTS: usize = 1024;
 /// The kind, as it is listed.
 pub(crate) const SPREADS: &str = "workloadspreads";
-
-/// Connections of the controller.
-pub(crate) struct Connections {
-    pub(crate) tenure: Tenure,
-    pub(crate) writer: Writer,
-    pub(crate) listed: watch::Sender<Listed>,
-}
 
 /// Kinds that are to be listed before anything is decided.
 pub(crate) fn listed(on: bool) -> Listed {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use berth_spread::{COST, Fit, MATCHED, Matched, Move, SpreadPlan, Subset, adopt, is_merged, plan};
+use berth_spread::{COST, Fit, MATCHED, Matched, Move, Room, SpreadPlan, Subset, adopt, is_merged, plan};
 use berth_workloads_policy::{
     action::Note,
     place::{fits, prefers},
@@ -18,13 +18,13 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, Preconditions},
+    api::{DeleteParams, Patch, Preconditions},
     core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
 
 use super::view::{PodView, SpreadView};
-use crate::write::{FIELD_MANAGER, Failure, Writer};
+use crate::write::{Failure, Writer, params};
 
 /// Writes of one plan; the rest is decided anew.
 const MOST_WRITES: usize = 64;
@@ -96,12 +96,12 @@ impl Work {
         self.writer.metrics.passed();
         let SpreadView { name, spread, status, .. } = self.spread.clone();
         let seen: Vec<_> = own.iter().map(|pod| pod.seen.clone()).collect();
-        let SpreadPlan { moves, strangers, again } =
+        let SpreadPlan { moves, strangers, mut room, again } =
             plan(&name, &spread, &status, &seen, status.observed_replicas, Timestamp::now());
         let mut left = MOST_WRITES;
         for at in strangers {
             let Some(pod) = own.get(at).filter(|_| left > 0) else { continue };
-            if self.adopt(pod).await? {
+            if self.adopt(pod, &mut room).await? {
                 left = left.saturating_sub(1);
             }
         }
@@ -155,8 +155,8 @@ impl Work {
     }
 
     /// Gives a pod that was there before its subset; tells whether anything was written.
-    async fn adopt(&self, pod: &PodView) -> Result<bool, Failure> {
-        let SpreadView { name, spread, status, .. } = &self.spread;
+    async fn adopt(&self, pod: &PodView, room: &mut Room) -> Result<bool, Failure> {
+        let SpreadView { name, spread, .. } = &self.spread;
         // It is in a subset of another WorkloadSpread, which is there.
         if pod.seen.matched.as_ref().is_some_and(|matched| self.names.contains(&matched.name)) {
             return Ok(false);
@@ -170,15 +170,19 @@ impl Work {
         let Some(node) = self.writer.ask("read", nodes.get_opt(&pod.node)).await? else { return Ok(false) };
         let Some(whole) = self.writer.ask("read", pods.get_opt(&pod.name)).await? else { return Ok(false) };
         let (node, whole) = (view(&node), json!(whole));
-        let missing = |name: &str| {
-            status.subset_statuses.iter().find(|one| one.name == name).map_or(0, |one| one.missing_replicas)
-        };
-        let fit = |subset: &Subset| fit(&whole, subset, &node, missing(&subset.name) != 0);
-        let found = adopt(&spread.subsets.iter().map(fit).collect::<Vec<_>>());
-        let subset = found.and_then(|at| spread.subsets.get(at));
-        if let Some(subset) = subset {
+        // An earlier plan gave it one, which the watch has not shown.
+        let matched = whole["metadata"]["annotations"][MATCHED].as_str().and_then(Matched::read);
+        if let Some(matched) = matched.filter(|matched| matched.name == *name) {
+            spread.position(&matched.subset).into_iter().for_each(|at| room.take(at));
+            return Ok(false);
+        }
+        let subsets = spread.subsets.iter().enumerate();
+        let fits: Vec<_> = subsets.map(|(at, subset)| fit(&whole, subset, &node, room.has(at))).collect();
+        let found = adopt(&fits).and_then(|at| Some((at, spread.subsets.get(at)?)));
+        if let Some((at, subset)) = found {
             let matched = Matched { name: name.clone(), subset: subset.name.clone(), uid: None };
             self.annotate(pod, json!({ MATCHED: matched.text() })).await?;
+            room.take(at);
             return Ok(true);
         }
         let cost = spread.cost_of_nobody().map(|cost| cost.to_string());
@@ -192,9 +196,8 @@ impl Work {
 
     async fn annotate(&self, pod: &PodView, annotations: Value) -> Result<(), Failure> {
         let patch = json!({ "metadata": { "uid": pod.seen.uid, "annotations": annotations } });
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let api: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
-        let patch = Patch::Merge(&patch);
+        let (params, patch) = (params::patch(), Patch::Merge(&patch));
         match self.writer.ask("annotate", api.patch_metadata(&pod.name, &params, &patch)).await {
             Ok(_) | Err(Failure::Gone | Failure::Changed) => Ok(()),
             Err(failure) => Err(failure),

@@ -1,74 +1,50 @@
-//! Picture of the cluster: UnitedDeployments, their revisions, workloads and pods.
+//! Picture of the cluster: UnitedDeployments, their revisions, workloads and pods; and their plans.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::Arc,
+};
 
 use berth_proto::crd::UnitedDeployment;
 use berth_workloads_policy::{
     revision::Revision,
     store::{Store, Stored},
-    united_deployment::{ChildView, Input as Known, KINDS, Kind, Plan, PodView, plan},
+    united_deployment::{self, Action, ChildView, Input as Known, KINDS, Kind, PodView},
 };
+use futures::future::BoxFuture;
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::{
-    object::{Filed, FiledPod},
-    read::Found,
+    object::{Filed, FiledPod, key},
+    read::{self, Found},
     watches::{Input, name},
+    write::Wrote,
 };
 use crate::{
-    jobs::Listed,
+    object::Object,
     owned::{self, Concerned, Owned},
+    planner::{End, Memory, Picture, Plan, Work},
+    reading::Ended,
+    turns::Listed,
     watch::Shown,
+    write::{Failure, Writer},
 };
 
 /// All of it.
 #[derive(Debug, Default)]
-pub(super) struct Picture {
+pub(super) struct UnitedDeployments {
     united: Store<Filed>,
     listed: bool,
     /// UIDs by namespace and name.
     names: BTreeMap<String, String>,
-    pub(super) children: BTreeMap<Kind, Owned<ChildView>>,
-    pub(super) revisions: Owned<Revision>,
-    pub(super) pods: Owned<FiledPod>,
+    children: BTreeMap<Kind, Owned<ChildView>>,
+    revisions: Owned<Revision>,
+    pods: Owned<FiledPod>,
 }
 
-/// Rest that a plan depends on, beside the cluster.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Given<'a> {
-    pub(super) failure: Option<&'a str>,
-    pub(super) collisions: i32,
-    pub(super) seed: u64,
-}
-
-impl Picture {
-    /// Kinds that are watched, and whether all of each was listed.
-    pub(super) fn listed(&self) -> Listed {
-        let children = KINDS.map(|kind| (name(kind), self.children.get(&kind).is_some_and(|of| of.listed)));
-        let mut all = vec![
-            ("uniteddeployments", self.listed),
-            ("controllerrevisions of uniteddeployments", self.revisions.listed),
-            ("pods of uniteddeployments", self.pods.listed),
-        ];
-        all.extend(children);
-        all
-    }
-
-    /// Each kind, and how many objects of it there are.
-    pub(super) fn sizes(&self) -> [(&'static str, usize); 2] {
-        [("uniteddeployments", self.united.iter().count()), ("pods of uniteddeployments", self.pods.len())]
-    }
-
-    /// Takes in what a watch shows.
-    pub(super) fn take(&mut self, input: Input) -> Concerned {
-        match input {
-            Input::United(shown) => self.take_united(shown),
-            Input::Child(kind, shown) => self.children.entry(kind).or_default().take(shown),
-            Input::Revision(shown) => self.revisions.take(shown),
-            Input::Pod(shown) => self.take_pod(shown),
-        }
-    }
-
+impl UnitedDeployments {
     fn take_united(&mut self, shown: Shown<Filed>) -> Concerned {
         match shown {
             Shown::ListBegins => {
@@ -78,12 +54,12 @@ impl Picture {
             Shown::ListEnds => {
                 self.united.list_ends();
                 self.listed = true;
-                let of = |filed: &Filed| (filed.key(), filed.uid().to_owned());
+                let of = |filed: &Filed| (key(&filed.object), filed.uid().to_owned());
                 self.names = self.united.iter().map(of).collect();
                 Concerned::All
             }
             Shown::Applied(filed) => {
-                let (key, uid) = (filed.key(), filed.uid().to_owned());
+                let (key, uid) = (key(&filed.object), filed.uid().to_owned());
                 if !self.united.applied(filed) {
                     return Concerned::None;
                 }
@@ -92,7 +68,7 @@ impl Picture {
             }
             Shown::Gone(uid) => {
                 if let Some(gone) = self.united.gone(&uid) {
-                    let key = gone.key();
+                    let key = key(&gone.object);
                     if self.names.get(&key) == Some(&uid) {
                         self.names.remove(&key);
                     }
@@ -119,26 +95,65 @@ impl Picture {
             other => other,
         }
     }
+}
 
-    /// Takes in an object that a write was answered with.
-    pub(super) fn wrote(&mut self, filed: Filed) {
-        self.united.wrote(filed);
+impl Picture for UnitedDeployments {
+    type Input = Input;
+    type Object = Arc<UnitedDeployment>;
+    type Action = Action;
+    type Wrote = Wrote;
+    type Found = Found;
+
+    fn listed(&self) -> Listed {
+        let children = KINDS.map(|kind| (name(kind), self.children.get(&kind).is_some_and(|of| of.listed)));
+        let mut all = vec![
+            ("uniteddeployments", self.listed),
+            ("controllerrevisions of uniteddeployments", self.revisions.listed),
+            ("pods of uniteddeployments", self.pods.listed),
+        ];
+        all.extend(children);
+        all
     }
 
-    /// Takes in that an object is gone.
-    pub(super) fn ended(&mut self, uid: &str) {
-        self.united.ended(uid);
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("uniteddeployments", self.united.iter().count()),
+            ("pods of uniteddeployments", self.pods.len()),
+        ]
     }
 
-    /// Namespaces of all objects.
-    pub(super) fn namespaces(&self) -> BTreeSet<String> {
-        self.united.iter().filter_map(|filed| filed.object.metadata.namespace.clone()).collect()
+    fn ends_list(input: &Input) -> bool {
+        input.is_end()
     }
 
-    /// Takes in all objects of a namespace, as they were read at once.
-    pub(super) fn found(&mut self, found: Found) {
-        let here = self.united.iter();
-        let here = here.filter(|filed| filed.object.metadata.namespace.as_ref() == Some(&found.namespace));
+    fn take(&mut self, input: Input) -> Concerned {
+        match input {
+            Input::United(shown) => self.take_united(shown),
+            Input::Child(kind, shown) => self.children.entry(kind).or_default().take(shown),
+            Input::Revision(shown) => self.revisions.take(shown),
+            Input::Pod(shown) => self.take_pod(shown),
+        }
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &Arc<UnitedDeployment>> {
+        self.united.iter().map(|filed| &filed.object)
+    }
+
+    fn object(&self, uid: &str) -> Option<&Arc<UnitedDeployment>> {
+        self.united.get(uid).map(|filed| &filed.object)
+    }
+
+    fn read_all(
+        &self,
+        writer: Writer,
+        term: u64,
+        namespaces: BTreeSet<String>,
+    ) -> BoxFuture<'static, Ended<Found>> {
+        Box::pin(read::all(writer, term, namespaces))
+    }
+
+    fn found(&mut self, namespace: &str, found: Found) {
+        let here = self.united.iter().filter(|filed| filed.object.namespace() == namespace);
         let known: Vec<String> = here.map(|filed| filed.uid().to_owned()).collect();
         let owners: Vec<&str> = known.iter().map(String::as_str).collect();
         for (kind, children) in found.children {
@@ -148,34 +163,49 @@ impl Picture {
         owned::found(&mut self.united, &known, found.united);
     }
 
-    /// UIDs of all objects.
-    pub(super) fn all(&self) -> Vec<String> {
-        self.united.iter().map(|filed| filed.uid().to_owned()).collect()
-    }
-
-    /// The object of that UID.
-    pub(super) fn object(&self, uid: &str) -> Option<&Filed> {
-        self.united.get(uid)
-    }
-
-    /// Plan of an object.
-    pub(super) fn plan(&self, filed: &Filed, given: Given<'_>, now: Timestamp) -> Plan {
-        let united: &UnitedDeployment = &filed.object;
-        let children: Vec<&ChildView> = self.children.values().flat_map(|of| of.of(filed.uid())).collect();
-        let revisions: Vec<Revision> = self.revisions.of(filed.uid()).cloned().collect();
-        let key = filed.key();
+    fn plan(&self, object: &Arc<UnitedDeployment>, memory: &Memory, now: Timestamp) -> Plan<Action> {
+        let uid = object.uid();
+        let children: Vec<&ChildView> = self.children.values().flat_map(|of| of.of(uid)).collect();
+        let revisions: Vec<Revision> = self.revisions.of(uid).cloned().collect();
+        let key = key(object);
         let pods: Vec<&PodView> = self.pods.of(&key).map(|filed| &filed.pod).collect();
-        let Given { failure, collisions, seed } = given;
         let known = Known {
-            united,
+            united: object,
             revisions: &revisions,
             children: &children,
             pods: &pods,
-            failure,
-            collisions,
-            seed,
+            failure: memory.failure.as_deref(),
+            collisions: memory.collisions,
+            seed: RandomState::new().build_hasher().finish(),
         };
-        plan(&known, now)
+        let united_deployment::Plan { actions, status, again, notes } = united_deployment::plan(&known, now);
+        Plan { actions, status: status.map(|status| json!(status)), status_first: false, again, notes }
+    }
+
+    async fn carry_out(work: &mut Work<Self>, plan: Plan<Action>) -> End {
+        work.run(plan).await
+    }
+
+    async fn read(work: &mut Work<Self>) -> Result<(), Failure> {
+        work.read().await
+    }
+
+    fn wrote(&mut self, uid: &str, wrote: Wrote) {
+        match wrote {
+            Wrote::United(filed) => self.united.wrote(filed),
+            Wrote::UnitedGone(uid) => self.united.ended(&uid),
+            Wrote::Child(child) => self.children.entry(child.kind).or_default().wrote(child),
+            Wrote::ChildGone(kind, uid) => self.children.entry(kind).or_default().ended(&uid),
+            Wrote::Revision(revision) => self.revisions.wrote(revision),
+            Wrote::RevisionGone(uid) => self.revisions.ended(&uid),
+            Wrote::PodGone(uid) => self.pods.ended(&uid),
+            Wrote::Read(children, revisions) => {
+                for (kind, children) in children {
+                    self.children.entry(kind).or_default().read(uid, children, |_| true);
+                }
+                self.revisions.read(uid, revisions, |_| true);
+            }
+        }
     }
 }
 
@@ -192,7 +222,7 @@ mod tests {
             "metadata": { "namespace": "ns", "name": name, "uid": uid, "resourceVersion": version.to_string() },
             "spec": { "selector": {}, "template": {} },
         });
-        Input::United(Shown::Applied(Filed::new(serde_json::from_value(object).unwrap())))
+        Input::United(Shown::Applied(Filed::read(serde_json::from_value(object).unwrap()).unwrap()))
     }
 
     fn pod(version: u64, ready: &str, more: &Value) -> Input {
@@ -209,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_pod_concerns_its_object_when_something_of_it_counts() {
-        let mut picture = Picture::default();
+        let mut picture = UnitedDeployments::default();
         assert_eq!(picture.take(pod(1, "True", &json!("a"))), Concerned::None, "nobody's");
         picture.take(united("u", "shop", 1));
         assert_eq!(picture.take(pod(2, "True", &json!("b"))), Concerned::None, "the same for all decisions");
@@ -223,7 +253,7 @@ mod tests {
 
     #[test]
     fn nothing_is_decided_before_all_is_listed() {
-        let mut picture = Picture::default();
+        let mut picture = UnitedDeployments::default();
         assert!(picture.listed().len() == 7 && picture.listed().iter().all(|(_, listed)| !listed));
         for kind in KINDS {
             picture.take(Input::Child(kind, Shown::ListBegins));

@@ -25,7 +25,6 @@ use crate::{
 /// Objects of a namespace.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) namespace: String,
     pub(super) united: Listed<Filed>,
     pub(super) children: Vec<(Kind, Listed<ChildView>)>,
     pub(super) revisions: Listed<Revision>,
@@ -49,5 +48,5 @@ async fn found(writer: &Writer, namespace: String) -> Result<Found, Failure> {
     let revisions = writer.list(&api, UID_LABEL, |object| revision(&object)).await?;
     // One that nobody can read is set aside when the watch shows it.
     let united = writer.list(&objects(&united()), "", |object| Filed::read(object).ok()).await?;
-    Ok(Found { united, children, revisions, namespace })
+    Ok(Found { united, children, revisions })
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use berth_base::lease::{Tenure, Term};
 use berth_workloads_policy::united_deployment::KINDS;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::{object::Filed, watches::Input, *};
 use crate::{served::Served, watch::Shown};
@@ -37,7 +38,7 @@ async fn replica(served: &Served, shown: &[Value]) -> (mpsc::Sender<Input>, watc
     let (lease, tenure) = Tenure::of_test();
     let (listed, _) = watch::channel(Listed::default());
     let connections = Connections { tenure, writer: served.writer(), listed };
-    tokio::spawn(Controller::new(connections, receiver).run());
+    tokio::spawn(Controller::new(UnitedDeployments::default(), connections, receiver).run());
     inputs.send(Input::United(Shown::ListBegins)).await.unwrap();
     for object in shown {
         let filed = Filed::read(serde_json::from_value(object.clone()).unwrap()).unwrap();

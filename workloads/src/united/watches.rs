@@ -4,17 +4,19 @@
 
 use berth_workloads_policy::{
     revision::Revision,
-    united_deployment::{ChildView, KINDS, Kind, PodView, SUBSET_LABEL, SUBSET_REVISION_LABEL, UID_LABEL},
+    united_deployment::{
+        ChildView, KIND, KINDS, Kind, PodView, SUBSET_LABEL, SUBSET_REVISION_LABEL, UID_LABEL,
+    },
 };
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
 use kube::{Api, Client, api::DynamicObject, runtime::watcher};
 use tokio::{sync::mpsc, task::JoinSet};
-use tracing::warn;
 
-use super::object::{Filed, FiledPod, child, is_decided, resource, united};
+use super::object::{Filed, FiledPod, child, resource, united};
 use crate::{
     metrics::Metrics,
-    watch::{Shown, relay, shown},
+    object::is_of,
+    watch::{Shown, relay, shown, understood},
 };
 
 /// Event of any kind.
@@ -69,15 +71,7 @@ pub(super) const fn name(kind: Kind) -> &'static str {
 
 async fn objects((client, inputs, metrics): Given) {
     let api = Api::<DynamicObject>::all_with(client, &united());
-    let view = |object: DynamicObject| match Filed::read(object) {
-        Ok(filed) => Some(filed),
-        // One that nobody can read holds none of the others up.
-        Err(error) => {
-            warn!(kind = "UnitedDeployment", error, "Object not understood, it is set aside");
-            metrics.set_aside();
-            None
-        }
-    };
+    let view = |object| understood(KIND, Filed::read(object), &metrics);
     let config = watcher::Config::default();
     let input = |event: Option<_>| Some(Input::United(shown(event?, view)));
     relay(api, config, "uniteddeployments", input, inputs, &metrics).await;
@@ -107,5 +101,5 @@ async fn pods((client, inputs, metrics): Given) {
 
 /// Reduces a revision of a UnitedDeployment.
 pub(super) fn revision(object: &ControllerRevision) -> Option<Revision> {
-    if is_decided(&object.metadata) { Revision::of(object) } else { None }
+    if is_of(KIND, &object.metadata) { Revision::of(object) } else { None }
 }

@@ -6,12 +6,12 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{
     Api, Resource,
-    api::{ApiResource, DynamicObject, PostParams},
+    api::{ApiResource, DynamicObject},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{End, FIELD_MANAGER, Work, Writer, Wrote, failure::Failure, typed};
+use super::{End, Work, Writer, Wrote, failure::Failure, params, typed};
 
 /// The most pods that are made at once for one set.
 const MOST_AT_ONCE: usize = 32;
@@ -91,8 +91,7 @@ impl Writer {
         let object: DynamicObject = typed(object)?;
         let resource = ApiResource::erase::<K>(&());
         let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource);
-        let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        let made = self.ask("create", api.create(&params, &object)).await?;
+        let made = self.ask("create", api.create(&params::post(), &object)).await?;
         made.try_parse().map_err(|error| Failure::Unknown(error.to_string()))
     }
 }

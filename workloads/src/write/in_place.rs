@@ -12,7 +12,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 
-use super::{End, FIELD_MANAGER, Work, Writer, Wrote, failure::Failure};
+use super::{End, Work, Writer, Wrote, failure::Failure, params::FIELD_MANAGER};
 use crate::{
     kinds::Set,
     mailbox::{self, Change, Mailbox},

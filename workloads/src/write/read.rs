@@ -1,14 +1,14 @@
 //! Objects of a set, read from the API server where nobody knows what there is.
 
 use berth_workloads_policy::selector::Selector;
-use k8s_openapi::api::{
-    apps::v1::ControllerRevision,
-    core::v1::{PersistentVolumeClaim, Pod},
-};
+use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::PersistentVolumeClaim};
 use kube::{Api, api::ListParams};
 
 use super::{End, Work, Wrote, failure::Failure};
-use crate::watch::{Claims, Pods, Revisions, Watched};
+use crate::{
+    trimmed::TrimmedPod,
+    watch::{Claims, Pods, Revisions, Watched},
+};
 
 impl Work {
     /// Another revision may have this name, or the picture is old.
@@ -20,7 +20,7 @@ impl Work {
         }
         let found = self.wrote.get(before..).unwrap_or_default().iter().any(|wrote| match wrote {
             Wrote::Read(_, _, _, revisions) => {
-                revisions.iter().any(|revision| &revision.template == self.set.template())
+                revisions.iter().any(|revision| revision.has(self.set.template()))
             }
             _ => false,
         });
@@ -36,7 +36,7 @@ impl Work {
         let (client, namespace) = (self.writer.client.clone(), self.namespace.clone());
         let params = ListParams::default().labels(&selector.text());
         let uid = self.set.uid().to_owned();
-        let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
+        let pods = Api::<TrimmedPod>::namespaced(client.clone(), &namespace);
         let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
         let revisions = Api::<ControllerRevision>::namespaced(client, &namespace);
         let ask = async {

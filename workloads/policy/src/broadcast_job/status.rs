@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Input, Pass, Plan, PodState};
-use crate::{action::Note, fault::Fault};
+use crate::{action::Note, fault::Fault, time::whole_second};
 
 /// Condition: the spec makes no sense.
 const INVALID: &str = "InvalidSpec";
@@ -116,7 +116,7 @@ pub(super) fn end(
 
 /// A time as the API keeps it.
 fn time(time: Timestamp) -> Time {
-    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+    Time(whole_second(time))
 }
 
 /// Plan for a job whose spec has a fault: to say so, and nothing else.

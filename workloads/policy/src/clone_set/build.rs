@@ -4,10 +4,10 @@ use berth_proto::crd::CloneSet;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Rules, rules::UpdateType};
+use super::Rules;
 use crate::{
     lifecycle::{State, entering},
-    names::{IN_PLACE_GATE, INSTANCE_LABEL, REVISION_LABEL, TEMPLATE_HASH_LABEL},
+    names::{IN_PLACE_GATE, INSTANCE_LABEL, READY_GATE, REVISION_LABEL, TEMPLATE_HASH_LABEL},
     revision::{Owner, Revision},
 };
 
@@ -56,15 +56,13 @@ pub(super) fn pod(
     }
     metadata.insert("ownerReferences".to_owned(), json!([owner.reference()]));
     let mut spec = object(revision.template.get("spec"));
-    if rules.update_type != UpdateType::ReCreate {
-        add_gate(&mut spec, IN_PLACE_GATE);
-    }
-    rules.hooks().add_gate(&mut spec);
+    add_gate(&mut spec, IN_PLACE_GATE);
+    add_gate(&mut spec, READY_GATE);
     mount(&mut spec, set, rules, names.instance);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
 }
 
-/// Gives a new pod a readiness gate. Only where it is needed: each is one more write before a pod is Ready.
+/// Gives a new pod a readiness gate. One write of the agent opens all that nobody has written.
 pub(crate) fn add_gate(spec: &mut Map<String, Value>, type_: &str) {
     let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
     if gates.is_null() {

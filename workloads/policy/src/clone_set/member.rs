@@ -4,8 +4,8 @@ use jiff::Timestamp;
 
 use super::{Input, Rules};
 use crate::{
-    in_place::{InPlacePhase, InPlaceState},
-    lifecycle::State,
+    in_place::InPlaceState,
+    lifecycle::{State, is_available, is_ready_anew},
     names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL},
     pod::PodView,
     revision::Live,
@@ -17,10 +17,14 @@ pub(super) struct Member<'a> {
     pub(super) pod: &'a PodView,
     /// It has the newest revision, or is being brought to it.
     pub(super) updated: bool,
+    /// It says that it has the newest revision: its node has begun to give it that one at least.
+    pub(super) labelled: bool,
     /// Somebody wants it deleted.
     pub(super) specified: bool,
     /// It serves.
     pub(super) ready: bool,
+    /// It serves with the newest revision.
+    pub(super) ready_anew: bool,
     /// It serves for long enough, and nothing holds it.
     pub(super) available: bool,
     pub(super) state: State,
@@ -37,20 +41,19 @@ impl<'a> Member<'a> {
         now: Timestamp,
     ) -> Self {
         let in_place = input.in_place.get(&pod.uid);
-        let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
-        let state = State::of(pod);
         // Its own name may have other segments, so what the entry says is a name and not a label.
         let labelled = live.update.is_of(pod.label(REVISION_LABEL));
-        let updated = input.agents.is_updated(in_place, &live.update.name, labelled);
-        let free = pending.is_none() && state.serves();
+        let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
         Self {
             pod,
             updated,
+            labelled,
             specified: pod.labels.contains_key(SPECIFIED_DELETE_LABEL)
                 || rules.pods_to_delete.contains(pod.name.as_str()),
             ready: pod.is_ready(),
-            available: free && pod.is_ready_for(rules.min_ready_seconds, now),
-            state,
+            ready_anew: is_ready_anew(pod, in_place, updated),
+            available: is_available(pod, in_place, rules.min_ready_seconds, now),
+            state: State::of(pod),
             in_place,
         }
     }
@@ -61,6 +64,6 @@ impl<'a> Member<'a> {
 
     /// An update in place of it goes on.
     pub(super) fn is_being_updated(&self) -> bool {
-        self.in_place.is_some_and(|known| known.phase == InPlacePhase::Pending)
+        self.in_place.is_some_and(InPlaceState::is_pending)
     }
 }

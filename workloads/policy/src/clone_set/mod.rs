@@ -192,7 +192,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
             pass.update(&numbers);
             pass.forget_settled();
         }
-        pass.plan.actions.extend(input.agents.open_gates(ours.iter().copied(), now));
+        pass.plan.actions.extend(input.agents.open_gates(ours.iter().copied(), input.in_place, now));
         pass.plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
         pass.keep_pods_to_delete();
         pass.tell_of_claims();
@@ -226,7 +226,7 @@ impl Pass<'_> {
             UpdateType::ReCreate => predownload::Kind::None,
             UpdateType::InPlaceIfPossible | UpdateType::InPlaceOnly => predownload::Kind::InPlace { at_once },
         };
-        let ready = self.members.iter().filter(|one| one.updated && one.ready).count();
+        let ready = self.members.iter().filter(|one| one.ready_anew).count();
         let rollout = predownload::Rollout {
             owner: self.owner,
             selector: &self.input.set.spec.selector,

@@ -3,7 +3,6 @@
 use berth_proto::crd::UpdateScatterTerm;
 
 use super::{member::Member, order, rules::Priority};
-use crate::lifecycle::State;
 
 /// Sorts the pods that wait for an update. `all`: every pod of the set.
 ///
@@ -41,7 +40,7 @@ pub(super) fn sort<'a>(
     for (_, term) in terms {
         *waiting = spread(waiting, all, term);
     }
-    waiting.sort_by_key(|member| member.state != State::PreparingUpdate);
+    waiting.sort_by_key(|member| !member.state.awaits_update());
 }
 
 fn has(member: &Member<'_>, term: &UpdateScatterTerm) -> bool {

@@ -65,7 +65,7 @@ impl Pass<'_> {
         let left = self
             .members
             .iter()
-            .filter(|one| one.state == State::PreparingUpdate && !one.is_being_updated() && !is_wanted(one));
+            .filter(|one| one.state.awaits_update() && !one.is_being_updated() && !is_wanted(one));
         let actions: Vec<Action> =
             left.map(|one| super::scale::enter(one.pod, self.after_update(one), self.now)).collect();
         let some = !actions.is_empty();

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Input, Pass, Plan};
-use crate::{action::Note, fault::Fault};
+use crate::{action::Note, fault::Fault, time::whole_second};
 
 /// Condition: pods cannot be made or deleted.
 const FAILED_SCALE: &str = "FailedScale";
@@ -23,7 +23,7 @@ impl Pass<'_> {
         let of = |takes: fn(&super::Member<'_>) -> bool| {
             number(self.members.iter().filter(|member| takes(member)).count())
         };
-        let (replicas, updated) = (of(|_| true), of(|one| one.updated));
+        let (replicas, updated) = (of(|_| true), of(|one| one.updated && one.labelled));
         // Before all pods are there, that all of them are new says nothing.
         let all_updated = updated == replicas && i64::from(replicas) == self.rules.replicas;
         let current = if all_updated { self.live.update } else { self.live.current };
@@ -42,7 +42,7 @@ impl Pass<'_> {
             ready_replicas: of(|one| one.ready),
             available_replicas: of(|one| one.available),
             updated_replicas: updated,
-            updated_ready_replicas: of(|one| one.updated && one.ready),
+            updated_ready_replicas: of(|one| one.ready_anew),
             expected_updated_replicas: i32::try_from(self.rules.replicas - self.rules.partition).unwrap_or(0),
             update_revision: Some(self.live.update.name.clone()),
             current_revision: Some(current.name.clone()),
@@ -65,7 +65,7 @@ pub(crate) fn condition(
 ) -> WorkloadCondition {
     let message: String = message.chars().take(LONGEST_MESSAGE).collect();
     let known = before.iter().find(|known| known.type_ == type_ && known.status == "True");
-    let now = Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
+    let now = Some(Time(whole_second(now)));
     let is_same = known.is_some_and(|known| known.message.as_deref() == Some(&message));
     WorkloadCondition {
         type_: type_.to_owned(),

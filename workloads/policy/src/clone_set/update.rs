@@ -11,9 +11,9 @@ use super::{
     scale::{count, enter},
 };
 use crate::{
-    action::{Action, InPlaceUpdate},
-    in_place::{Change, InPlacePhase, change_of},
-    lifecycle::{State, held_again, holds},
+    action::Action,
+    in_place::{Change, Update},
+    lifecycle::{State, held_again, holds, updating},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
     revision::Revision,
 };
@@ -75,15 +75,9 @@ impl<'a> Pass<'a> {
     fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, String> {
         let pod = member.pod;
         let label = pod.label(REVISION_LABEL);
-        let from = self.input.revisions.iter().find(|one| one.is_of(label));
-        let from = from.ok_or_else(|| format!("its revision {label:?} is not on file"))?;
-        let change = change_of(self.input.revisions, from, member.in_place, target)
-            .ok_or("more than images, labels and annotations has changed")?;
-        self.input.agents.updates(&pod.node, KIND)?;
-        match member.in_place.map(|known| (&known.phase, known.revision == target.name)) {
-            Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
-            _ => Ok(change),
-        }
+        let from = self.input.revisions.iter().find(|one| one.is_of(label)).copied();
+        let update = Update { pod, known: member.in_place, target };
+        update.possible(self.input.revisions, from, &self.input.agents, KIND)
     }
 
     fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {
@@ -102,23 +96,12 @@ impl<'a> Pass<'a> {
             return;
         }
         let label = if self.input.settings.short_hash { target.hash() } else { &target.name };
-        let mut labels = change.labels;
-        labels.insert(REVISION_LABEL.to_owned(), label.to_owned());
-        // Set with the image, it is no write of its own afterwards.
-        if self.input.agents.labels(&pod.node) {
-            labels.insert(TEMPLATE_HASH_LABEL.to_owned(), target.hash().to_owned());
-        }
-        let attempt = member.in_place.map_or(0, |known| known.attempt.saturating_add(1));
-        self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
-            node: pod.node.clone(),
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            revision: target.name.clone(),
-            attempt,
-            images: change.images,
-            labels,
-            annotations: change.annotations,
-            grace_seconds: self.rules.grace_seconds,
-        }));
+        let own = [(REVISION_LABEL, label), (TEMPLATE_HASH_LABEL, target.hash())];
+        // Set with the image, the hash is no write of its own afterwards.
+        let by_node = if self.input.agents.labels(&pod.node) { &own[..] } else { &own[..1] };
+        let update = Update { pod, known: member.in_place, target };
+        let state = updating(hook, pod, self.now);
+        let (grace, actions) = (self.rules.grace_seconds, &mut self.plan.actions);
+        update.carry_out(&change, &own, by_node, state.as_ref(), grace, actions);
     }
 }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time};
 
 use super::{ChildState, ChildView, Input, MOST_COUNTED, Pass, Plan};
-use crate::{action::Note, clone_set::condition, fault::Fault};
+use crate::{action::Note, clone_set::condition, fault::Fault, time::whole_second};
 
 /// Condition: the spec makes no sense.
 const INVALID: &str = "InvalidSpec";
@@ -59,7 +59,7 @@ impl Pass<'_> {
 
 /// A time as the API keeps it.
 pub(super) fn seconds(time: Timestamp) -> Time {
-    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+    Time(whole_second(time))
 }
 
 fn reference(child: &ChildView) -> ObjectReference {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Rules, fit};
 use crate::{
     clone_set::add_gate,
-    names::{IN_PLACE_GATE, REVISION_LABEL},
+    names::{IN_PLACE_GATE, READY_GATE, REVISION_LABEL},
     revision::{Owner, Revision},
 };
 
@@ -32,7 +32,7 @@ pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name
     if rules.in_place {
         add_gate(&mut spec, IN_PLACE_GATE);
     }
-    rules.hooks().add_gate(&mut spec);
+    add_gate(&mut spec, READY_GATE);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
 }
 

@@ -36,8 +36,9 @@ use self::{
 pub use self::{rests::Rests, rules::Rules};
 use crate::{
     action::{Action, Note},
+    adopt::{self, Split},
     agents::Agents,
-    hash::Suffixes,
+    hash::{Suffixes, is_suffix},
     in_place::{InPlaceState, Settled},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
@@ -59,9 +60,9 @@ pub const KIND: &str = "DaemonSet";
 pub struct Input<'a> {
     /// The set.
     pub set: &'a AdvancedDaemonSet,
-    /// Revisions that it owns.
+    /// Revisions that it owns, and those of its name that nothing decides on.
     pub revisions: &'a [&'a Revision],
-    /// Pods that it owns.
+    /// Pods that it owns, and those of its name that nothing decides on.
     pub pods: &'a [&'a PodView],
     /// All nodes.
     pub nodes: &'a Nodes,
@@ -127,6 +128,13 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     };
     let counted = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
     let mut plan = Plan::default();
+    let is_named = |pod: &str| is_named(owner.name, pod);
+    let Split { pods, revisions, adopts } =
+        adopt::split(input.pods, input.revisions, &rules.selector, owner, false, is_named);
+    if !adopts.is_empty() {
+        return Plan { actions: adopts, ..plan };
+    }
+    let input = &Input { pods: &pods, revisions: &revisions, ..*input };
     // Pods that are not selected any more are given free.
     let left = input.pods.iter().filter(|pod| !rules.selector.takes(&pod.labels));
     plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
@@ -166,7 +174,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     pass.forget_settled();
     pass.plan.actions.splice(0..0, ahead.create);
     let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
-    pass.plan.actions.extend(input.agents.open_gates(selected(), now));
+    pass.plan.actions.extend(input.agents.open_gates(selected(), input.in_place, now));
     pass.plan.actions.extend(rules.hooks().mark(selected(), now));
     pass.plan.actions.extend(ahead.delete);
     pass.shorten_history();
@@ -175,6 +183,11 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
     plan
+}
+
+/// Tells whether a pod of this name may be one of the set.
+fn is_named(set: &str, pod: &str) -> bool {
+    pod.strip_prefix(set).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_suffix)
 }
 
 /// Tells whether a change of a node changes anything for the set.
@@ -314,7 +327,7 @@ impl<'a> Pass<'a> {
         let kind =
             if rules.on_delete { predownload::Kind::None } else { predownload::Kind::Nodes { at_once } };
         let members = || self.places.values().flat_map(|place| place.active());
-        let ready = members().filter(|one| one.updated && one.pod.is_ready()).count();
+        let ready = members().filter(|one| one.ready_anew).count();
         let rollout = predownload::Rollout {
             owner: self.owner,
             selector: &self.input.set.spec.selector,

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::{Input, Rules, fit::Fit};
 use crate::{
-    in_place::{InPlacePhase, InPlaceState},
-    lifecycle::State,
+    in_place::InPlaceState,
+    lifecycle::{State, is_available, is_ready_anew},
     names::REVISION_LABEL,
     plan::NodeView,
     pod::PodView,
@@ -21,6 +21,8 @@ pub(super) struct Member<'a> {
     /// It has the newest revision, or is being brought to it.
     pub(super) updated: bool,
     pub(super) available: bool,
+    /// It serves with the newest revision.
+    pub(super) ready_anew: bool,
     pub(super) in_place: Option<&'a InPlaceState>,
 }
 
@@ -49,14 +51,11 @@ pub(super) fn places<'a>(
     }
     for pod in input.pods.iter().filter(|pod| rules.selector.takes(&pod.labels)) {
         let in_place = input.in_place.get(&pod.uid);
-        let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
         let labelled = live.update.is_of(pod.label(REVISION_LABEL));
-        let updated = input.agents.is_updated(in_place, &live.update.name, labelled);
-        let available = pod.is_active()
-            && pending.is_none()
-            && State::of(pod).serves()
-            && pod.is_ready_for(rules.min_ready_seconds, now);
-        let member = Member { pod, updated, available, in_place };
+        let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
+        let available = is_available(pod, in_place, rules.min_ready_seconds, now);
+        let ready_anew = is_ready_anew(pod, in_place, updated);
+        let member = Member { pod, updated, available, ready_anew, in_place };
         places.entry(pod.wanted_node().to_owned()).or_default().members.push(member);
     }
     for place in places.values_mut() {

@@ -51,12 +51,12 @@ impl<'a> Rules<'a> {
         let amount = |name: &str, given: Option<&IntOrString>, default: i64| {
             Amount::parse(&format!("{field}.{name}"), given, Amount::Number(default))
         };
-        let unavailable = amount(
-            "maxUnavailable",
-            rolling.and_then(|one| one.max_unavailable.as_ref()),
-            i64::from(!surging),
-        )?;
-        let surge = amount("maxSurge", rolling.and_then(|one| one.max_surge.as_ref()), i64::from(surging))?;
+        let surge = rolling.and_then(|one| one.max_surge.as_ref());
+        // Where a surge alone is given, nothing is taken out of service for it.
+        let most_out = i64::from(!surging && surge.is_none());
+        let unavailable =
+            amount("maxUnavailable", rolling.and_then(|one| one.max_unavailable.as_ref()), most_out)?;
+        let surge = amount("maxSurge", surge, i64::from(surging))?;
         let partition = amount("partition", rolling.and_then(|one| one.partition.as_ref()), 0)?;
         let nodes = rolling.and_then(|one| one.selector.as_ref());
         let nodes = nodes.map(|nodes| Selector::parse(&format!("{field}.selector"), nodes)).transpose()?;

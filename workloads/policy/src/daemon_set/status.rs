@@ -4,7 +4,7 @@ use berth_proto::crd::AdvancedDaemonSetStatus;
 use jiff::Timestamp;
 
 use super::{Input, Member, Pass, Place, Plan};
-use crate::{action::Note, clone_set::condition, fault::Fault};
+use crate::{action::Note, clone_set::condition, fault::Fault, names::REVISION_LABEL};
 
 /// Condition: the spec makes no sense.
 const INVALID: &str = "InvalidSpec";
@@ -20,8 +20,11 @@ impl Pass<'_> {
             i32::try_from(self.places.values().filter(|place| takes(place)).count()).unwrap_or(i32::MAX)
         };
         let with =
-            |takes: fn(&Member<'_>) -> bool| of(&move |place| place.should_run && place.active().any(takes));
-        let (desired, available) = (of(&|place| place.should_run), with(|one| one.available));
+            |takes: &dyn Fn(&Member<'_>) -> bool| of(&|place| place.should_run && place.active().any(takes));
+        let (desired, available) = (of(&|place| place.should_run), with(&|one| one.available));
+        // One that is being brought to it has it when its node says so by the label.
+        let has_newest =
+            |one: &Member<'_>| one.updated && self.live.update.is_of(one.pod.label(REVISION_LABEL));
         let known = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
         let failures = self.input.failures;
         let failed = [(FAILED_CREATE, failures.scale.as_ref()), (FAILED_UPDATE, failures.update.as_ref())];
@@ -30,10 +33,10 @@ impl Pass<'_> {
         AdvancedDaemonSetStatus {
             observed_generation: self.input.set.metadata.generation,
             desired_number_scheduled: desired,
-            current_number_scheduled: with(|_| true),
+            current_number_scheduled: with(&|_| true),
             number_misscheduled: of(&|place| !place.should_run && place.active().next().is_some()),
-            number_ready: with(|one| one.pod.is_ready()),
-            updated_number_scheduled: with(|one| one.updated),
+            number_ready: with(&|one| one.pod.is_ready()),
+            updated_number_scheduled: with(&has_newest),
             number_available: available,
             number_unavailable: desired.saturating_sub(available),
             collision_count: (collisions > 0).then_some(collisions),

@@ -1,12 +1,14 @@
 //! Tables of cases, with ten nodes a to j. `b:o` is an old pod on b; `!` broken, `P` held, `T` going, `F`
 //! ended.
 
+mod adopt;
 mod model;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_proto::crd::AdvancedDaemonSet;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -35,6 +37,7 @@ fn template(image: &str) -> Value {
 
 fn revision(name: &str, number: i64, image: &str) -> Revision {
     Revision {
+        namespace: "ns".to_owned(),
         name: name.to_owned(),
         uid: name.to_owned(),
         version: "1".to_owned(),
@@ -43,6 +46,11 @@ fn revision(name: &str, number: i64, image: &str) -> Revision {
         owner: "set".to_owned(),
         template: template(image).as_object().cloned().unwrap(),
     }
+}
+
+fn owners() -> Vec<OwnerReference> {
+    let owner = json!({ "apiVersion": "", "kind": "", "name": "log", "uid": "set", "controller": true });
+    serde_json::from_value(json!([owner])).unwrap()
 }
 
 fn pod(token: &str, at: usize) -> PodView {
@@ -65,7 +73,7 @@ fn pod(token: &str, at: usize) -> PodView {
         version: "1".to_owned(),
         labels,
         finalizers: Vec::new(),
-        owners: Vec::new(),
+        owners: owners(),
         gates: vec![IN_PLACE_GATE.to_owned()],
         placed_on: String::new(),
         node: node.to_owned(),
@@ -77,7 +85,8 @@ fn pod(token: &str, at: usize) -> PodView {
         restarts: 0,
         created: Timestamp::constant(100 + i64::try_from(at).unwrap(), 0),
         deletion_cost: 0,
-        left_shut: false,
+        shut: None,
+        metadata_of: None,
     }
 }
 

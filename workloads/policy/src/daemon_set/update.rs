@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{KIND, Member, Pass, Place};
 use crate::{
-    action::{Action, InPlaceUpdate},
-    in_place::{self, Change, InPlacePhase, InPlaceState, change_of},
+    action::Action,
+    in_place::{self, Change, InPlacePhase, InPlaceState, Update},
     names::{IN_PLACE_GATE, REVISION_LABEL},
 };
 
@@ -110,20 +110,10 @@ impl<'a> Pass<'a> {
     fn update_one(&mut self, member: &Member<'a>) {
         match self.possible(member) {
             Some(change) => {
-                let (pod, target) = (member.pod, self.live.update);
-                let mut labels = change.labels;
-                labels.insert(REVISION_LABEL.to_owned(), target.hash().to_owned());
-                self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
-                    node: pod.node.clone(),
-                    name: pod.name.clone(),
-                    uid: pod.uid.clone(),
-                    revision: target.name.clone(),
-                    attempt: member.in_place.map_or(0, |known| known.attempt.saturating_add(1)),
-                    images: change.images,
-                    labels,
-                    annotations: change.annotations,
-                    grace_seconds: None,
-                }));
+                let target = self.live.update;
+                let own = [(REVISION_LABEL, target.hash())];
+                let update = Update { pod: member.pod, known: member.in_place, target };
+                update.carry_out(&change, &own, &own, None, None, &mut self.plan.actions);
             }
             None => self.delete(member),
         }
@@ -132,16 +122,12 @@ impl<'a> Pass<'a> {
     /// Change that the pod can follow in place; `None`: it is made anew.
     fn possible(&self, member: &Member<'a>) -> Option<Change> {
         let (pod, target) = (member.pod, self.live.update);
-        if !self.rules.in_place || !pod.gates.iter().any(|gate| gate == IN_PLACE_GATE) {
+        if !self.rules.in_place || !pod.has_gate(IN_PLACE_GATE) {
             return None;
         }
-        let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL)))?;
-        let change = change_of(self.input.revisions, from, member.in_place, target)?;
-        self.input.agents.updates(&pod.node, KIND).ok()?;
-        let failed = member.in_place.is_some_and(|known| {
-            matches!(known.phase, InPlacePhase::Failed(_)) && known.revision == target.name
-        });
-        (!failed).then_some(change)
+        let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL))).copied();
+        let update = Update { pod, known: member.in_place, target };
+        update.possible(self.input.revisions, from, &self.input.agents, KIND).ok()
     }
 
     /// Labels of pods that their nodes have updated; then the updates may be forgotten. True: something was
@@ -170,8 +156,7 @@ impl<'a> Pass<'a> {
     /// Forgets updates that are over, some of them later.
     pub(super) fn forget_settled(&mut self) {
         let mut members = self.places.values().flat_map(|place| place.active());
-        let is_pending = |known: &InPlaceState| known.phase == InPlacePhase::Pending;
-        let goes_on = members.any(|one| one.in_place.is_some_and(is_pending));
+        let goes_on = members.any(|one| one.in_place.is_some_and(InPlaceState::is_pending));
         in_place::forget(std::mem::take(&mut self.settled), goes_on, &mut self.plan.actions);
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Input, Plan, Problem};
-use crate::{action::Note, fault::Fault};
+use crate::{action::Note, fault::Fault, time::whole_second};
 
 /// Condition: the spec makes no sense. OpenKruise has none for it.
 const INVALID: &str = "InvalidSpec";
@@ -70,7 +70,7 @@ fn condition(
 ) -> DistributionCondition {
     let status = if reason.is_some() { "True" } else { "False" };
     let known = known.iter().find(|known| known.type_ == type_ && known.status == status);
-    let now = Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
+    let now = Some(Time(whole_second(now)));
     let reason = reason.unwrap_or_else(|| SUCCEEDED.to_owned());
     DistributionCondition {
         type_: type_.to_owned(),

@@ -10,6 +10,7 @@ fn revision(name: &str, containers: Value) -> Revision {
         "spec": { "containers": containers, "imagePullSecrets": [{ "name": "registry" }] },
     });
     Revision {
+        namespace: "ns".to_owned(),
         name: name.to_owned(),
         uid: name.to_owned(),
         version: "1".to_owned(),

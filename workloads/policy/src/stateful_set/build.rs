@@ -7,7 +7,7 @@ use super::Rules;
 use crate::{
     clone_set::{UpdateType, add_gate},
     lifecycle::{State, entering},
-    names::{IN_PLACE_GATE, REVISION_LABEL},
+    names::{IN_PLACE_GATE, READY_GATE, REVISION_LABEL},
     revision::{Owner, Revision},
 };
 
@@ -53,7 +53,7 @@ pub(super) fn pod(
     if rules.update_type != UpdateType::ReCreate {
         add_gate(&mut spec, IN_PLACE_GATE);
     }
-    rules.hooks().add_gate(&mut spec);
+    add_gate(&mut spec, READY_GATE);
     mount(&mut spec, rules, owner.name, ordinal);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
 }

@@ -12,6 +12,7 @@
 
 mod build;
 mod claims;
+mod delete;
 mod rules;
 mod status;
 mod update;
@@ -26,15 +27,15 @@ use std::{
 
 use berth_proto::crd::{AdvancedStatefulSet, AdvancedStatefulSetStatus};
 use jiff::Timestamp;
-use serde_json::json;
 
 pub use self::rules::Rules;
 use crate::{
     action::{Action, Note},
+    adopt::{self, Split},
     agents::Agents,
     clone_set::{ClaimView, UpdateType},
-    in_place::{self, InPlacePhase, InPlaceState, Settled},
-    lifecycle::{State, entering, holds},
+    in_place::{self, InPlaceState, Settled},
+    lifecycle::{State, is_available, is_ready_anew},
     names::REVISION_LABEL,
     plan::{self, Failures, most_created, release},
     pod::{Phase, PodView},
@@ -54,9 +55,9 @@ pub const KIND: &str = "StatefulSet";
 pub struct Input<'a> {
     /// The set.
     pub set: &'a AdvancedStatefulSet,
-    /// Revisions that it owns.
+    /// Revisions that it owns, and those of its name that nothing decides on.
     pub revisions: &'a [&'a Revision],
-    /// Pods that it owns.
+    /// Pods that it owns, and those of its name and a number that nothing decides on.
     pub pods: &'a [&'a PodView],
     /// Claims with names of the set's.
     pub claims: &'a [&'a ClaimView],
@@ -83,6 +84,8 @@ struct Member<'a> {
     /// It has the newest revision, or is being brought to it.
     updated: bool,
     available: bool,
+    /// It serves with the newest revision.
+    ready_anew: bool,
     in_place: Option<&'a InPlaceState>,
 }
 
@@ -138,11 +141,18 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
     let current = status.and_then(|status| status.current_revision.as_deref());
     let mut plan = Plan::default();
+    let is_named = |pod: &str| ordinal(name, pod).is_some();
+    let Split { pods: owned, revisions, adopts } =
+        adopt::split(input.pods, input.revisions, &rules.selector, owner, is_going, is_named);
+    if !adopts.is_empty() {
+        return Plan { actions: adopts, ..plan };
+    }
+    let input = &Input { revisions: &revisions, ..*input };
     // Pods that are not selected any more are given free, unless all are about to go.
     let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
-        input.pods.iter().copied().partition(|pod| is_going || rules.selector.takes(&pod.labels));
+        owned.into_iter().partition(|pod| is_going || rules.selector.takes(&pod.labels));
     plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
-    let mut gates = input.agents.open_gates(ours.iter().copied(), now);
+    let mut gates = input.agents.open_gates(ours.iter().copied(), input.in_place, now);
     gates.extend(rules.hooks().mark(ours.iter().copied(), now));
     let live = match settle(owner, rules.template, input.revisions, current, counted.max(input.collisions)) {
         Ok(live) => live,
@@ -207,19 +217,16 @@ impl<'a> Member<'a> {
         now: Timestamp,
     ) -> Self {
         let in_place = input.in_place.get(&pod.uid);
-        let pending = in_place.filter(|known| known.phase == InPlacePhase::Pending);
         let labelled = pod.label(REVISION_LABEL) == live.update.name;
-        let updated = input.agents.is_updated(in_place, &live.update.name, labelled);
-        let available = pod.is_active()
-            && pending.is_none()
-            && State::of(pod).serves()
-            && pod.is_ready_for(rules.min_ready_seconds, now);
-        Self { pod, ordinal, updated, available, in_place }
+        let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
+        let available = is_available(pod, in_place, rules.min_ready_seconds, now);
+        let ready_anew = is_ready_anew(pod, in_place, updated);
+        Self { pod, ordinal, updated, available, ready_anew, in_place }
     }
 
     /// An update in place of it goes on.
     fn is_being_updated(&self) -> bool {
-        self.in_place.is_some_and(|known| known.phase == InPlacePhase::Pending)
+        self.in_place.is_some_and(InPlaceState::is_pending)
     }
 
     /// It is held before its deletion.
@@ -296,65 +303,13 @@ impl<'a> Pass<'a> {
         if keeps { self.live.current } else { self.live.update }
     }
 
-    /// Deletes the pods of slots that were held before their deletion and are not any more. What is begun
-    /// goes on: whoever let go of the pod expects it gone, though nobody would choose it now.
-    fn finish(&mut self) {
-        let is_held = |one: &Member<'_>| holds(self.rules.pre_delete, one.pod);
-        let in_slot = |one: &Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();
-        let free: Vec<Member<'a>> = self
-            .members
-            .values()
-            .filter(|one| one.pod.is_active() && one.is_going() && in_slot(one) && !is_held(one))
-            .copied()
-            .collect();
-        free.iter().for_each(|one| self.delete(one));
-    }
-
-    /// Pods without a slot go, the highest first.
-    fn condemn(&mut self) {
-        let slots: BTreeSet<i64> = self.slots.iter().copied().collect();
-        let condemned: Vec<Member<'a>> =
-            self.members.values().rev().filter(|one| !slots.contains(&one.ordinal)).copied().collect();
-        // One after the other, and none while another one is on its way.
-        if self.rules.ordered && condemned.iter().any(|one| one.pod.terminating) {
-            return;
-        }
-        for member in condemned {
-            if !member.pod.terminating {
-                self.delete(&member);
-                if self.rules.ordered {
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Deletes a pod, after the update of it that is asked for.
-    fn discard(&mut self, member: &Member<'a>) {
-        if let Some(known) = member.in_place {
-            let (node, uid) = (known.node.clone(), member.pod.uid.clone());
-            self.plan.actions.push(Action::ForgetInPlace { node, uid });
-        }
-        self.plan.actions.push(Action::DeletePod(member.pod.target()));
-    }
-
-    /// Deletes a pod, or has it wait for its hook.
-    fn delete(&mut self, member: &Member<'a>) {
-        if !holds(self.rules.pre_delete, member.pod) {
-            self.discard(member);
-        } else if State::of(member.pod) != State::PreparingDelete {
-            let patch = json!({ "metadata": entering(State::PreparingDelete, self.now) });
-            self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
-        }
-    }
-
     /// Decides on images that are pulled ahead.
     fn pulls_ahead(&self) -> predownload::Writes {
         let (rules, live) = (self.rules, self.live);
         let at_once = rules.partition == 0 && rules.max_unavailable >= rules.replicas;
         let in_place = rules.update_type != UpdateType::ReCreate && !rules.on_delete;
         let kind = if in_place { predownload::Kind::InPlace { at_once } } else { predownload::Kind::None };
-        let ready = self.members.values().filter(|one| one.updated && one.pod.is_ready()).count();
+        let ready = self.members.values().filter(|one| one.ready_anew).count();
         let rollout = predownload::Rollout {
             owner: self.owner,
             selector: &self.input.set.spec.selector,

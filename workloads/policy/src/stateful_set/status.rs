@@ -9,6 +9,7 @@ use crate::{
     clone_set::{CLAIMS_DIFFER, condition},
     fault::Fault,
     names::REVISION_LABEL,
+    revision::Revision,
 };
 
 /// Condition: a pod cannot be made.
@@ -22,14 +23,16 @@ impl Pass<'_> {
         let of = |takes: &dyn Fn(&Member<'_>) -> bool| {
             i32::try_from(self.members.values().filter(|member| takes(member)).count()).unwrap_or(i32::MAX)
         };
-        let (replicas, ready) = (of(&|_| true), of(&|one| one.pod.is_ready()));
-        let updated = of(&|one| one.updated && !one.pod.terminating);
+        let (replicas, ready_anew) = (of(&|_| true), of(&|one| one.ready_anew));
+        // One that is being brought to it has it when its node says so by the label.
+        let is_of = |one: &Member<'_>, revision: &Revision| {
+            one.pod.label(REVISION_LABEL) == revision.name && !one.pod.terminating
+        };
+        let updated = of(&|one| one.updated && is_of(one, self.live.update));
         let all_updated =
-            updated == replicas && replicas == ready && i64::from(replicas) == self.rules.replicas;
+            updated == replicas && replicas == ready_anew && i64::from(replicas) == self.rules.replicas;
         let promoted = all_updated && !self.rules.on_delete;
         let current = if promoted { self.live.update } else { self.live.current };
-        let of_current =
-            |one: &Member<'_>| one.pod.label(REVISION_LABEL) == current.name && !one.pod.terminating;
         let conditions = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
         let failures = self.input.failures;
         let failed = [
@@ -42,11 +45,11 @@ impl Pass<'_> {
         AdvancedStatefulSetStatus {
             observed_generation: self.input.set.metadata.generation,
             replicas,
-            ready_replicas: ready,
+            ready_replicas: of(&|one| one.pod.is_ready()),
             available_replicas: of(&|one| one.available),
-            current_replicas: of(&of_current),
+            current_replicas: of(&|one| is_of(one, current)),
             updated_replicas: updated,
-            updated_ready_replicas: of(&|one| one.updated && one.pod.is_ready()),
+            updated_ready_replicas: ready_anew,
             current_revision: Some(current.name.clone()),
             update_revision: Some(self.live.update.name.clone()),
             collision_count: (collisions > 0).then_some(collisions),

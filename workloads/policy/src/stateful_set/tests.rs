@@ -1,11 +1,14 @@
 //! Tables of cases. `4o! 3n` are pods 4 and 3, of the old revision and broken, and of the newest one.
 
+mod adopt;
 mod claims;
+mod in_place;
 mod model;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -16,7 +19,7 @@ use crate::{
     clone_set::ClaimView,
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::State,
-    names::{IN_PLACE_GATE, REVISION_LABEL, STATE_LABEL},
+    names::{IN_PLACE_GATE, READY_GATE, REVISION_LABEL, STATE_LABEL},
     plan::Failures,
     pod::{Phase, PodView},
     predownload::Ahead,
@@ -35,6 +38,8 @@ struct World {
     failures: Failures,
     /// Nodes whose agents say nothing.
     silent: BTreeSet<String>,
+    /// The set is being deleted.
+    is_going: bool,
 }
 
 fn template(image: &str) -> Value {
@@ -46,6 +51,7 @@ fn template(image: &str) -> Value {
 
 fn revision(name: &str, number: i64, image: &str) -> Revision {
     Revision {
+        namespace: "ns".to_owned(),
         name: name.to_owned(),
         uid: name.to_owned(),
         version: "1".to_owned(),
@@ -54,6 +60,11 @@ fn revision(name: &str, number: i64, image: &str) -> Revision {
         owner: "set".to_owned(),
         template: template(image).as_object().cloned().unwrap(),
     }
+}
+
+fn pod_owners() -> Vec<OwnerReference> {
+    let owners = json!([{ "apiVersion": "", "kind": "", "name": "db", "uid": "set", "controller": true }]);
+    serde_json::from_value(owners).unwrap()
 }
 
 fn pod(token: &str) -> PodView {
@@ -70,7 +81,7 @@ fn pod(token: &str) -> PodView {
         version: "1".to_owned(),
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
         finalizers: Vec::new(),
-        owners: Vec::new(),
+        owners: pod_owners(),
         gates: Vec::new(),
         placed_on: String::new(),
         node: NODE.to_owned(),
@@ -82,7 +93,8 @@ fn pod(token: &str) -> PodView {
         restarts: 0,
         created: Timestamp::UNIX_EPOCH,
         deletion_cost: 0,
-        left_shut: false,
+        shut: None,
+        metadata_of: None,
     }
 }
 
@@ -106,6 +118,7 @@ impl World {
             in_place: BTreeMap::new(),
             failures: Failures::default(),
             silent: BTreeSet::new(),
+            is_going: false,
         }
     }
 
@@ -113,7 +126,8 @@ impl World {
         let set = json!({
             "apiVersion": super::API_VERSION,
             "kind": super::KIND,
-            "metadata": { "namespace": "ns", "name": "db", "uid": "set", "generation": 1 },
+            "metadata": { "namespace": "ns", "name": "db", "uid": "set", "generation": 1,
+                "deletionTimestamp": self.is_going.then_some("2026-01-01T00:00:00Z") },
             "spec": self.spec,
             "status": { "currentRevision": "db-old" },
         });
@@ -186,6 +200,11 @@ fn ordered(mut spec: Value) -> Value {
 #[case::n11_all_at_once(4, json!({}), "0n 1n 2n 3n 4n 5n 6n", "-6 -5 -4")]
 #[case::n11_one_by_one(4, ordered(json!({})), "0n 1n 2n 3n 4n 5n 6n", "-6")]
 #[case::n11_on_its_way(4, ordered(json!({})), "0n 1n 2n 3n 4n 5n 6nT", "")]
+#[case::none_goes_while_all_are_broken(0, ordered(json!({})), "0n! 1n! 2n!", "")]
+#[case::the_lowest_that_is_broken_goes(1, ordered(json!({})), "0n 1n 2n!", "-2")]
+#[case::one_that_serves_goes_before_a_broken_one(1, ordered(json!({})), "0n 1n! 2n", "-2")]
+#[case::one_that_has_ended_is_not_waited_for(1, ordered(json!({})), "0n 1nF 2nF", "-2")]
+#[case::broken_ones_go_all_at_once(0, json!({}), "0n! 1n! 2n!", "-2 -1 -0")]
 #[case::n13_out_of_a_broken_template(3, ordered(json!({})), "0o 1o! 2o", "-1")]
 #[case::n14_partition_lifted(4, rolling(json!({ "partition": 3 })), "0o 1n", "+2o +3n")]
 #[case::one_that_goes_costs_one(5, rolling(json!({ "maxUnavailable": 2 })), "0o 1o 2o 3o 4oT", "-3")]
@@ -226,60 +245,6 @@ fn reserved_numbers_are_left_out(#[case] replicas: i32, #[case] reserved: Value,
 }
 
 #[test]
-fn pods_are_updated_in_place_and_labelled() {
-    let spec = rolling(json!({ "podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2 }));
-    let mut world = World::new(3, spec, "0o 1o 2o");
-    assert_eq!(world.effect(), "~2 ~1");
-    let known =
-        |phase| InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase };
-    world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Pending));
-    assert_eq!(world.effect(), "~1");
-    world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Done));
-    assert_eq!(world.effect(), "Normal2");
-    // One that its node cannot update is made anew, or not at all.
-    world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Failed("no room".to_owned())));
-    assert_eq!(world.effect(), "forget2 -2 ~1");
-    world.spec["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"] = "InPlaceOnly".into();
-    assert_eq!(world.effect(), "~1");
-    let condition = world.plan().status.unwrap().conditions.remove(0);
-    assert!(condition.message.unwrap().contains("pod db-2 cannot be updated in place: its node could not"));
-}
-
-/// An agent that is silent in the midst of an update: the entry is taken back, then the pod is made anew; or
-/// it is waited for, and said.
-#[test]
-fn a_silent_agent_is_waited_for_only_where_nothing_else_is_allowed() {
-    let spec = |policy: &str| rolling(json!({ "podUpdatePolicy": policy, "maxUnavailable": 1 }));
-    let silent = |policy: &str| {
-        let mut world = World::new(2, spec(policy), "0o 1o");
-        let pending = InPlacePhase::Pending;
-        let known =
-            InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase: pending };
-        world.in_place.insert("uid-1".to_owned(), known);
-        world
-    };
-    let mut world = silent("InPlaceIfPossible");
-    assert_eq!(world.effect(), "", "it is heard");
-    world.silent.insert(NODE.to_owned());
-    assert_eq!(world.effect(), "forget1 -1");
-    let mut world = silent("InPlaceOnly");
-    world.silent.insert(NODE.to_owned());
-    assert_eq!(world.effect(), "");
-    let condition = world.plan().status.unwrap().conditions.remove(0);
-    let says = "pod db-1 cannot be updated in place: the agent of node \"node-1\" has been silent";
-    assert!(condition.message.as_deref().unwrap().starts_with(says), "{condition:?}");
-}
-
-#[test]
-fn a_gate_that_nobody_else_opens_is_opened() {
-    let mut world = World::new(1, rolling(json!({ "podUpdatePolicy": "InPlaceOnly" })), "0n!");
-    world.pods[0].gates = vec![IN_PLACE_GATE.to_owned()];
-    assert_eq!(world.effect(), "", "its agent opens it");
-    world.silent.insert(NODE.to_owned());
-    assert_eq!(world.effect(), "open0");
-}
-
-#[test]
 fn a_hook_holds_the_deletion() {
     let mut spec = json!({ "lifecycle": { "preDelete": { "finalizersHandler": ["example.com/hook"] } } });
     spec["updateStrategy"] = json!({ "rollingUpdate": { "partition": 9 } });
@@ -302,29 +267,6 @@ fn a_deletion_that_is_begun_goes_on() {
     assert_eq!(world.effect(), "");
     world.pods[1].labels.remove("hook");
     assert_eq!(world.effect(), "-1");
-}
-
-/// The partition is raised while the hook still holds a pod.
-#[test]
-fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
-    let mut spec = rolling(json!({ "partition": 2, "podUpdatePolicy": "InPlaceOnly" }));
-    spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
-    for (ordinal, effect) in [(1, "Normal1"), (2, "")] {
-        let mut world = World::new(3, spec.clone(), "0o 1o 2o");
-        world.pods[ordinal].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());
-        world.pods[ordinal].labels.insert("hook".to_owned(), "true".to_owned());
-        assert_eq!(world.effect(), effect);
-    }
-}
-
-/// It passed its hook for the revision before, and waits for it to be taken back: it is held anew.
-#[test]
-fn a_pod_that_is_updated_again_is_held_again() {
-    let mut spec = rolling(json!({ "podUpdatePolicy": "InPlaceOnly" }));
-    spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
-    let mut world = World::new(1, spec, "0o");
-    world.pods[0].labels.insert(STATE_LABEL.to_owned(), "Updated".to_owned());
-    assert_eq!(world.effect(), "PreparingUpdate0");
 }
 
 #[test]
@@ -367,19 +309,6 @@ fn a_pod_that_is_not_selected_any_more_is_given_free() {
         panic!("{actions:?}")
     };
     assert_eq!((target.name.as_str(), &patch["metadata"]["ownerReferences"]), ("db-1", &json!([])));
-}
-
-#[test]
-fn pods_that_are_updated_in_place_have_the_gate() {
-    let gates = |policy: &str| {
-        let world = World::new(1, rolling(json!({ "podUpdatePolicy": policy })), "");
-        match &world.plan().actions[..] {
-            [Action::CreatePod(pod)] => pod["spec"]["readinessGates"].clone(),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(gates("InPlaceIfPossible"), json!([{ "conditionType": IN_PLACE_GATE }]));
-    assert_eq!(gates("ReCreate"), Value::Null);
 }
 
 #[test]

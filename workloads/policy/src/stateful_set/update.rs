@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::{KIND, Member, Pass};
 use crate::{
-    action::{Action, InPlaceUpdate},
+    action::Action,
     clone_set::{Priority, UpdateType},
-    in_place::{Change, InPlacePhase, change_of},
-    lifecycle::{State, entering, has_all, held_again, holds},
+    in_place::{Change, InPlacePhase, Update},
+    lifecycle::{State, entering, has_all, held_again, holds, updating},
     names::REVISION_LABEL,
     revision::Revision,
 };
@@ -70,7 +70,7 @@ impl<'a> Pass<'a> {
         // Those that have it already are of the number that is to have it, and those that are held for it.
         all.sort_by_key(|one| match State::of(one.pod) {
             _ if one.updated || one.pod.terminating => 0,
-            State::PreparingUpdate => 1,
+            state if state.awaits_update() => 1,
             _ => 2,
         });
         all.truncate(usize::try_from(self.rules.replicas - self.rules.partition).unwrap_or(0));
@@ -121,7 +121,7 @@ impl<'a> Pass<'a> {
                         State::Updated if after == State::Normal => Some(State::Normal),
                         State::Updating | State::PreparingUpdate if member.updated => Some(after),
                         // The partition was raised: nobody wants the update any more.
-                        State::PreparingUpdate
+                        State::PreparingUpdate | State::Updating
                             if wanted.as_ref().is_some_and(|all| !all.contains(&member.ordinal)) =>
                         {
                             Some(after)
@@ -160,15 +160,9 @@ impl<'a> Pass<'a> {
     fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, String> {
         let pod = member.pod;
         let label = pod.label(REVISION_LABEL);
-        let from = self.input.revisions.iter().find(|one| one.name == label);
-        let from = from.ok_or_else(|| format!("its revision {label:?} is not on file"))?;
-        let change = change_of(self.input.revisions, from, member.in_place, target)
-            .ok_or("more than images, labels and annotations has changed")?;
-        self.input.agents.updates(&pod.node, KIND)?;
-        match member.in_place.map(|known| (&known.phase, known.revision == target.name)) {
-            Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
-            _ => Ok(change),
-        }
+        let from = self.input.revisions.iter().find(|one| one.name == label).copied();
+        let update = Update { pod, known: member.in_place, target };
+        update.possible(self.input.revisions, from, &self.input.agents, KIND)
     }
 
     fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {
@@ -186,18 +180,10 @@ impl<'a> Pass<'a> {
             }
             return;
         }
-        let mut labels = change.labels;
-        labels.insert(REVISION_LABEL.to_owned(), target.name.clone());
-        self.plan.actions.push(Action::UpdateInPlace(InPlaceUpdate {
-            node: pod.node.clone(),
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            revision: target.name.clone(),
-            attempt: member.in_place.map_or(0, |known| known.attempt.saturating_add(1)),
-            images: change.images,
-            labels,
-            annotations: change.annotations,
-            grace_seconds: self.rules.grace_seconds,
-        }));
+        let own = [(REVISION_LABEL, target.name.as_str())];
+        let update = Update { pod, known: member.in_place, target };
+        let state = updating(self.rules.in_place_update, pod, self.now);
+        let (grace, actions) = (self.rules.grace_seconds, &mut self.plan.actions);
+        update.carry_out(&change, &own, &own, state.as_ref(), grace, actions);
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Input, Pass, Plan};
-use crate::{action::Note, fault::Fault};
+use crate::{action::Note, fault::Fault, time::whole_second};
 
 /// Condition: each subset has its workload, and there are no others.
 const PROVISIONED: &str = "SubsetProvisioned";
@@ -101,7 +101,7 @@ fn condition(
 ) -> WorkloadCondition {
     let status = if holds { "True" } else { "False" };
     let known = before.iter().find(|known| known.type_ == type_ && known.status == status);
-    let now = Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now)));
+    let now = Some(Time(whole_second(now)));
     WorkloadCondition {
         type_: type_.to_owned(),
         status: status.to_owned(),

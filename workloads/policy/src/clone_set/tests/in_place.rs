@@ -8,7 +8,9 @@ use super::world::{NODE, World};
 use crate::{
     action::Action,
     in_place::{InPlacePhase, InPlaceState},
-    names::{REVISION_LABEL, STATE_LABEL, TEMPLATE_HASH_LABEL},
+    names::{
+        IN_PLACE_GATE, METADATA_OF_ANNOTATION, READY_GATE, REVISION_LABEL, STATE_LABEL, TEMPLATE_HASH_LABEL,
+    },
 };
 
 fn spec(type_: &str) -> Value {
@@ -20,6 +22,18 @@ fn spec(type_: &str) -> Value {
 
 fn known(phase: InPlacePhase) -> InPlaceState {
     InPlaceState { node: NODE.to_owned(), revision: "shop-new".to_owned(), attempt: 0, phase }
+}
+
+#[test]
+fn new_pods_have_both_gates_whatever_the_type() {
+    for type_ in ["ReCreate", "InPlaceIfPossible"] {
+        let mut spec = spec(type_);
+        spec["replicas"] = 1.into();
+        let plan = World::new(spec, "").plan();
+        let [Action::CreatePod(pod)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+        let gates = [IN_PLACE_GATE, READY_GATE].map(|gate| json!({ "conditionType": gate }));
+        assert_eq!(pod["spec"]["readinessGates"], json!(gates), "{type_}");
+    }
 }
 
 #[test]
@@ -43,8 +57,15 @@ fn one_after_the_other() {
     let mut world = World::new(spec("InPlaceIfPossible"), "3o");
     world.in_place.insert("uid-p0".to_owned(), known(InPlacePhase::Pending));
     assert_eq!(world.effect(), "", "one is out of service already");
+    // Its agent has not begun: it is Ready as it was.
     let status = world.plan().status.unwrap();
-    assert_eq!((status.updated_replicas, status.available_replicas), (1, 2));
+    assert_eq!((status.updated_replicas, status.available_replicas), (0, 2));
+    assert_eq!((status.ready_replicas, status.updated_ready_replicas), (3, 0));
+    world.pods[0].labels.insert(REVISION_LABEL.to_owned(), "shop-new".to_owned());
+    let status = world.plan().status.unwrap();
+    assert_eq!((status.updated_replicas, status.updated_ready_replicas), (1, 0));
+    world.in_place.clear();
+    assert_eq!(world.plan().status.unwrap().updated_ready_replicas, 1);
 }
 
 #[test]
@@ -163,7 +184,11 @@ fn a_hook_holds_the_pod_before_and_after() {
     world.pods[2].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());
     assert_eq!(world.effect(), "");
     world.pods[2].labels.remove("hook");
-    assert_eq!(world.effect(), "update o");
+    assert_eq!(world.effect(), "Updating o, update o");
+    world.pods[2].labels.insert(STATE_LABEL.to_owned(), "Updating".to_owned());
+    assert_eq!(world.effect(), "update o", "its entry was not written");
+    world.in_place.insert("uid-p2".to_owned(), known(InPlacePhase::Pending));
+    assert_eq!(world.effect(), "");
     world.in_place.insert("uid-p2".to_owned(), known(InPlacePhase::Done));
     assert_eq!(world.effect(), "Updated o");
     for (key, value) in [(REVISION_LABEL, "shop-new"), (TEMPLATE_HASH_LABEL, "new"), (STATE_LABEL, "Updated")]
@@ -186,8 +211,11 @@ fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
     spec["updateStrategy"]["partition"] = json!(3);
     let mut world = World::new(spec.clone(), "3o");
     world.pods[1].labels.insert("hook".to_owned(), "true".to_owned());
-    world.pods[1].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());
-    assert_eq!(world.effect(), "Normal o");
+    // Held, or let go before its node was told.
+    for state in ["PreparingUpdate", "Updating"] {
+        world.pods[1].labels.insert(STATE_LABEL.to_owned(), state.to_owned());
+        assert_eq!(world.effect(), "Normal o");
+    }
     world.pods[1].labels.insert(STATE_LABEL.to_owned(), "Normal".to_owned());
     assert_eq!(world.effect(), "");
 
@@ -243,6 +271,37 @@ fn a_rollout_to_a_bad_image_goes_back_in_place() {
     }
 }
 
+/// Its hook is a label of the template, and has let it go: to set that label again is not for the program, or
+/// nobody would be told that the pod is updated.
+#[test]
+fn a_rollout_that_goes_back_does_not_set_a_hook_again() {
+    let mut spec = spec("InPlaceOnly");
+    spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+    let mut world = World::new(spec, "3o");
+    for one in &mut world.revisions {
+        one.template["metadata"]["labels"]["hook"] = json!("true");
+    }
+    world.set.spec.template.0.clone_from(&world.revisions[0].template);
+    world.revisions[0].number = 3;
+    world.pods[2].labels.insert(STATE_LABEL.to_owned(), "Updating".to_owned());
+    world.in_place.insert("uid-p2".to_owned(), known(InPlacePhase::Pending));
+    let plan = world.plan();
+    let [Action::UpdateInPlace(update)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    assert_eq!((update.revision.as_str(), update.attempt), ("shop-old", 1));
+    assert!(!update.labels.contains_key("hook"), "{update:?}");
+    // One that is not on file may have had any labels.
+    world.revisions.remove(1);
+    let plan = world.plan();
+    let [Action::PatchPod(..), Action::UpdateInPlace(update)] = plan.actions.as_slice() else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(update.labels["hook"], "true");
+    let mut done = known(InPlacePhase::Done);
+    "shop-old".clone_into(&mut done.revision);
+    world.in_place.insert("uid-p2".to_owned(), done);
+    assert_eq!(world.effect(), "Updated o");
+}
+
 /// A newer revision does not wait for the one that goes on.
 #[test]
 fn an_update_that_goes_on_gets_the_newest_revision() {
@@ -253,4 +312,65 @@ fn an_update_that_goes_on_gets_the_newest_revision() {
     let plan = world.plan();
     let [Action::UpdateInPlace(update)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert_eq!((update.name.as_str(), update.revision.as_str(), update.attempt), ("p0", "shop-new", 1));
+}
+
+/// Where an agent may not write the label, the pod has it before its node is told; the node restarts who
+/// reads it.
+#[test]
+fn a_pod_has_its_labels_before_its_node_is_told() {
+    let mut world = World::new(spec("InPlaceOnly"), "3o");
+    let source =
+        json!({ "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['tier']" } }, "name": "TIER" });
+    for (at, tier) in ["1", "2"].into_iter().enumerate() {
+        let template = &mut world.revisions[at].template;
+        template["metadata"]["labels"]["tier"] = json!(tier);
+        template["spec"]["containers"][0]["image"] = json!("a:1");
+        template["spec"]["containers"][0]["env"] = json!([source]);
+    }
+    world.set.spec.template.0.clone_from(&world.revisions[1].template);
+    let plan = world.plan();
+    let [Action::PatchPod(target, patch), Action::UpdateInPlace(update)] = plan.actions.as_slice() else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(target.uid, update.uid);
+    let given = json!({ "labels": { "tier": "2" }, "annotations": { METADATA_OF_ANNOTATION: "old/new" } });
+    assert_eq!(patch["metadata"], given, "no revision: it has it not yet");
+    assert_eq!((update.labels["tier"].as_str(), update.images.len()), ("2", 0));
+    world.pods.iter_mut().for_each(|pod| pod.merge(&given));
+    assert!(world.effect().starts_with("update o"), "{}", world.effect());
+    // The node was never told, and the template goes back: so does the label.
+    world.set.spec.template.0.clone_from(&world.revisions[0].template);
+    world.revisions[0].number = 3;
+    let plan = world.plan();
+    let [Action::PatchPod(_, patch), Action::UpdateInPlace(update)] = plan.actions.as_slice() else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(patch["metadata"]["labels"], json!({ "tier": "1" }));
+    assert_eq!(update.revision, "shop-old");
+    let back = patch["metadata"].clone();
+    world.pods.iter_mut().for_each(|pod| pod.merge(&back));
+    assert!(world.plan().actions.is_empty(), "the node has nothing to change");
+}
+
+/// Nothing is to be restarted: no node is told, and none is needed.
+#[test]
+fn metadata_alone_is_one_write_and_needs_no_agent() {
+    let mut world = World::new(spec("InPlaceOnly"), "3o");
+    world.updating_nodes.clear();
+    world.revisions[1].template = world.revisions[0].template.clone();
+    world.revisions[1].template["metadata"]["annotations"] = json!({ "example.com/a": "1" });
+    world.set.spec.template.0.clone_from(&world.revisions[1].template);
+    // What the node has told of an update before would put the label back.
+    let mut before = known(InPlacePhase::Done);
+    "shop-old".clone_into(&mut before.revision);
+    for pod in &world.pods {
+        world.in_place.insert(pod.uid.clone(), before.clone());
+    }
+    let plan = world.plan();
+    assert!(plan.actions.iter().all(|one| matches!(one, Action::ForgetInPlace { .. })), "{plan:?}");
+    world.in_place.clear();
+    let plan = world.plan();
+    let [Action::PatchPod(_, patch)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    let labels = json!({ REVISION_LABEL: "shop-new", TEMPLATE_HASH_LABEL: "new" });
+    assert_eq!(*patch, json!({ "metadata": { "labels": labels, "annotations": { "example.com/a": "1" } } }));
 }

@@ -51,6 +51,7 @@ pub(super) fn template(image: &str) -> Map<String, Value> {
 
 pub(super) fn revision(name: &str, number: i64, image: &str) -> Revision {
     Revision {
+        namespace: "ns".to_owned(),
         name: name.to_owned(),
         uid: name.to_owned(),
         version: "1".to_owned(),
@@ -154,6 +155,8 @@ impl World {
                     let state = patch["metadata"]["labels"][STATE_LABEL].as_str().unwrap_or("release");
                     format!("{state} {}", self.marks(&target.name))
                 }
+                Action::AdoptPod(target, _) => format!("adopt {}", self.marks(&target.name)),
+                Action::AdoptRevision(target, _) => format!("adopt {}", target.name),
                 Action::PatchPodStatus(target, _) => format!("open {}", self.marks(&target.name)),
                 Action::UpdateInPlace(update) => format!("update {}", self.marks(&update.name)),
                 Action::ForgetInPlace { .. } => "forget".to_owned(),
@@ -236,6 +239,7 @@ pub(super) fn pod(name: &str, marks: &str) -> PodView {
         restarts: 0,
         created: Timestamp::constant(800_000, 0),
         deletion_cost: 0,
-        left_shut: false,
+        shut: None,
+        metadata_of: None,
     }
 }

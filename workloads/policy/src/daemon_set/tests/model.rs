@@ -5,18 +5,14 @@ use berth_proto::crd::AdvancedDaemonSetStatus;
 use proptest::prelude::*;
 
 use super::*;
-use crate::played::Played;
+use crate::played::{Played, STEPS, Step, step, writes};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// One step of a history.
 #[derive(Clone, Debug)]
 enum Op {
-    Deliver(usize),
-    Lose,
-    Kubelet(usize),
-    Evict(usize),
-    DeleteByHand(usize),
+    Cluster(Step),
     Image(i32),
     Partition(i32),
     /// A node is tainted, or not any more.
@@ -25,25 +21,19 @@ enum Op {
     Node(usize),
     /// The agent of a node is silent, or heard again.
     Silence(usize),
-    Pass(i64),
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        3 => (0..6_usize).prop_map(Op::Deliver),
-        1 => Just(Op::Lose),
-        6 => (0..8_usize).prop_map(Op::Kubelet),
-        1 => (0..8_usize).prop_map(Op::Evict),
-        1 => (0..8_usize).prop_map(Op::DeleteByHand),
+        STEPS => step().prop_map(Op::Cluster),
         1 => (1..4).prop_map(Op::Image),
         1 => (0..5).prop_map(Op::Partition),
         1 => (0..4_usize).prop_map(Op::Taint),
         1 => (0..4_usize).prop_map(Op::Node),
         1 => (0..4_usize).prop_map(Op::Silence),
-        2 => (1..20_i64).prop_map(Op::Pass),
-        8 => prop_oneof![Just(usize::MAX), 0..4_usize].prop_map(Op::Sync),
+        8 => writes().prop_map(Op::Sync),
     ]
 }
 
@@ -102,23 +92,7 @@ impl History {
 
     fn play(&mut self, op: &Op) {
         match op {
-            Op::Deliver(count) => (0..*count).for_each(|_| self.played.deliver()),
-            Op::Lose => self.played.list(),
-            Op::Kubelet(at) => {
-                if let Some(uid) = self.played.nth(*at) {
-                    self.played.kubelet(&uid);
-                }
-            }
-            Op::Evict(at) => {
-                if let Some(uid) = self.played.nth(*at) {
-                    self.played.evict(&uid);
-                }
-            }
-            Op::DeleteByHand(at) => {
-                if let Some(uid) = self.played.nth(*at) {
-                    self.played.change(&uid, |pod| pod.terminating = true);
-                }
-            }
+            Op::Cluster(step) => self.played.play(step),
             Op::Image(number) => self.spec["template"] = template(&format!("a:{number}")),
             Op::Partition(partition) => {
                 self.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(partition);
@@ -135,27 +109,13 @@ impl History {
                     self.nodes.insert(name.to_owned(), node(name));
                 }
             }
-            Op::Silence(at) => {
-                let node = NAMES[*at].to_owned();
-                if !self.played.silent.remove(&node) {
-                    self.played.silent.insert(node);
-                }
-            }
-            Op::Pass(seconds) => self.played.pass(*seconds),
+            Op::Silence(at) => self.played.silence(NAMES[*at].to_owned()),
             Op::Sync(writes) => self.sync(*writes),
         }
     }
 
     fn fits(&self, name: &str) -> bool {
         self.nodes.get(name).is_some_and(|node| node.taints.is_empty())
-    }
-
-    fn is_available(&self, pod: &PodView) -> bool {
-        let in_place = self.played.in_place.get(&pod.uid);
-        pod.is_active()
-            && pod.is_ready_for(5, self.played.now)
-            && State::of(pod).serves()
-            && in_place.is_none_or(|known| known.phase != InPlacePhase::Pending)
     }
 
     /// One pass: decides on what is seen, writes some of it.
@@ -193,7 +153,7 @@ impl History {
             self.played
                 .seen
                 .iter()
-                .any(|pod| pod.wanted_node() == name && self.is_available(pod) && counts(pod))
+                .any(|pod| pod.wanted_node() == name && self.played.is_available(pod) && counts(pod))
         };
         let wanted: Vec<&str> = NAMES.into_iter().filter(|name| self.fits(name)).collect();
         let before = wanted.iter().filter(|name| serves(name, &|_| true)).count() as i64;
@@ -207,10 +167,7 @@ impl History {
         for _ in 0..120 {
             self.played.deliver_all();
             self.sync(usize::MAX);
-            for uid in self.played.pods.keys().cloned().collect::<Vec<_>>() {
-                self.played.kubelet(&uid);
-            }
-            self.played.pass(10);
+            self.played.go_on();
         }
         self.played.deliver_all();
         let plan = self.plan();
@@ -219,7 +176,7 @@ impl History {
         there.sort_unstable();
         let wanted: Vec<&str> = NAMES.into_iter().filter(|name| self.fits(name)).collect();
         assert_eq!(there, wanted);
-        assert!(self.played.pods.values().all(|pod| self.is_available(pod)));
+        assert!(self.played.pods.values().all(|pod| self.played.is_available(pod)));
         let partition = self.spec["updateStrategy"]["rollingUpdate"]["partition"].as_u64().unwrap() as usize;
         let status = plan.status.or(self.status.clone()).unwrap();
         let hash = status.daemon_set_hash.unwrap();

@@ -1,45 +1,41 @@
 //! Histories played at random: lost and late events, crashes between any two writes, evictions, deletions by
-//! hand, agents that are silent, and edits in the midst of a rollout.
+//! hand, agents that are silent, hooks that let pods go, and edits in the midst of a rollout.
 
 use berth_proto::crd::AdvancedStatefulSetStatus;
 use proptest::prelude::*;
 
 use super::*;
-use crate::played::Played;
+use crate::played::{Played, STEPS, Step, step, writes};
 
 /// One step of a history.
 #[derive(Clone, Debug)]
 enum Op {
-    Deliver(usize),
-    Lose,
-    Kubelet(usize),
-    Evict(usize),
-    DeleteByHand(usize),
+    Cluster(Step),
     Scale(i32),
     Image(i32),
+    /// Another value of a label of the template.
+    Tier(i32),
     Partition(i32),
     Reserve(i32),
     /// The agents of a node are silent, or heard again.
     Silence(usize),
-    Pass(i64),
+    /// The one that minds the hook looks at a pod.
+    Hook(usize),
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        3 => (0..6_usize).prop_map(Op::Deliver),
-        1 => Just(Op::Lose),
-        6 => (0..8_usize).prop_map(Op::Kubelet),
-        1 => (0..8_usize).prop_map(Op::Evict),
-        1 => (0..8_usize).prop_map(Op::DeleteByHand),
+        STEPS => step().prop_map(Op::Cluster),
         1 => (0..7).prop_map(Op::Scale),
         1 => (1..4).prop_map(Op::Image),
+        1 => (1..4).prop_map(Op::Tier),
         1 => (0..7).prop_map(Op::Partition),
         1 => (0..5).prop_map(Op::Reserve),
         1 => (0..2_usize).prop_map(Op::Silence),
-        2 => (1..20_i64).prop_map(Op::Pass),
-        8 => prop_oneof![Just(usize::MAX), 0..4_usize].prop_map(Op::Sync),
+        3 => (0..8_usize).prop_map(Op::Hook),
+        8 => writes().prop_map(Op::Sync),
     ]
 }
 
@@ -50,8 +46,8 @@ struct History {
 }
 
 impl History {
-    fn new(policy: &str, ordered: bool, most: i32) -> Self {
-        let spec = json!({
+    fn new(policy: &str, ordered: bool, most: i32, hooked: bool) -> Self {
+        let mut spec = json!({
             "replicas": 3,
             "selector": { "matchLabels": { "app": "db" } },
             "template": template("a:1"),
@@ -60,6 +56,10 @@ impl History {
                 "podUpdatePolicy": policy, "maxUnavailable": most, "minReadySeconds": 5, "partition": 0,
             } },
         });
+        if hooked {
+            spec["template"]["metadata"]["labels"]["hook"] = json!("true");
+            spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+        }
         Self { played: Played::new(&["n0", "n1"], false), spec, status: None }
     }
 
@@ -95,37 +95,49 @@ impl History {
 
     fn play(&mut self, op: &Op) {
         match op {
-            Op::Deliver(count) => (0..*count).for_each(|_| self.played.deliver()),
-            Op::Lose => self.played.list(),
-            Op::Kubelet(at) => {
-                if let Some(uid) = self.played.nth(*at) {
-                    self.played.kubelet(&uid);
-                }
-            }
-            Op::Evict(at) => {
-                if let Some(uid) = self.played.nth(*at) {
-                    self.played.evict(&uid);
-                }
-            }
-            Op::DeleteByHand(at) => {
-                if let Some(uid) = self.played.nth(*at) {
-                    self.played.change(&uid, |pod| pod.terminating = true);
-                }
-            }
+            Op::Cluster(step) => self.played.play(step),
             Op::Scale(replicas) => self.spec["replicas"] = json!(replicas),
-            Op::Image(number) => self.spec["template"] = template(&format!("a:{number}")),
+            Op::Image(number) => {
+                let image = format!("a:{number}");
+                self.spec["template"]["spec"]["containers"][0]["image"] = json!(image);
+            }
+            Op::Tier(number) => {
+                let labels = &mut self.spec["template"]["metadata"]["labels"];
+                labels["tier"] = json!(number.to_string());
+                // Beside one that is there or is not.
+                labels.as_object_mut().unwrap().remove("odd");
+                if number % 2 == 1 {
+                    labels["odd"] = json!("1");
+                }
+            }
             Op::Partition(partition) => {
                 self.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(partition);
             }
             Op::Reserve(ordinal) => self.spec["reserveOrdinals"] = json!([ordinal]),
             Op::Silence(at) => {
                 let node = self.played.nodes[*at].clone();
-                if !self.played.silent.remove(&node) {
-                    self.played.silent.insert(node);
+                self.played.silence(node);
+            }
+            Op::Hook(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.mind(&uid);
                 }
             }
-            Op::Pass(seconds) => self.played.pass(*seconds),
             Op::Sync(writes) => self.sync(*writes),
+        }
+    }
+
+    /// Lets a pod go that is held for its update, and holds one again that is updated.
+    fn mind(&mut self, uid: &str) {
+        let Some(pod) = self.played.pods.get(uid) else { return };
+        match (State::of(pod), pod.label("hook")) {
+            (State::PreparingUpdate, "true") => {
+                self.played.change(uid, |pod| drop(pod.labels.remove("hook")));
+            }
+            (State::Updated, "") => {
+                self.played.change(uid, |pod| drop(pod.labels.insert("hook".to_owned(), "true".to_owned())));
+            }
+            _ => {}
         }
     }
 
@@ -133,14 +145,6 @@ impl History {
         let reserved = self.spec["reserveOrdinals"][0].as_i64();
         let replicas = self.spec["replicas"].as_u64().unwrap() as usize;
         (0..).filter(|ordinal| Some(*ordinal) != reserved).take(replicas).collect()
-    }
-
-    fn is_available(&self, pod: &PodView) -> bool {
-        let in_place = self.played.in_place.get(&pod.uid);
-        pod.is_active()
-            && pod.is_ready_for(5, self.played.now)
-            && State::of(pod).serves()
-            && in_place.is_none_or(|known| known.phase != InPlacePhase::Pending)
     }
 
     /// One pass: decides on what is seen, writes some of it.
@@ -158,7 +162,7 @@ impl History {
     fn keeps_its_bounds(&self, plan: &Plan) {
         let slots = self.slots();
         let ordinal = |pod: &PodView| super::super::ordinal("db", &pod.name).unwrap();
-        let counts = |pod: &&PodView| self.is_available(pod) && slots.contains(&ordinal(pod));
+        let counts = |pod: &&PodView| self.played.is_available(pod) && slots.contains(&ordinal(pod));
         let before = self.played.seen.iter().filter(counts).count() as i64;
         let available = |uid: &str| self.played.seen.get(uid).as_ref().is_some_and(counts);
         let taken = plan.actions.iter().filter(|action| match action {
@@ -176,10 +180,10 @@ impl History {
         for _ in 0..150 {
             self.played.deliver_all();
             self.sync(usize::MAX);
+            self.played.go_on();
             for uid in self.played.pods.keys().cloned().collect::<Vec<_>>() {
-                self.played.kubelet(&uid);
+                self.mind(&uid);
             }
-            self.played.pass(10);
         }
         self.played.deliver_all();
         let plan = self.plan();
@@ -189,13 +193,20 @@ impl History {
             self.played.pods.values().map(|pod| super::super::ordinal("db", &pod.name).unwrap()).collect();
         there.sort_unstable();
         assert_eq!(there, slots);
-        assert!(self.played.pods.values().all(|pod| self.is_available(pod)));
+        assert!(self.played.pods.values().all(|pod| self.played.is_available(pod)));
         let partition = self.spec["updateStrategy"]["rollingUpdate"]["partition"].as_i64().unwrap();
         let status = plan.status.or(self.status.clone()).unwrap();
         let update = status.update_revision.unwrap();
         let is_new = |pod: &PodView| pod.label(REVISION_LABEL) == update;
         let ordinal = |pod: &PodView| super::super::ordinal("db", &pod.name).unwrap();
         assert!(self.played.pods.values().all(|pod| ordinal(pod) < partition || is_new(pod)));
+        // Metadata is that of the revision, whoever was to write it.
+        for pod in self.played.pods.values().filter(|pod| is_new(pod)) {
+            for key in ["tier", "odd"] {
+                let wanted = self.spec["template"]["metadata"]["labels"][key].as_str();
+                assert_eq!(pod.labels.get(key).map(String::as_str), wanted, "{key} of {}", pod.name);
+            }
+        }
     }
 }
 
@@ -207,9 +218,10 @@ proptest! {
         policy in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible")],
         ordered in any::<bool>(),
         most in 1..3_i32,
+        hooked in any::<bool>(),
         ops in proptest::collection::vec(op(), 0..60),
     ) {
-        let mut history = History::new(policy, ordered, most);
+        let mut history = History::new(policy, ordered, most, hooked);
         for op in &ops {
             history.play(op);
         }

@@ -1,16 +1,14 @@
 //! Memory of an object between its plans; lost with the program, and never needed for what is decided.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Instant};
 
 use berth_workloads_policy::action::Note;
 
-use crate::timing::{Backoff, StatusPace};
+use crate::{
+    object::Aside,
+    timing::{Backoff, StatusPace, TELL_AGAIN},
+};
 
-/// The same is told again after it.
-const TELL_AGAIN: Duration = Duration::from_secs(60);
 /// Things that were told and are remembered.
 const MOST_TOLD: usize = 16;
 
@@ -25,26 +23,16 @@ pub(crate) struct Memory {
     /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
     told: BTreeMap<String, Instant>,
+    /// Failure of its last writes.
+    pub(crate) failure: Option<String>,
     /// Name of an object that the API server has refused to make.
     pub(crate) refused: Option<String>,
-    /// Version of the object whose plan ended in a panic.
-    aside: Option<String>,
+    /// How often the name of a new revision was taken.
+    pub(crate) collisions: i32,
+    pub(crate) aside: Aside,
 }
 
 impl Memory {
-    /// Sets the object aside in this version of it.
-    pub(crate) fn set_aside(&mut self, version: &str) {
-        self.aside = Some(version.to_owned());
-    }
-
-    /// Tells whether the object is set aside in this version of it; in another one it is not any more.
-    pub(crate) fn is_aside(&mut self, version: Option<&str>) -> bool {
-        if self.aside.as_deref() != version {
-            self.aside = None;
-        }
-        self.aside.is_some()
-    }
-
     /// Tells whether something is to be told: it was not a moment ago.
     pub(crate) fn is_news(&mut self, now: Instant, note: &Note) -> bool {
         self.told.retain(|_, at| now.saturating_duration_since(*at) < TELL_AGAIN);
@@ -59,6 +47,8 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -72,14 +62,5 @@ mod tests {
         assert_eq!(told, [true, true, false, false, true]);
         let many = (0..100).filter(|number| memory.is_news(at(62), &note(&number.to_string()))).count();
         assert!(many < MOST_TOLD);
-    }
-
-    #[test]
-    fn an_object_is_set_aside_until_it_changes() {
-        let mut memory = Memory::default();
-        assert!(!memory.is_aside(Some("1")) && !memory.is_aside(None));
-        memory.set_aside("1");
-        assert!(memory.is_aside(Some("1")) && memory.is_aside(Some("1")));
-        assert!(!memory.is_aside(Some("2")) && !memory.is_aside(Some("1")));
     }
 }

@@ -1,0 +1,132 @@
+//! Update of one pod in place, the same for all kinds of sets: whether it can be, and the writes that it
+//! takes.
+
+use serde_json::{Map, Value, json};
+
+use super::{Change, InPlacePhase, InPlaceState, change_of, first_entry};
+use crate::{
+    action::{Action, InPlaceUpdate},
+    agents::Agents,
+    names::{METADATA_OF_ANNOTATION, REVISION_LABEL},
+    pod::PodView,
+    revision::{Revision, short},
+};
+
+/// Update of a pod to a revision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Update<'a> {
+    pub(crate) pod: &'a PodView,
+    /// Its last update in place.
+    pub(crate) known: Option<&'a InPlaceState>,
+    /// Revision that it gets.
+    pub(crate) target: &'a Revision,
+}
+
+impl Update<'_> {
+    /// Finds the change that the pod can follow, or why it can follow none. `from`: the revision that it has;
+    /// `kind`: of the set.
+    pub(crate) fn possible(
+        &self,
+        revisions: &[&Revision],
+        from: Option<&Revision>,
+        agents: &Agents<'_>,
+        kind: &str,
+    ) -> Result<Change, String> {
+        let from =
+            from.ok_or_else(|| format!("its revision {:?} is not on file", self.pod.label(REVISION_LABEL)))?;
+        let change = change_of(revisions, from, self.pod, self.known, self.target)
+            .ok_or("more than images, labels and annotations has changed")?;
+        if change.is_metadata_alone(&self.target.template) {
+            return Ok(change);
+        }
+        agents.updates(&self.pod.node, kind)?;
+        match self.known.map(|known| (&known.phase, known.revision == self.target.name)) {
+            Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
+            _ => Ok(change),
+        }
+    }
+
+    /// Carries the change out: by one write where it is metadata alone, and by the node of the pod otherwise.
+    /// `labels` are those by which the kind of the set tells revisions apart, `by_node` those of them that
+    /// the node may set along with the images; `entering` is metadata of the state that the pod enters.
+    pub(crate) fn carry_out(
+        &self,
+        change: &Change,
+        labels: &[(&str, &str)],
+        by_node: &[(&str, &str)],
+        entering: Option<&Map<String, Value>>,
+        grace_seconds: Option<i32>,
+        actions: &mut Vec<Action>,
+    ) {
+        if change.is_metadata_alone(&self.target.template) {
+            return self.patch_alone(change, labels, entering, actions);
+        }
+        self.give_metadata(change, entering, actions);
+        let own = by_node.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        actions.push(Action::UpdateInPlace(InPlaceUpdate {
+            node: self.pod.node.clone(),
+            name: self.pod.name.clone(),
+            uid: self.pod.uid.clone(),
+            revision: self.target.name.clone(),
+            attempt: self.known.map_or(0, |known| known.attempt.saturating_add(1)),
+            images: change.images.clone(),
+            labels: change.labels.clone().into_iter().chain(own).collect(),
+            annotations: change.annotations.clone(),
+            grace_seconds,
+        }));
+    }
+
+    /// Gives the pod a revision that differs in metadata alone: one write, and nothing for its node to do.
+    /// An update that was told of before is forgotten first, or it would be taken for the newest word.
+    fn patch_alone(
+        &self,
+        change: &Change,
+        labels: &[(&str, &str)],
+        entering: Option<&Map<String, Value>>,
+        actions: &mut Vec<Action>,
+    ) {
+        let forget = |known: &InPlaceState| Action::ForgetInPlace {
+            node: known.node.clone(),
+            uid: self.pod.uid.clone(),
+        };
+        actions.extend(self.known.map(forget));
+        let mut patch = change.metadata_with(labels);
+        entering.into_iter().for_each(|state| add(&mut patch["metadata"], state));
+        actions.push(Action::PatchPod(self.pod.target(), patch));
+    }
+
+    /// Gives the pod its labels and annotations before its node is told. These come before all entries, since
+    /// entries that follow each other are one write for each node. They say whose they are: should the entry
+    /// never be written, and the template go back, they go back too.
+    fn give_metadata(
+        &self,
+        change: &Change,
+        entering: Option<&Map<String, Value>>,
+        actions: &mut Vec<Action>,
+    ) {
+        let (pod, target) = (self.pod, short(&self.target.name));
+        let given = pod.ahead().map(|given| given == target);
+        let metadata = change.beside(pod, given == Some(true)).metadata();
+        let is_given = metadata.is_some() || given == Some(false);
+        if !is_given && entering.is_none() {
+            return;
+        }
+        let mut metadata = Value::Object(metadata.unwrap_or_default());
+        if is_given {
+            let revisions = format!("{}/{target}", short(pod.label(REVISION_LABEL)));
+            metadata["annotations"][METADATA_OF_ANNOTATION] = revisions.into();
+        }
+        entering.into_iter().for_each(|state| add(&mut metadata, state));
+        let patch = Action::PatchPod(pod.target(), json!({ "metadata": metadata }));
+        actions.insert(first_entry(actions), patch);
+    }
+}
+
+/// Adds labels and annotations to those of a patch.
+fn add(metadata: &mut Value, more: &Map<String, Value>) {
+    for (part, entries) in more {
+        for (key, value) in entries.as_object().into_iter().flatten() {
+            metadata[part][key] = value.clone();
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Tests of what concerns whom.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::watch::{Pods, Revisions, Watched};
+
+fn set(kind: &'static Kind, name: &str, spec: Value) -> Input {
+    set_of(kind, name, name, spec)
+}
+
+fn set_of(kind: &'static Kind, name: &str, uid: &str, spec: Value) -> Input {
+    let object = serde_json::from_value(json!({
+        "apiVersion": kind.api_version(), "kind": kind.name,
+        "metadata": { "namespace": "ns", "name": name, "uid": uid, "resourceVersion": "1" },
+        "spec": spec,
+    }));
+    Input::Set(kind, Shown::Applied(Filed::new(kind.read(object.unwrap()).unwrap())))
+}
+
+fn spec(extra: Value) -> Value {
+    let mut spec = json!({
+        "selector": { "matchLabels": { "app": "a" } },
+        "template": { "metadata": { "labels": { "app": "a" } }, "spec": { "nodeSelector": { "disk": "ssd" } } },
+    });
+    for (key, value) in extra.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    spec
+}
+
+fn kind(name: &str) -> &'static Kind {
+    KINDS.into_iter().find(|kind| kind.name == name).unwrap()
+}
+
+fn some(sets: &[&str]) -> Concerned {
+    Concerned::Some(sets.iter().map(|set| (*set).to_owned()).collect())
+}
+
+#[test]
+fn a_node_concerns_those_whose_pods_it_places() {
+    let mut cluster = Cluster::default();
+    cluster.take(set(kind("DaemonSet"), "log", spec(json!({}))));
+    cluster.take(set(kind("CloneSet"), "web", spec(json!({}))));
+    let node = |labels: &[(&str, &str)]| {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let view = NodeView { name: "n".to_owned(), labels, taints: Vec::new() };
+        Input::Node(Shown::Applied(("u".to_owned(), view)))
+    };
+    assert_eq!(cluster.take(node(&[])), some(&[]));
+    assert_eq!(cluster.take(node(&[("disk", "ssd")])), some(&["log"]));
+    assert_eq!(cluster.take(node(&[("disk", "ssd")])), Concerned::None, "as it was");
+    assert_eq!(cluster.take(node(&[("disk", "ssd"), ("other", "1")])), some(&[]));
+    assert_eq!(cluster.take(Input::Node(Shown::Gone("u".to_owned()))), some(&["log"]));
+}
+
+#[test]
+fn a_claim_concerns_the_set_that_it_is_named_after() {
+    let mut cluster = Cluster::default();
+    let claims = json!({ "volumeClaimTemplates": [{ "metadata": { "name": "data" } }] });
+    cluster.take(set(kind("StatefulSet"), "db", spec(claims)));
+    let claim = |name: &str| {
+        let claim =
+            json!({ "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1" } });
+        let claim = serde_json::from_value(claim).unwrap();
+        Input::Claim(Shown::Applied(berth_workloads_policy::clone_set::ClaimView::of(&claim)))
+    };
+    assert_eq!(cluster.take(claim("data-db-0")), some(&["db"]));
+    assert_eq!(cluster.take(claim("data-web-0")), some(&[]));
+    assert_eq!(cluster.take(Input::Claim(Shown::Gone("data-db-0".to_owned()))), some(&["db"]));
+    cluster.take(Input::Set(kind("StatefulSet"), Shown::Gone("db".to_owned())));
+    assert_eq!(cluster.take(claim("data-db-1")), some(&[]), "the set is gone");
+}
+
+#[test]
+fn a_pod_without_an_owner_concerns_the_set_that_it_is_named_after() {
+    let mut cluster = Cluster::default();
+    cluster.take(set(kind("StatefulSet"), "db", spec(json!({}))));
+    cluster.take(set(kind("CloneSet"), "web", spec(json!({}))));
+    let pod = |name: &str, version: &str, owner: &str| {
+        let owners = json!([{ "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": owner,
+            "uid": owner, "controller": true }]);
+        let owners = if owner.is_empty() { json!([]) } else { owners };
+        let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": version,
+            "ownerReferences": owners });
+        let pod = serde_json::from_value(json!({ "metadata": meta })).unwrap();
+        Input::Pod(Shown::Applied(Pods::view(pod).unwrap()))
+    };
+    cluster.take(set(kind("DaemonSet"), "log", spec(json!({}))));
+    assert_eq!(cluster.take(pod("db-0", "1", "")), some(&["db"]));
+    assert_eq!(cluster.take(pod("log-bcdfg", "1", "")), some(&["log"]));
+    assert_eq!(cluster.take(pod("web-bcdfg", "1", "")), some(&[]), "a CloneSet adopts nothing");
+    assert_eq!(cluster.take(pod("other-0", "1", "")), some(&[]));
+    assert_eq!(cluster.take(pod("db-0", "2", "db")), some(&["db", "db"]), "adopted");
+    assert_eq!(cluster.take(pod("db-0", "3", "")), some(&["db", "db"]), "given free");
+    assert_eq!(cluster.take(Input::Pod(Shown::Gone("db-0".to_owned()))), some(&["db"]));
+    for name in ["bare", "my-nginx", "log-bcdf"] {
+        let bare = serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap();
+        assert_eq!(Pods::view(bare), None, "no set's");
+    }
+    // Two kinds of one name: each is told, and takes what its names look like.
+    let daemons = kind("DaemonSet");
+    cluster.take(set_of(daemons, "db", "db-of-nodes", spec(json!({}))));
+    assert_eq!(cluster.take(pod("db-1", "4", "")), some(&["db", "db-of-nodes"]));
+    cluster.take(Input::Set(daemons, Shown::Gone("db-of-nodes".to_owned())));
+    assert_eq!(cluster.take(pod("db-2", "5", "")), some(&["db"]));
+}
+
+#[test]
+fn a_revision_without_an_owner_concerns_the_set_that_it_is_named_after() {
+    let mut cluster = Cluster::default();
+    cluster.take(set(kind("StatefulSet"), "my-db", spec(json!({}))));
+    let revision = |name: &str, owners: Value| {
+        let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1",
+            "ownerReferences": owners });
+        let data = json!({ "spec": { "template": { "$patch": "replace" } } });
+        Revisions::view(
+            serde_json::from_value(json!({ "metadata": meta, "data": data, "revision": 1 })).unwrap(),
+        )
+    };
+    let shown = |name: &str| Input::Revision(Shown::Applied(revision(name, json!([])).unwrap()));
+    assert_eq!(cluster.take(shown("my-db-bcdfg")), some(&["my-db"]));
+    assert_eq!(cluster.take(shown("db-bcdfg")), some(&[]));
+    let owner = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "my-db", "uid": "u" }]);
+    assert_eq!(revision("my-db-bcdfg", owner), None, "somebody's");
+}
+
+#[test]
+fn kinds_are_listed_apart() {
+    let mut cluster = Cluster::default();
+    cluster.take(set(kind("DaemonSet"), "log", spec(json!({}))));
+    for shown in [Shown::ListBegins, Shown::ListEnds] {
+        cluster.take(Input::Set(kind("CloneSet"), shown));
+    }
+    assert!(cluster.set("log").is_some(), "a list of another kind takes nothing away");
+    let listed: Vec<_> = cluster.listed().into_iter().filter(|(_, listed)| *listed).collect();
+    assert_eq!(listed, [("clonesets", true)]);
+}

@@ -1,0 +1,163 @@
+//! Objects that controllers decide on, of any kind: how they are read, named and kept.
+
+use std::sync::Arc;
+
+use berth_workloads_policy::store::{Stored, version};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Resource,
+    api::{DynamicObject, ObjectMeta},
+};
+use serde::de::DeserializeOwned;
+
+/// An object that a controller decides on.
+pub(crate) trait Object {
+    fn meta(&self) -> &ObjectMeta;
+
+    /// Names it in an Event.
+    fn reference(&self) -> ObjectReference;
+
+    fn name(&self) -> &str {
+        self.meta().name.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.meta().namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Kind and name, for the log.
+    fn title(&self) -> String {
+        let ObjectReference { kind, name, .. } = self.reference();
+        format!("{}/{}", kind.unwrap_or_default(), name.unwrap_or_default())
+    }
+
+    fn uid(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Object for Arc<K> {
+    fn meta(&self) -> &ObjectMeta {
+        Resource::meta(&**self)
+    }
+
+    fn reference(&self) -> ObjectReference {
+        let resource_version = Resource::meta(&**self).resource_version.clone();
+        ObjectReference { resource_version, ..self.object_ref(&()) }
+    }
+}
+
+/// An object, for the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Filed<T> {
+    uid: String,
+    version: u64,
+    pub(crate) object: T,
+}
+
+impl<T: Object> Filed<T> {
+    pub(crate) fn new(object: T) -> Self {
+        Self { uid: object.uid().to_owned(), version: version(version_of(&object)), object }
+    }
+}
+
+impl<K: Resource<DynamicType = ()> + DeserializeOwned> Filed<Arc<K>> {
+    /// Reads an object as it was shown.
+    pub(crate) fn read(object: DynamicObject) -> Result<Self, String> {
+        Ok(Self::new(Arc::new(read(object)?)))
+    }
+}
+
+impl<T> Stored for Filed<T> {
+    fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// Version of an object on which a plan ended in a panic. Another one would, so it is left alone until it
+/// changes.
+#[derive(Debug, Default)]
+pub(crate) struct Aside(Option<String>);
+
+impl Aside {
+    /// Sets an object aside as it is now.
+    pub(crate) fn set(&mut self, object: &impl Object) {
+        self.0 = Some(version_of(object).to_owned());
+    }
+
+    /// Tells whether an object is set aside as it is now.
+    pub(crate) fn has(&mut self, object: &impl Object) -> bool {
+        if self.0.as_deref() != Some(version_of(object)) {
+            self.0 = None;
+        }
+        self.0.is_some()
+    }
+}
+
+fn version_of(object: &impl Object) -> &str {
+    object.meta().resource_version.as_deref().unwrap_or_default()
+}
+
+/// Reads an object as it was shown; an error names it.
+pub(crate) fn read<K: DeserializeOwned>(object: DynamicObject) -> Result<K, String> {
+    let name = object.metadata.name.clone().unwrap_or_default();
+    let read = serde_json::to_value(object).and_then(serde_json::from_value);
+    read.map_err(|error| format!("{name}: {error}"))
+}
+
+/// Tells whether an object of this kind of OpenKruise decides on the given one. Kubernetes has kinds of the
+/// same names in another group.
+pub(crate) fn is_of(kind: &str, meta: &ObjectMeta) -> bool {
+    meta.owner_references.iter().flatten().any(|owner| {
+        owner.controller == Some(true)
+            && owner.kind == kind
+            && owner.api_version.starts_with("apps.kruise.io/")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_set_aside_until_it_changes() {
+        let at = |version: &str| {
+            let mut node = Node::default();
+            node.metadata.resource_version = Some(version.to_owned());
+            Arc::new(node)
+        };
+        let mut aside = Aside::default();
+        assert!(!aside.has(&at("1")));
+        aside.set(&at("1"));
+        assert!(aside.has(&at("1")) && aside.has(&at("1")));
+        assert!(!aside.has(&at("2")) && !aside.has(&at("1")));
+    }
+
+    #[test]
+    fn only_what_an_object_of_the_kind_decides_on_counts() {
+        let meta = |api_version: &str, kind: &str, controller: bool| -> ObjectMeta {
+            let owner = json!({
+                "apiVersion": api_version, "kind": kind, "name": "a", "uid": "u", "controller": controller,
+            });
+            serde_json::from_value(json!({ "ownerReferences": [owner] })).unwrap()
+        };
+        let (kruise, kind) = ("apps.kruise.io/v1alpha1", "UnitedDeployment");
+        assert!(is_of(kind, &meta(kruise, kind, true)));
+        for (api_version, other, controller) in
+            [(kruise, kind, false), ("example.com/v1", kind, true), (kruise, "CloneSet", true)]
+        {
+            assert!(
+                !is_of(kind, &meta(api_version, other, controller)),
+                "{api_version} {other} {controller}"
+            );
+        }
+        assert!(!is_of(kind, &ObjectMeta::default()));
+    }
+}

@@ -1,0 +1,223 @@
+//! The one owner of a picture: takes in what watches and writes show, and begins the plans that are due.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use berth_base::time::later;
+use berth_workloads_policy::action::Note;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tracing::{debug, error, info, warn};
+
+use super::{
+    End, Memory, Picture, Plan,
+    work::{self, Report},
+};
+use crate::{
+    object::Object,
+    owned::Concerned,
+    reading::Ended,
+    timing::AT_ONCE,
+    turns::{Connections, Turn, Turns, guarded},
+    write::HELD_BACK,
+};
+
+/// The longest time between two looks at what waits for a time: a clock that was set is noticed after it.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Something that was on its way.
+enum Came<P: Picture> {
+    Report(Report<P::Wrote>),
+    /// All objects, at the start of a term.
+    Found(Ended<P::Found>),
+}
+
+/// The picture, and what it is connected to.
+pub(crate) struct Controller<P: Picture> {
+    connections: Connections,
+    turns: Turns<P::Input, Came<P>>,
+    picture: P,
+    /// By UID.
+    memory: BTreeMap<String, Memory>,
+}
+
+impl<P: Picture> Controller<P> {
+    pub(crate) fn new(picture: P, connections: Connections, inputs: mpsc::Receiver<P::Input>) -> Self {
+        Self {
+            turns: Turns::with_reading(inputs, connections.tenure.clone()),
+            connections,
+            picture,
+            memory: BTreeMap::new(),
+        }
+    }
+
+    /// Runs until the watches have ended.
+    pub(crate) async fn run(mut self) {
+        while let Some(turn) = self.turns.next(self.is_listed()).await {
+            match turn {
+                Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(input)),
+                Turn::Report(Came::Report(report)) => self.settle(report),
+                Turn::Report(Came::Found(ended)) => self.was_read(ended),
+                Turn::Panic(uid, _) => self.set_aside(&uid),
+                Turn::Due => {}
+            }
+            if self.turns.begins_term() {
+                self.all_due();
+            }
+            if self.is_listed() {
+                self.read_or_begin();
+            }
+        }
+    }
+
+    /// Tells whether all was listed once.
+    fn is_listed(&self) -> bool {
+        self.picture.listed().iter().all(|(_, listed)| *listed)
+    }
+
+    fn all_due(&mut self) {
+        self.turns.take(Concerned::All, || uids(&self.picture));
+    }
+
+    fn take(&mut self, input: P::Input) {
+        let ends = P::ends_list(&input);
+        let concerned = self.picture.take(input);
+        self.turns.take(concerned, || uids(&self.picture));
+        if ends {
+            self.connections.show(self.picture.listed(), self.picture.sizes());
+        }
+    }
+
+    /// Reads all objects at the start of a term, and begins plans when that is done.
+    fn read_or_begin(&mut self) {
+        if let Some(term) = self.turns.term_to_read() {
+            let namespaces = self.picture.objects().map(|object| object.namespace().to_owned()).collect();
+            let reading = self.picture.read_all(self.connections.writer.clone(), term, namespaces);
+            self.turns.read(async { Came::Found(reading.await) });
+        } else if self.turns.term_to_plan().is_some() {
+            self.begin();
+        }
+    }
+
+    /// Takes in what was read at the start of a term.
+    fn was_read(&mut self, ended: Ended<P::Found>) {
+        for (namespace, found) in self.turns.was_read(ended) {
+            self.picture.found(&namespace, found);
+        }
+        self.all_due();
+    }
+
+    /// Begins the plans that are due.
+    fn begin(&mut self) {
+        let now = Instant::now();
+        for uid in self.turns.agenda.take(now, AT_ONCE) {
+            let Some(object) = self.picture.object(&uid).cloned() else {
+                self.memory.remove(&uid);
+                continue;
+            };
+            let memory = self.memory.entry(uid.clone()).or_default();
+            if memory.aside.has(&object) {
+                continue;
+            }
+            // What was written last may not have been shown yet.
+            let unread = memory.unread || self.turns.is_unread(object.namespace(), memory.read_in);
+            if unread && object.meta().deletion_timestamp.is_none() {
+                let read = work::read::<P>(self.connections.writer.clone(), object);
+                self.turns.spawn(uid, async { Came::Report(read.await) });
+                continue;
+            }
+            match guarded(|| self.picture.plan(&object, memory, Timestamp::now())) {
+                Ok(plan) => self.carry_out(uid, object, plan, now),
+                Err(_) => self.set_aside(&uid),
+            }
+        }
+    }
+
+    fn carry_out(&mut self, uid: String, object: P::Object, mut plan: Plan<P::Action>, now: Instant) {
+        let Some(memory) = self.memory.get_mut(&uid) else { return };
+        self.connections.writer.metrics.passed();
+        for note in std::mem::take(&mut plan.notes) {
+            if memory.is_news(now, &note) {
+                self.connections.writer.events.tell(&object, note);
+            }
+        }
+        let mut again = plan.again.map(|again| later(now, again.min(LONGEST_WAIT)));
+        if plan.status.is_some() && !plan.status_first {
+            // Counters change with every pod; whoever looks once a second sees the same.
+            match memory.status.waits(now) {
+                Some(at) => {
+                    plan.status = None;
+                    again = Some(again.map_or(at, |again| again.min(at)));
+                }
+                None => memory.status.written(now),
+            }
+        }
+        if let Some(at) = again {
+            self.turns.agenda.add(uid.clone(), at);
+        }
+        if plan.actions.is_empty() && plan.status.is_none() {
+            return;
+        }
+        debug!(object = object.title(), actions = plan.actions.len(), "Plan begins");
+        let work = work::carry_out::<P>(self.connections.writer.clone(), object, plan);
+        self.turns.spawn(uid, async { Came::Report(work.await) });
+    }
+
+    /// Takes in what a plan has written.
+    fn settle(&mut self, Report { uid, wrote, end }: Report<P::Wrote>) {
+        wrote.into_iter().for_each(|wrote| self.picture.wrote(&uid, wrote));
+        let planned = self.picture.object(&uid);
+        let title = || planned.map(Object::title);
+        let memory = self.memory.entry(uid.clone()).or_default();
+        let pause = match end {
+            End::Held(_) => memory.backoff.is_held(),
+            _ => memory.backoff.ends(matches!(end, End::Done | End::Read)),
+        };
+        match end {
+            End::Done => (memory.failure, memory.refused) = (None, None),
+            End::Read => (memory.unread, memory.read_in) = (false, self.turns.read_in()),
+            End::Changed => {}
+            End::NameTaken => memory.collisions = memory.collisions.saturating_add(1),
+            End::Failed { text, refused } => {
+                warn!(object = title(), error = text, "Plan not carried out, trying again");
+                (memory.failure, memory.refused) = (Some(text), refused);
+            }
+            End::Held(text) => {
+                info!(object = title(), text, "Plan is held back, trying again");
+                let note = Note { warning: false, reason: HELD_BACK, text: text.clone() };
+                if let Some(planned) = planned
+                    && memory.is_news(Instant::now(), &note)
+                {
+                    self.connections.writer.events.tell(planned, note);
+                }
+                memory.failure = Some(text);
+            }
+            End::Unknown(text) => {
+                warn!(object = title(), error = text, "What a write did is not known, reading what there is");
+                memory.unread = true;
+            }
+        }
+        self.turns.agenda.add(uid, later(Instant::now(), pause));
+    }
+
+    /// Leaves an object alone until it changes: its plan would end in the same panic.
+    fn set_aside(&mut self, uid: &str) {
+        let Some(object) = self.picture.object(uid) else { return };
+        error!(
+            object = object.title(),
+            namespace = object.namespace(),
+            "Plan ended in a panic, the object is set aside"
+        );
+        self.connections.writer.metrics.set_aside();
+        let text = "the controller failed on this object and leaves it alone until it is changed".to_owned();
+        self.connections.writer.events.tell(object, Note { warning: true, reason: "SetAside", text });
+        self.memory.entry(uid.to_owned()).or_default().aside.set(object);
+    }
+}
+
+/// UIDs of all objects.
+fn uids(picture: &impl Picture) -> Vec<String> {
+    picture.objects().map(|object| object.uid().to_owned()).collect()
+}

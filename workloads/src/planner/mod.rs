@@ -1,0 +1,105 @@
+//! The controller that the kinds of jobs and UnitedDeployments share: what a [`Picture`] of theirs shows is
+//! planned, and a plan is carried out by a [`Work`].
+//!
+//! ```text
+//!  inputs, answers ──▶ Picture ──▶ Plan ──▶ Work ──▶ writes
+//!                         ▲                   │
+//!                         └────── Report ─────┘
+//! ```
+//!
+//! An object that makes no sense, or on which a plan ends in a panic, is set aside; the others go on.
+
+mod controller;
+mod memory;
+mod work;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use berth_workloads_policy::action::Note;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub(crate) use self::{
+    controller::Controller,
+    memory::Memory,
+    work::{End, Work},
+};
+use crate::{
+    object::Object,
+    owned::Concerned,
+    reading::Ended,
+    turns::Listed,
+    write::{Failure, Writer},
+};
+
+/// Writes that are due for an object.
+#[derive(Debug)]
+pub(crate) struct Plan<A> {
+    /// Writes, in their order.
+    pub(crate) actions: Vec<A>,
+    /// Status, when it differs from the one on file.
+    pub(crate) status: Option<Value>,
+    /// The status is a decision: it does not wait for its turn, and is on file before the first of the
+    /// writes.
+    pub(crate) status_first: bool,
+    /// Time after which something else may be due, though nothing changes.
+    pub(crate) again: Option<Duration>,
+    /// Things to tell.
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Picture of the cluster as the kinds of a controller need it, and what they do with it.
+pub(crate) trait Picture: Sized + Send + 'static {
+    /// Event of a watch.
+    type Input: Send;
+    /// An object that is decided on.
+    type Object: Object + Clone + Send;
+    /// A write.
+    type Action: Send;
+    /// An answer of the API server to a write, or to a reading of one object.
+    type Wrote: Send;
+    /// Objects of a namespace, as they are read at the start of a term.
+    type Found: Send;
+
+    /// Kinds that are watched, and whether all of each was listed.
+    fn listed(&self) -> Listed;
+
+    /// Each kind, and how many objects of it there are.
+    fn sizes(&self) -> Vec<(&'static str, usize)>;
+
+    /// Tells whether a list is complete with this event.
+    fn ends_list(input: &Self::Input) -> bool;
+
+    /// Takes in what a watch shows.
+    fn take(&mut self, input: Self::Input) -> Concerned;
+
+    /// All objects that are decided on.
+    fn objects(&self) -> impl Iterator<Item = &Self::Object>;
+
+    /// The object of that UID, if it is decided on.
+    fn object(&self, uid: &str) -> Option<&Self::Object>;
+
+    /// Reads all objects of these namespaces from the API server.
+    fn read_all(
+        &self,
+        writer: Writer,
+        term: u64,
+        namespaces: BTreeSet<String>,
+    ) -> BoxFuture<'static, Ended<Self::Found>>;
+
+    /// Takes in all objects of a namespace, as they were read at once.
+    fn found(&mut self, namespace: &str, found: Self::Found);
+
+    /// Decides on the next writes for an object.
+    fn plan(&self, object: &Self::Object, memory: &Memory, now: Timestamp) -> Plan<Self::Action>;
+
+    /// Carries out a plan.
+    fn carry_out(work: &mut Work<Self>, plan: Plan<Self::Action>) -> impl Future<Output = End> + Send;
+
+    /// Reads an object and all that it has made from the API server.
+    fn read(work: &mut Work<Self>) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Takes in an answer that is about the object of that UID.
+    fn wrote(&mut self, uid: &str, wrote: Self::Wrote);
+}

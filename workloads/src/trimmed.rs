@@ -1,0 +1,165 @@
+//! Pods as the API server sends them, reduced while they are read.
+//!
+//! A pod is some kilobytes of JSON, of which a few hundred bytes are decided by, and a list brings hundreds
+//! at once: what is not named below is skipped by the parser, and never kept.
+
+use std::borrow::Cow;
+
+use berth_base::metadata::{Metadata, ReadAnnotations};
+use berth_workloads_policy::names::{DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::core::v1::{Affinity, ContainerStatus, Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus},
+};
+use kube::{Resource, api::ObjectMeta};
+use serde::{Deserialize, Deserializer};
+
+/// Annotations of a pod.
+struct Annotations;
+
+impl ReadAnnotations for Annotations {
+    const KEYS: &'static [&'static str] = &[DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION];
+}
+
+/// A pod with nothing but the fields that are read.
+#[derive(Clone, Debug)]
+pub(crate) struct TrimmedPod(pub(crate) Pod);
+
+impl Resource for TrimmedPod {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Pod::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Pod::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Pod::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Pod::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}
+
+/// The pod of the API.
+#[derive(Deserialize)]
+struct Read {
+    metadata: Metadata<Annotations>,
+    spec: Option<Spec>,
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    affinity: Option<Affinity>,
+    node_name: Option<String>,
+    readiness_gates: Option<Vec<PodReadinessGate>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    phase: Option<String>,
+    conditions: Option<Vec<PodCondition>>,
+    container_statuses: Option<Vec<Container>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    #[serde(default)]
+    restart_count: i32,
+}
+
+impl<'de> Deserialize<'de> for TrimmedPod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Read { metadata, spec, status } = Read::deserialize(deserializer)?;
+        let spec = spec.map(|Spec { affinity, node_name, readiness_gates }| PodSpec {
+            affinity,
+            node_name,
+            readiness_gates,
+            ..PodSpec::default()
+        });
+        let container = |read: Container| ContainerStatus {
+            restart_count: read.restart_count,
+            ..ContainerStatus::default()
+        };
+        let status = status.map(|status| PodStatus {
+            phase: status.phase,
+            conditions: status.conditions,
+            container_statuses: status.container_statuses.map(|all| all.into_iter().map(container).collect()),
+            ..PodStatus::default()
+        });
+        Ok(Self(Pod { metadata: metadata.into(), spec, status }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_workloads_policy::pod::PodView;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_that_is_read_of_a_pod_is_there() {
+        let pod = json!({
+            "metadata": {
+                "name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
+                "deletionGracePeriodSeconds": 30, "labels": { "controller-revision-hash": "old" },
+                "annotations": {
+                    "controller.kubernetes.io/pod-deletion-cost": "5", "large": "x",
+                    "workloads.berth.dev/metadata-of": "old/new",
+                },
+                "finalizers": ["f"], "managedFields": [{ "manager": "m", "fieldsV1": { "f:spec": {} } }],
+                "ownerReferences": [{ "apiVersion": "v", "kind": "k", "name": "n", "uid": "o", "controller": true }],
+            },
+            "spec": {
+                "containers": [{ "name": "a", "image": "i" }], "nodeName": "node",
+                "readinessGates": [{ "conditionType": "KruisePodReady" }],
+                "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{ "matchFields": [
+                        { "key": "metadata.name", "operator": "In", "values": ["tied"] },
+                    ] }],
+                } } },
+            },
+            "status": {
+                "phase": "Running",
+                "conditions": [
+                    { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z" },
+                    { "type": "InPlaceUpdateReady", "status": "False", "message": "m" },
+                    { "type": "KruisePodReady", "status": "False", "message": "k" },
+                ],
+                "containerStatuses": [
+                    { "name": "a", "image": "i", "imageID": "d", "ready": true, "restartCount": 3 },
+                ],
+            },
+        });
+        let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
+        let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
+        let view = PodView::of(&trimmed.0);
+        assert_eq!(view, PodView::of(&whole));
+        assert_eq!((view.restarts, view.deletion_cost, view.placed_on.as_str()), (3, 5, "tied"));
+        assert!(view.metadata_of.is_some() && view.terminating && view.kruise_ready.is_some());
+        assert_eq!(trimmed.meta().deletion_grace_period_seconds, Some(30));
+        assert_eq!(
+            (trimmed.meta().managed_fields.clone(), trimmed.0.spec.unwrap().containers.len()),
+            (None, 0)
+        );
+    }
+}
