@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Makes what is published of a release from programs that are built: archives, a list of what is in them (SBOM), and checksums.
 #
-#   release/archives.sh PROGRAMS OUT      PROGRAMS: target/release
+#   release/archives.sh PROGRAMS OUT [OTLP]      PROGRAMS: target/release; OTLP: the folder of a berthd with the feature otlp
 #
+# With OTLP there is one more archive, berth-node-otlp: as berth-node, with a berthd that can send traces.
 # The same programs give the same archives, byte by byte.
 set -euo pipefail
 
 fail() { echo "archives.sh: $1" >&2; exit 1; }
 
-[ $# = 2 ] || fail "give the folder of the programs, and one to write to"
-programs=$(realpath "$1")
+[ $# = 2 ] || [ $# = 3 ] || fail "give the folder of the programs, one to write to, and where there is one that of a berthd with otlp"
+programs=$(realpath "$1") otlp=
+[ $# = 2 ] || otlp=$(realpath "$3")
 mkdir -p "$2"
 out=$(realpath "$2")
 cd "$(dirname "$0")/.."
@@ -40,10 +42,19 @@ tar_of() { # folder, archive
 # `install` needs both in one folder; the units are in berthctl.
 pack "berth-node-$version" berthctl berthd berth-shim
 pack "berth-centre-$version" berth-manager berth-workloads
-for name in node centre; do tar_of "berth-$name-$version" "berth-$name-$version-linux-$arch.tar.gz"; done
+names="node centre"
+if [ -n "$otlp" ]; then
+    "$otlp/berthd" --version | grep otlp >/dev/null || fail "$otlp/berthd has not the feature otlp: cargo build --release -p berthd --features otlp"
+    pack "berth-node-otlp-$version" berthctl berth-shim
+    install -m 755 "$otlp/berthd" "$work/berth-node-otlp-$version/berthd"
+    strip "$work/berth-node-otlp-$version/berthd"
+    names+=" node-otlp"
+    release/sbom.sh berthd/otlp >"$out/berth-otlp-$version.spdx.json"
+fi
+for name in $names; do tar_of "berth-$name-$version" "berth-$name-$version-linux-$arch.tar.gz"; done
 
 mkdir -p "$work/berth-deploy-$version"
-cp -r deploy "$work/berth-deploy-$version/"
+cp -r deploy complete "$work/berth-deploy-$version/"
 mkdir -p "$work/berth-deploy-$version/charts"
 cp -r charts/berth "$work/berth-deploy-$version/charts/"
 tar_of "berth-deploy-$version" "berth-deploy-$version.tar.gz"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Prints which crates the programs are built of, as SPDX 2.3: what Cargo.lock says, with licences, and without what only tests need.
+#
+#   release/sbom.sh [FEATURES]      of programs with these features: berthd/otlp
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo metadata --locked --offline --format-version 1 --filter-platform "$(uname -m)-unknown-linux-gnu" | jq '
+cargo metadata --locked --offline --format-version 1 ${1:+--features "$1"} --filter-platform "$(uname -m)-unknown-linux-gnu" | jq '
     def spdx: "SPDXRef-" + (.name + "-" + .version | gsub("[^A-Za-z0-9.-]"; "-"));
     (.resolve.nodes | map({key: .id, value: [.deps[] | select(any(.dep_kinds[]; .kind != "dev")) | .pkg]}) | from_entries) as $needs
     | (.packages | map({key: .id, value: .}) | from_entries) as $known
