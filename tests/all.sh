@@ -24,6 +24,8 @@ cargo fmt --all --check
 
 step "cargo clippy"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
+# The tests are run with it, the programs of a release are built without.
+cargo clippy --workspace --lib --features berthd/otlp --quiet -- -D warnings
 
 step "cargo doc"
 # With private items in it, links from public to private ones lead somewhere.
@@ -35,7 +37,7 @@ cargo deny --log-level error check licenses bans sources
 step "unit, process and in-process tests"
 # With the features that the node suite has, so that nothing is built a second time.
 cargo test --workspace --features berthd/fault-points --quiet \
-    --lib --bins --test cases --test cli --test wrong --test crds --test systemd --test takeover --test help --test in_process
+    --lib --bins --test cases --test cli --test wrong --test crds --test systemd --test takeover --test help --test in_process --test otlp
 
 step "a short fuzz run, in the background"
 # It is built in a way of its own, and gives way to the nodes. The same each time: what is found by chance is not the fault of the

@@ -12,9 +12,17 @@ fail() { echo "release.sh: $1" >&2; exit 1; }
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-release/archives.sh "$1" "$out/archives" >/dev/null
+# The programs of the tests have the feature.
+release/archives.sh "$1" "$out/archives" "$1" >/dev/null
 (cd "$out/archives" && sha256sum --quiet --check SHA256SUMS) || fail "checksums are not those of the archives"
-[ "$(jq -r .spdxVersion "$out"/archives/*.spdx.json)" = SPDX-2.3 ] || fail "no SBOM"
+tar -tzf "$out"/archives/berth-node-otlp-*.tar.gz | grep /berthd$ >/dev/null || fail "no berthd in the archive with otlp"
+# One of what most install, and one of the archive with otlp, which has crates more.
+version=$(jq -r '.packages[] | select(.name == "berthd").versionInfo' "$out"/archives/berth-[0-9]*.spdx.json)
+for sbom in "berth-$version" "berth-otlp-$version"; do
+    [ "$(jq -r .spdxVersion "$out/archives/$sbom.spdx.json")" = SPDX-2.3 ] || fail "no SBOM $sbom"
+done
+crates() { jq '.packages | length' "$out/archives/$1-$version.spdx.json"; }
+[ "$(crates berth-otlp)" -gt "$(crates berth)" ] || fail "the SBOM with otlp has no crate more"
 release/images.sh "$1" "$out/images" >/dev/null
 for image in berthd berthctl berth-manager berth-workloads; do
     compgen -G "$out/images/$image-*.tar" >/dev/null || fail "no image of $image"

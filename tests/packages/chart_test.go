@@ -2,6 +2,7 @@ package packages
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -229,5 +230,37 @@ func TestReleaseFits(t *testing.T) {
 	t.Logf("a release with everything takes %d bytes", size)
 	if size > 800_000 {
 		t.Errorf("a release with everything takes %d bytes of 1048576", size)
+	}
+}
+
+// What is left out of complete/: choices of a node, of a cluster's own tools, and what stands beside an OpenKruise.
+var notComplete = []string{"cert-manager", "host", "monitoring", "openkruise", "takeover", "token-renewal", "without-protection"}
+
+// The list of everything has each component that is not a choice of its own, and is taken by kustomize.
+func TestCompleteIsEverything(t *testing.T) {
+	var file struct{ Components []string }
+	if err := yaml.Unmarshal([]byte(read(t, "complete/kustomization.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	expected := components(t)
+	for _, component := range notComplete {
+		expected = without(expected, component)
+	}
+	for _, component := range expected {
+		if !slices.Contains(file.Components, "../deploy/"+component) {
+			t.Errorf("complete/ has no %s", component)
+		}
+	}
+	if len(file.Components) != len(expected) {
+		t.Errorf("%v and not %v", file.Components, expected)
+	}
+	built, err := run("../../complete")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"berth-manager", "berth-workloads", "berth-distribution"} {
+		if _, there := built["Deployment/berth-system/"+program]; !there {
+			t.Errorf("complete/ has no %s", program)
+		}
 	}
 }

@@ -52,6 +52,7 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl delete --ignore-not-found -k deploy/protection",
     "kubectl delete --ignore-not-found -k deploy/rbac",
     "kubectl delete --ignore-not-found -f deploy/token-renewal/role.yaml -f deploy/requests-by-create/authors.yaml -f deploy/openkruise/writers.yaml",
+    "kubectl apply --server-side -k complete",
 ];
 
 /// Commands that the node case `documented` runs on a kind of a later OpenKruise. Its name takes the place
@@ -86,6 +87,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "cargo clippy --workspace --all-targets",
     ),
     ("release/archives.sh target/release OUT", "tests/release.sh", "release/archives.sh"),
+    (
+        "release/archives.sh target/release OUT target/otlp/release",
+        "tests/release.sh",
+        "\"$out/archives\" \"$1\"",
+    ),
     ("release/images.sh target/release OUT", "tests/release.sh", "release/images.sh"),
     ("release/containers.sh target/release OUT", "tests/cases/node/deployed.rs", "release/containers.sh"),
     ("apt-get install -y gcc protobuf-compiler libprotobuf-dev", "tests/setup.sh", "libprotobuf-dev"),

@@ -122,10 +122,11 @@ impl<'a> Stage<'a> {
 
 fn template(image: &str) -> Value {
     json!({
-        "metadata": { "labels": { "app": "shop" } },
+        "metadata": { "labels": { "app": "shop", "tier": "1", "old": "1" } },
         "spec": {
             "terminationGracePeriodSeconds": 5,
-            "containers": [{ "name": "main", "image": image, "command": ["/bin/sh", "-c", ENDS_AT_ONCE] }],
+            "containers": [{ "name": "main", "image": image, "command": ["/bin/sh", "-c", ENDS_AT_ONCE],
+                "env": [{ "name": "TIER", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['tier']" } } }] }],
         },
     })
 }
@@ -145,6 +146,8 @@ async fn clone_sets_scale_and_update() -> Result<()> {
 async fn clone_sets_update_in_place() -> Result<()> {
     run_updating_alone("clone_sets_update_in_place", async |case: &Case| {
         let stage = Stage::set(case).await?;
+        // No label but the agent's own is its to write: what the template says the workloads write.
+        deploy::let_agents_write(&case.node.client().await?, &case.namespace, "").await?;
         let outcome = updates_in_place(&stage).await;
         stage.remove().await?;
         outcome
@@ -269,8 +272,31 @@ async fn updates_in_place(stage: &Stage<'_>) -> Result<()> {
     })
     .await?;
 
+    // Labels and annotations that no container reads restart nothing.
+    let mut labelled = template(BUSYBOX_NEXT);
+    labelled["metadata"] = json!({ "labels": { "app": "shop", "tier": "1", "new": "1", "old": null },
+        "annotations": { "example.com/a": "1" } });
+    stage.patch(json!({ "template": labelled })).await?;
+    stage.rolls_out("all pods have their labels", 2, is_all).await?;
+    let shows = |pod: &Pod| json!([pod.labels().get("old"), pod.labels().get("new"), pod.labels()["tier"]]);
+    for pod in stage.pods().await? {
+        ensure!(shows(&pod) == json!([null, "1", "1"]), "{:?}", pod.labels());
+        ensure!(pod.annotations().get("example.com/a").is_some_and(|value| value == "1"));
+        ensure!(container(&pod, "main")?.restart_count == 1, "nothing is restarted");
+    }
+    // One that a container reads restarts it.
+    labelled["metadata"]["labels"]["tier"] = "2".into();
+    stage.patch(json!({ "template": labelled })).await?;
+    stage.rolls_out("all pods have read their label", 1, is_all).await?;
+    for pod in stage.pods().await? {
+        ensure!(shows(&pod) == json!([null, "1", "2"]), "{:?}", pod.labels());
+        ensure!(container(&pod, "main")?.restart_count == 2, "restarted once for it");
+    }
+    ensure!(uids(&stage.pods().await?) == uids(&before), "the same pods");
+
     // More than images: a set that may make no new pods waits, and says so.
     let mut other = template(BUSYBOX);
+    other["metadata"] = labelled["metadata"].clone();
     other["spec"]["containers"][0]["env"] = json!([{ "name": "A", "value": "1" }]);
     stage.patch(json!({ "template": other })).await?;
     let says = |status: &CloneSetStatus| {

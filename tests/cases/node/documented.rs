@@ -42,7 +42,7 @@ impl Shell {
     fn at(plane: &ControlPlane) -> Result<Self> {
         let folder = tempfile::tempdir().context("a folder")?;
         let root = programs::package_dir().join("..").canonicalize().context("the repository")?;
-        for name in ["deploy", "charts"] {
+        for name in ["deploy", "charts", "complete"] {
             std::os::unix::fs::symlink(root.join(name), folder.path().join(name)).context(name)?;
         }
         fs::write(folder.path().join("values.yaml"), "registry: registry.example.com/berth\n")?;
@@ -187,6 +187,13 @@ async fn follows(command: &str, said: &str, shell: &Shell, client: &Client) -> R
         "kubectl apply" if command.ends_with("-k .") => {
             let deployments: Api<Deployment> = Api::namespaced(client.clone(), "berth-system");
             deployments.get("berth-workloads").await.map(drop).context("berth-workloads")
+        }
+        "kubectl apply" if command.ends_with("-k complete") => {
+            let deployments: Api<Deployment> = Api::namespaced(client.clone(), "berth-system");
+            for program in ["berth-manager", "berth-workloads", "berth-distribution"] {
+                deployments.get(program).await.with_context(|| program.to_owned())?;
+            }
+            installed(client, "berthd:0.1.0").await
         }
         "kubectl get crd" => {
             let copy = fs::read_to_string(shell.path().join("definitions.yaml"))?;

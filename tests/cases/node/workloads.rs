@@ -1,6 +1,7 @@
 //! berth-workloads beside an API server without kubelets: nodes and pods are there on paper, and a pod is
 //! Ready when the test says so. One program plays for all of these tests.
 
+mod cut_over;
 mod daemon_sets;
 mod gates;
 mod in_place;
@@ -17,10 +18,11 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, anyhow, ensure};
 use berth_tests::node::{ControlPlane, Workloads, crds, deploy, token};
 use berth_tests::wait::await_condition;
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::case::{PATIENCE, end_now};
@@ -88,6 +90,17 @@ impl Sheet {
         Ok(Self { paper, namespace: name, pods: Api::namespaced(client.clone(), name), client })
     }
 
+    /// Makes a node with these labels that takes pods.
+    async fn node(&self, name: &str, labels: Value) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let node = json!({ "metadata": { "name": name, "labels": labels } });
+        nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await.context("make a node")?;
+        // The API server gives each one the taint of a node that is not ready.
+        let bare = json!({ "spec": { "taints": null } });
+        nodes.patch(name, &PatchParams::default(), &Patch::Merge(&bare)).await?;
+        Ok(())
+    }
+
     /// The pods by name.
     async fn all(&self) -> Result<BTreeMap<String, Pod>> {
         let (halves, pods): (Vec<Pod>, Vec<Pod>) =
@@ -126,6 +139,20 @@ impl Sheet {
         .await
         .with_context(|| format!("berth-workloads said:\n{}", self.paper.workloads.service().last_words()))
     }
+}
+
+/// Takes the owners off all revisions of a namespace, as who deletes a set and leaves its own behind. Returns
+/// their names.
+async fn loosen_revisions(sheet: &Sheet) -> Result<Vec<String>> {
+    let revisions: Api<ControllerRevision> = Api::namespaced(sheet.client.clone(), sheet.namespace);
+    let mut names = Vec::new();
+    let loose = json!({ "metadata": { "ownerReferences": [] } });
+    for revision in revisions.list(&ListParams::default()).await? {
+        let name = revision.name_any();
+        revisions.patch(&name, &PatchParams::default(), &Patch::Merge(&loose)).await?;
+        names.push(name);
+    }
+    Ok(names)
 }
 
 /// Tells whether the API server has begun to delete a pod without a node and not come to the end. It marks

@@ -15,6 +15,7 @@
 //!
 //! The old one answers what it has, with `Connection: close`, and ends on SIGTERM when all of it is answered.
 //! `WEB=slow` has a hook that takes three seconds, `WEB=hangs` one that never ends, `WEB=dies` ends at once.
+//! Its log says when it accepts, and when it was told to end.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -28,6 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use berth_tests::swaps::{ACCEPTS, TOLD_TO_END};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, SockaddrIn,
@@ -124,6 +126,7 @@ fn serve() -> io::Result<()> {
     let (own, twin) = (version("SIDECARSET_VERSION"), version("SIDECARSET_VERSION_ALT"));
     if own == 0 || own < twin || mode("hangs") {
         term.wait()?;
+        eprintln!("{TOLD_TO_END}");
         return Ok(());
     }
     let shares = env::var("SOCKETS").is_ok_and(|sockets| sockets == "shared");
@@ -150,7 +153,9 @@ fn serve() -> io::Result<()> {
         thread::spawn(move || hand_over(&next, &control, &listener));
     }
     let _there = UnixListener::bind_addr(&address(&format!("{CONTROL}-{own}"))?)?;
+    eprintln!("{ACCEPTS}");
     term.wait()?;
+    eprintln!("{TOLD_TO_END}");
     server.handed_over.store(true, Ordering::SeqCst);
     // What it has accepted last counts as a connection.
     accepts.join().map_err(|_| io::Error::other("accept"))?;

@@ -8,7 +8,7 @@ use kube::Client;
 use super::api_server::{ApiServer, User};
 use super::controllers::Controllers;
 use super::down;
-use super::etcd::Etcd;
+use super::etcd::{Etcd, Store};
 use super::guard::Guard;
 use super::run_dir::Run;
 
@@ -17,7 +17,7 @@ use super::run_dir::Run;
 pub struct ControlPlane {
     controllers: Option<Controllers>,
     server: ApiServer,
-    _etcd: Etcd,
+    etcd: Etcd,
     run: Arc<Run>,
     _guard: Guard,
 }
@@ -43,7 +43,7 @@ impl ControlPlane {
         let guard = Guard::set(run.number())?;
         let etcd = Etcd::start(&run)?;
         let server = ApiServer::start(&run).await?;
-        Ok(Self { controllers: None, server, _etcd: etcd, run, _guard: guard })
+        Ok(Self { controllers: None, server, etcd, run, _guard: guard })
     }
 
     /// The run's directory, ports and names.
@@ -56,9 +56,14 @@ impl ControlPlane {
         &self.server
     }
 
+    /// Its store.
+    pub fn store(&self) -> Result<Store> {
+        self.etcd.store()
+    }
+
     /// Ends it and removes every trace of the run.
     pub fn down(self) -> Result<()> {
-        let Self { controllers, server, _etcd: etcd, run, _guard: guard } = self;
+        let Self { controllers, server, etcd, run, _guard: guard } = self;
         drop((controllers, server, etcd));
         let removed = down::remove(run.number());
         // Last, so that the guard finds nothing to do.

@@ -50,7 +50,7 @@ pub use self::cluster_address::ClusterAddress;
 pub use self::containerd::Containerd;
 pub use self::control_plane::ControlPlane;
 pub use self::controllers::Controllers;
-pub use self::etcd::Etcd;
+pub use self::etcd::{Etcd, Store};
 pub use self::gateway::{Day, Gateway};
 pub use self::kubelet::Kubelet;
 pub use self::manager::{Manager, Replica};

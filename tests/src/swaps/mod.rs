@@ -2,12 +2,14 @@
 //! all the time.
 
 mod load;
+mod parts;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 pub use self::load::{Load, Pace};
+pub use self::parts::{Endings, Parts};
 use crate::node::{Node, program_images, programs};
 
 /// Image of the twin that rests.
@@ -16,6 +18,11 @@ pub const EMPTY: &str = "berth.test/web:empty";
 pub const LABEL: &str = "swapped";
 /// Port of the server.
 pub const PORT: u16 = 8080;
+
+/// Line in the server's log when connections come to it.
+pub const ACCEPTS: &str = "accepts";
+/// Line in its log when it was told to end.
+pub const TOLD_TO_END: &str = "told to end";
 
 /// Way in which the next version comes to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +87,10 @@ pub fn is_swapped(pod: &Pod, tag: &str) -> Result<()> {
     for twin in ["web-1", "web-2"] {
         let status = statuses.clone().find(|status| status.name == twin).context("no status of a twin")?;
         let of_spec = pod.spec.iter().flat_map(|spec| &spec.containers).find(|one| one.name == twin);
-        images.push(of_spec.and_then(|one| one.image.clone()).unwrap_or_default());
-        ensure!(status.ready, "{status:?}");
+        let image = of_spec.and_then(|one| one.image.clone()).unwrap_or_default();
+        // After the second patch the status is still that of the version that is about to be stopped.
+        ensure!(status.ready && status.image == image, "{status:?}");
+        images.push(image);
     }
     images.sort_unstable();
     let mut wanted = [web(tag), EMPTY.to_owned()];

@@ -7,7 +7,7 @@ use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use super::asked;
+use super::updates::asked;
 use crate::centre::{centre, namespace_with};
 
 /// The annotation of the namespace, the keys that are taken then, and those that are not.

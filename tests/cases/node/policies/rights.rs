@@ -13,7 +13,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::asked;
+use super::updates::asked;
 use crate::centre::{centre, namespace_with};
 
 /// A client that acts as the account `user` of a namespace, both of which are made.

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Sheet, image};
+use super::{Sheet, image, loosen_revisions};
 
 const SET: &str = "log";
 
@@ -83,11 +83,7 @@ async fn daemon_sets_follow_nodes_and_roll() -> Result<()> {
     let stage = Stage { sheet, sets };
     for name in ["paper-a", "paper-b", "paper-c", "other"] {
         let labels = if name == "other" { json!({}) } else { json!({ "paper": "1" }) };
-        let node = serde_json::from_value(json!({ "metadata": { "name": name, "labels": labels } }))?;
-        nodes.create(&PostParams::default(), &node).await.context("make a node")?;
-        // The API server gives each one the taint of a node that is not ready.
-        let bare = json!({ "spec": { "taints": null } });
-        nodes.patch(name, &PatchParams::default(), &Patch::Merge(&bare)).await?;
+        stage.sheet.node(name, labels).await?;
     }
     let set: AdvancedDaemonSet = serde_json::from_value(json!({
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "DaemonSet", "metadata": { "name": SET },
@@ -131,4 +127,36 @@ async fn daemon_sets_follow_nodes_and_roll() -> Result<()> {
     stage.patch(json!({ "updateStrategy": { "rollingUpdate": { "partition": 0 } } })).await?;
     let all = [("other", "a:2"), ("paper-a", "a:2"), ("paper-c", "a:2")];
     stage.has("all nodes are updated", &all, new(3)).await
+}
+
+/// A set that is deleted without its pods and made anew leaves them as they are.
+#[tokio::test]
+async fn orphans_are_adopted() -> Result<()> {
+    let sheet = Sheet::take("daemon-orphans").await?;
+    let sets: Api<AdvancedDaemonSet> = Api::namespaced(sheet.client.clone(), sheet.namespace);
+    let stage = Stage { sheet, sets };
+    let name = "orphans-a";
+    stage.sheet.node(name, json!({ "orphans": "1" })).await?;
+    let mut template = template("a:1");
+    template["spec"]["nodeSelector"] = json!({ "orphans": "1" });
+    let set: AdvancedDaemonSet = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "DaemonSet", "metadata": { "name": SET },
+        "spec": { "selector": { "matchLabels": { "app": SET } }, "template": template },
+    }))?;
+    stage.sets.create(&PostParams::default(), &set).await.context("make the set")?;
+    let is_new = |status: &AdvancedDaemonSetStatus| status.updated_number_scheduled == 1;
+    stage.has("the node has its pod", &[(name, "a:1")], is_new).await?;
+    let pods = stage.sheet.all().await?;
+    let (pod, before) = pods.first_key_value().context("no pod")?;
+    stage.sets.delete(SET, &DeleteParams::default()).await.context("delete the set")?;
+    let loose = json!({ "metadata": { "ownerReferences": [] } });
+    stage.sheet.pods.patch(pod, &PatchParams::default(), &Patch::Merge(&loose)).await?;
+    loosen_revisions(&stage.sheet).await?;
+    let set = stage.sets.create(&PostParams::default(), &set).await.context("make the set anew")?;
+    stage.has("the new set has the pod", &[(name, "a:1")], is_new).await?;
+    let after = stage.sheet.pods.get(pod).await?;
+    ensure!(after.uid() == before.uid(), "another pod");
+    let owners: Vec<&str> = after.owner_references().iter().map(|owner| owner.uid.as_str()).collect();
+    ensure!(owners == [set.uid().unwrap_or_default()], "{:?}", after.metadata);
+    Ok(())
 }

@@ -3,12 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{AdvancedStatefulSet, AdvancedStatefulSetStatus};
 use berth_tests::wait::await_condition;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Sheet, has_images};
+use super::{Sheet, has_images, loosen_revisions};
 use crate::case::PATIENCE;
 
 const SET: &str = "db";
@@ -133,4 +133,65 @@ async fn stateful_sets_scale_and_roll() -> Result<()> {
     stage.patch(json!({ "updateStrategy": { "rollingUpdate": { "partition": 0 } } })).await?;
     stage.sheet.serves_until("all pods are updated", async || stage.says(all(3)).await).await?;
     has_images(&stage.sheet.all().await?, &[("db-0", "a:2"), ("db-2", "a:2"), ("db-3", "a:2")])
+}
+
+/// As Kubernetes' own do: who takes the owner off a pod gets it back, and who takes its labels away frees it.
+#[tokio::test]
+async fn orphans_are_adopted() -> Result<()> {
+    let sheet = Sheet::take("stateful-orphans").await?;
+    let sets: Api<AdvancedStatefulSet> = Api::namespaced(sheet.client.clone(), sheet.namespace);
+    let set: AdvancedStatefulSet = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "metadata": { "name": SET },
+        "spec": {
+            "replicas": 1, "serviceName": SET, "selector": { "matchLabels": { "app": SET } },
+            "template": template("a:1"),
+        },
+    }))?;
+    let manifest = set;
+    let set = sets.create(&PostParams::default(), &manifest).await.context("make the set")?;
+    let is_owned =
+        |pod: &Pod| pod.owner_references().iter().any(|owner| Some(&owner.uid) == set.uid().as_ref());
+    sheet
+        .serves_until("the pod is there", async || has_images(&sheet.all().await?, &[("db-0", "a:1")]))
+        .await?;
+    let before = sheet.pods.get("db-0").await?;
+    let edit = async |metadata: Value| {
+        let patch = json!({ "metadata": metadata });
+        sheet.pods.patch("db-0", &PatchParams::default(), &Patch::Merge(&patch)).await.context("edit the pod")
+    };
+    let comes_to = async |what: &str, owned: bool| {
+        sheet
+            .serves_until(what, async || {
+                let pod = sheet.pods.get("db-0").await?;
+                ensure!(is_owned(&pod) == owned, "{:?}", pod.metadata);
+                ensure!(pod.uid() == before.uid(), "another pod");
+                Ok(())
+            })
+            .await
+    };
+    ensure!(is_owned(&before), "{:?}", before.metadata);
+    edit(json!({ "ownerReferences": [] })).await?;
+    comes_to("the pod has its owner again", true).await?;
+    edit(json!({ "labels": { "app": "other" } })).await?;
+    comes_to("the pod is given free", false).await?;
+    edit(json!({ "labels": { "app": SET } })).await?;
+    comes_to("the pod is adopted again", true).await?;
+
+    // A set that is deleted without its pods and made anew leaves them as they are.
+    sets.delete(SET, &DeleteParams::default()).await.context("delete the set")?;
+    edit(json!({ "ownerReferences": [] })).await?;
+    let revisions = loosen_revisions(&sheet).await?;
+    let set = sets.create(&PostParams::default(), &manifest).await.context("make the set anew")?;
+    sheet
+        .serves_until("the new set has the pod", async || {
+            let pod = sheet.pods.get("db-0").await?;
+            let owners = pod.owner_references().iter().map(|owner| owner.uid.clone());
+            ensure!(owners.collect::<Vec<_>>() == [set.uid().unwrap_or_default()], "{:?}", pod.metadata);
+            ensure!(pod.uid() == before.uid(), "another pod");
+            let status = sets.get(SET).await?.status.context("no status")?;
+            ensure!((status.updated_replicas, status.updated_ready_replicas) == (1, 1), "{status:?}");
+            ensure!(status.current_revision == revisions.first().cloned(), "{status:?} of {revisions:?}");
+            Ok(())
+        })
+        .await
 }

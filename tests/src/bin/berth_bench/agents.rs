@@ -176,7 +176,10 @@ impl Shared {
                 }
                 std::mem::take(&mut agent.fresh)
             };
-            self.say(&node, &fresh, "Updating").await;
+            // An entry of a workload begins without a report: nobody goes back to what was before it.
+            if let Upgrade::Sidecars = self.upgrade {
+                self.say(&node, &fresh, "Updating").await;
+            }
             let mut work = JoinSet::new();
             for entry in fresh.clone() {
                 work.spawn(self.clone().carry_out(entry));

@@ -23,6 +23,7 @@ mod proxy;
 mod proxy_bench;
 mod recreate;
 mod report;
+mod scale;
 mod sidecarset;
 mod soak;
 mod update;
@@ -48,6 +49,7 @@ const BENCHES: &[Bench] = &[
     images::BENCH,
     sidecarset::BENCH,
     workloads::BENCH,
+    scale::BENCH,
     handover::BENCH,
     overload::BENCH,
     soak::BENCH,
@@ -100,6 +102,9 @@ enum Command {
     Sidecarset(sidecarset::Scale),
     /// A CloneSet that grows and rolls out beside a Deployment; what berth-workloads costs at rest.
     Workloads(workloads::Scale),
+    /// Both programs beside 5,000 nodes and 100,000 pods with all kinds in use: memory, CPU and calls at
+    /// rest, and calls of a rollout.
+    Scale(scale::Size),
 }
 
 /// Options that all benches take.
@@ -154,6 +159,7 @@ async fn main() -> Result<()> {
         Command::Images(options) => (images::BENCH, &options.common),
         Command::Sidecarset(options) => (sidecarset::BENCH, &options.common),
         Command::Workloads(options) => (workloads::BENCH, &options.common),
+        Command::Scale(options) => (scale::BENCH, &options.common),
     };
     options.check(&bench)?;
     let rows = run(&command).await.with_context(|| format!("bench {}", bench.name))?;
@@ -176,6 +182,7 @@ async fn run(command: &Command) -> Result<Vec<Row>> {
         Command::Images(options) => images::run(options).await,
         Command::Sidecarset(options) => sidecarset::run(options).await,
         Command::Workloads(options) => workloads::run(options).await,
+        Command::Scale(options) => scale::run(options).await,
         Command::List | Command::Figures(_) | Command::ProxyStub { .. } => Ok(Vec::new()),
     }
 }

@@ -22,7 +22,7 @@ use crate::report::{Bench, Row};
 
 pub(crate) const BENCH: Bench = Bench {
     name: "sidecarset",
-    about: "pods admitted one after the other, 100 a second, with 50 SidecarSets of which one selects them: time of an answer; 30,000 pods on 1,000 nodes upgraded at maxUnavailable 10%: time, API writes of a pod, memory and CPU of the manager; ten hot upgrades in a row of a web server under 200 requests a second and 50 connections that are kept, and one case with everything that goes wrong: edit of the set to the new version's serving alone, requests that failed",
+    about: "pods admitted one after the other, 100 a second, with 50 SidecarSets of which one selects them: time of an answer; 30,000 pods on 1,000 nodes upgraded at maxUnavailable 10%: time, API writes of a pod, memory and CPU of the manager; ten hot upgrades in a row of a web server under 200 requests a second and 50 connections that are kept, and one case with everything that goes wrong: edit of the set to the new version's serving alone, what of it is the versions' own (migration, drain, stop of the empty image) and what is beyond, requests that failed",
     cases: &[
         (door::CASE, &["p50_ms", "p99_ms", "failed"]),
         (rollout::CASE, &["elapsed_s", "writes_per_pod", "rss_mb", "cpu_s"]),

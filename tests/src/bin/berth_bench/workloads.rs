@@ -5,7 +5,7 @@
 //! Nodes exist on paper only: pods are bound and started by one client that does the same for both (`nodes`),
 //! and updated in place by simulated agents (`crate::agents`).
 
-mod nodes;
+pub(crate) mod nodes;
 mod rest;
 mod scene;
 

@@ -1,20 +1,21 @@
-//! A cluster on paper: nodes, and pods whose specs and statuses are as large as those of real ones.
-
-use std::time::{Duration, Instant};
+//! A cluster on paper: nodes, and pods whose specs and statuses are as large as those of real ones. Pods are
+//! put into the store past the API server, as if they had been made long ago.
 
 use anyhow::{Context, Result};
 use berth_proto::crd::ContainerRecreateRequest;
+use berth_tests::node::ControlPlane;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::Client;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 /// Requests to the API server at once. More only wait there.
 const AT_ONCE: usize = 32;
 const NAMESPACES: u32 = 20;
-/// When progress is told.
-const TOLD_EVERY: Duration = Duration::from_secs(20);
+/// Objects that are put into the store at once, and how often at the same time.
+pub(crate) const OF_ONE: usize = 50;
+pub(crate) const STORES: usize = 4;
 
 pub(crate) struct Cluster {
     pub(crate) nodes: u32,
@@ -24,8 +25,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes everything through the API server, in parallel.
-    pub(crate) async fn create(&self, client: &Client) -> Result<()> {
+    /// Makes everything, in parallel.
+    pub(crate) async fn create(&self, plane: &ControlPlane, client: &Client) -> Result<()> {
         let create = PostParams::default();
         let (namespaces, nodes) = (Api::<Namespace>::all(client.clone()), Api::<Node>::all(client.clone()));
         for number in 0..NAMESPACES {
@@ -39,27 +40,24 @@ impl Cluster {
         });
         made.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
 
-        let mut told = Instant::now();
-        let mut made = stream::iter(0..self.pods)
-            .map(|number| self.create_pod(client, number))
-            .buffer_unordered(AT_ONCE)
-            .enumerate();
-        while let Some((count, result)) = made.next().await {
-            result?;
-            if told.elapsed() > TOLD_EVERY {
-                eprintln!("{count} of {} pods", self.pods);
-                told = Instant::now();
-            }
-        }
-        Ok(())
+        let store = plane.store()?;
+        let numbers: Vec<u32> = (0..self.pods).collect();
+        let parts = stream::iter(numbers.chunks(OF_ONE)).map(|part| {
+            let pods: Vec<_> = part.iter().map(|number| ("pods", self.pod(*number))).collect();
+            let store = store.clone();
+            async move { store.put(&pods).await }
+        });
+        parts.buffer_unordered(STORES).try_collect().await
     }
 
-    async fn create_pod(&self, client: &Client, number: u32) -> Result<()> {
-        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace(number));
+    /// A pod as it is stored.
+    fn pod(&self, number: u32) -> Value {
         let name = pod(number);
         let mut object = json!({
+            "apiVersion": "v1", "kind": "Pod",
             "metadata": {
-                "name": name,
+                "name": name, "namespace": namespace(number), "creationTimestamp": STARTED,
+                "uid": format!("5ca1ab1e-0000-4000-8000-{number:012x}"),
                 "labels": { "app": "shop", "component": name, "pod-template-hash": "6b7f8c9d5d", "team": "checkout" },
                 "annotations": { "prometheus.io/scrape": "true", "prometheus.io/port": "8080",
                     "config/checksum": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" },
@@ -78,11 +76,9 @@ impl Cluster {
         for (key, value) in self.annotations.as_object().into_iter().flatten() {
             object["metadata"]["annotations"][key] = value.clone();
         }
-        let object: Pod = serde_json::from_value(object)?;
-        pods.create(&PostParams::default(), &object).await.context("make a pod")?;
         let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": STARTED });
         let address = format!("10.{}.{}.{}", number >> 16, (number >> 8) & 255, number & 255);
-        let status = json!({ "status": {
+        object["status"] = json!({
             "phase": "Running",
             "startTime": STARTED,
             "hostIP": "192.168.0.1", "hostIPs": [{ "ip": "192.168.0.1" }],
@@ -91,11 +87,8 @@ impl Cluster {
             "conditions": CONDITIONS.map(condition),
             "initContainerStatuses": [running(number, 0)],
             "containerStatuses": [running(number, 1), running(number, 2)],
-        }});
-        pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status))
-            .await
-            .context("start a pod")?;
-        Ok(())
+        });
+        object
     }
 
     /// Makes requests, each about another pod, over the whole cluster.

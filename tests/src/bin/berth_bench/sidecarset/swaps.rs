@@ -8,7 +8,10 @@ use berth_proto::crd::{NodePodUpdate, SidecarSet, UpdatePhase};
 use berth_sidecarset::{Context as Injection, Set, approve, complete, inject};
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::{Manager, NODE_NAME, Node};
-use berth_tests::swaps::{LABEL, Load, Pace, Sockets, address, bring_images, is_swapped, set, sidecar, web};
+use berth_tests::observe::Recorder;
+use berth_tests::swaps::{
+    Endings, LABEL, Load, Pace, Parts, Sockets, address, bring_images, is_swapped, set, sidecar, web,
+};
 use berth_tests::wait::await_condition;
 use berthd::agent::fault::Point;
 use jiff::Timestamp;
@@ -23,7 +26,17 @@ use crate::report::Row;
 pub(super) const HANDED_OVER: &str = "swaps-handed-over";
 pub(super) const SHARED: &str = "swaps-shared";
 pub(super) const FAULTS: &str = "swaps-faults";
-pub(super) const METRICS: &[&str] = &["swap_s", "longest_s", "failed", "requests"];
+pub(super) const METRICS: &[&str] = &[
+    "swap_s",
+    "longest_s",
+    "migration_s",
+    "drain_s",
+    "stop_s",
+    "beyond_s",
+    "longest_beyond_s",
+    "failed",
+    "requests",
+];
 const NAMESPACE: &str = "default";
 const PACE: Pace = Pace { anew: 200, kept: 50 };
 const SWAPS: u32 = 10;
@@ -32,6 +45,8 @@ const MIGRATION: u32 = 15;
 /// How long the API server is away in the middle of a swap: longer than the hook takes.
 const AWAY: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Logs are followed within it.
+const FOLLOWS: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(options: &Options) -> Result<Vec<Row>> {
     if ![HANDED_OVER, SHARED, FAULTS].iter().any(|case| options.wants(case)) {
@@ -56,24 +71,46 @@ pub(super) async fn run(options: &Options) -> Result<Vec<Row>> {
 
 async fn in_a_row(node: &Node, case: &'static str, sockets: Sockets) -> Result<Vec<Row>> {
     let (bed, load) = Bed::begin(node, case, sockets).await?;
-    let mut times = Vec::new();
+    let recorder = Recorder::watch(&node.containerd().cri()?, NAMESPACE, bed.name);
+    let (mut times, mut parts) = (Vec::new(), Vec::new());
     for number in 2..=SWAPS + 1 {
         let tag = number.to_string();
-        let begun = Instant::now();
+        let endings = Endings::follow(&bed.pods, bed.name);
+        // The logs are followed from before the edit.
+        tokio::time::sleep(FOLLOWS).await;
+        let (begun, at) = (Instant::now(), clock()?);
         bed.image(&tag).await?;
         bed.serves(&tag).await?;
         times.push(begun.elapsed().as_secs_f64());
+        let over = clock()?;
+        let pod = bed.pods.get(bed.name).await?;
+        let history = recorder.so_far();
+        let read = Parts::read((&bed.pods, &pod), &tag, (at, over), endings, &history).await?;
+        eprintln!("{case}: {read:.2?}");
+        parts.push(read);
         bed.settled().await?;
     }
     eprintln!("{case}: {times:.2?}");
-    let longest = times.iter().copied().fold(0.0, f64::max);
+    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let of = |part: fn(&Parts) -> f64| parts.iter().map(part).collect::<Vec<_>>();
+    let (longest, beyond) = (most(&times), of(Parts::beyond));
     let row = |metric, unit| Row::new(&BENCH, case, metric, unit);
     let mut rows = vec![
         row("swap_s", "s").medians(&times, &[])?,
         row("longest_s", "s").measured(longest, None, times.len()),
+        row("migration_s", "s").medians(&of(|parts| parts.migration), &[])?,
+        row("drain_s", "s").medians(&of(|parts| parts.drain), &[])?,
+        row("stop_s", "s").medians(&of(|parts| parts.stop), &[])?,
+        row("beyond_s", "s").medians(&beyond, &[])?,
+        row("longest_beyond_s", "s").measured(most(&beyond), None, beyond.len()),
     ];
     rows.extend(outcome(case, &load, times.len()));
     Ok(rows)
+}
+
+/// The clock of this machine, by which the runtime and logs have their times too.
+fn clock() -> Result<i64> {
+    i64::try_from(Timestamp::now().as_nanosecond()).context("clock")
 }
 
 async fn with_faults(node: &Node) -> Result<Vec<Row>> {

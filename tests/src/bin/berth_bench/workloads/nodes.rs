@@ -76,7 +76,8 @@ async fn follow(client: Client, nodes: u32) -> Result<()> {
     anyhow::bail!("the watch ended")
 }
 
-async fn run(pods: &Api<Pod>, pod: &Pod, to: &str) -> kube::Result<()> {
+/// Binds a pod, and shows it as running.
+pub(crate) async fn run(pods: &Api<Pod>, pod: &Pod, to: &str) -> kube::Result<()> {
     let name = pod.name_any();
     let binding: Binding = serde_json::from_value(json!({
         "metadata": { "name": name }, "target": { "apiVersion": "v1", "kind": "Node", "name": to },
