@@ -34,6 +34,13 @@ impl Workloads {
         namespace: &str,
         more: &[&str],
     ) -> Result<Self> {
+        let workloads = Self::launch(run, kubeconfig, namespace, more)?;
+        workloads.ready().await?;
+        Ok(workloads)
+    }
+
+    /// The same without the wait.
+    pub fn launch(run: &Arc<Run>, kubeconfig: &Path, namespace: &str, more: &[&str]) -> Result<Self> {
         let (health, metrics) = (run.address(Port::Workloads), run.address(Port::WorkloadsMetrics));
         let mut args = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
@@ -47,7 +54,6 @@ impl Workloads {
         let service = Service::new(run, "workloads", programs::workloads()?, args);
         let workloads = Self { service, health, metrics };
         workloads.service.start()?;
-        workloads.ready().await?;
         Ok(workloads)
     }
 
@@ -58,7 +64,12 @@ impl Workloads {
 
     /// Waits until it has listed everything once.
     pub async fn ready(&self) -> Result<()> {
-        await_condition("berth-workloads is ready", Duration::from_secs(60), async || {
+        self.ready_within(Duration::from_secs(60)).await
+    }
+
+    /// The same in a cluster so large that its list takes longer than is usual.
+    pub async fn ready_within(&self, patience: Duration) -> Result<()> {
+        await_condition("berth-workloads is ready", patience, async || {
             self.service.check_running()?;
             let answer = http::get(&self.health, "/readyz").await?;
             ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
@@ -74,11 +85,15 @@ impl Workloads {
 
     /// The same with this label alone, such as `what="patch"`.
     pub async fn metric_of(&self, name: &str, label: &str) -> Result<f64> {
+        let lines = self.lines(name).await?;
+        let of_label = lines.iter().filter(|line| line.contains(label));
+        of_label.filter_map(|line| line.rsplit(' ').next()).map(|value| Ok(value.parse::<f64>()?)).sum()
+    }
+
+    /// Lines of a metric without its name: labels and value, one line for each set of labels.
+    pub async fn lines(&self, name: &str) -> Result<Vec<String>> {
         let text = http::get(&self.metrics, "/metrics").await?.body;
         let of_name = text.lines().filter_map(|line| line.strip_prefix(name));
-        let values = of_name
-            .filter(|rest| rest.starts_with([' ', '{']) && rest.contains(label))
-            .filter_map(|rest| rest.rsplit(' ').next());
-        values.map(|value| Ok(value.parse::<f64>()?)).sum()
+        Ok(of_name.filter(|rest| rest.starts_with([' ', '{'])).map(str::to_owned).collect())
     }
 }

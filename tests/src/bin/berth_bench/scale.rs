@@ -95,7 +95,9 @@ pub(crate) async fn run(options: &Size) -> Result<Vec<Row>> {
     let manager = Manager::start(plane.run(), Replica::First, &kubeconfig, ("default", 15)).await?;
     manager.leads().await?;
     told("the manager leads");
-    let workloads = Workloads::start_with(plane.run(), &kubeconfig, "default", kinds::OPTIONS).await?;
+    let workloads = Workloads::launch(plane.run(), &kubeconfig, "default", kinds::OPTIONS)?;
+    workloads.ready_within(PATIENCE).await?;
+    told("berth-workloads has listed everything");
     await_condition("each set was looked at", PATIENCE, async || {
         let passes = workloads.metric("berth_workloads_passes_total").await?;
         ensure!(passes >= made.len() as f64, "{passes} passes");
