@@ -14,7 +14,8 @@ use rustix::mm::{Advice, madvise};
 /// only might have made room for the heap before the advice is given.
 const LIBRARIES: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "libm.so.6"];
 
-/// Bytes that come back together: each piece takes some 200 bytes of the kernel's for its mapping.
+/// Bytes that come back together: each piece takes some 200 bytes of the kernel's for its mapping. Where a page
+/// is larger, that is it.
 const PIECE: usize = 4 << 12;
 
 /// Ranges that may be unmapped. They stay where they are for as long as the program runs; once they are cut
@@ -39,7 +40,11 @@ pub(crate) fn return_all() -> io::Result<usize> {
 fn cut() -> io::Result<Vec<Range<usize>>> {
     let program = fs::read_link("/proc/self/exe")?;
     let ranges = unwritten(&fs::read_to_string("/proc/self/smaps")?, &program);
-    ranges.iter().flat_map(pieces).try_for_each(|(piece, advice)| advise(&piece, advice))?;
+    let piece = PIECE.max(rustix::param::page_size());
+    ranges
+        .iter()
+        .flat_map(|range| pieces(range, piece))
+        .try_for_each(|(piece, advice)| advise(&piece, advice))?;
     Ok(ranges)
 }
 
@@ -56,25 +61,27 @@ fn advise(range: &Range<usize>, advice: Advice) -> io::Result<()> {
 
 /// Pieces of a range and advice on each. Neighbours differ in it, so that the kernel keeps them apart; the
 /// same address has the same advice each time.
-fn pieces(range: &Range<usize>) -> impl Iterator<Item = (Range<usize>, Advice)> {
-    let (start, end) = (range.start, range.end);
-    (start / PIECE..end.div_ceil(PIECE)).map(move |number| {
-        let from = number.saturating_mul(PIECE);
-        let piece = from.max(start)..from.saturating_add(PIECE).min(end);
+fn pieces(range: &Range<usize>, bytes: usize) -> impl Iterator<Item = (Range<usize>, Advice)> {
+    let (start, end, bytes) = (range.start, range.end, bytes.max(1));
+    (start / bytes..end.div_ceil(bytes)).map(move |number| {
+        let from = number.saturating_mul(bytes);
+        let piece = from.max(start)..from.saturating_add(bytes).min(end);
         (piece, if number % 2 == 0 { Advice::Random } else { Advice::Normal })
     })
 }
 
 /// Address ranges of the program and its libraries that `smaps` (proc_pid_smaps(5)) shows as private,
 /// read-only and the same as the file. Relocated constants are read-only too, but differ from it: their
-/// `Anonymous` is not 0.
+/// `Anonymous` is not 0, or their `Swap`, which comes after it.
 fn unwritten(smaps: &str, program: &Path) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut candidate = None;
     for line in smaps.lines() {
         if let Some((range, is_so)) = mapping(line, program) {
             candidate = is_so.then_some(range);
-        } else if line.strip_prefix("Anonymous:").is_some_and(|size| size.trim() == "0 kB") {
+        } else if let Some(size) = line.strip_prefix("Anonymous:") {
+            candidate = candidate.filter(|_| size.trim() == "0 kB");
+        } else if line.strip_prefix("Swap:").is_some_and(|size| size.trim() == "0 kB") {
             found.extend(candidate.take());
         }
     }
@@ -105,22 +112,34 @@ mod tests {
 56000000-56100000 r--p 00000000 fe:00 42                         /opt/a b/berthd
 Rss:                 100 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 56100000-56300000 r-xp 00100000 fe:00 42                         /opt/a b/berthd
 Anonymous:             0 kB
-56300000-56310000 r--p 00300000 fe:00 42                         /opt/a b/berthd
-Anonymous:            64 kB
+Swap:                  0 kB
+56300000-56308000 r--p 00300000 fe:00 42                         /opt/a b/berthd
+Anonymous:            32 kB
+Swap:                  0 kB
+56308000-56310000 r--p 00308000 fe:00 42                         /opt/a b/berthd
+Anonymous:             0 kB
+Swap:                 32 kB
 56310000-56320000 rw-p 00310000 fe:00 42                         /opt/a b/berthd
 Anonymous:             0 kB
+Swap:                  0 kB
 7f000000-7f100000 r-xp 00000000 fe:00 43                         /usr/lib/libc.so.6
 Anonymous:             0 kB
+Swap:                  0 kB
 7f100000-7f180000 r--p 00000000 fe:00 44                         /etc/ld.so.cache
 Anonymous:             0 kB
+Swap:                  0 kB
 7f180000-7f190000 r--s 00000000 fe:00 43                         /usr/lib/libc.so.6
 Anonymous:             0 kB
+Swap:                  0 kB
 7f200000-7f300000 rw-p 00000000 00:00 0
 Anonymous:             0 kB
+Swap:                  0 kB
 7ff00000-7ff01000 r-xp 00000000 00:00 0                          [vdso]
 Anonymous:             0 kB
+Swap:                  0 kB
 ";
 
     #[test]
@@ -135,7 +154,7 @@ Anonymous:             0 kB
     fn neighbours_differ_in_advice() {
         let cut = |range: Range<usize>| -> Vec<_> {
             let told = |(piece, advice)| (piece, matches!(advice, Advice::Random));
-            pieces(&range).map(told).collect()
+            pieces(&range, PIECE).map(told).collect()
         };
         assert_eq!(
             cut(0x1000..0x9000),

@@ -153,8 +153,14 @@ async fn ask(connection: &Connection) -> Result<UserInfo, CallError> {
     Ok(review.status.and_then(|status| status.user_info).unwrap_or_default())
 }
 
+/// The same again is no news: whoever follows the identity begins anew with each.
 fn tell(state: &watch::Sender<IdentityState>, news: IdentityState) {
-    if state.send_replace(news.clone()) == news {
+    let is_new = state.send_if_modified(|known| {
+        let is_new = *known != news;
+        known.clone_from(&news);
+        is_new
+    });
+    if !is_new {
         return;
     }
     match news {

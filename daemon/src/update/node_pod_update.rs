@@ -12,7 +12,7 @@ use std::{
 };
 
 use berth_policy::{
-    RequestId, StepOutcome,
+    PodUid, RequestId, StepOutcome,
     in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
 };
 use berth_proto::crd::{DesiredPod, NodePodUpdate, UpdatedPod};
@@ -119,6 +119,7 @@ impl NodeUpdates {
                         self.take(None).await;
                     }
                 }
+                self.make_way().await;
                 unjudged = self.tell(updates, &clock).await;
                 let waits = self.object.lock().await.as_ref().is_some_and(Object::has_one_that_waits);
                 self.tidy().await;
@@ -139,8 +140,11 @@ impl NodeUpdates {
     /// entries are not told of.
     async fn tell(&self, updates: &SharedUpdates, clock: &Clock) -> bool {
         let unjudged = self.unjudged().await;
+        // Between an entry and one that takes its place nobody would seem to want anything of the pod.
+        let replaces = unjudged.iter().any(|entry| updates.wants(&PodUid::from(entry.uid.as_str())));
         // The others need not wait; but at first it must not look as if nobody wanted anything.
-        if unjudged.is_empty() || updates.has_heard(&[UpdateSource::NodePodUpdate]) {
+        let waits = replaces || !updates.has_heard(&[UpdateSource::NodePodUpdate]);
+        if unjudged.is_empty() || !waits {
             self.list(updates, clock).await;
         }
         if unjudged.is_empty() {
@@ -176,8 +180,7 @@ impl NodeUpdates {
             return updates.listed(UpdateSource::NodePodUpdate, Vec::new());
         };
         let now = now();
-        let entries = known.status.desired_pods.iter().filter(|desired| !known.waits(desired));
-        let entries = entries.filter_map(|desired| {
+        let entries = known.entries().filter_map(|desired| {
             let first_seen = updates.entry(&id(desired)).map_or(now, |entry| entry.request.created);
             let answered = known.pods.get(&desired_key(desired));
             let entry = entry(desired, answered, known.version, first_seen, clock);
@@ -296,6 +299,14 @@ impl NodeUpdates {
             (None, None) if known.is_done(desired) => Standing::Sound,
             (None, None) if known.unread.contains(&id(desired)) => Standing::Unread,
             (None, None) => Standing::Unjudged,
+        }
+    }
+
+    /// Withdraws answers to entries that others stand in the place of: what stood there is told of until then.
+    /// Tried once, so that news need not wait for an API server that does not answer.
+    async fn make_way(&self) {
+        if let Some(known) = self.object.lock().await.as_mut().filter(|known| known.has_one_that_waits()) {
+            self.answer(known).await;
         }
     }
 

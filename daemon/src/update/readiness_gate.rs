@@ -39,11 +39,12 @@ impl Parts {
         let (queue, mut requests) = (&self.pods.shut, self.updates.changes());
         let mut last = PodUid::from("");
         let may = |uid: &PodUid| self.updates.has_heard(&UpdateSource::ALL) && !self.updates.wants(uid);
-        while let Some((uid, pod)) = queue.next(&last, &mut requests, may).await {
-            last = uid.clone();
-            if !self.open_gate(&pod).await {
+        while let Some(taken) = queue.next(&last, &mut requests, may).await {
+            last = taken.uid.clone();
+            if self.open_gate(&taken.pod).await {
+                taken.done();
+            } else {
                 sleep(AGAIN).await;
-                queue.put_back(uid, pod);
             }
             sleep(APART).await;
         }

@@ -56,11 +56,12 @@ impl Parts {
     pub(super) async fn keep_meta(&self) {
         let (queue, mut requests) = (&self.pods.outdated, self.updates.changes());
         let mut last = PodUid::from("");
-        while let Some((uid, pod)) = queue.next(&last, &mut requests, |uid| !self.updates.wants(uid)).await {
-            last = uid.clone();
-            if !self.write_meta(&pod).await {
+        while let Some(taken) = queue.next(&last, &mut requests, |uid| !self.updates.wants(uid)).await {
+            last = taken.uid.clone();
+            if self.write_meta(&taken.pod).await {
+                taken.done();
+            } else {
                 sleep(AGAIN).await;
-                queue.put_back(uid, pod);
             }
             sleep(APART).await;
         }

@@ -19,6 +19,16 @@ pub(super) struct WorkQueue {
     changes: watch::Sender<u64>,
 }
 
+/// Pod that was taken out. Dropped before it is done, it is put back, so that whoever is stopped between the
+/// two loses none.
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    queue: &'a WorkQueue,
+    pub(super) uid: PodUid,
+    pub(super) pod: Arc<core::Pod>,
+    is_done: bool,
+}
+
 impl WorkQueue {
     /// Makes the queue of the pods for which this holds.
     pub(super) fn of(needs: fn(&core::Pod) -> bool) -> Self {
@@ -53,13 +63,13 @@ impl WorkQueue {
         after: &PodUid,
         others: &mut watch::Receiver<u64>,
         may: impl Fn(&PodUid) -> bool,
-    ) -> Option<(PodUid, Arc<core::Pod>)> {
+    ) -> Option<Taken<'_>> {
         let mut changes = self.changes.subscribe();
         loop {
             changes.mark_unchanged();
             others.mark_unchanged();
-            if let Some(next) = self.take(after, &may) {
-                return Some(next);
+            if let Some((uid, pod)) = self.take(after, &may) {
+                return Some(Taken { queue: self, uid, pod, is_done: false });
             }
             let changed = tokio::select! {
                 changed = changes.changed() => changed,
@@ -76,13 +86,52 @@ impl WorkQueue {
         pods.remove_entry(&uid)
     }
 
-    /// It is still to be done, unless there is newer news.
-    pub(super) fn put_back(&self, uid: PodUid, pod: Arc<core::Pod>) {
-        self.pods().entry(uid).or_insert(pod);
-        self.changes.send_modify(|changes| *changes += 1);
-    }
-
     fn pods(&self) -> MutexGuard<'_, BTreeMap<PodUid, Arc<core::Pod>>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken<'_> {
+    /// Nothing is left to do for it.
+    pub(super) fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // Newer news of it stands.
+            self.queue.pods().entry(self.uid.clone()).or_insert_with(|| self.pod.clone());
+            self.queue.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(version: &str) -> core::Pod {
+        let mut pod = core::Pod::default();
+        pod.metadata.uid = Some("u".to_owned());
+        pod.metadata.resource_version = Some(version.to_owned());
+        pod
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_is_not_done_is_put_back() {
+        let queue = WorkQueue::of(|_| true);
+        let others = watch::Sender::new(0);
+        let next = async || queue.next(&PodUid::from(""), &mut others.subscribe(), |_| true).await.unwrap();
+        queue.seen(&pod("1"));
+        drop(next().await);
+        let taken = next().await;
+        queue.seen(&pod("2"));
+        drop(taken);
+        let taken = next().await;
+        assert_eq!(taken.pod.metadata.resource_version.as_deref(), Some("2"), "the newer one stands");
+        taken.done();
+        assert!(queue.pods().is_empty());
     }
 }

@@ -243,12 +243,13 @@ impl Decision<'_> {
         Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
     }
 
-    /// One that falls over may come up yet, when what it needs is there; but not for ever.
+    /// One that falls over may come up yet, when what it needs is there; but not for ever. A pod that was never
+    /// patched has had its time before anybody asked.
     fn crashing(&self, container: &ContainerView) -> Next {
         let restarts = container.instance.as_ref().map_or(0, |instance| instance.restarts);
         // What another update has left as it was it had before that one.
         let other = || self.seen.record.as_ref().map(|record| record.update_timestamp);
-        let since = self.patched_at(container).or_else(other).map_or(Duration::ZERO, |at| self.since(at));
+        let since = self.patched_at(container).or_else(other).map_or(CRASHES_FOR, |at| self.since(at));
         match CRASHES_FOR.checked_sub(since) {
             Some(left) if !left.is_zero() => {
                 let until = later(self.now, left);

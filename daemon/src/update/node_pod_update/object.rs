@@ -18,6 +18,8 @@ use crate::{base::clock::Clock, cluster::target::version};
 pub(super) const RENEW_EVERY: Duration = Duration::from_secs(120);
 /// Key of the lists of the object: the pod's UID and the owner.
 pub(super) type Key = (String, String);
+/// Answers by UID and owner. The object holds two thousand of them at most, and each news looks at all.
+type Said<'a> = BTreeMap<(&'a str, &'a str), &'a UpdatedPod>;
 
 /// The object, and what is to be said in it.
 #[derive(Debug)]
@@ -65,33 +67,30 @@ impl Object {
         self.renewed.is_none_or(|renewed| now.saturating_duration_since(renewed) >= RENEW_EVERY)
     }
 
-    /// The answer to an entry that stood in the place of this one is to go first. This one begins without a
-    /// report that would replace it, and who asked for the earlier entry again meanwhile would be told that
-    /// it is done.
-    pub(super) fn waits(&self, entry: &DesiredPod) -> bool {
-        let key = desired_key(entry);
-        let said = self.status.pods.iter().find(|said| answer_key(said) == key);
-        said.is_some_and(|said| !report::answers(said, entry)) && is_one_way(entry)
+    /// Entries that may begin. One waits while the answer to an entry that stood in its place is in the object:
+    /// it begins without a report that would replace that, and who asked for the earlier entry again meanwhile
+    /// would be told that it is done.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &DesiredPod> {
+        let said = self.said();
+        self.status.desired_pods.iter().filter(move |entry| !waits(&said, entry))
     }
 
     pub(super) fn has_one_that_waits(&self) -> bool {
-        self.status.desired_pods.iter().any(|entry| self.waits(entry))
+        let said = self.said();
+        self.status.desired_pods.iter().any(|entry| waits(&said, entry))
+    }
+
+    /// Answers that stand in the object.
+    fn said(&self) -> Said<'_> {
+        self.status.pods.iter().map(|said| ((said.uid.as_str(), said.owner.as_str()), said)).collect()
     }
 
     /// The answers stand in the object, and no sign of life is due.
     pub(super) fn has_said(&self, now: Instant) -> bool {
-        let said = self.status.pods.iter().filter(|said| !self.is_left(said));
+        let desired: BTreeSet<(&str, &str)> =
+            self.status.desired_pods.iter().map(|entry| (entry.uid.as_str(), entry.owner.as_str())).collect();
+        let said = self.status.pods.iter().filter(|said| !is_left(&desired, said));
         self.pods.values().eq(said) && !self.is_to_renew(now)
-    }
-
-    /// A workload's update that is done, and whose entry was taken away. Nobody asks for it again while the
-    /// pod has its revision, so its answer stands until the next report or sign of life is written.
-    fn is_left(&self, said: &UpdatedPod) -> bool {
-        let of_workload = said.owner.split_once('/').is_some_and(|(kind, _)| workloads::is_kind(kind));
-        let key = answer_key(said);
-        of_workload
-            && said.phase == UpdatePhase::Succeeded
-            && !self.status.desired_pods.iter().any(|entry| desired_key(entry) == key)
     }
 
     /// The agent has answered that this entry was carried out. One that failed may have been refused: what is
@@ -100,6 +99,21 @@ impl Object {
         let answered = self.pods.get(&desired_key(entry)).filter(|answered| report::answers(answered, entry));
         answered.is_some_and(|answered| report::is_end(answered) && answered.phase != UpdatePhase::Failed)
     }
+}
+
+/// Tells whether the answer to another entry in this one's place stands in the object.
+fn waits(said: &Said<'_>, entry: &DesiredPod) -> bool {
+    let said = said.get(&(entry.uid.as_str(), entry.owner.as_str()));
+    said.is_some_and(|said| !report::answers(said, entry)) && is_one_way(entry)
+}
+
+/// Tells whether a workload's update is done, and its entry was taken away. Nobody asks for it again while the
+/// pod has its revision, so its answer stands until the next report or sign of life is written.
+fn is_left(desired: &BTreeSet<(&str, &str)>, said: &UpdatedPod) -> bool {
+    let of_workload = said.owner.split_once('/').is_some_and(|(kind, _)| workloads::is_kind(kind));
+    of_workload
+        && said.phase == UpdatePhase::Succeeded
+        && !desired.contains(&(said.uid.as_str(), said.owner.as_str()))
 }
 
 /// Tells whether the entry is carried out without a report before.

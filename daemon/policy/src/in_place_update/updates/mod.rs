@@ -339,7 +339,11 @@ impl Updates {
                 }
                 pod.attempts.failed(now);
             }
-            WriteOutcome::Failed => pod.attempts.failed(now),
+            // Whether it was written nobody knows.
+            WriteOutcome::Failed => {
+                pod.doubt = Doubt::Unasked;
+                pod.attempts.failed(now);
+            }
         }
     }
 
@@ -348,6 +352,7 @@ impl Updates {
         for pod in self.pods.values_mut() {
             let known = std::mem::take(pod);
             *pod = UpdatedPod {
+                doubt: if known.may_have_changed() { Doubt::Unasked } else { Doubt::None },
                 followed: known.followed,
                 seen: known.seen,
                 images: known.images,

@@ -48,17 +48,18 @@ pub(crate) struct UpdatedPod {
     pub(crate) step: Option<Step>,
     /// A question that is under way.
     pub(crate) asking: bool,
-    /// Whether somebody else wrote to the pod.
+    /// Whether the pod may have been written to unseen.
     pub(crate) doubt: Doubt,
     /// A patch may have been written although its answer says something else. Until the pod is seen again its
     /// env values stand: those of the pod as it was seen before are older than what the kubelet may have.
     pub(crate) is_unheard: bool,
 }
 
-/// Knowledge of a pod to which somebody else wrote: it is asked for before the next step.
+/// Knowledge of a pod to which somebody else wrote, or of whose last write no answer came: it is asked for
+/// before the next step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Doubt {
-    /// Nobody has, as far as is known.
+    /// It was not, as far as is known.
     #[default]
     None,
     /// The question has not been asked, or could not be answered.
@@ -84,8 +85,9 @@ impl UpdatedPod {
         *self = Self { step: self.step.take(), asking: self.asking, ..Self::default() };
     }
 
-    /// Whether the pod may be another one already than the one that was seen last: a write is under way, or
-    /// somebody else was faster. No request ends on that: a gate that is being closed would stay so.
+    /// Whether the pod may be another one already than the one that was seen last: a write is under way or has
+    /// no answer, or somebody else was faster. No request ends on that: a gate that is being closed would stay
+    /// so.
     pub(crate) fn may_have_changed(&self) -> bool {
         self.doubt != Doubt::None || matches!(self.step, Some(Step::Close | Step::Open | Step::Patch(_)))
     }

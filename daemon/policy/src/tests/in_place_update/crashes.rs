@@ -90,6 +90,13 @@ fn one_that_is_slow_does_not_hide_one_that_falls_over() {
 }
 
 #[test]
+fn one_that_was_never_patched_is_not_waited_for() {
+    let mut world = ordered();
+    world.container("a").instance.life = Life::Crashing;
+    assert_eq!(told(&[world.next(&update("r", &[("a", "a:1")], &[]))]), ["failed: CrashLoop"]);
+}
+
+#[test]
 fn a_second_update_does_not_make_it_wait_for_ever() {
     let mut world = ordered();
     fallen(&mut world, &update("r", &[("a", "bad")], &[]));

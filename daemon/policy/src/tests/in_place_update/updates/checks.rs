@@ -32,7 +32,7 @@ impl Truth {
             UpdateAction::Fetch(_) => {
                 assert!(!play.fetching && play.inspecting.is_none(), "two questions at once");
                 assert!(!self.is_paused() || self.outdated, "asked during a pause");
-                self.outdated = false;
+                (self.outdated, self.unanswered) = (false, false);
             }
             UpdateAction::Inspect { instances, .. } => {
                 assert!(!play.fetching && play.inspecting.is_none(), "two questions at once");
@@ -53,6 +53,7 @@ impl Truth {
                 assert!(!play.fetching && play.inspecting.is_none(), "written while it is asked");
                 assert!(!self.is_paused(), "written during a pause");
                 assert!(!self.outdated, "somebody else's write was not looked at");
+                assert!(!self.unanswered, "what became of the last write was not asked");
                 assert_eq!(Some(*version), play.known, "not the newest version");
                 if let PodWrite::Patch(patch) = write {
                     self.check_patch(patch, *version);

@@ -34,6 +34,8 @@ pub(super) struct Truth {
     pub(super) unwritten: BTreeMap<RequestId, Instant>,
     /// The next question follows from a write that was outdated.
     pub(super) outdated: bool,
+    /// The last write has no answer, and the pod was not asked for since.
+    pub(super) unanswered: bool,
     /// When each version of the spec was shown first.
     pub(super) shown: BTreeMap<u64, Instant>,
     /// When plans saw instances run first.
@@ -57,6 +59,7 @@ impl Truth {
             failed: None,
             unwritten: BTreeMap::new(),
             outdated: false,
+            unanswered: false,
             shown: BTreeMap::new(),
             running: BTreeMap::new(),
             cleared: None,
@@ -115,7 +118,10 @@ impl Truth {
                 self.play
                     .apply(crate::in_place_update::UpdateEvent::PodsListed(lacking.into_iter().collect()));
             }
-            Op::ExecutorLost => {
+            Op::ExecutorLost(is_written) => {
+                if *is_written && matches!(self.play.step, Some(UpdateAction::Write { .. })) {
+                    self.answer_step(Answer::DoneUnanswered);
+                }
                 self.play.executor_is_lost();
                 self.forget_what_was_judged();
             }
@@ -134,8 +140,12 @@ impl Truth {
         self.plan();
     }
 
+    fn forget_writes(&mut self) {
+        (self.failed, self.cleared, self.outdated, self.unanswered) = (None, None, false, false);
+    }
+
     fn forget_what_was_judged(&mut self) {
-        (self.failed, self.cleared, self.outdated) = (None, None, false);
+        self.forget_writes();
         self.unwritten.clear();
         self.running.clear();
     }
@@ -144,7 +154,7 @@ impl Truth {
         self.unwritten.remove(id);
         if self.play.requests.values().filter(|request| request.ended.is_none()).count() == 1 {
             // With the last open one goes what is remembered of the pod.
-            (self.failed, self.cleared, self.outdated) = (None, None, false);
+            self.forget_writes();
             self.running.clear();
         }
     }
@@ -205,7 +215,7 @@ impl Truth {
         }
         if self.play.updates.is_idle() {
             // With the last open request goes what is remembered of the pod.
-            (self.failed, self.cleared, self.outdated) = (None, None, false);
+            self.forget_writes();
         }
         actions.len()
     }
@@ -270,7 +280,7 @@ impl Truth {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_nothing_is_done_twice_or_too_early_and_nothing_is_left(
@@ -330,7 +340,7 @@ fn a_patch_that_nobody_heard_of_keeps_its_values() {
         Op::Fetch(true),
         Op::Inspect(true),
         told.clone(),
-        Op::ExecutorLost,
+        Op::ExecutorLost(false),
         Op::PullEnds,
         ask([0, 0, 1], [0; 4]),
         Op::Inspect(true),

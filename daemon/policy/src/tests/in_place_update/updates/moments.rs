@@ -127,6 +127,8 @@ fn pauses_after_failures_grow_and_end_with_success() {
         assert_eq!(plan(&mut play), Vec::<String>::new());
         assert_eq!(play.updates.next_deadline(), Some(play.world.now + pause * MILLI));
         play.pass(pause * MILLI);
+        assert_eq!(plan(&mut play), ["fetch"], "it may have been written");
+        play.answer_fetch(true);
         assert_eq!(plan(&mut play), ["close"]);
     }
     play.answer_step(None);

@@ -8,8 +8,10 @@ impl Truth {
             Some(UpdateAction::Write { version, write, .. }) => {
                 let is_new = *version == self.play.number;
                 self.outdated |= !is_new || matches!(answer, Answer::Outdated | Answer::DoneUnheard);
-                if let (true, PodWrite::Patch(patch), Answer::Done | Answer::DoneUnheard) =
-                    (is_new, write, answer)
+                self.unanswered |= matches!(answer, Answer::Failed | Answer::DoneUnanswered);
+                if is_new
+                    && let PodWrite::Patch(patch) = write
+                    && let Answer::Done | Answer::DoneUnheard | Answer::DoneUnanswered = answer
                 {
                     let patch = patch.clone();
                     self.patched(&patch);
@@ -23,7 +25,11 @@ impl Truth {
             _ => return,
         };
         let outcome = match answer {
-            Answer::Done => None,
+            Answer::DoneUnanswered if matches!(self.play.step, Some(UpdateAction::Write { .. })) => {
+                self.failed = Some(self.now());
+                return self.play.loses_answer();
+            }
+            Answer::Done | Answer::DoneUnanswered => None,
             Answer::DoneUnheard => {
                 if let (true, Some(UpdateAction::Write { write, .. })) = (is_new, self.play.step.clone()) {
                     self.play.write(write);
@@ -38,7 +44,7 @@ impl Truth {
             match answer {
                 Answer::Refused | Answer::Failed => self.failed = Some(self.now()),
                 Answer::Done => self.failed = None,
-                Answer::DoneUnheard | Answer::Outdated => {}
+                Answer::DoneUnheard | Answer::Outdated | Answer::DoneUnanswered => {}
             }
         }
         self.play.answer_step(outcome);

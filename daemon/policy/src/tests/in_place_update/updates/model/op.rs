@@ -23,7 +23,8 @@ pub(super) enum Op {
     Relists,
     WatchShows,
     WatchLists,
-    ExecutorLost,
+    /// With a write that reached the API server, or not.
+    ExecutorLost(bool),
     Dies,
     Pass(u16),
     /// Until something may be owed.
@@ -39,6 +40,8 @@ pub(super) enum Answer {
     /// As an API server that comes up refuses.
     Refused,
     Failed,
+    /// It was written, and no answer came.
+    DoneUnanswered,
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +75,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => Just(Answer::Outdated),
         1 => Just(Answer::Refused),
         1 => Just(Answer::Failed),
+        1 => Just(Answer::DoneUnanswered),
     ];
     prop_oneof![
         1 => wish().prop_map(|wish| Op::Ask(Box::new(wish))),
@@ -90,7 +94,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::Relists),
         6 => Just(Op::WatchShows),
         1 => Just(Op::WatchLists),
-        1 => Just(Op::ExecutorLost),
+        1 => any::<bool>().prop_map(Op::ExecutorLost),
         1 => Just(Op::Dies),
         4 => (1..2000_u16).prop_map(Op::Pass),
         4 => Just(Op::Wait),

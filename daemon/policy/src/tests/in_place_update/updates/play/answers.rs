@@ -67,6 +67,19 @@ impl Play {
         }
     }
 
+    /// The write under way reaches the pod, and its answer is lost.
+    pub(in crate::tests::in_place_update::updates) fn loses_answer(&mut self) {
+        match self.step.take() {
+            Some(UpdateAction::Write { pod, version, write }) => {
+                if version == self.number {
+                    self.write(write);
+                }
+                self.apply(UpdateEvent::Written(pod.uid, WriteOutcome::Failed));
+            }
+            other => self.step = other,
+        }
+    }
+
     /// The write reaches the pod.
     pub(in crate::tests::in_place_update::updates) fn write(&mut self, write: PodWrite) {
         let step = match write {
