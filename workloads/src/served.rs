@@ -23,8 +23,8 @@ pub(crate) fn writer(answer: impl Fn(&Method, &str, &Value) -> Value + Send + Sy
 }
 
 /// Writer whose requests are all reads, answered by their path and query.
-pub(crate) fn lists(answer: impl Fn(&str, &str) -> Value + Send + Sync + 'static) -> Writer {
-    writer_at(move |parts, _| answer(parts.uri.path(), parts.uri.query().unwrap_or_default()).to_string())
+pub(crate) fn reads(answer: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Writer {
+    writer_at(move |parts, _| answer(parts.uri.path(), parts.uri.query().unwrap_or_default()))
 }
 
 fn writer_at(answer: impl Fn(&Parts, &Value) -> String + Send + Sync + 'static) -> Writer {
@@ -42,6 +42,11 @@ fn writer_at(answer: impl Fn(&Parts, &Value) -> String + Send + Sync + 'static) 
     let (events, told) = events::channel();
     drop(told);
     Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events }
+}
+
+/// A list in a list, and so on: so many levels.
+pub(crate) fn nested(levels: usize) -> Value {
+    (0..levels).fold(Value::Null, |inner, _| json!([inner]))
 }
 
 /// Objects by the plural names of their kinds, and what was asked.

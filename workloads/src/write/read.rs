@@ -6,6 +6,7 @@ use kube::Api;
 
 use super::{End, Work, Wrote, failure::Failure};
 use crate::{
+    sent::Sent,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, Revisions, Watched},
 };
@@ -36,8 +37,8 @@ impl Work {
         let uid = self.set.uid();
         let (client, namespace) = (|| self.writer.client.clone(), &self.namespace);
         let pods = Api::<TrimmedPod>::namespaced(client(), namespace);
-        let claims = Api::<PersistentVolumeClaim>::namespaced(client(), namespace);
-        let revisions = Api::<ControllerRevision>::namespaced(client(), namespace);
+        let claims = Api::<Sent<PersistentVolumeClaim>>::namespaced(client(), namespace);
+        let revisions = Api::<Sent<ControllerRevision>>::namespaced(client(), namespace);
         let ask = async {
             let own = |object| Pods::view(object).filter(|pod| pod.owner() == uid);
             let pods = self.writer.list(&pods, &selector.text(), own).await?;
@@ -67,7 +68,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{served, write::Writer};
+    use crate::served;
 
     /// What the API server lists: of claims two pages, of which none has labels of the selector.
     fn list(path: &str, query: &str) -> Value {
@@ -108,7 +109,7 @@ mod tests {
             },
         }))
         .unwrap();
-        let writer: Writer = served::lists(list);
+        let writer = served::reads(|path, query| list(path, query).to_string());
         let report = writer.read(Arc::new(set)).await;
         assert_eq!(report.end, End::Done);
         let Some(Wrote::Read(_, _, claims, _)) = report.wrote.first() else { panic!("{:?}", report.wrote) };
