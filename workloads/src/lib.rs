@@ -40,6 +40,7 @@ mod planner;
 mod podstates;
 mod reading;
 pub mod run;
+mod sent;
 #[cfg(test)]
 mod served;
 mod sidecar_sets;

@@ -10,6 +10,12 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::sent::shallow;
+
+/// Levels of an object that is decided on: some less than of any other one, for what is made of its template
+/// is nested deeper.
+const LEVELS: usize = 100;
+
 /// An object that a controller decides on.
 pub(crate) trait Object {
     fn meta(&self) -> &ObjectMeta;
@@ -102,10 +108,14 @@ fn version_of(object: &impl Object) -> &str {
     object.meta().resource_version.as_deref().unwrap_or_default()
 }
 
-/// Reads an object as it was shown; an error names it.
+/// Reads an object as it was shown; an error names it. One that is too deep is set aside: nobody could read
+/// the revisions that are made of its template.
 pub(crate) fn read<K: DeserializeOwned>(object: DynamicObject) -> Result<K, String> {
     let name = object.metadata.name.clone().unwrap_or_default();
-    let read = serde_json::to_value(object).and_then(serde_json::from_value);
+    let read = serde_json::to_value(object).map_err(|error| error.to_string()).and_then(|object| {
+        shallow(&object, LEVELS)?;
+        serde_json::from_value(object).map_err(|error| error.to_string())
+    });
     read.map_err(|error| format!("{name}: {error}"))
 }
 

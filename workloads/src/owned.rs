@@ -186,8 +186,12 @@ impl<T: Ownable> Owned<T> {
         let there: BTreeSet<&str> = listed.objects.iter().map(Stored::uid).collect();
         let known = owners.iter().flat_map(|owner| self.of(owner));
         let gone = known.filter(|known| known.version() <= listed.version && !there.contains(known.uid()));
-        let gone: Vec<String> = gone.map(|known| known.uid().to_owned()).collect();
-        gone.iter().for_each(|uid| self.ended(uid));
+        let gone: Vec<(String, String)> =
+            gone.map(|known| (known.key().into_owned(), known.uid().to_owned())).collect();
+        for (owner, uid) in gone {
+            self.unlink(&owner, &uid);
+            self.store.missing(&uid, listed.version);
+        }
         listed.objects.into_iter().for_each(|object| self.wrote(object));
     }
 
@@ -253,7 +257,7 @@ pub(crate) fn found<T: Stored>(store: &mut Store<T>, known: &[String], listed: L
     let is_old = |uid: &str| store.get(uid).is_some_and(|known| known.version() <= listed.version);
     let gone: Vec<&String> =
         known.iter().filter(|uid| !there.contains(uid.as_str()) && is_old(uid)).collect();
-    gone.into_iter().for_each(|uid| store.ended(uid));
+    gone.into_iter().for_each(|uid| store.missing(uid, listed.version));
     listed.objects.into_iter().for_each(|object| store.wrote(object));
 }
 
@@ -328,6 +332,11 @@ mod tests {
         // Nothing known is older than no version.
         owned.found(&["x"], Listed { version: 0, objects: Vec::new() });
         assert_eq!(of(&owned, "x"), ["newer", "unseen"]);
+        // A watch that is late does not bring it back; one that is newer than the list knows better.
+        owned.take(Shown::Applied(Object("gone", 5, "x")));
+        assert_eq!(of(&owned, "x"), ["newer", "unseen"]);
+        owned.take(Shown::Applied(Object("gone", 6, "x")));
+        assert_eq!(of(&owned, "x"), ["gone", "newer", "unseen"]);
     }
 
     /// A pod of set `x` at version 1, changed so.

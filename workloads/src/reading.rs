@@ -5,16 +5,16 @@
 //! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
 //! would cost the more the more workloads there are beside each other.
 
-use std::{collections::BTreeSet, fmt::Debug, time::Instant};
+use std::{collections::BTreeSet, time::Instant};
 
 use berth_base::time::later;
 use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revision, store::version};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource, api::ListParams};
-use serde::de::DeserializeOwned;
 
 use crate::{
+    sent::Received,
     timing::Backoff,
     watch::{Claims, Pods, Revisions, Watched},
     write::{Failure, Writer},
@@ -146,21 +146,22 @@ impl Writer {
     async fn watched<W>(&self, namespace: &str) -> Result<Listed<W::View>, Failure>
     where
         W: Watched,
-        W::Object: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Debug + DeserializeOwned,
+        W::Sent: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        let api = Api::<W::Object>::namespaced(self.client.clone(), namespace);
+        let api = Api::<W::Sent>::namespaced(self.client.clone(), namespace);
         self.list(&api, "", W::view).await
     }
 
-    /// Lists the objects of a kind that have these labels; of an empty text, all.
+    /// Lists the objects of a kind that have these labels; of an empty text, all. One that nobody can read is
+    /// set aside when the watch shows it.
     pub(crate) async fn list<K, V>(
         &self,
         api: &Api<K>,
         labels: &str,
-        view: impl Fn(K) -> Option<V>,
+        view: impl Fn(K::Object) -> Option<V>,
     ) -> Result<Listed<V>, Failure>
     where
-        K: Clone + Debug + DeserializeOwned,
+        K: Received,
     {
         let mut params = ListParams::default().limit(PAGE);
         if !labels.is_empty() {
@@ -170,7 +171,7 @@ impl Writer {
         loop {
             // Without a version it is what etcd has now; all pages are of one version.
             let page = self.ask("read", api.list(&params)).await?;
-            objects.extend(page.items.into_iter().filter_map(&view));
+            objects.extend(page.items.into_iter().filter_map(|sent| sent.read().ok().and_then(&view)));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, request::Parts};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
@@ -19,6 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Writer whose requests are answered so. Nobody writes its Events.
 pub(crate) fn writer(answer: impl Fn(&Method, &str, &Value) -> Value + Send + Sync + 'static) -> Writer {
+    writer_at(move |parts, body| answer(&parts.method, parts.uri.path(), body).to_string())
+}
+
+/// Writer whose requests are all reads, answered by their path and query.
+pub(crate) fn reads(answer: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Writer {
+    writer_at(move |parts, _| answer(parts.uri.path(), parts.uri.query().unwrap_or_default()))
+}
+
+fn writer_at(answer: impl Fn(&Parts, &Value) -> String + Send + Sync + 'static) -> Writer {
     let answer = Arc::new(answer);
     let service = service_fn(move |request: Request<Body>| {
         let answer = answer.clone();
@@ -26,14 +35,18 @@ pub(crate) fn writer(answer: impl Fn(&Method, &str, &Value) -> Value + Send + Sy
             let (parts, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            let answer =
-                Body::from(serde_json::to_vec(&answer(&parts.method, parts.uri.path(), &body)).unwrap());
+            let answer = Body::from(answer(&parts, &body).into_bytes());
             Ok::<_, Infallible>(Response::builder().status(200).body(answer).unwrap())
         }
     });
     let (events, told) = events::channel();
     drop(told);
     Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events }
+}
+
+/// A list in a list, and so on: so many levels.
+pub(crate) fn nested(levels: usize) -> Value {
+    (0..levels).fold(Value::Null, |inner, _| json!([inner]))
 }
 
 /// Objects by the plural names of their kinds, and what was asked.

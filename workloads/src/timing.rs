@@ -67,11 +67,14 @@ impl Agenda {
         *due = (*due).min(at);
     }
 
-    /// Takes objects that are due, up to so many in flight.
+    /// Takes objects that are due, up to so many in flight. The one that waits longest comes first: others
+    /// that are due again and again do not pass it.
     pub(crate) fn take(&mut self, now: Instant, most: usize) -> Vec<String> {
         let due = self.due.iter().filter(|(uid, at)| **at <= now && !self.in_flight.contains(*uid));
-        let due: Vec<String> =
-            due.map(|(uid, _)| uid.clone()).take(most.saturating_sub(self.in_flight.len())).collect();
+        let mut due: Vec<(Instant, &String)> = due.map(|(uid, at)| (*at, uid)).collect();
+        due.sort_unstable();
+        due.truncate(most.saturating_sub(self.in_flight.len()));
+        let due: Vec<String> = due.into_iter().map(|(_, uid)| uid.clone()).collect();
         for uid in &due {
             self.due.remove(uid);
         }
@@ -170,6 +173,26 @@ mod tests {
         let said = [(0, "a"), (1, "a"), (2, "b"), (61, "b"), (63, "b")]
             .map(|(seconds, text)| told.is_news(at(seconds), &note(text)));
         assert_eq!(said, [true, false, true, false, true]);
+    }
+
+    #[test]
+    fn each_of_many_busy_ones_has_its_turn() {
+        let (mut agenda, start) = (Agenda::default(), Instant::now());
+        let uids: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
+        uids.iter().for_each(|uid| agenda.add(uid.clone(), start));
+        let mut turns: BTreeMap<String, usize> = BTreeMap::new();
+        for round in 0..20 {
+            let now = later(start, SPACING.saturating_mul(round));
+            let taken = agenda.take(now, AT_ONCE);
+            assert_eq!(taken.len(), AT_ONCE);
+            for uid in taken {
+                *turns.entry(uid.clone()).or_default() += 1;
+                // It is due again at once.
+                agenda.add(uid, later(now, SPACING));
+            }
+        }
+        // Those that are due at one instant have it by turns.
+        assert!(turns.len() == uids.len() && turns.values().all(|turns| *turns >= 10), "{turns:?}");
     }
 
     #[test]

@@ -14,6 +14,8 @@ use k8s_openapi::{
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Deserializer};
 
+use crate::sent::Received;
+
 /// Annotations of a pod.
 struct Annotations;
 
@@ -51,6 +53,15 @@ impl Resource for TrimmedPod {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         self.0.meta_mut()
+    }
+}
+
+/// No part of it that is read can be deep.
+impl Received for TrimmedPod {
+    type Object = Self;
+
+    fn read(self) -> Result<Self, String> {
+        Ok(self)
     }
 }
 

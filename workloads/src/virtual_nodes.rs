@@ -33,7 +33,11 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{events::Events, write::params};
+use crate::{
+    events::Events,
+    sent::{Received, Sent},
+    write::params,
+};
 
 /// OpenKruise's reason.
 const REASON: &str = "SidecarTerminator";
@@ -48,7 +52,7 @@ const MOST_TOLD: usize = 1024;
 
 /// Follows virtual nodes and their pods, for ever.
 pub(crate) async fn follow(client: Client, tenure: Tenure, events: Events) {
-    let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
+    let nodes = Api::<Sent<PartialObjectMeta<Node>>>::all(client.clone());
     let mut seen = pin!(watcher::watcher(nodes, watcher::Config::default().labels(VIRTUAL)));
     let mut tasks = JoinSet::new();
     let mut followed: HashMap<String, AbortHandle> = HashMap::new();
@@ -96,7 +100,7 @@ async fn end_sidecars(
     (events, told): (&Events, &mut HashSet<String>),
 ) {
     let selected = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
-    let mut seen = pin!(watcher::watcher(Api::<Pod>::all(client.clone()), selected));
+    let mut seen = pin!(watcher::watcher(Api::<Sent<Pod>>::all(client.clone()), selected));
     let mut again: Option<Instant> = None;
     loop {
         // Cancel-safe: an event that is not taken is still there.
@@ -109,6 +113,8 @@ async fn end_sidecars(
         }
         match event {
             Some(Ok(Event::InitApply(pod) | Event::Apply(pod))) => {
+                // One that nobody can read holds none of the others up.
+                let Ok(pod) = pod.read() else { continue };
                 let Some(patch) = patch(&pod) else { continue };
                 // Others of the node do not wait for one that is refused.
                 if let Some(pause) = write(client, &pod, &patch, (events, told)).await {

@@ -28,6 +28,7 @@ use crate::{
     mailbox::Mailbox,
     metrics::Metrics,
     object::Filed,
+    sent::{Received, Sent},
     trimmed::TrimmedPod,
 };
 
@@ -82,6 +83,8 @@ impl Input {
 pub(crate) trait Watched: Send + 'static {
     /// The kind, as its API has it.
     type Object: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static;
+    /// An object, as lists and watches bring it.
+    type Sent: Received<Object = Self::Object> + Resource<DynamicType = ()>;
     /// Its reduction.
     type View;
     /// Its plural name.
@@ -107,6 +110,7 @@ pub(crate) struct Mailboxes;
 
 impl Watched for Pods {
     type Object = TrimmedPod;
+    type Sent = TrimmedPod;
     type View = PodView;
     const NAME: &'static str = "pods";
 
@@ -123,6 +127,7 @@ impl Watched for Pods {
 
 impl Watched for Claims {
     type Object = PersistentVolumeClaim;
+    type Sent = Sent<PersistentVolumeClaim>;
     type View = ClaimView;
     const NAME: &'static str = "persistentvolumeclaims";
 
@@ -138,6 +143,7 @@ impl Watched for Claims {
 
 impl Watched for Revisions {
     type Object = ControllerRevision;
+    type Sent = Sent<ControllerRevision>;
     type View = Revision;
     const NAME: &'static str = "controllerrevisions";
 
@@ -154,6 +160,7 @@ impl Watched for Revisions {
 
 impl Watched for PullJobs {
     type Object = ImagePullJob;
+    type Sent = Sent<ImagePullJob>;
     type View = PullJobView;
     const NAME: &'static str = "imagepulljobs";
 
@@ -168,6 +175,7 @@ impl Watched for PullJobs {
 
 impl Watched for Nodes {
     type Object = Node;
+    type Sent = Sent<Node>;
     type View = (String, NodeView);
     const NAME: &'static str = "nodes";
 
@@ -186,6 +194,7 @@ impl Watched for Nodes {
 
 impl Watched for Mailboxes {
     type Object = NodePodUpdate;
+    type Sent = Sent<NodePodUpdate>;
     type View = Mailbox;
     const NAME: &'static str = "nodepodupdates";
 
@@ -213,11 +222,11 @@ fn may_be_named(meta: &ObjectMeta, ends: fn(&str) -> bool) -> bool {
 /// Watches all objects of a type, for ever. Ends when nobody receives any more.
 pub(crate) async fn follow<W: Watched>(client: Client, inputs: mpsc::Sender<Input>, metrics: Metrics) {
     let input = |event: Option<_>| match event {
-        Some(event) => Some(W::input(shown(event, |object| W::view(object)))),
+        Some(event) => Some(W::input(shown(event, W::view))),
         None => W::lost(),
     };
     let all = watcher::Config::default();
-    relay(Api::<W::Object>::all(client), all, W::NAME, input, inputs, &metrics).await;
+    relay(Api::<W::Sent>::all(client), all, W::NAME, input, inputs, &metrics).await;
 }
 
 /// Watches all workloads of a kind, for ever. Ends when nobody receives any more.
@@ -227,7 +236,7 @@ pub(crate) async fn follow_sets(
     inputs: mpsc::Sender<Input>,
     metrics: Metrics,
 ) {
-    let api = Api::<DynamicObject>::all_with(client, &kind.resource());
+    let api = Api::<Sent<DynamicObject>>::all_with(client, &kind.resource());
     let view = |object| understood(kind.name, kind.read(object), &metrics).map(Filed::new);
     let all = watcher::Config::default();
     let input = |event: Option<_>| Some(Input::Set(kind, shown(event?, view)));
@@ -245,7 +254,8 @@ pub(crate) async fn leave_sets(kind: &'static Kind, inputs: mpsc::Sender<Input>)
     inputs.closed().await;
 }
 
-/// Hands on what a watch shows, for ever; `None`: it is broken. Ends when nobody receives any more.
+/// Hands on what a watch shows, for ever; `None`: it is broken. Ends when nobody receives any more. An object
+/// that nobody can read is set aside, and holds none of the others up.
 pub(crate) async fn relay<K, I>(
     api: Api<K>,
     config: watcher::Config,
@@ -254,7 +264,7 @@ pub(crate) async fn relay<K, I>(
     inputs: mpsc::Sender<I>,
     metrics: &Metrics,
 ) where
-    K: Resource + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+    K: Received,
 {
     let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS)));
     let mut outage = Outage::default();
@@ -280,6 +290,11 @@ pub(crate) async fn relay<K, I>(
         if !matches!(event, Event::Init) && outage.ends() {
             info!(kind = name, "Watch follows again");
         }
+        if let Event::InitApply(object) | Event::Apply(object) = &event
+            && let Some(fault) = object.fault()
+        {
+            is_aside(name, fault, metrics);
+        }
         if let Some(input) = input(Some(event))
             && inputs.send(input).await.is_err()
         {
@@ -290,23 +305,77 @@ pub(crate) async fn relay<K, I>(
 
 /// Object that was read. One that nobody can read is set aside, and holds none of the others up.
 pub(crate) fn understood<T>(kind: &str, read: Result<T, String>, metrics: &Metrics) -> Option<T> {
-    let said = read.inspect_err(|error| {
-        warn!(kind, error, "Object not understood, it is set aside");
-        metrics.set_aside();
-    });
-    said.ok()
+    read.inspect_err(|error| is_aside(kind, error, metrics)).ok()
 }
 
-/// Reduces what a watch shows.
-pub(crate) fn shown<K: Resource, V>(event: Event<K>, view: impl Fn(K) -> Option<V>) -> Shown<V> {
+fn is_aside(kind: &str, error: &str, metrics: &Metrics) {
+    warn!(kind, error, "Object not understood, it is set aside");
+    metrics.set_aside();
+}
+
+/// Reduces what a watch shows. An object that is set aside is none that counts.
+pub(crate) fn shown<K: Received, V>(event: Event<K>, view: impl Fn(K::Object) -> Option<V>) -> Shown<V> {
     let key = |meta: &ObjectMeta| meta.uid.clone().unwrap_or_default();
     match event {
         Event::Init => Shown::ListBegins,
         Event::InitDone => Shown::ListEnds,
         Event::InitApply(object) | Event::Apply(object) => {
             let uid = key(object.meta());
-            view(object).map_or(Shown::Gone(uid), Shown::Applied)
+            object.read().ok().and_then(view).map_or(Shown::Gone(uid), Shown::Applied)
         }
         Event::Delete(object) => Shown::Gone(key(object.meta())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        kinds::KINDS,
+        served::{nested, reads},
+    };
+
+    fn set(name: &str, levels: usize) -> Value {
+        json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet",
+            "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "5" },
+            "spec": {
+                "selector": { "matchLabels": { "app": "a" } },
+                "template": { "metadata": { "labels": { "app": "a" } }, "spec": { "x": nested(levels) } },
+            },
+        })
+    }
+
+    /// Objects of one list, and then of the events of a watch.
+    fn answer(query: &str) -> String {
+        if !query.contains("watch=true") {
+            let items = [set("a", 1), set("deep", 200), set("b", 1)];
+            return json!({ "metadata": { "resourceVersion": "5" }, "items": items }).to_string();
+        }
+        let event = |object| format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n");
+        [set("c", 1), set("deep", 200), set("d", 1)].map(event).concat()
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_too_deep_holds_none_of_the_others_up() {
+        let writer = reads(|_, query| answer(query));
+        let (sender, mut inputs) = mpsc::channel(16);
+        tokio::spawn(follow_sets(writer.client, KINDS[0], sender, writer.metrics.clone()));
+        let mut seen = Vec::new();
+        while seen.len() < 8 {
+            let input = tokio::time::timeout(Duration::from_secs(20), inputs.recv()).await;
+            let Ok(Some(Input::Set(_, shown))) = input else { panic!("{input:?} after {seen:?}") };
+            seen.push(match shown {
+                Shown::ListBegins => "list".to_owned(),
+                Shown::ListEnds => "end".to_owned(),
+                Shown::Applied(filed) => filed.object.name().to_owned(),
+                Shown::Gone(uid) => format!("not {uid}"),
+            });
+        }
+        assert_eq!(seen, ["list", "a", "not deep", "b", "end", "c", "not deep", "d"]);
     }
 }

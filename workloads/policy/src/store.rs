@@ -24,8 +24,9 @@ pub struct Store<T> {
     objects: BTreeMap<String, T>,
     /// Written since the last list began.
     written: BTreeSet<String>,
-    /// Ended by a write, and not seen to be gone: they do not come back.
-    ended: BTreeSet<String>,
+    /// Ended, and not seen to be gone: they do not come back. With the version up to which that holds: a
+    /// newer one shows that what was missing in a list is there.
+    ended: BTreeMap<String, u64>,
     /// A list that comes in: what it has shown so far.
     listed: Option<BTreeMap<String, T>>,
     gone: Gone,
@@ -57,7 +58,7 @@ impl<T> Default for Store<T> {
         Self {
             objects: BTreeMap::new(),
             written: BTreeSet::new(),
-            ended: BTreeSet::new(),
+            ended: BTreeMap::new(),
             listed: None,
             gone: Gone::default(),
         }
@@ -93,7 +94,7 @@ impl<T: Stored> Store<T> {
             }
             is_there
         });
-        self.ended.retain(|uid| listed.contains_key(uid));
+        self.ended.retain(|uid, _| listed.contains_key(uid));
         for object in listed.into_values() {
             self.applied(object);
         }
@@ -130,18 +131,31 @@ impl<T: Stored> Store<T> {
 
     /// A write has ended this object: it is gone, whatever a late watch shows.
     pub fn ended(&mut self, uid: &str) {
+        self.ends(uid, u64::MAX);
+    }
+
+    /// A list of this version, which was read at once, does not have this object: it is gone, or it was not
+    /// asked for. What a late watch shows of an earlier version does not bring it back.
+    pub fn missing(&mut self, uid: &str, version: u64) {
+        self.ends(uid, version);
+    }
+
+    fn ends(&mut self, uid: &str, version: u64) {
         self.objects.remove(uid);
         // The watch may have been faster.
         if !self.gone.uids.contains(uid) {
-            self.ended.insert(uid.to_owned());
+            let until = self.ended.entry(uid.to_owned()).or_default();
+            *until = version.max(*until);
         }
     }
 
     fn take(&mut self, object: T) -> bool {
         let is_old = self.objects.get(object.uid()).is_some_and(|known| known.version() >= object.version());
-        if is_old || self.ended.contains(object.uid()) {
+        let is_ended = self.ended.get(object.uid()).is_some_and(|until| object.version() <= *until);
+        if is_old || is_ended {
             return false;
         }
+        self.ended.remove(object.uid());
         self.objects.insert(object.uid().to_owned(), object);
         true
     }
@@ -207,6 +221,29 @@ mod tests {
         assert!(store.applied(Object("c", 3)));
         store.wrote(Object("c", 4));
         assert_eq!(shown(&store), [("c", 4), ("d", 1)]);
+    }
+
+    #[test]
+    fn what_a_list_did_not_have_comes_back_with_a_newer_version() {
+        // Missing in a list of version 5; ended by a write too; then shown at that version.
+        let table = [(false, 5, false), (false, 6, true), (true, 6, false)];
+        for (is_ended, version, comes_back) in table {
+            for in_a_list in [false, true] {
+                let mut store = Store::default();
+                store.applied(Object("a", 3));
+                if is_ended {
+                    store.ended("a");
+                }
+                store.missing("a", 5);
+                assert_eq!(shown(&store), []);
+                if in_a_list {
+                    store.list_begins();
+                }
+                store.applied(Object("a", version));
+                store.list_ends();
+                assert_eq!(!shown(&store).is_empty(), comes_back, "{is_ended} {version} {in_a_list}");
+            }
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use crate::{
     metrics::Metrics,
     object,
+    sent::Sent,
     watch::{Shown, relay, shown, understood},
 };
 
@@ -71,7 +72,7 @@ fn copies() -> watcher::Config {
 }
 
 async fn distributions((client, inputs, metrics): Given) {
-    let api = Api::<DynamicObject>::all_with(client, &ApiResource::erase::<ResourceDistribution>(&()));
+    let api = Api::<Sent<DynamicObject>>::all_with(client, &ApiResource::erase::<ResourceDistribution>(&()));
     let view = |object| understood(distribution::KIND, Filed::read(object), &metrics);
     let config = watcher::Config::default().page_size(PAGE);
     let input = |event: Option<_>| Some(Input::Distribution(shown(event?, view)));
@@ -90,18 +91,18 @@ async fn namespaces((client, inputs, metrics): Given) {
     };
     let input = |event: Option<_>| Some(Input::Namespace(shown(event?, view)));
     let config = watcher::Config::default();
-    relay(Api::<Namespace>::all(client), config, "namespaces", input, inputs, &metrics).await;
+    relay(Api::<Sent<Namespace>>::all(client), config, "namespaces", input, inputs, &metrics).await;
 }
 
 async fn secrets((client, inputs, metrics): Given) {
     let input =
         |event: Option<_>| Some(Input::Secret(shown(event?, |secret: Secret| CopyView::of_secret(&secret))));
-    relay(Api::<Secret>::all(client), copies(), "secrets", input, inputs, &metrics).await;
+    relay(Api::<Sent<Secret>>::all(client), copies(), "secrets", input, inputs, &metrics).await;
 }
 
 async fn config_maps((client, inputs, metrics): Given) {
     let input = |event: Option<_>| {
         Some(Input::ConfigMap(shown(event?, |map: ConfigMap| CopyView::of_config_map(&map))))
     };
-    relay(Api::<ConfigMap>::all(client), copies(), "configmaps", input, inputs, &metrics).await;
+    relay(Api::<Sent<ConfigMap>>::all(client), copies(), "configmaps", input, inputs, &metrics).await;
 }

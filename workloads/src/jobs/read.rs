@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     reading::{Ended, Listed, each},
+    sent::Sent,
     write::{Failure, Writer},
 };
 
@@ -31,20 +32,20 @@ pub(super) struct Found {
 async fn found(writer: &Writer, settings: &Settings, namespace: String) -> Result<Found, Failure> {
     let client = || writer.client.clone();
     let jobs = async |kind: Kind| {
-        let api = Api::<DynamicObject>::namespaced_with(client(), &namespace, &kind.resource());
+        let api = Api::<Sent<DynamicObject>>::namespaced_with(client(), &namespace, &kind.resource());
         // One that nobody can read is set aside when the watch shows it.
         writer.list(&api, "", |object| kind.read(object).ok()).await
     };
     let pods = match settings.broadcast_jobs {
         true => {
-            let api = Api::<Pod>::namespaced(client(), &namespace);
+            let api = Api::<Sent<Pod>>::namespaced(client(), &namespace);
             Some(writer.list(&api, broadcast_job::UID_LABEL, watches::pod).await?)
         }
         false => None,
     };
     let cron = match settings.cron_jobs {
         true => {
-            let api = Api::<Job>::namespaced(client(), &namespace);
+            let api = Api::<Sent<Job>>::namespaced(client(), &namespace);
             let made = writer.list(&api, "", watches::job).await?;
             Some((jobs(Kind::Cron).await?, made))
         }

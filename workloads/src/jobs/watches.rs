@@ -20,6 +20,7 @@ use super::{
 use crate::{
     metrics::Metrics,
     object::is_of,
+    sent::Sent,
     watch::{Shown, relay, shown, understood},
 };
 
@@ -70,7 +71,7 @@ pub(super) fn start(
 type Given = (Client, mpsc::Sender<Input>, Metrics);
 
 async fn objects(kind: Kind, (client, inputs, metrics): Given) {
-    let api = Api::<DynamicObject>::all_with(client, &kind.resource());
+    let api = Api::<Sent<DynamicObject>>::all_with(client, &kind.resource());
     let view = |object| understood(kind.name(), kind.read(object), &metrics);
     let config = watcher::Config::default();
     let input = |event: Option<_>| Some(Input::Object(kind, shown(event?, view)));
@@ -80,18 +81,18 @@ async fn objects(kind: Kind, (client, inputs, metrics): Given) {
 async fn pods((client, inputs, metrics): Given) {
     let config = watcher::Config::default().labels(broadcast_job::UID_LABEL);
     let input = |event: Option<_>| Some(Input::Pod(shown(event?, pod)));
-    relay(Api::<Pod>::all(client), config, "pods", input, inputs, &metrics).await;
+    relay(Api::<Sent<Pod>>::all(client), config, "pods", input, inputs, &metrics).await;
 }
 
 async fn jobs((client, inputs, metrics): Given) {
     let input = |event: Option<_>| Some(Input::Job(shown(event?, job)));
-    relay(Api::<Job>::all(client), watcher::Config::default(), "jobs", input, inputs, &metrics).await;
+    relay(Api::<Sent<Job>>::all(client), watcher::Config::default(), "jobs", input, inputs, &metrics).await;
 }
 
 async fn nodes((client, inputs, metrics): Given) {
     let view = |node: Node| Some((node.metadata.uid.clone()?, NodeView::of(&node)));
     let input = |event: Option<_>| Some(Input::Node(shown(event?, view)));
-    relay(Api::<Node>::all(client), watcher::Config::default(), "nodes", input, inputs, &metrics).await;
+    relay(Api::<Sent<Node>>::all(client), watcher::Config::default(), "nodes", input, inputs, &metrics).await;
 }
 
 /// Reduces a pod of a BroadcastJob.

@@ -21,7 +21,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, PropagationPolicy},
+    api::{ApiResource, DeleteParams, DynamicObject, PropagationPolicy},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -36,6 +36,7 @@ use super::{
 use crate::{
     object::Object,
     planner::{End, Plan, Work},
+    sent::Sent,
     write::{Failure, params, stays, typed},
 };
 
@@ -231,24 +232,24 @@ impl Work<Jobs> {
         let kind = self.object.kind();
         let (namespace, uid) = (self.object.namespace().to_owned(), self.object.uid().to_owned());
         let client = self.writer.client.clone();
-        let list = ListParams::default();
         match kind {
             Kind::Broadcast => {
                 let label = format!("{}={uid}", broadcast_job::UID_LABEL);
-                let api = Api::<Pod>::namespaced(client, &namespace);
-                let pods = self.writer.ask("read", api.list(&list.labels(&label))).await?;
-                let pods = pods.items.into_iter().filter_map(watches::pod).filter(|pod| pod.owner == uid);
-                self.wrote.push(Wrote::Pods(pods.collect()));
+                let api = Api::<Sent<Pod>>::namespaced(client, &namespace);
+                let own = |pod| watches::pod(pod).filter(|pod| pod.owner == uid);
+                let pods = self.writer.list(&api, &label, own).await?;
+                self.wrote.push(Wrote::Pods(pods.objects));
             }
             Kind::Cron => {
-                let api = Api::<Job>::namespaced(client, &namespace);
-                let jobs = self.writer.ask("read", api.list(&list)).await?;
-                let jobs = jobs.items.into_iter().filter_map(watches::job).filter(|job| job.owner == uid);
-                let broadcasts = self.objects(&Kind::Broadcast.resource());
-                let broadcasts = self.writer.ask("read", broadcasts.list(&list)).await?;
-                let broadcasts = broadcasts.items.into_iter().filter(|job| self.owns(&job.metadata));
-                let broadcasts = broadcasts.filter_map(|job| Kind::Broadcast.read(job).ok()).collect();
-                self.wrote.push(Wrote::Jobs(jobs.collect(), broadcasts));
+                let api = Api::<Sent<Job>>::namespaced(client, &namespace);
+                let own = |job| watches::job(job).filter(|job| job.owner == uid);
+                let jobs = self.writer.list(&api, "", own).await?;
+                let api = self.sent(&Kind::Broadcast.resource());
+                let own = |job: DynamicObject| {
+                    if self.owns(&job.metadata) { Kind::Broadcast.read(job).ok() } else { None }
+                };
+                let broadcasts = self.writer.list(&api, "", own).await?;
+                self.wrote.push(Wrote::Jobs(jobs.objects, broadcasts.objects));
             }
         }
         let api = self.objects(&kind.resource());

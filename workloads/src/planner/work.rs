@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Picture, Plan};
 use crate::{
     object::Object,
+    sent::Sent,
     write::{Failure, Writer, params},
 };
 
@@ -82,6 +83,11 @@ pub(super) async fn read<P: Picture>(writer: Writer, object: P::Object) -> Repor
 impl<P: Picture> Work<P> {
     /// Objects of a kind beside the object.
     pub(crate) fn objects(&self, resource: &ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.writer.client.clone(), self.object.namespace(), resource)
+    }
+
+    /// The same, to be listed.
+    pub(crate) fn sent(&self, resource: &ApiResource) -> Api<Sent<DynamicObject>> {
         Api::namespaced_with(self.writer.client.clone(), self.object.namespace(), resource)
     }
 

@@ -12,7 +12,7 @@ mod controller;
 mod view;
 mod work;
 
-use berth_proto::crd::AdvancedStatefulSet;
+use berth_proto::crd::{AdvancedStatefulSet, PersistentPodState};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{Api, core::PartialObjectMeta, runtime::watcher};
 use tokio::{sync::mpsc, task::JoinSet};
@@ -22,6 +22,7 @@ use self::{
     view::{SetView, known},
 };
 use crate::{
+    sent::Sent,
     turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
@@ -44,14 +45,14 @@ pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
     let (sender, inputs) = mpsc::channel(INPUTS);
     let Writer { client, metrics, .. } = connections.writer.clone();
     let (of_sets, counts) = (sender.clone(), metrics.clone());
-    let api: Api<PartialObjectMeta<StatefulSet>> = Api::all(client.clone());
+    let api: Api<Sent<PartialObjectMeta<StatefulSet>>> = Api::all(client.clone());
     tasks.spawn(async move {
         let view = |set: PartialObjectMeta<StatefulSet>| SetView::of(set.metadata, "apps/v1");
         let input = |event: Option<_>| Some(Input::Set(SETS, shown(event?, view)));
         relay(api, watcher::Config::default(), SETS, input, of_sets, &counts).await;
     });
     let (of_sets, counts) = (sender.clone(), metrics.clone());
-    let api: Api<PartialObjectMeta<AdvancedStatefulSet>> = Api::all(client.clone());
+    let api: Api<Sent<PartialObjectMeta<AdvancedStatefulSet>>> = Api::all(client.clone());
     tasks.spawn(async move {
         let view =
             |set: PartialObjectMeta<AdvancedStatefulSet>| SetView::of(set.metadata, "apps.kruise.io/v1beta1");
@@ -59,7 +60,7 @@ pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
         relay(api, watcher::Config::default(), ADVANCED, input, of_sets, &counts).await;
     });
     tasks.spawn(async move {
-        let api = Api::all(client);
+        let api = Api::<Sent<PersistentPodState>>::all(client);
         let input = |event: Option<_>| Some(Input::State(shown(event?, known)));
         relay(api, watcher::Config::default(), STATES, input, sender, &metrics).await;
     });

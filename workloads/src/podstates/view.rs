@@ -65,7 +65,6 @@ impl SetView {
 /// Reduces a PersistentPodState: what the manager records in it is not decided by.
 pub(super) fn known(mut state: PersistentPodState) -> Option<PersistentPodState> {
     state.status = None;
-    state.metadata.managed_fields = None;
     state.metadata.annotations = None;
     Some(state)
 }

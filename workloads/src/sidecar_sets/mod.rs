@@ -21,6 +21,7 @@ use self::{
     view::{CopyView, SetView},
 };
 use crate::{
+    sent::Sent,
     turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
@@ -44,15 +45,17 @@ pub(crate) fn start(namespace: String, connections: Connections, tasks: &mut Joi
     let Writer { client, metrics, .. } = connections.writer.clone();
     let (of_sets, own, copies) = (metrics.clone(), sender.clone(), client.clone());
     tasks.spawn(async move {
-        let api =
-            Api::<DynamicObject>::all_with(client, &ApiResource::erase::<berth_proto::crd::SidecarSet>(&()));
+        let api = Api::<Sent<DynamicObject>>::all_with(
+            client,
+            &ApiResource::erase::<berth_proto::crd::SidecarSet>(&()),
+        );
         let input = |event: Option<_>| Some(Input::Set(shown(event?, |object| SetView::read(&object))));
         let config = watcher::Config::default().page_size(PAGE);
         relay(api, config, KINDS[0], input, own, &of_sets).await;
     });
     let in_it = namespace.clone();
     tasks.spawn(async move {
-        let api = Api::<ControllerRevision>::namespaced(copies, &in_it);
+        let api = Api::<Sent<ControllerRevision>>::namespaced(copies, &in_it);
         let view = |object: ControllerRevision| FiledRevision::of(&object).map(CopyView);
         let input = |event: Option<_>| Some(Input::Copy(shown(event?, view)));
         let config = watcher::Config::default().labels(SET_LABEL).page_size(PAGE);

@@ -21,6 +21,7 @@ use super::{
     work::{Memory, Report, Work},
 };
 use crate::{
+    sent::Sent,
     timing::{AT_ONCE, Backoff},
     turns::{Connections, Turn, Turns},
     watch::{Shown, relay, shown},
@@ -155,7 +156,7 @@ impl Controller {
         let (sender, own) = (self.sender.clone(), namespace.to_owned());
         let Writer { client, metrics, .. } = self.connections.writer.clone();
         let watch = self.watches.spawn(async move {
-            let api: Api<Pod> = Api::namespaced(client, &own);
+            let api: Api<Sent<Pod>> = Api::namespaced(client, &own);
             let input = |event: Option<_>| Some(Input::Pod(own.clone(), shown(event?, PodView::of)));
             relay(api, watcher::Config::default(), "pods", input, sender, &metrics).await;
         });

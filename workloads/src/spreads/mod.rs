@@ -14,6 +14,7 @@ mod controller;
 mod view;
 mod work;
 
+use berth_proto::crd::WorkloadSpread;
 use tokio::{sync::mpsc, task::JoinSet};
 
 use self::{
@@ -21,6 +22,7 @@ use self::{
     view::SpreadView,
 };
 use crate::{
+    sent::Sent,
     turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
@@ -42,7 +44,7 @@ pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
     let Writer { client, metrics, .. } = connections.writer.clone();
     let given = sender.clone();
     tasks.spawn(async move {
-        let api = kube::Api::all(client);
+        let api = kube::Api::<Sent<WorkloadSpread>>::all(client);
         let input = |event: Option<_>| Some(Input::Spread(shown(event?, SpreadView::of)));
         relay(api, Default::default(), SPREADS, input, given, &metrics).await;
     });

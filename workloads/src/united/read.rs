@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     reading::{Ended, Listed, each},
+    sent::Sent,
     write::{Failure, Writer},
 };
 
@@ -38,13 +39,13 @@ pub(super) async fn all(writer: Writer, term: u64, namespaces: BTreeSet<String>)
 async fn found(writer: &Writer, namespace: String) -> Result<Found, Failure> {
     let client = || writer.client.clone();
     let objects =
-        |resource: &ApiResource| Api::<DynamicObject>::namespaced_with(client(), &namespace, resource);
+        |resource: &ApiResource| Api::<Sent<DynamicObject>>::namespaced_with(client(), &namespace, resource);
     let mut children = Vec::new();
     for kind in KINDS {
         let api = objects(&resource(kind));
         children.push((kind, writer.list(&api, SUBSET_LABEL, |object| child(kind, &object)).await?));
     }
-    let api = Api::<ControllerRevision>::namespaced(client(), &namespace);
+    let api = Api::<Sent<ControllerRevision>>::namespaced(client(), &namespace);
     let revisions = writer.list(&api, UID_LABEL, |object| revision(&object)).await?;
     // One that nobody can read is set aside when the watch shows it.
     let united = writer.list(&objects(&united()), "", |object| Filed::read(object).ok()).await?;

@@ -16,6 +16,7 @@ use super::object::{Filed, FiledPod, child, resource, united};
 use crate::{
     metrics::Metrics,
     object::is_of,
+    sent::Sent,
     watch::{Shown, relay, shown, understood},
 };
 
@@ -70,7 +71,7 @@ pub(super) const fn name(kind: Kind) -> &'static str {
 }
 
 async fn objects((client, inputs, metrics): Given) {
-    let api = Api::<DynamicObject>::all_with(client, &united());
+    let api = Api::<Sent<DynamicObject>>::all_with(client, &united());
     let view = |object| understood(KIND, Filed::read(object), &metrics);
     let config = watcher::Config::default();
     let input = |event: Option<_>| Some(Input::United(shown(event?, view)));
@@ -78,7 +79,7 @@ async fn objects((client, inputs, metrics): Given) {
 }
 
 async fn children(kind: Kind, (client, inputs, metrics): Given) {
-    let api = Api::<DynamicObject>::all_with(client, &resource(kind));
+    let api = Api::<Sent<DynamicObject>>::all_with(client, &resource(kind));
     let config = watcher::Config::default().labels(SUBSET_LABEL);
     let input = |event: Option<_>| Some(Input::Child(kind, shown(event?, |object| child(kind, &object))));
     relay(api, config, name(kind), input, inputs, &metrics).await;
@@ -88,7 +89,7 @@ async fn revisions((client, inputs, metrics): Given) {
     let config = watcher::Config::default().labels(UID_LABEL);
     let input = |event: Option<_>| Some(Input::Revision(shown(event?, |object| revision(&object))));
     let name = "controllerrevisions of uniteddeployments";
-    relay(Api::<ControllerRevision>::all(client), config, name, input, inputs, &metrics).await;
+    relay(Api::<Sent<ControllerRevision>>::all(client), config, name, input, inputs, &metrics).await;
 }
 
 async fn pods((client, inputs, metrics): Given) {
@@ -96,7 +97,7 @@ async fn pods((client, inputs, metrics): Given) {
     let view = |pod: Pod| Some(FiledPod::new(PodView::of(&pod)));
     let input = |event: Option<_>| Some(Input::Pod(shown(event?, view)));
     let name = "pods of uniteddeployments";
-    relay(Api::<Pod>::all(client), config, name, input, inputs, &metrics).await;
+    relay(Api::<Sent<Pod>>::all(client), config, name, input, inputs, &metrics).await;
 }
 
 /// Reduces a revision of a UnitedDeployment.

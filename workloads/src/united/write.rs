@@ -11,7 +11,7 @@ use berth_workloads_policy::{
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, Preconditions, PropagationPolicy},
+    api::{DeleteParams, DynamicObject, Patch, Preconditions, PropagationPolicy},
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ use super::{
 use crate::{
     object::Object,
     planner::{End, Plan, Work},
+    sent::Sent,
     write::{Failure, params, stays, typed},
 };
 
@@ -203,15 +204,14 @@ impl Work<UnitedDeployments> {
         let uid = self.object.uid().to_owned();
         let mut children = Vec::new();
         for kind in KINDS {
-            let api = self.objects(&resource(kind));
-            let all = self.writer.ask("read", api.list(&ListParams::default().labels(SUBSET_LABEL))).await?;
-            let ours = all.items.iter().filter_map(|object| child(kind, object));
-            children.push((kind, ours.filter(|child| child.owner == uid).collect()));
+            let own = |object| child(kind, &object).filter(|child| child.owner == uid);
+            let listed = self.writer.list(&self.sent(&resource(kind)), SUBSET_LABEL, own).await?;
+            children.push((kind, listed.objects));
         }
-        let params = ListParams::default().labels(&format!("{UID_LABEL}={uid}"));
-        let revisions = self.writer.ask("read", self.revisions().list(&params)).await?;
-        let revisions = revisions.items.iter().filter_map(revision).filter(|one| one.owner == uid).collect();
-        self.wrote.push(Wrote::Read(children, revisions));
+        let api = Api::<Sent<_>>::namespaced(self.writer.client.clone(), self.object.namespace());
+        let own = |object| revision(&object).filter(|one| one.owner == uid);
+        let revisions = self.writer.list(&api, &format!("{UID_LABEL}={uid}"), own).await?;
+        self.wrote.push(Wrote::Read(children, revisions.objects));
         let object = self.writer.ask("read", self.objects(&united()).get(self.object.name())).await?;
         if object.metadata.uid.as_deref() != Some(uid.as_str()) {
             self.wrote.push(Wrote::UnitedGone(uid));

@@ -2,10 +2,11 @@
 
 use berth_workloads_policy::selector::Selector;
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::PersistentVolumeClaim};
-use kube::{Api, api::ListParams};
+use kube::Api;
 
 use super::{End, Work, Wrote, failure::Failure};
 use crate::{
+    sent::Sent,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, Revisions, Watched},
 };
@@ -33,30 +34,86 @@ impl Work {
             Ok(selector) => selector,
             Err(fault) => return End::UpdateFailed(fault.to_string()),
         };
-        let (client, namespace) = (self.writer.client.clone(), self.namespace.clone());
-        let params = ListParams::default().labels(&selector.text());
-        let uid = self.set.uid().to_owned();
-        let pods = Api::<TrimmedPod>::namespaced(client.clone(), &namespace);
-        let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
-        let revisions = Api::<ControllerRevision>::namespaced(client, &namespace);
+        let uid = self.set.uid();
+        let (client, namespace) = (|| self.writer.client.clone(), &self.namespace);
+        let pods = Api::<TrimmedPod>::namespaced(client(), namespace);
+        let claims = Api::<Sent<PersistentVolumeClaim>>::namespaced(client(), namespace);
+        let revisions = Api::<Sent<ControllerRevision>>::namespaced(client(), namespace);
         let ask = async {
-            let pods = self.writer.ask("read", pods.list(&params)).await?;
-            let claims = self.writer.ask("read", claims.list(&params)).await?;
-            let revisions = self.writer.ask("read", revisions.list(&params)).await?;
-            Ok::<_, Failure>((pods, claims, revisions))
+            let own = |object| Pods::view(object).filter(|pod| pod.owner() == uid);
+            let pods = self.writer.list(&pods, &selector.text(), own).await?;
+            // Their labels are those of templates, which need not match the selector, and anybody may change
+            // them: what they belong to is told by their owner or name.
+            let own = |object| Claims::view(object).filter(|claim| self.set.has_claim(claim));
+            let claims = self.writer.list(&claims, "", own).await?;
+            let own = |object| Revisions::view(object).filter(|one| one.owner == uid);
+            let revisions = self.writer.list(&revisions, "", own).await?;
+            Ok::<_, Failure>((pods.objects, claims.objects, revisions.objects))
         };
         match ask.await {
-            Ok::<_, Failure>((pods, claims, revisions)) => {
-                let pods = pods.items.into_iter().filter_map(Pods::view).filter(|pod| pod.owner() == uid);
-                let claims = claims.items.into_iter().filter_map(Claims::view);
-                let claims = claims.filter(|claim| self.set.has_claim(claim));
-                let revisions =
-                    revisions.items.into_iter().filter_map(Revisions::view).filter(|one| one.owner == uid);
-                let (pods, claims, revisions) = (pods.collect(), claims.collect(), revisions.collect());
+            Ok((pods, claims, revisions)) => {
                 self.wrote.push(Wrote::Read(selector, pods, claims, revisions));
                 End::Done
             }
             Err(failure) => End::UpdateFailed(failure.text()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use berth_proto::crd::CloneSet;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::served;
+
+    /// What the API server lists: of claims two pages, of which none has labels of the selector.
+    fn list(path: &str, query: &str) -> Value {
+        let claim = |name: &str, owner: &str| {
+            let owner = json!({
+                "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": owner, "uid": owner,
+                "controller": true,
+            });
+            json!({
+                "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "3",
+                    "labels": { "app": "relabelled" }, "ownerReferences": [owner] },
+            })
+        };
+        let is_claims = path.ends_with("/persistentvolumeclaims");
+        // What the API server does with a selector that no claim matches.
+        if !is_claims || query.contains("labelSelector") {
+            return json!({ "metadata": { "resourceVersion": "5" }, "items": [] });
+        }
+        let (next, items) = match query.contains("continue=second") {
+            true => ("", json!([claim("data-b", "set")])),
+            false => ("second", json!([claim("data-a", "set"), claim("data-other", "other")])),
+        };
+        json!({ "metadata": { "resourceVersion": "5", "continue": next }, "items": items })
+    }
+
+    /// A claim that is not listed counts as gone, for good.
+    #[tokio::test]
+    async fn all_claims_of_a_set_are_read_whatever_their_labels() {
+        let set: CloneSet = serde_json::from_value(json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet",
+            "metadata": { "namespace": "ns", "name": "set", "uid": "set" },
+            "spec": {
+                "selector": {
+                    "matchLabels": { "app": "a" },
+                    "matchExpressions": [{ "key": "tier", "operator": "In", "values": ["web"] }],
+                },
+                "template": { "metadata": { "labels": { "app": "a", "tier": "web" } } },
+            },
+        }))
+        .unwrap();
+        let writer = served::reads(|path, query| list(path, query).to_string());
+        let report = writer.read(Arc::new(set)).await;
+        assert_eq!(report.end, End::Done);
+        let Some(Wrote::Read(_, _, claims, _)) = report.wrote.first() else { panic!("{:?}", report.wrote) };
+        let names: Vec<&str> = claims.iter().map(|claim| claim.name.as_str()).collect();
+        assert_eq!(names, ["data-a", "data-b"]);
     }
 }
