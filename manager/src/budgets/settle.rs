@@ -196,7 +196,10 @@ impl<'a> Survey<'a> {
                     survey.missing.push(lookup);
                     continue;
                 }
-                Some(Ok(Fact::NoScale)) if budget.workload().is_some() => {
+                Some(Ok(fact))
+                    if budget.workload().is_some()
+                        && (*fact == Fact::NoScale || *fact == Fact::Gone && workload.never_scales()) =>
+                {
                     let Workload { api_version, kind, .. } = &workload;
                     survey.fault = Some(format!(
                         "spec.targetRef: {kind} of {api_version} has no scale; name a workload that has one"

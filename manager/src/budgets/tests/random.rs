@@ -274,6 +274,17 @@ fn a_scale_that_nobody_may_read_is_said() {
     assert_eq!(Status::of(&world).total, 0);
 }
 
+#[test]
+fn a_custom_kind_without_a_scale_is_said() {
+    for (kind, held) in [("DaemonSet", "False"), ("BroadcastJob", "False"), ("CloneSet", "True")] {
+        let target = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "name": "other"});
+        // As the API server answers of either: it is not there.
+        let world = World::new(0, json!({"targetRef": target, "maxUnavailable": 1}), json!({}));
+        let condition = &world.status.conditions[0];
+        assert_eq!((&*condition.status, condition.message.contains("has no scale")), (held, held == "False"));
+    }
+}
+
 /// A selector covers pods of a kind whose scale nobody may read: the others keep their limit.
 #[test]
 fn a_scale_that_nobody_may_read_switches_no_selector_off() {
