@@ -21,7 +21,6 @@
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
-mod agents;
 mod claims;
 mod cluster;
 pub mod config;

@@ -5,15 +5,19 @@ use std::{
     time::Instant,
 };
 
+use berth_base::silence::{SILENT_AFTER, Silence};
 use berth_workloads_policy::{
-    agents::Agents,
+    agents::{Agents, SILENT_AFTER_MINUTES},
     in_place::InPlaceState,
     store::{Store, Stored},
 };
 
 use jiff::Timestamp;
 
-use crate::{agents::Silence, kinds::Kind, mailbox::Mailbox, owned::Concerned, watch::Shown};
+use crate::{kinds::Kind, mailbox::Mailbox, owned::Concerned, watch::Shown};
+
+/// Conditions say it in minutes.
+const _: () = assert!(SILENT_AFTER.as_secs() == SILENT_AFTER_MINUTES * 60);
 
 /// The objects of all nodes.
 #[derive(Debug, Default)]

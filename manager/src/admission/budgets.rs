@@ -7,6 +7,9 @@
 //!
 //! A refusal is one that clients try again (429), as `kubectl drain` does.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
@@ -77,14 +80,32 @@ pub(super) struct Guard {
 }
 
 /// Number of pods that are wanted.
+#[derive(Debug, PartialEq, Eq)]
 enum Wanted {
     Pods(i32),
     /// The status says it: the pods are of several workloads.
     AsCounted,
-    /// Nobody wants the pod any more, so its budget lets it go.
+    /// Nobody says that the pod is wanted, so its budget lets it go.
     Gone,
-    /// Nobody lets the manager read it; this does.
-    Forbidden(String),
+}
+
+impl Wanted {
+    /// Number that follows from a fact about the workload of a pod.
+    ///
+    /// A scale that the manager may not read counts as none: for a resource that has none, and even when the
+    /// workload is gone, the API server answers so too, and a pod that stayed for it would stay for ever. The
+    /// status of the budget says what is missing.
+    fn of(fact: &Fact, budget: &Budget, top: &Owner) -> Self {
+        let of_one = budget.workload().is_some();
+        match fact {
+            Fact::Wants { uid, replicas } if *uid == top.uid && *replicas > 0 && of_one => {
+                Self::Pods(*replicas)
+            }
+            Fact::Wants { uid, replicas } if *uid == top.uid && *replicas > 0 => Self::AsCounted,
+            Fact::NoScale | Fact::Forbidden(_) if !of_one && budget.total.is_some() => Self::AsCounted,
+            _ => Self::Gone,
+        }
+    }
 }
 
 /// A budget that covers the pod.
@@ -240,7 +261,6 @@ impl Guard {
             Wanted::Pods(number) => Some(number),
             Wanted::AsCounted => None,
             Wanted::Gone => return Ok(Verdict::AS_IT_IS),
-            Wanted::Forbidden(remedy) => return Ok(busy(&name, &remedy)),
         };
         let api: Api<PodUnavailableBudget> = Api::namespaced(self.client.clone(), &pod.namespace);
         let turn = self.turns.of(&format!("{}/{name}", pod.namespace));
@@ -323,20 +343,11 @@ impl Guard {
     ) -> Result<Wanted, &'static str> {
         let Some(top) = top else { return Ok(Wanted::AsCounted) };
         let workload = budget.workload().cloned().unwrap_or_else(|| Workload::from(top));
-        let of_one = budget.workload().is_some();
         let fact = scale(&self.client, namespace, &workload).await.map_err(|error| {
             debug!(error, "Scale not read");
             "the scale of the workload could not be read"
         })?;
-        Ok(match fact {
-            Fact::Wants { uid, replicas } if uid == top.uid && replicas > 0 && of_one => {
-                Wanted::Pods(replicas)
-            }
-            Fact::Wants { uid, replicas } if uid == top.uid && replicas > 0 => Wanted::AsCounted,
-            Fact::NoScale if !of_one && budget.total.is_some() => Wanted::AsCounted,
-            Fact::Forbidden(remedy) => Wanted::Forbidden(remedy),
-            _ => Wanted::Gone,
-        })
+        Ok(Wanted::of(&fact, budget, top))
     }
 }
 
@@ -354,23 +365,5 @@ fn may_cover(budget: &Budget, pod: &PodSeen) -> bool {
         }
         (Cover::Workload(workload), Some(owner)) => workload.is(owner) || is_replica_set(owner),
         (Cover::Workload(_), None) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_is_tried_again() {
-        let Verdict::Refused { code, reason, message } = busy("web", "pub unavailable allowed is negative")
-        else {
-            panic!("not refused");
-        };
-        assert_eq!((code, reason), (429, "TooManyRequests"));
-        assert_eq!(
-            message,
-            "podunavailablebudget.policy.kruise.io \"web\" is forbidden: pub unavailable allowed is negative"
-        );
     }
 }

@@ -51,7 +51,8 @@ pub enum Fact {
     Gone,
     /// It is there, and nothing says how many pods it wants.
     NoScale,
-    /// The manager may not read how many pods it wants; this lets it.
+    /// The manager may not read how many pods it wants, if it is there and has a scale at all: rights are
+    /// looked at first. This lets it.
     Forbidden(String),
     /// The ReplicaSet belongs to this one; `None` to nobody.
     Parent(Option<Owner>),
@@ -106,7 +107,8 @@ async fn read_scale(client: &Client, namespace: &str, workload: &Workload, resou
             uid: scale.metadata.uid.unwrap_or_default(),
             replicas: scale.spec.and_then(|spec| spec.replicas).unwrap_or(0).max(0),
         }),
-        // Of an object that is not there its name is said; of a scale that is not there, nothing.
+        // Of an object that is not there its name is said; of a scale that is not there, nothing. (A custom
+        // resource without a scale answers as an object that is not there. Nobody waits for either.)
         Err(kube::Error::Api(status)) if status.code == 404 => {
             let named = status.message.contains(&format!("\"{}\"", workload.name));
             Ok(if named { Fact::Gone } else { Fact::NoScale })

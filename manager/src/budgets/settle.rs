@@ -101,13 +101,11 @@ fn advance(
         pods: &survey.members,
     };
     let (mut next, soonest) = count(&budget, status, &mut known.permits, &facts, now.instant);
-    next.conditions = vec![accepted(
-        &status.conditions,
-        "True",
-        "Kept",
-        "its pods are counted, and its limit is kept",
-        now.wall,
-    )];
+    let (reason, message) = match survey.left_out {
+        None => ("Kept", "its pods are counted, and its limit is kept".to_owned()),
+        Some(remedy) => ("KeptInPart", format!("its limit is kept but for these pods: {remedy}")),
+    };
+    next.conditions = vec![accepted(&status.conditions, "True", reason, &message, now.wall)];
     owe(key, known, next, now, steps);
     let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
     [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again].into_iter().flatten().min()
@@ -148,6 +146,8 @@ struct Survey<'a> {
     missing: Vec<Lookup>,
     /// Why it cannot be counted.
     fault: Option<String>,
+    /// Workloads whose scale may not be read, which are left out: the right that is missing.
+    left_out: Option<String>,
 }
 
 impl<'a> Survey<'a> {
@@ -177,7 +177,10 @@ impl<'a> Survey<'a> {
                 Top::Bare => Some(None),
                 Top::Of(owner) => Some(Some(owner)),
             };
-            if let (Some(Some(owner)), None) = (&top, budget.workload()) {
+            // A pod that has ended is wanted by nobody: a Job keeps those of its past.
+            if let (Some(Some(owner)), None) = (&top, budget.workload())
+                && pod.stage != PodStage::Finished
+            {
                 needed.push(Workload::from(&**owner));
             }
             if top.is_some() || has_permit {
@@ -193,16 +196,24 @@ impl<'a> Survey<'a> {
                     survey.missing.push(lookup);
                     continue;
                 }
-                Some(Ok(Fact::NoScale)) if budget.workload().is_some() => {
+                Some(Ok(fact))
+                    if budget.workload().is_some()
+                        && (*fact == Fact::NoScale || *fact == Fact::Gone && workload.never_scales()) =>
+                {
                     let Workload { api_version, kind, .. } = &workload;
                     survey.fault = Some(format!(
                         "spec.targetRef: {kind} of {api_version} has no scale; name a workload that has one"
                     ));
                     return survey;
                 }
-                Some(Ok(Fact::Forbidden(remedy))) => {
+                Some(Ok(Fact::Forbidden(remedy))) if budget.workload().is_some() => {
                     survey.fault = Some(remedy.clone());
                     return survey;
+                }
+                // The other workloads of a selector have their limit all the same.
+                Some(Ok(Fact::Forbidden(remedy))) => {
+                    survey.left_out.get_or_insert_with(|| remedy.clone());
+                    &Fact::NoScale
                 }
                 Some(Ok(fact)) => fact,
                 // No round goes on with one.
@@ -219,6 +230,8 @@ impl<'a> Survey<'a> {
         if survey.total == 0 && budget.workload().is_none() {
             survey.total = budget.total.unwrap_or(0);
         }
+        // Its author has stated their number.
+        survey.left_out = survey.left_out.filter(|_| budget.total.is_none());
         for (name, pod, top) in candidates {
             let covered = match &top {
                 None => false,

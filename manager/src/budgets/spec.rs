@@ -137,6 +137,11 @@ impl Workload {
         group(&self.api_version)
     }
 
+    /// Custom kinds without a scale: the API server answers of theirs as of objects that are not there.
+    pub(crate) fn never_scales(&self) -> bool {
+        self.group() == "apps.kruise.io" && matches!(&*self.kind, "DaemonSet" | "BroadcastJob")
+    }
+
     /// The same workload, in whichever version.
     pub(crate) fn is(&self, owner: &Owner) -> bool {
         *self.name == owner.name && *self.kind == owner.kind && self.group() == group(&owner.api_version)

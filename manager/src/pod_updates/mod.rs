@@ -96,7 +96,7 @@ struct Shown {
 }
 
 /// Word of an agent on an entry, as far as its owner asks for it: of `status.pods` the least.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Said {
     owner_uid: Box<str>,
     revision: Box<str>,
@@ -111,6 +111,16 @@ pub struct Progress {
     pub phase: UpdatePhase,
     /// When, by the node's clock.
     pub since: Option<Timestamp>,
+}
+
+impl Shown {
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.deleting == other.deleting
+            && self.features == other.features
+            && self.pods == other.pods
+            && self.desired == other.desired
+    }
 }
 
 impl Said {
@@ -183,8 +193,9 @@ impl PodUpdates {
         unclaimed.map(|(_, pod)| DesiredPod::clone(pod)).collect()
     }
 
-    /// A NodePodUpdate is as given.
-    pub fn apply(&mut self, seen: &NodePodUpdateSeen) {
+    /// A NodePodUpdate is as given. True: it says something else than before of entries of this kind, or of
+    /// what the agent can do.
+    pub fn apply(&mut self, seen: &NodePodUpdateSeen) -> bool {
         let name: Arc<str> = seen.name.as_str().into();
         let node = self.nodes.entry(name.clone()).or_default();
         let owned = |owner: &str| {
@@ -224,6 +235,7 @@ impl PodUpdates {
             features: seen.features.clone(),
             asked: None,
         };
+        let changed = node.shown.as_ref().is_none_or(|before| !before.says_the_same(&shown));
         match &mut node.shown {
             Some(before) if before.uid == shown.uid && before.resource_version == shown.resource_version => {
                 (shown.asked, shown.possible) = (before.asked.take(), mem::take(&mut before.possible));
@@ -232,6 +244,7 @@ impl PodUpdates {
         }
         node.shown = Some(shown);
         self.dirty.insert(name);
+        changed
     }
 
     /// The NodePodUpdate of this node is gone. What is wanted is written when there is another one.

@@ -23,6 +23,8 @@ struct View {
     listed: Option<Instant>,
     listing: bool,
     doubt: Option<Instant>,
+    /// Until when changes may have gone unseen, the last time that they may have.
+    blind: Option<Instant>,
     /// Counts the lists; an object that the newest has not shown is gone.
     list: u32,
 }
@@ -37,12 +39,14 @@ impl Views {
 
     pub(crate) fn ends(&mut self, kind: Kind, now: Instant) {
         let view = self.view(kind);
-        (view.listing, view.doubt) = (false, None);
+        (view.listing, view.doubt, view.blind) = (false, None, Some(now));
         view.listed.get_or_insert(now);
     }
 
     pub(crate) fn broke(&mut self, kind: Kind, now: Instant) {
-        self.view(kind).doubt = Some(later(now, DOUBT));
+        let view = self.view(kind);
+        view.doubt = Some(later(now, DOUBT));
+        view.blind = view.doubt;
     }
 
     /// Since when each of these kinds has been listed once; `None` before.
@@ -58,6 +62,12 @@ impl Views {
 
     pub(crate) fn doubt(&self, kind: Kind) -> Option<Instant> {
         self.views[kind as usize].doubt
+    }
+
+    /// Until when changes of this kind may have gone unseen: nothing follows from it that one did not come
+    /// before.
+    pub(crate) fn blind_until(&self, kind: Kind) -> Option<Instant> {
+        self.views[kind as usize].blind
     }
 
     pub(crate) fn list(&self, kind: Kind) -> u32 {

@@ -19,7 +19,8 @@
 //!
 //! Costs: an event of a pod moves the counters of the sets that the pod has, and its selectors are
 //! evaluated only when its labels or its stage change. A set that changes looks at the pods of its
-//! namespaces. A plan looks at the pods of its set, once in [`PLANNED_EVERY`].
+//! namespaces. A plan looks at the pods of its set, once in [`PLANNED_EVERY`]. A sign of life of an agent, which
+//! each gives every two minutes, is compared with the one before, and no set is looked at for it.
 //!
 //! Invariants:
 //! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
@@ -51,6 +52,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+use berth_base::silence::Silence;
 
 use self::set::Known;
 pub use self::write::{SetNote, SetWrite};
@@ -104,6 +107,10 @@ pub struct SidecarIndex {
     updates: PodUpdates,
     /// The number of the list that showed a NodePodUpdate last.
     nodes: HashMap<Arc<str>, u32>,
+    /// Agents that have given no sign of life for too long.
+    silence: Silence,
+    /// Until when their silence is known to have meant nothing.
+    deaf: Option<Instant>,
     /// Whether new pods get the sets.
     webhooks: Webhooks,
     timers: Timers<Wake>,
@@ -117,6 +124,9 @@ pub struct SidecarIndex {
     /// Times that a pod was judged, for the tests of what an event costs.
     #[cfg(test)]
     judged: usize,
+    /// Times that the pods of a set were looked at, for them too.
+    #[cfg(test)]
+    planned: usize,
 }
 
 /// A namespace.
@@ -163,6 +173,8 @@ impl Default for SidecarIndex {
             spaces: HashMap::new(),
             updates: PodUpdates::of(entry::KIND),
             nodes: HashMap::new(),
+            silence: Silence::default(),
+            deaf: None,
             webhooks: Webhooks::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
@@ -171,6 +183,8 @@ impl Default for SidecarIndex {
             orders: Vec::new(),
             #[cfg(test)]
             judged: 0,
+            #[cfg(test)]
+            planned: 0,
         }
     }
 }
@@ -188,11 +202,11 @@ impl Index for SidecarIndex {
         self.pod_changed(change);
     }
 
-    fn apply(&mut self, object: &Object, pods: &Pods, _: Now) {
+    fn apply(&mut self, object: &Object, pods: &Pods, now: Now) {
         match object {
             Object::SidecarSet(seen) => self.apply_set(seen, pods),
             Object::Namespace(seen) => self.apply_namespace(seen, pods),
-            Object::NodePodUpdate(seen) => self.apply_updates(seen),
+            Object::NodePodUpdate(seen) => self.apply_updates(seen, now.instant),
             // It is told of no other kinds.
             _ => {}
         }
@@ -225,10 +239,12 @@ impl Index for SidecarIndex {
                 Wake::Flush => {}
             }
         }
+        self.listen(now.instant);
     }
 
-    fn leads(&mut self, _: &Pods, _: Now) {
+    fn leads(&mut self, _: &Pods, now: Now) {
         self.leads = true;
+        self.silence.begin(now.instant);
         self.forget_orders();
         self.updates.leads();
         self.look_at_all();
@@ -254,7 +270,7 @@ impl Index for SidecarIndex {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next().into_iter().chain(self.silence.next()).min()
     }
 
     fn settle(&mut self, now: Now) -> Vec<Effect> {

@@ -1,6 +1,6 @@
 //! Facts in: what each kind of object says, and which sets it concerns.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use super::{
     FEATURE, SWAPS, SidecarIndex, Space, Wake,
@@ -207,13 +207,16 @@ impl SidecarIndex {
         }
     }
 
-    pub(super) fn apply_updates(&mut self, seen: &NodePodUpdateSeen) {
+    pub(super) fn apply_updates(&mut self, seen: &NodePodUpdateSeen, now: Instant) {
         let name = self.texts.one(&seen.name);
         let abilities = |updates: &PodUpdates| [FEATURE, SWAPS].map(|feature| updates.can(&name, feature));
         let could = abilities(&self.updates);
-        self.updates.apply(seen);
+        let changed = self.updates.apply(seen);
+        let woke = self.silence.hear(&name, seen.renewed.filter(|_| !seen.features.is_empty()), now);
         self.nodes.insert(name.clone(), self.views.list(Kind::NodePodUpdate));
-        if abilities(&self.updates) == could {
+        if woke || abilities(&self.updates) != could {
+            self.touched.extend(self.sets.keys().cloned());
+        } else if changed {
             let owners =
                 seen.desired.iter().map(|pod| &pod.owner).chain(seen.pods.iter().map(|pod| &pod.owner));
             let named = owners.filter_map(|owner| owner.split_once('/'));
@@ -224,14 +227,25 @@ impl SidecarIndex {
                 .map(|(set, _)| set.clone())
                 .collect();
             self.touched.extend(named);
-        } else {
-            self.touched.extend(self.sets.keys().cloned());
         }
         self.unsure.insert(name);
     }
 
+    /// Agents that have been silent for too long by now count as none: the sets look for it.
+    pub(super) fn listen(&mut self, now: Instant) {
+        let deaf = self.views.blind_until(Kind::NodePodUpdate);
+        if let Some(until) = deaf.filter(|_| deaf != self.deaf) {
+            self.silence.was_deaf(until);
+        }
+        self.deaf = deaf;
+        if self.silence.pass(now) {
+            self.touched.extend(self.sets.keys().cloned());
+        }
+    }
+
     pub(super) fn remove_updates(&mut self, name: &str) {
         self.updates.delete(name);
+        self.silence.forget(name);
         self.nodes.remove(name);
         self.touched.extend(self.sets.keys().cloned());
     }

@@ -3,8 +3,10 @@
 //!
 //! A pod costs one of `maxUnavailable` from when it is asked for until it is available with the newest
 //! sidecars; one that is not Ready anyway costs nothing, and is always taken. A pod whose upgrade failed
-//! holds its place, so that a bad image stops where it was tried; it is tried again after a while. The pods
-//! that `partition` keeps are the last ones in the order.
+//! holds its place, so that a bad image stops where it was tried; it is tried again after a while. What is
+//! left to an agent that is silent costs as little as it can: an entry that it has not begun is taken back,
+//! and one that it has begun holds no place while its pod is available. The pods that `partition` keeps are
+//! the last ones in the order.
 
 use std::time::Duration;
 
@@ -51,6 +53,8 @@ pub(super) enum Means {
     Unscheduled,
     /// Its agent cannot, or there is none.
     NoAgent,
+    /// Its agent has given no sign of life for too long.
+    Silent,
     /// A hot upgrade is needed, and its agent cannot swap.
     NoSwaps,
 }
@@ -115,7 +119,11 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
             }
             continue;
         };
+        let silent = pod.means == Means::Silent;
         match next(strategy, pod, asked) {
+            // One that has come right is the agent's to confirm, whenever it comes back.
+            Next::Stay if silent && pod.updated => {}
+            Next::Stay if silent => plan.progress.silent = plan.progress.silent.saturating_add(1),
             Next::Stay => plan.progress.in_flight = plan.progress.in_flight.saturating_add(1),
             Next::Failed => plan.progress.failed = plan.progress.failed.saturating_add(1),
             Next::Unseen(pause) => {
@@ -141,7 +149,7 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
                 continue;
             }
         }
-        used = used.saturating_add(1);
+        used = used.saturating_add(usize::from(!silent || !pod.available));
     }
     if strategy.paused || strategy.not_update {
         plan.progress.held = plan.progress.held.saturating_add(waiting.len());
@@ -158,6 +166,7 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
         let count = match pod.means {
             Means::Unscheduled => &mut progress.unscheduled,
             Means::NoAgent => &mut progress.no_agent,
+            Means::Silent => &mut progress.silent,
             Means::NoSwaps => &mut progress.no_swaps,
             Means::Agent if pod.changing => &mut progress.queued,
             Means::Agent if !pod.available || used < most => {

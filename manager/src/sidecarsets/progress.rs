@@ -27,6 +27,8 @@ pub(super) struct Progress {
     pub(super) unscheduled: usize,
     /// Pods whose node has no agent that carries it out.
     pub(super) no_agent: usize,
+    /// Pods whose node has an agent that has been silent for too long.
+    pub(super) silent: usize,
     /// Pods that need a hot upgrade, on nodes whose agent does not carry those out.
     pub(super) no_swaps: usize,
 }
@@ -48,6 +50,7 @@ impl Progress {
             (self.not_upgradable, "differ in more than images, and get it when they are made anew"),
             (self.unscheduled, "have no node yet"),
             (self.no_agent, "are on nodes whose agent cannot do it yet; update it"),
+            (self.silent, "are on nodes whose agent has been silent for ten minutes"),
             (self.no_swaps, "wait on nodes whose agent does no hot upgrades (HotUpgrade) yet; update it"),
         ];
         let parts: Vec<_> =
@@ -65,6 +68,8 @@ impl Progress {
             "UpgradeFailed"
         } else if self.in_flight > 0 || self.queued > 0 {
             "InProgress"
+        } else if self.silent > 0 {
+            "AgentSilent"
         } else if self.no_agent > 0 || self.no_swaps > 0 {
             "AgentTooOld"
         } else if self.not_upgradable > 0 {
@@ -96,6 +101,8 @@ mod tests {
     #[case::failed(Progress { failed: 1, in_flight: 1, ..of(3, 1) }, false, "UpgradeFailed", "1 failed")]
     #[case::hot(Progress { no_swaps: 3, ..of(3, 0) }, false, "AgentTooOld", "HotUpgrade")]
     #[case::agent(Progress { no_agent: 2, held: 1, ..of(3, 0) }, false, "AgentTooOld", "2 are on nodes")]
+    #[case::silent(Progress { silent: 1, no_agent: 1, ..of(3, 0) }, false, "AgentSilent", "1 are on nodes whose agent has been silent")]
+    #[case::silent_and_others_go_on(Progress { silent: 1, in_flight: 1, ..of(3, 0) }, false, "InProgress", "silent")]
     #[case::other_changes(Progress { not_upgradable: 2, ..of(3, 1) }, false, "NotUpgradable", "made anew")]
     #[case::partition(Progress { held: 2, ..of(3, 1) }, false, "PartitionReached", "2 keep what")]
     #[case::no_node(Progress { unscheduled: 1, ..of(3, 2) }, false, "Waiting", "1 have no node")]

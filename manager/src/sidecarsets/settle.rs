@@ -1,6 +1,7 @@
 //! Debts: to each set that was touched, and to the nodes of its pods.
 
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     sync::Arc,
     time::{Duration, Instant},
@@ -102,14 +103,19 @@ impl SidecarIndex {
             return Some(at);
         }
         known.planned_at = Some(now.instant);
+        #[cfg(test)]
+        {
+            self.planned += 1;
+        }
         let owner = owner(name);
         // One for all of them: there may be tens of thousands, many times a second.
         let mut id = EntryId { uid: String::new(), owner: owner.clone() };
+        let agents = Agents { updates: &self.updates, silent: self.silence.silent() };
         let mut candidates = Vec::with_capacity(known.pods.members.len());
         for (key, member) in &known.pods.members {
             id.uid.clear();
             let _ = write!(id.uid, "{}", member.pod.uid);
-            candidates.push(candidate(name, key, member, &rules, &revision, &id, &self.updates, now));
+            candidates.push(candidate(name, key, member, &rules, &revision, &id, agents, now));
         }
         let Plan { ask, take_back, progress, again_in } = plan(&rules.strategy, &candidates);
         let ready = known.filed.as_ref().zip(known.shown.as_ref()).is_some_and(|(filed, shown)| {
@@ -261,6 +267,13 @@ impl SidecarIndex {
     }
 }
 
+/// Agents of the nodes: what they can do and have said, and who is silent.
+#[derive(Clone, Copy)]
+struct Agents<'a> {
+    updates: &'a PodUpdates,
+    silent: &'a BTreeSet<String>,
+}
+
 /// A pod as the plan looks at it.
 #[expect(clippy::too_many_arguments, reason = "each is a part of what the plan looks at")]
 fn candidate<'a>(
@@ -270,7 +283,7 @@ fn candidate<'a>(
     rules: &Rules,
     revision: &str,
     id: &EntryId,
-    updates: &PodUpdates,
+    Agents { updates, silent }: Agents<'_>,
     now: Now,
 ) -> Candidate<'a> {
     let sidecars = pod.sidecars.as_deref();
@@ -293,6 +306,7 @@ fn candidate<'a>(
     let is_newest = has.is_some_and(|has| **has == *revision);
     let means = match &pod.node {
         None => Means::Unscheduled,
+        Some(node) if updates.can(node, FEATURE) && silent.contains(&**node) => Means::Silent,
         Some(node) if updates.can(node, FEATURE) => match needs_swap(rules, pod) && !updates.can(node, SWAPS)
         {
             true => Means::NoSwaps,

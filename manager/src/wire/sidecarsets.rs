@@ -3,7 +3,10 @@
 use berth_base::ownership::SharedKind;
 use berth_proto::crd::{DesiredPod, UpdatedPod};
 use berth_sidecarset::names;
-use k8s_openapi::{ClusterResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    ClusterResourceScope,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -76,6 +79,7 @@ pub struct NodeUpdatesStatus {
     desired_pods: Option<Vec<Value>>,
     pods: Option<Vec<Value>>,
     features: Option<Vec<Value>>,
+    renew_time: Option<Value>,
 }
 
 impl Watchable for NodeUpdates {
@@ -98,6 +102,7 @@ impl Watchable for NodeUpdates {
             desired: readable::<DesiredPod>(status.desired_pods),
             pods: readable::<UpdatedPod>(status.pods),
             features: readable::<String>(status.features),
+            renewed: status.renew_time.and_then(|time| read::<Time>(time).ok()).map(|time| time.0),
         }))
     }
 }

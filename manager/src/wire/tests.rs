@@ -299,3 +299,21 @@ fn a_spec_that_is_too_large_is_not_read() {
     let error = job(MOST_SPEC).unwrap_err();
     assert!(error.contains("524288") && error.contains("smaller"), "{error}");
 }
+
+#[test]
+fn a_nodes_sign_of_life() {
+    let renewed = |time: Value| {
+        let watched: Watched<NodeUpdates> = serde_json::from_value(json!({
+            "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+            "metadata": { "name": "n", "uid": "u", "resourceVersion": "7" }, "spec": {},
+            "status": { "features": ["owners/v1"], "renewTime": time },
+        }))
+        .unwrap();
+        let Object::NodePodUpdate(seen) = watched.into_object() else { panic!("another kind") };
+        assert_eq!(seen.features, ["owners/v1"]);
+        seen.renewed.map(|time| time.to_string())
+    };
+    let time = "2026-01-01T00:00:07Z";
+    assert_eq!(renewed(json!(time)).as_deref(), Some(time));
+    assert_eq!((renewed(json!(null)), renewed(json!("soon"))), (None, None));
+}

@@ -11,9 +11,9 @@ use crate::{
     budgets::{
         lookup::{Fact, Lookup, What},
         permit::Answer,
-        spec::Operation,
+        spec::{Operation, Workload},
     },
-    seen::PodStage,
+    seen::{Owner, PodStage},
 };
 
 #[derive(Clone, Debug)]
@@ -272,6 +272,77 @@ fn a_scale_that_nobody_may_read_is_said() {
     let condition = &world.status.conditions[0];
     assert_eq!((&*condition.status, &*condition.message), ("False", "let it: kubectl create clusterrole x"));
     assert_eq!(Status::of(&world).total, 0);
+}
+
+#[test]
+fn a_custom_kind_without_a_scale_is_said() {
+    for (kind, held) in [("DaemonSet", "False"), ("BroadcastJob", "False"), ("CloneSet", "True")] {
+        let target = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "name": "other"});
+        // As the API server answers of either: it is not there.
+        let world = World::new(0, json!({"targetRef": target, "maxUnavailable": 1}), json!({}));
+        let condition = &world.status.conditions[0];
+        assert_eq!((&*condition.status, condition.message.contains("has no scale")), (held, held == "False"));
+    }
+}
+
+/// A selector covers pods of a kind whose scale nobody may read: the others keep their limit.
+#[test]
+fn a_scale_that_nobody_may_read_switches_no_selector_off() {
+    let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1});
+    let told = |world: &World| {
+        let condition = &world.status.conditions[0];
+        (condition.status.clone(), condition.reason.clone(), condition.message.clone())
+    };
+    let told_is = |status: &str, reason: &str, message: &str| {
+        (status.to_owned(), reason.to_owned(), message.to_owned())
+    };
+    let kept = told_is("True", "Kept", "its pods are counted, and its limit is kept");
+    let scale_of = |owner: &Owner| Lookup {
+        namespace: super::world::SPACE.into(),
+        what: What::Scale(Workload::from(owner)),
+    };
+    let mut world = World::new(3, spec.clone(), json!({}));
+    // The past of a Job: its scale is not even asked for.
+    let past = owner("Job", "past");
+    world.facts.insert(scale_of(&past), Fact::Forbidden("let it read jobs".to_owned()));
+    world.make("done", true, Some(past.clone()));
+    let mut done = world.pods["done"].clone();
+    done.stage = PodStage::Finished;
+    world.change("done", Some(done));
+    world.looked.clear();
+    world.pass(Duration::from_secs(5));
+    let Status { available, allowed, total } = Status::of(&world);
+    assert_eq!((available, allowed, total), (3, 1, 3));
+    assert_eq!(told(&world), kept);
+    assert!(world.looked.contains(&scale_of(&owner("CloneSet", "web"))), "counted anew");
+    let other = owner("Train", "t");
+    world.facts.insert(scale_of(&other), Fact::Forbidden("let it read trains".to_owned()));
+    world.make("t-0", true, Some(other.clone()));
+    world.pass(Duration::from_secs(5));
+    let Status { available, allowed, total } = Status::of(&world);
+    assert_eq!((available, allowed, total), (3, 1, 3), "left out");
+    let in_part = "its limit is kept but for these pods: let it read trains";
+    assert_eq!(told(&world), told_is("True", "KeptInPart", in_part));
+    let version = world.version;
+    world.pass(Duration::from_secs(310));
+    assert_eq!(world.version, version, "said once");
+    // The right has come.
+    world.facts.insert(scale_of(&other), Fact::Wants { uid: other.uid.clone(), replicas: 2 });
+    world.make("t-1", true, Some(other.clone()));
+    world.pass(Duration::from_secs(5));
+    let Status { available, allowed, total } = Status::of(&world);
+    assert_eq!((available, allowed, total), (5, 1, 5));
+    assert_eq!(told(&world), kept);
+    // Where the author says how many there are, nobody has to read it.
+    let mut world = World::new(0, spec, json!({"pub.kruise.io/protect-total-replicas": "2"}));
+    world.facts.insert(scale_of(&other), Fact::Forbidden("let it read trains".to_owned()));
+    for name in ["t-0", "t-1"] {
+        world.make(name, true, Some(other.clone()));
+    }
+    world.pass(Duration::from_secs(5));
+    let Status { available, allowed, total } = Status::of(&world);
+    assert_eq!((available, allowed, total), (2, 1, 2));
+    assert_eq!(told(&world), kept);
 }
 
 struct Status {

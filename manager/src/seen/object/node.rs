@@ -75,4 +75,6 @@ pub struct NodePodUpdateSeen {
     pub pods: Vec<UpdatedPod>,
     /// Abilities of the agent, `status.features`.
     pub features: Vec<String>,
+    /// Last sign of life of the agent, by its clock, `status.renewTime`.
+    pub renewed: Option<Timestamp>,
 }

@@ -60,6 +60,14 @@ fn pod(at: usize, letter: char) -> Candidate<'static> {
         'k' => Candidate { upgradable: false, ..with(asked(true, Some(Updating), 0)) },
         'K' => Candidate { upgradable: false, ..with(asked(true, None, 0)) },
         'v' => Candidate { means: Means::NoAgent, ..with(asked(true, None, 0)) },
+        // Those of a silent agent.
+        'm' => Candidate { means: Means::Silent, ..old },
+        'M' => Candidate { means: Means::Silent, ..with(asked(true, Some(Pending), 0)) },
+        'j' => Candidate { means: Means::Silent, ..with(asked(true, Some(Updating), 0)) },
+        'J' => Candidate { means: Means::Silent, ..with(asked(true, Some(Failed), 99)) },
+        'l' => Candidate { means: Means::Silent, available: false, ..with(asked(true, Some(Updating), 0)) },
+        'L' => Candidate { means: Means::Silent, ..new(true, asked(true, Some(Updating), 0)) },
+        'y' => Candidate { means: Means::Silent, ..new(false, asked(true, Some(Updating), 0)) },
         // New ones.
         'u' => new(true, None),
         'x' => new(false, None),
@@ -127,6 +135,14 @@ fn pods(letters: &str) -> Vec<Candidate<'static>> {
 #[case::no_node(json!({}), "zo", "1", "", [1, 0, 0, 0])]
 #[case::old_agent(json!({}), "go", "1", "", [1, 0, 0, 0])]
 #[case::agent_went_back(json!({}), "vo", "1", "0", [1, 0, 0, 0])]
+#[case::silent(json!({}), "mo", "1", "", [1, 0, 0, 0])]
+#[case::silent_not_begun(json!({}), "Mo", "1", "0", [1, 0, 0, 0])]
+#[case::silent_in_the_midst(json!({}), "jo", "1", "", [1, 0, 0, 0])]
+#[case::silent_in_the_midst_and_not_ready(json!({}), "lo", "", "", [0, 0, 1, 0])]
+#[case::silent_and_failed(json!({}), "Jo", "1", "", [1, 1, 0, 0])]
+#[case::silent_and_came_right(json!({}), "Lo", "1", "", [1, 0, 0, 0])]
+#[case::silent_and_patched(json!({}), "yo", "", "", [0, 0, 1, 0])]
+#[case::silent_and_paused(json!({"paused": true}), "mMj", "", "1", [0, 0, 0, 1])]
 #[case::hot(json!({}), "ho", "1", "", [1, 0, 0, 0])]
 #[case::somebody_changes_it(json!({}), "co", "1", "", [1, 0, 1, 0])]
 #[case::failed_holds_its_place(json!({}), "fo", "", "", [0, 1, 1, 0])]

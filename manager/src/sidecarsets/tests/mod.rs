@@ -4,4 +4,5 @@ mod accepted;
 mod counters;
 mod random;
 mod rollout;
+mod silent;
 mod world;

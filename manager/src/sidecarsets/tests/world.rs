@@ -211,6 +211,12 @@ impl World {
         self.node_changed(name);
     }
 
+    /// The agent of a node gives a sign of life, and says nothing else.
+    pub(super) fn renew(&mut self, name: &str) {
+        self.nodes.get_mut(name).unwrap().renewed = Some(self.now().wall);
+        self.node_changed(name);
+    }
+
     fn node_changed(&mut self, name: &str) {
         let version = self.next_version();
         let node = self.nodes.get_mut(name).unwrap();

@@ -11,19 +11,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_base::time::later;
-use berth_workloads_policy::agents::SILENT_AFTER_MINUTES;
 use jiff::Timestamp;
 
-/// Silence that is too long.
-const SILENT_AFTER: Duration = Duration::from_secs(SILENT_AFTER_MINUTES * 60);
+use crate::time::later;
+
+/// Silence that is too long; an agent gives a sign every two minutes.
+pub const SILENT_AFTER: Duration = Duration::from_secs(600);
 
 /// Delay of a look that only a process has which was not running: what has come meanwhile is to be heard.
 const LATE: Duration = Duration::from_secs(30);
 
 /// Signs of life of the agents of all nodes.
 #[derive(Debug, Default)]
-pub(crate) struct Silence {
+pub struct Silence {
     /// Last sign of each, and when it becomes silent without another one.
     known: BTreeMap<String, (Timestamp, Instant)>,
     /// Nodes that are not silent, by that time.
@@ -33,7 +33,7 @@ pub(crate) struct Silence {
 
 impl Silence {
     /// Takes in what the object of a node says now. True: its agent was silent, or counts no more.
-    pub(crate) fn hear(&mut self, node: &str, sign: Option<Timestamp>, now: Instant) -> bool {
+    pub fn hear(&mut self, node: &str, sign: Option<Timestamp>, now: Instant) -> bool {
         let Some(sign) = sign else { return self.forget(node) };
         if self.known.get(node).is_some_and(|(known, _)| *known == sign) {
             return false;
@@ -46,26 +46,38 @@ impl Silence {
     }
 
     /// The object of the node is gone. True: its agent was silent.
-    pub(crate) fn forget(&mut self, node: &str) -> bool {
+    pub fn forget(&mut self, node: &str) -> bool {
         if let Some((_, until)) = self.known.remove(node) {
             self.due.remove(&(until, node.to_owned()));
         }
         self.silent.remove(node)
     }
 
-    /// Nobody could be heard until now.
-    pub(crate) fn was_deaf(&mut self, now: Instant) {
-        let until = later(now, SILENT_AFTER);
+    /// Nobody could be heard until then.
+    pub fn was_deaf(&mut self, then: Instant) {
+        let until = later(then, SILENT_AFTER);
         for (_, node) in std::mem::take(&mut self.due) {
+            if let Some((_, known)) = self.known.get_mut(&node) {
+                *known = until.max(*known);
+                self.due.insert((*known, node));
+            }
+        }
+    }
+
+    /// Who judges from now on begins anew: nobody is silent.
+    pub fn begin(&mut self, now: Instant) {
+        let until = later(now, SILENT_AFTER);
+        for node in std::mem::take(&mut self.silent) {
             if let Some((_, known)) = self.known.get_mut(&node) {
                 *known = until;
                 self.due.insert((until, node));
             }
         }
+        self.was_deaf(now);
     }
 
     /// Lets time pass. True: somebody has become silent.
-    pub(crate) fn pass(&mut self, now: Instant) -> bool {
+    pub fn pass(&mut self, now: Instant) -> bool {
         if self.next().is_some_and(|next| now.saturating_duration_since(next) > LATE) {
             self.was_deaf(now);
         }
@@ -78,12 +90,12 @@ impl Silence {
     }
 
     /// Time at which the next one becomes silent.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    pub fn next(&self) -> Option<Instant> {
         self.due.first().map(|(until, _)| *until)
     }
 
     /// Nodes whose agents are silent.
-    pub(crate) fn silent(&self) -> &BTreeSet<String> {
+    pub fn silent(&self) -> &BTreeSet<String> {
         &self.silent
     }
 }
@@ -134,6 +146,11 @@ mod tests {
         // One that was silent before stays so; the process itself stood still for a while.
         silence.was_deaf(at(1701));
         assert!(!silence.pass(at(2400)) && !silence.pass(at(2999)) && silence.pass(at(3000)));
+        assert_eq!(names(&silence), ["a", "b"]);
+        // Another one judges from now on.
+        silence.begin(at(3100));
+        assert_eq!((names(&silence), silence.next()), (vec![], Some(at(3700))));
+        assert!(silence.pass(at(3700)));
         assert_eq!(names(&silence), ["a", "b"]);
     }
 
