@@ -17,6 +17,7 @@ mod spreads;
 use std::{borrow::Cow, fmt::Debug, marker::PhantomData};
 
 use berth_base::{metadata::Metadata, ownership::SharedKind};
+use berth_proto::nested;
 use k8s_openapi::{
     ClusterResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -122,6 +123,24 @@ impl<'de, W: Watchable> Deserialize<'de> for Watched<W> {
         let meta = ObjectMeta::from(metadata);
         let object = W::object(&meta, spec, status);
         Ok(Self { meta, object, kind: PhantomData })
+    }
+}
+
+/// Spec of a kind whose schema lets parts of free form through. One that is nested too deep is set aside by
+/// itself.
+#[derive(Clone, Debug, Default)]
+pub struct FreeForm(Value);
+
+impl<'de> Deserialize<'de> for FreeForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        nested::read_part(deserializer).map(Self)
+    }
+}
+
+impl FreeForm {
+    fn typed<T: DeserializeOwned>(self) -> Result<T, String> {
+        nested::shallow(&self.0, nested::PART_LEVELS)?;
+        read_spec(Some(self.0))
     }
 }
 

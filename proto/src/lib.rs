@@ -6,7 +6,8 @@
 //! between `berthctl` and `berthd`, [`health`] what a `grpc` probe asks. [`crd`] are the custom resources,
 //! [`image`] the references in them, [`sealing`] what the manager gives to one node alone, [`docker_config`]
 //! where credentials are found, [`names`] which names Kubernetes accepts, [`causes`] and [`quoting`] how
-//! errors are told: once, and without what they are about, [`text`] what is left of a text that is too long.
+//! errors are told: once, and without what they are about, [`text`] what is left of a text that is too long, [`nested`] of an object that
+//! is too deep.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
@@ -31,6 +32,7 @@ pub mod crd;
 pub mod docker_config;
 pub mod image;
 pub mod names;
+pub mod nested;
 pub mod quoting;
 pub mod sealing;
 pub mod text;

@@ -39,7 +39,6 @@ mod planner;
 mod podstates;
 mod reading;
 pub mod run;
-mod sent;
 #[cfg(test)]
 mod served;
 mod sidecar_sets;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_proto::nested::shallow;
 use berth_workloads_policy::store::{Stored, version};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
@@ -9,8 +10,6 @@ use kube::{
     api::{DynamicObject, ObjectMeta},
 };
 use serde::de::DeserializeOwned;
-
-use crate::sent::shallow;
 
 /// Levels of an object that is decided on: some less than of any other one, for what is made of its template
 /// is nested deeper.
@@ -131,10 +130,13 @@ pub(crate) fn is_of(kind: &str, meta: &ObjectMeta) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use berth_base::sent::{Received, Sent};
+    use berth_proto::crd::CloneSet;
     use k8s_openapi::api::core::v1::Node;
     use serde_json::json;
 
     use super::*;
+    use crate::served::nested;
 
     #[test]
     fn an_object_is_set_aside_until_it_changes() {
@@ -169,5 +171,20 @@ mod tests {
             );
         }
         assert!(!is_of(kind, &ObjectMeta::default()));
+    }
+
+    /// What is made of a template is nested deeper than its object.
+    #[test]
+    fn an_object_that_is_decided_on_leaves_room_for_its_revisions() {
+        let of = |levels: usize| {
+            let object = json!({
+                "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": { "name": "a" },
+                "spec": { "selector": {}, "template": { "spec": nested(levels) } },
+            });
+            let object: Sent<DynamicObject> = serde_json::from_str(&object.to_string()).unwrap();
+            read::<CloneSet>(object.read().unwrap()).map(drop)
+        };
+        assert_eq!(of(97), Ok(()));
+        assert_eq!(of(98), Err("a: spec.template is nested deeper than 100 levels".to_owned()));
     }
 }

@@ -5,6 +5,7 @@
 //! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
 //! would cost the more the more workloads there are beside each other.
 
+use berth_base::sent::Received;
 use std::{collections::BTreeSet, time::Instant};
 
 use berth_base::time::later;
@@ -14,7 +15,6 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource, api::ListParams};
 
 use crate::{
-    sent::Received,
     timing::Backoff,
     watch::{Claims, Pods, Revisions, Watched},
     write::{Failure, Writer},

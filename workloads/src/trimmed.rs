@@ -14,7 +14,7 @@ use k8s_openapi::{
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Deserializer};
 
-use crate::sent::Received;
+use berth_base::sent::Received;
 
 /// Annotations of a pod.
 struct Annotations;

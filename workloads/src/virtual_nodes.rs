@@ -6,6 +6,7 @@
 //!
 //! Where there is no virtual node nothing but that is watched.
 
+use berth_base::sent::{Received, Sent};
 use std::{
     collections::{HashMap, HashSet},
     future::pending,
@@ -33,11 +34,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{
-    events::Events,
-    sent::{Received, Sent},
-    write::params,
-};
+use crate::{events::Events, write::params};
 
 /// OpenKruise's reason.
 const REASON: &str = "SidecarTerminator";

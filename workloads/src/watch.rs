@@ -1,5 +1,6 @@
 //! The watches: what the API server shows, in the words of the picture. Conversion only.
 
+use berth_base::sent::{Received, Sent};
 use std::pin::pin;
 
 use berth_base::outage::Outage;
@@ -28,7 +29,6 @@ use crate::{
     mailbox::Mailbox,
     metrics::Metrics,
     object::Filed,
-    sent::{Received, Sent},
     trimmed::TrimmedPod,
 };
 

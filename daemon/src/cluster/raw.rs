@@ -2,11 +2,11 @@
 //!
 //! The client and its watch are code that is made anew for each type they read, and a reader of a type for
 //! each form that it may come in. So they read one type, a tree of plain values, and each object is typed
-//! from that.
+//! from that. One that is nested too deep, or is not as its kind should be, holds no other one up.
 
 use std::borrow::Cow;
 
-use berth_proto::quoting::unquoted;
+use berth_proto::{nested, quoting::unquoted};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, ObjectMeta},
@@ -52,6 +52,7 @@ pub(crate) fn typed<K: DeserializeOwned>(object: Raw) -> kube::Result<K> {
 impl Raw {
     /// Types the whole of it.
     pub(crate) fn typed<K: DeserializeOwned>(self) -> Result<K, Untyped> {
+        nested::check(&self.object).map_err(Untyped)?;
         serde_json::from_value(self.object).map_err(|error| Untyped(unquoted(&error.to_string())))
     }
 
@@ -63,7 +64,7 @@ impl Raw {
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let object = Value::deserialize(from)?;
+        let object = nested::read(from)?;
         let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
         let resource_version = version.map(str::to_owned);
         Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, object })
@@ -127,6 +128,23 @@ mod tests {
         assert!(!error.to_string().contains("hunter2"), "{error}");
         let error = read(r#"{"spec": "hunter2"}"#).typed::<Pod>().unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    /// Managed fields may be nested by anybody who may write the object.
+    #[test]
+    fn an_object_that_is_nested_too_deep_is_untyped_alone() {
+        let deep = |levels| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+        let text = format!(
+            r#"[{{"metadata": {{"name": "a", "managedFields": [{{"fieldsV1": {}}}]}}}}, {{"spec": {{"a": {}}}}}, {{}}]"#,
+            deep(500),
+            deep(500)
+        );
+        let read: Vec<Raw> = serde_json::from_str(&text).unwrap();
+        let typed: Vec<Result<Pod, _>> = read.into_iter().map(Raw::typed).collect();
+        assert_eq!(typed[0].as_ref().unwrap().metadata.name.as_deref(), Some("a"));
+        let error = typed[1].as_ref().unwrap_err().to_string();
+        assert_eq!(error, "spec.a is nested deeper than 110 levels");
+        assert!(typed[2].is_ok());
     }
 
     #[test]

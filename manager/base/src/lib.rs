@@ -1,6 +1,6 @@
 //! Base of Berth's central programs, the manager and the workloads: leader election, logs, pages of health
-//! and metrics, the client of the API server, Events, metadata that are reduced while they are read, and the
-//! silence of agents. It knows nothing of what they decide.
+//! and metrics, the client of the API server, Events, metadata that are reduced while they are read, objects of
+//! lists and watches that nobody can read, and the silence of agents. It knows nothing of what they decide.
 
 #![cfg_attr(
     test,
@@ -15,6 +15,7 @@ pub mod metadata;
 pub mod openkruise;
 pub mod outage;
 pub mod ownership;
+pub mod sent;
 pub mod signals;
 pub mod silence;
 pub mod telemetry;

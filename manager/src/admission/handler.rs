@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, future::ready, pin::pin, sync::Arc, time::Duration};
 
+use berth_base::sent::Sent;
 use berth_proto::crd::SidecarSet;
 use berth_sidecarset::{Set, WHITE_LIST_KEY, WhiteList};
 use futures::{StreamExt, stream};
@@ -147,7 +148,9 @@ impl Handler {
             let resource = ApiResource::erase::<SidecarSet>(&());
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
             match read(&api, name).await {
-                Ok(found) => sets.extend(found.and_then(sets::read).and_then(|seen| seen.set.ok())),
+                Ok(found) => {
+                    sets.extend(found.map(Sent::Read).and_then(sets::read).and_then(|seen| seen.set.ok()))
+                }
                 Err(()) => return Verdict::Unready("the SidecarSet of this entry could not be read"),
             }
         }

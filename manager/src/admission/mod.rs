@@ -49,6 +49,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use berth_base::ownership::{Ownership, SharedKind};
+use berth_base::sent::Sent;
 use berth_proto::crd::SidecarSet;
 use k8s_openapi::{
     api::{
@@ -116,11 +117,11 @@ pub async fn start(
     let names = vec![host.clone(), format!("{host}.cluster.local")];
 
     let (namespaces, namespaces_shown) = watch::channel(View::default());
-    let all: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
-    let labels = |one: PartialObjectMeta<Namespace>| Some(one.labels().clone());
+    let all: Api<Sent<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
+    let labels = |one: Sent<PartialObjectMeta<Namespace>>| Some(one.labels().clone());
     watches.spawn(follow(all, watcher::Config::default(), "namespaces", labels, namespaces));
     let (sets, sets_shown) = watch::channel(View::default());
-    let all: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
+    let all: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
     let shared = SharedKind::SidecarSet;
     watches.spawn(follow_owned(ownership.has(shared), all, "sidecarsets", sets::read, sets));
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_base::sent::{Received, Sent};
 use berth_proto::crd::SidecarSet;
 use berth_sidecarset::Set;
 use kube::{ResourceExt, api::DynamicObject};
@@ -31,11 +32,12 @@ pub(super) struct SetSeen {
 }
 
 /// Reads a set. One that cannot be read is left alone: it must not hide the others.
-pub(super) fn read(object: DynamicObject) -> Option<SetSeen> {
+pub(super) fn read(object: Sent<DynamicObject>) -> Option<SetSeen> {
     let name = object.name_any();
-    let read = object.try_parse::<SidecarSet>();
+    let read =
+        object.read().and_then(|object| object.try_parse::<SidecarSet>().map_err(|error| chain(&error)));
     if let Err(error) = &read {
-        warn!(name, error = chain(error), "SidecarSet left alone, it cannot be read");
+        warn!(name, error, "SidecarSet left alone, it cannot be read");
     }
     read.ok().map(|set| SetSeen::new(&set))
 }

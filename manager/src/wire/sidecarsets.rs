@@ -10,7 +10,7 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Watchable, read, read_spec, readable};
+use super::{FreeForm, Watchable, read, readable};
 use crate::seen::{Kind, NamespaceSeen, NodePodUpdateSeen, Object, SidecarSetSeen};
 
 /// SidecarSets.
@@ -26,10 +26,10 @@ impl Watchable for SidecarSets {
     const METADATA_ONLY: bool = false;
     type Scope = ClusterResourceScope;
     // In two steps, as requests are.
-    type Spec = Value;
+    type Spec = FreeForm;
     type Status = Value;
 
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
         let label = meta.labels.as_ref().and_then(|labels| labels.get(names::CUSTOM_VERSION));
         Object::SidecarSet(Box::new(SidecarSetSeen {
             name: meta.name.clone().unwrap_or_default(),
@@ -40,7 +40,7 @@ impl Watchable for SidecarSets {
             deleting: meta.deletion_timestamp.is_some(),
             custom_version: label.filter(|version| !version.is_empty()).cloned(),
             annotations: meta.annotations.clone().unwrap_or_default(),
-            spec: read_spec(spec),
+            spec: spec.unwrap_or_default().typed(),
             status: status.map_or_else(|| Ok(Default::default()), read),
         }))
     }

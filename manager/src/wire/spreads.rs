@@ -4,8 +4,8 @@ use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
-use super::{Watchable, custom};
-use crate::seen::{Kind, Object};
+use super::{FreeForm, Watchable, custom};
+use crate::seen::{CustomSeen, Kind, Object};
 
 /// WorkloadSpreads.
 #[derive(Clone, Debug)]
@@ -20,10 +20,11 @@ impl Watchable for Spreads {
     const METADATA_ONLY: bool = false;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
-    type Spec = Value;
+    type Spec = FreeForm;
     type Status = Value;
 
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
-        Object::Spread(Box::new(custom(meta, spec, status)))
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
+        let spec = spec.unwrap_or_default().typed();
+        Object::Spread(Box::new(CustomSeen { spec, ..custom(meta, None, status) }))
     }
 }

@@ -3,6 +3,7 @@
 //! Copies are asked for by their label: the API server sends no other Secret. They may be large, so a list
 //! comes in small pages, and each object is reduced before the next page is asked for.
 
+use berth_base::sent::Sent;
 use std::sync::Arc;
 
 use berth_proto::crd::ResourceDistribution;
@@ -18,7 +19,6 @@ use tokio::{sync::mpsc, task::JoinSet};
 use crate::{
     metrics::Metrics,
     object,
-    sent::Sent,
     watch::{Shown, relay, shown, understood},
 };
 

@@ -1,6 +1,7 @@
 //! Jobs and what they have made, read from the API server at the start of a term: one list of each kind in
 //! each namespace with jobs, for all of them.
 
+use berth_base::sent::Sent;
 use std::collections::BTreeSet;
 
 use berth_workloads_policy::{
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     reading::{Ended, Listed, each},
-    sent::Sent,
     write::{Failure, Writer},
 };
 

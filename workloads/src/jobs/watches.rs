@@ -2,6 +2,7 @@
 //!
 //! The watch of pods asks for those that have the label of BroadcastJobs: the API server sends no others.
 
+use berth_base::sent::Sent;
 use berth_workloads_policy::{
     broadcast_job::{self, NodeView, PodView},
     cron_job::{self, ChildView},
@@ -20,7 +21,6 @@ use super::{
 use crate::{
     metrics::Metrics,
     object::is_of,
-    sent::Sent,
     watch::{Shown, relay, shown, understood},
 };
 

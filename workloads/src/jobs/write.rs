@@ -4,6 +4,7 @@
 //! one that is taken is read: it is the object that was to be made, or somebody else's, and then that is
 //! told.
 
+use berth_base::sent::Sent;
 use std::fmt::Debug;
 
 use berth_proto::crd::BroadcastJob;
@@ -36,7 +37,6 @@ use super::{
 use crate::{
     object::Object,
     planner::{End, Plan, Work},
-    sent::Sent,
     write::{Failure, params, stays, typed},
 };
 

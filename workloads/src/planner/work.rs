@@ -1,5 +1,6 @@
 //! One plan that is carried out, and how it ends.
 
+use berth_base::sent::Sent;
 use berth_workloads_policy::action::Note;
 use kube::{
     Api,
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use super::{Picture, Plan};
 use crate::{
     object::Object,
-    sent::Sent,
     write::{Failure, Writer, params},
 };
 

@@ -12,6 +12,7 @@ mod controller;
 mod view;
 mod work;
 
+use berth_base::sent::Sent;
 use berth_proto::crd::{AdvancedStatefulSet, PersistentPodState};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::{Api, core::PartialObjectMeta, runtime::watcher};
@@ -22,7 +23,6 @@ use self::{
     view::{SetView, known},
 };
 use crate::{
-    sent::Sent,
     turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,

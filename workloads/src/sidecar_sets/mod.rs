@@ -7,6 +7,7 @@
 mod controller;
 mod view;
 
+use berth_base::sent::Sent;
 use berth_sidecarset::{FiledRevision, SET_LABEL};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{
@@ -21,7 +22,6 @@ use self::{
     view::{CopyView, SetView},
 };
 use crate::{
-    sent::Sent,
     turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,

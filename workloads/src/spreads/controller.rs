@@ -1,5 +1,6 @@
 //! The one owner of what is known of WorkloadSpreads and their pods; begins the plans that are due.
 
+use berth_base::sent::Sent;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
@@ -21,7 +22,6 @@ use super::{
     work::{Memory, Report, Work},
 };
 use crate::{
-    sent::Sent,
     timing::{AT_ONCE, Backoff},
     turns::{Connections, Turn, Turns},
     watch::{Shown, relay, shown},

@@ -14,6 +14,7 @@ mod controller;
 mod view;
 mod work;
 
+use berth_base::sent::Sent;
 use berth_proto::crd::WorkloadSpread;
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -22,7 +23,6 @@ use self::{
     view::SpreadView,
 };
 use crate::{
-    sent::Sent,
     turns::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,

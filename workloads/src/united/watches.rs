@@ -2,6 +2,7 @@
 //!
 //! Workloads, revisions and pods are asked for by their labels: the API server sends no others.
 
+use berth_base::sent::Sent;
 use berth_workloads_policy::{
     revision::Revision,
     united_deployment::{
@@ -16,7 +17,6 @@ use super::object::{Filed, FiledPod, child, resource, united};
 use crate::{
     metrics::Metrics,
     object::is_of,
-    sent::Sent,
     watch::{Shown, relay, shown, understood},
 };
 

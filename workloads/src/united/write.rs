@@ -3,6 +3,7 @@
 //! A write that is refused holds none of the others up: a subset that cannot be made is not the fault of the
 //! one beside it. Any other failure ends the plan: the rest is decided anew.
 
+use berth_base::sent::Sent;
 use berth_workloads_policy::{
     action::Target,
     revision::Revision,
@@ -23,7 +24,6 @@ use super::{
 use crate::{
     object::Object,
     planner::{End, Plan, Work},
-    sent::Sent,
     write::{Failure, params, stays, typed},
 };
 

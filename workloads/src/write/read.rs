@@ -1,12 +1,12 @@
 //! Objects of a set, read from the API server where nobody knows what there is.
 
+use berth_base::sent::Sent;
 use berth_workloads_policy::selector::Selector;
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::PersistentVolumeClaim};
 use kube::Api;
 
 use super::{End, Work, Wrote, failure::Failure};
 use crate::{
-    sent::Sent,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, Revisions, Watched},
 };

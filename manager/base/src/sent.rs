@@ -1,31 +1,21 @@
-//! Objects as lists and watches bring them.
-//!
-//! A list is read as one text, and the parser refuses a text that is nested deeper than 127 levels. Whoever
-//! may write an object with a template can nest it so deep; then no page with it can be read, and the watch
-//! of all objects of the kind begins anew for ever. So each object is read by itself, only so deep, and one
-//! that makes no sense is set aside: its metadata are there, and it holds none of the others up.
-//!
-//! Managed fields are as deep as the object, anybody may write deeper ones, and nobody here reads them: they
-//! are passed over.
+//! Objects as lists and watches bring them: each is read by itself, and one that is nested too deep or makes
+//! no sense is set aside. Its metadata are there, and it holds none of the others up.
 
 use std::{borrow::Cow, fmt};
 
+use berth_proto::nested;
 use kube::{Resource, api::ObjectMeta};
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
-use serde_json::{Map, Value};
-
-/// Levels of any object that are read: the parser's, without those of a list and of a watch.
-const LEVELS: usize = 110;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 /// An object of a list or a watch.
-pub(crate) trait Received: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static {
+pub trait Received: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static {
     /// Its kind, as the API has it.
     type Object;
 
-    /// The object; an error names it, and says why it is set aside.
+    /// The object.
+    ///
+    /// # Errors
+    /// The message names the object, and says why it is set aside.
     fn read(self) -> Result<Self::Object, String>;
 
     /// The reason why it is set aside.
@@ -36,8 +26,10 @@ pub(crate) trait Received: Resource + Clone + fmt::Debug + DeserializeOwned + Se
 
 /// An object of a kind, or the metadata of one that nobody can read.
 #[derive(Clone, Debug)]
-pub(crate) enum Sent<K> {
+pub enum Sent<K> {
+    /// It was read.
     Read(K),
+    /// Metadata, and why it is set aside.
     Aside(Box<ObjectMeta>, String),
 }
 
@@ -82,6 +74,10 @@ impl<K: Resource> Resource for Sent<K> {
         K::plural(dynamic)
     }
 
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+
     fn meta(&self) -> &ObjectMeta {
         match self {
             Self::Read(object) => object.meta(),
@@ -99,10 +95,10 @@ impl<K: Resource> Resource for Sent<K> {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Sent<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let object = Part { levels: LEVELS, of: Of::Object }.deserialize(deserializer)?;
+        let object = nested::read(deserializer)?;
         let meta = object.get("metadata").map(ObjectMeta::deserialize);
         let meta = meta.and_then(Result::ok).unwrap_or_default();
-        let read = shallow(&object, LEVELS)
+        let read = nested::check(&object)
             .and_then(|()| serde_json::from_value(object).map_err(|error| error.to_string()));
         Ok(match read {
             Ok(object) => Self::Read(object),
@@ -114,136 +110,21 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Sent<K> {
     }
 }
 
-/// Checks that an object is nested at most so many levels deep; an error names its field that is not.
-pub(crate) fn shallow(object: &Value, levels: usize) -> Result<(), String> {
-    let deeper = |value, above| {
-        let below = levels.saturating_sub(above);
-        fields(value).find(move |(_, value)| is_deeper(value, below))
-    };
-    let Some((part, value)) = deeper(object, 1) else { return Ok(()) };
-    let field = deeper(value, 2).map(|(field, _)| format!(".{field}")).unwrap_or_default();
-    Err(format!("{part}{field} is nested deeper than {levels} levels"))
-}
-
-fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    value.as_object().into_iter().flatten()
-}
-
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    let below = levels.saturating_sub(1);
-    match value {
-        Value::Array(all) => levels == 0 || all.iter().any(|value| is_deeper(value, below)),
-        Value::Object(all) => levels == 0 || all.values().any(|value| is_deeper(value, below)),
-        _ => false,
-    }
-}
-
-/// Part of an object that is read so many levels deep. A map or list below them is there, and empty.
-#[derive(Clone, Copy)]
-struct Part {
-    levels: usize,
-    of: Of,
-}
-
-#[derive(Clone, Copy)]
-enum Of {
-    Object,
-    Metadata,
-    Rest,
-}
-
-impl Part {
-    /// The part below it; `None`: it is passed over.
-    fn below(self, key: &str) -> Option<Self> {
-        let of = match (self.of, key) {
-            (Of::Metadata, "managedFields") => return None,
-            (Of::Object, "metadata") => Of::Metadata,
-            _ => Of::Rest,
-        };
-        Some(Self { levels: self.levels.saturating_sub(1), of })
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Part {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Part {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut all = Vec::new();
-        if self.levels == 0 {
-            while seq.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(all.into());
-        }
-        let below = Self { levels: self.levels.saturating_sub(1), of: Of::Rest };
-        while let Some(value) = seq.next_element_seed(below)? {
-            all.push(value);
-        }
-        Ok(all.into())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut all = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            match self.below(&key).filter(|_| self.levels > 0) {
-                Some(below) => drop(all.insert(key, map.next_value_seed(below)?)),
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(all.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use berth_proto::crd::CloneSet;
     use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
     use kube::{
         api::{DynamicObject, WatchEvent},
         core::{ObjectList, PartialObjectMeta},
     };
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::{object, served::nested};
+
+    /// Lists in lists.
+    fn nested(levels: usize) -> Value {
+        (0..levels).fold(Value::Null, |inner, _| json!([inner]))
+    }
 
     fn sent<K: DeserializeOwned>(object: &Value) -> Sent<K> {
         serde_json::from_str(&object.to_string()).unwrap()
@@ -276,20 +157,6 @@ mod tests {
         let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{open}{close},"status":{{}}}}"#);
         let sent: Sent<DynamicObject> = serde_json::from_str(&text).unwrap();
         assert_eq!(sent.fault(), Some("a: spec is nested deeper than 110 levels"));
-    }
-
-    /// What is made of a template is nested deeper than its object.
-    #[test]
-    fn an_object_that_is_decided_on_leaves_room_for_its_revisions() {
-        let of = |levels: usize| {
-            let object = json!({
-                "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": { "name": "a" },
-                "spec": { "selector": {}, "template": { "spec": nested(levels) } },
-            });
-            object::read::<CloneSet>(sent::<DynamicObject>(&object).read().unwrap()).map(drop)
-        };
-        assert_eq!(of(97), Ok(()));
-        assert_eq!(of(98), Err("a: spec.template is nested deeper than 100 levels".to_owned()));
     }
 
     #[test]
