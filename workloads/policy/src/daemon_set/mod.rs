@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Both templates count. OpenKruise makes every pod of the newest one, so a pod that is lost on a node which
-//! the partition holds back comes back new; here it comes back as it was. The budget counts every node
-//! without an available pod, pods are taken in the order of their nodes, and a share of the burst is never
-//! none.
+//! the partition holds back comes back new; here it comes back as the others that are held back are. The
+//! budget counts every node without an available pod, pods are taken in the order of their nodes, and a share
+//! of the burst is never none.
 
 pub(crate) mod build;
 pub(crate) mod fit;
@@ -201,8 +201,8 @@ pub fn minds(set: &AdvancedDaemonSet, before: Option<&NodeView>, after: Option<&
     seen(before) != seen(after)
 }
 
-/// Revision that pods on nodes which are held back have: the newest one that a pod still has, or the one
-/// before the newest.
+/// Revision that an update comes from, as far as anybody knows: the newest other one that a pod still has, or
+/// the one before the newest.
 fn earlier<'a>(input: &Input<'a>, update: &'a Revision) -> &'a Revision {
     let labels: BTreeSet<&str> = input.pods.iter().map(|pod| pod.label(REVISION_LABEL)).collect();
     let others = input.revisions.iter().copied().filter(|one| one.name != update.name);
@@ -214,6 +214,7 @@ impl<'a> Pass<'a> {
     /// Makes and deletes pods, node by node.
     fn manage(&mut self) {
         let held = self.held_back();
+        let of_held = self.of_held(&held);
         let mut progress = self.progress();
         let names: Vec<String> = self.places.keys().cloned().collect();
         for name in names {
@@ -241,10 +242,9 @@ impl<'a> Pass<'a> {
             // One that is going is waited for, unless there may be two.
             let is_empty = active.is_empty() && ended.is_empty() && (!terminating || self.surge > 0);
             if should_run && is_empty && !rests {
-                let revision = if held.contains(&name) { self.live.current } else { self.live.update };
-                let is_new = revision.name == self.live.update.name;
-                if progress.as_ref().is_none_or(|left| *left > 0 && is_new) {
-                    self.create(&name, revision);
+                let is_held = held.contains(&name);
+                if progress.is_none_or(|left| left > 0 && !is_held) {
+                    self.create(&name, if is_held { of_held } else { self.live.update });
                     progress = progress.map(|left| left - 1);
                 }
             }
