@@ -20,6 +20,10 @@ const MOST_BYTES: usize = 4 << 20;
 pub struct Plan<S> {
     /// Writes, in their order. New pods may be made several at once.
     pub actions: Vec<Action>,
+    /// Places in the writes at which another part of them begins. No part is decided on with what an earlier
+    /// one does: a failure ends its part alone, so that a quota which is used up holds up new pods and
+    /// nothing else.
+    pub parts: Vec<usize>,
     /// Status, when it differs from the one on file.
     pub status: Option<S>,
     /// Time after which something else may be due, though nothing changes.
@@ -55,15 +59,46 @@ pub type Nodes = BTreeMap<String, NodeView>;
 
 impl<S> Default for Plan<S> {
     fn default() -> Self {
-        Self { actions: Vec::new(), status: None, again: None, notes: Vec::new(), ended_on: Vec::new() }
+        Self {
+            actions: Vec::new(),
+            parts: Vec::new(),
+            status: None,
+            again: None,
+            notes: Vec::new(),
+            ended_on: Vec::new(),
+        }
     }
 }
 
 impl<S> Plan<S> {
     /// The same with another status.
     pub fn map_status<T>(self, map: impl FnOnce(S) -> T) -> Plan<T> {
-        let Self { actions, status, again, notes, ended_on } = self;
-        Plan { actions, status: status.map(map), again, notes, ended_on }
+        let Self { actions, parts, status, again, notes, ended_on } = self;
+        Plan { actions, parts, status: status.map(map), again, notes, ended_on }
+    }
+
+    /// Begins another part of the writes.
+    pub(crate) fn begin_part(&mut self) {
+        let at = self.actions.len();
+        if at > 0 && self.parts.last() != Some(&at) {
+            self.parts.push(at);
+        }
+    }
+
+    /// Puts writes before all others.
+    pub(crate) fn put_first(&mut self, actions: Vec<Action>) {
+        self.parts.iter_mut().for_each(|at| *at = at.saturating_add(actions.len()));
+        self.actions.splice(0..0, actions);
+    }
+
+    /// Writes by their parts.
+    pub fn into_parts(self) -> (Vec<Vec<Action>>, Option<S>) {
+        let mut rest = self.actions;
+        let mut parts: Vec<Vec<Action>> =
+            self.parts.iter().rev().map(|at| rest.split_off((*at).min(rest.len()))).collect();
+        parts.push(rest);
+        parts.reverse();
+        (parts, self.status)
     }
 }
 
@@ -82,6 +117,23 @@ pub(crate) fn release(pod: &PodView, uid: &str) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn writes_come_apart_by_their_parts() {
+        let action = |name: &str| Action::KeepPodsToDelete(vec![name.to_owned()]);
+        let mut plan = Plan { status: Some(7), ..Plan::default() };
+        plan.begin_part();
+        assert_eq!(plan.parts, [0; 0], "nothing stands before it");
+        plan.actions.extend([action("a"), action("b")]);
+        plan.begin_part();
+        plan.begin_part();
+        plan.actions.push(action("c"));
+        plan.begin_part();
+        plan.put_first(vec![action("0")]);
+        let parts = vec![vec![action("0"), action("a"), action("b")], vec![action("c")], vec![]];
+        assert_eq!(plan.into_parts(), (parts, Some(7)));
+        assert_eq!(Plan::<i32>::default().into_parts(), (vec![vec![]], None));
+    }
 
     #[test]
     fn large_templates_are_made_a_few_at_a_time() {

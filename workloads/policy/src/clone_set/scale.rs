@@ -29,7 +29,11 @@ impl<'a> Pass<'a> {
             );
             self.plan.notes.push(Note { warning: true, reason: "ScaleUpLimited", text });
         }
+        let before = self.plan.actions.len();
         self.create(numbers, pods);
+        if self.plan.actions.len() > before {
+            self.plan.begin_part();
+        }
         let prepared = self
             .members
             .iter()

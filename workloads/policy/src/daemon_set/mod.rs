@@ -172,8 +172,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.update();
     }
     pass.forget_settled();
-    pass.plan.actions.splice(0..0, ahead.create);
+    pass.plan.put_first(ahead.create);
     let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
+    pass.plan.begin_part();
     pass.plan.actions.extend(input.agents.open_gates(selected(), input.in_place, now));
     pass.plan.actions.extend(rules.hooks().mark(selected(), now));
     pass.plan.actions.extend(ahead.delete);
@@ -217,6 +218,7 @@ impl<'a> Pass<'a> {
         let of_held = self.of_held(&held);
         let mut progress = self.progress();
         let names: Vec<String> = self.places.keys().cloned().collect();
+        let before = self.plan.actions.len();
         for name in names {
             let Some(place) = self.places.get(&name) else { continue };
             let active: Vec<Member<'a>> = place.active().copied().collect();
@@ -255,6 +257,12 @@ impl<'a> Pass<'a> {
             free.iter().for_each(|one| self.delete(one));
             self.delete_surplus(&rest);
         }
+        let all = self.plan.actions.split_off(before);
+        let (new, rest): (Vec<Action>, Vec<Action>) =
+            all.into_iter().partition(|action| matches!(action, Action::CreatePod(_)));
+        self.plan.actions.extend(new);
+        self.plan.begin_part();
+        self.plan.actions.extend(rest);
     }
 
     /// Leaves one of several pods on a node; while pods surge, one of each template.

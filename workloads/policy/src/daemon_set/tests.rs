@@ -284,6 +284,19 @@ fn a_gate_that_nobody_else_opens_is_opened() {
     assert_eq!(world.effect(), "open c");
 }
 
+/// A quota that is used up keeps no pod from going, and none from being Ready.
+#[test]
+fn new_pods_deletions_and_gates_are_parts_of_their_own() {
+    let mut world =
+        World::new(json!({}), &ten("n").replace("b:n", "").replace("c:n", "c:n!").replace("a:n", "a:nF"));
+    world.silent.insert("c".to_owned());
+    let (parts, _) = world.plan().into_parts();
+    let [new, deleted, gates] = parts.as_slice() else { panic!("{parts:?}") };
+    assert!(matches!(new.as_slice(), [Action::CreatePod(_)]), "{new:?}");
+    assert!(matches!(deleted.as_slice(), [Action::DeletePod(_)]), "{deleted:?}");
+    assert!(matches!(gates.as_slice(), [Action::PatchPodStatus(..)]), "{gates:?}");
+}
+
 #[test]
 fn nodes_that_do_not_fit() {
     let taint = |effect: &str| vec![json!({ "key": "x", "effect": effect })];

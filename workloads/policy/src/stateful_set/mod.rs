@@ -195,6 +195,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.update();
         let goes_on = pass.members.values().any(Member::is_being_updated);
         in_place::forget(std::mem::take(&mut pass.settled), goes_on, &mut pass.plan.actions);
+        pass.plan.begin_part();
         pass.plan.actions.extend(gates);
         pass.plan.actions.extend(ahead.delete);
         pass.shorten_history();
