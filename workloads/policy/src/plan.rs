@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use berth_proto::crd::ClaimTemplate;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -102,9 +103,11 @@ impl<S> Plan<S> {
     }
 }
 
-/// The most pods of a template that one pass makes.
-pub(crate) fn most_created(template: &Map<String, Value>) -> i64 {
-    let bytes = json!(template).to_string().len().max(1);
+/// The most pods of a template that one pass makes, each with claims of these templates.
+pub(crate) fn most_created(template: &Map<String, Value>, claims: &[ClaimTemplate]) -> i64 {
+    let size = |object: &Map<String, Value>| json!(object).to_string().len();
+    let claims = claims.iter().map(|claim| size(&claim.0)).fold(0, usize::saturating_add);
+    let bytes = size(template).saturating_add(claims).max(1);
     i64::try_from(MOST_BYTES / bytes).unwrap_or(i64::MAX).clamp(1, MOST_CREATED)
 }
 
@@ -137,10 +140,13 @@ mod tests {
 
     #[test]
     fn large_templates_are_made_a_few_at_a_time() {
-        let of = |bytes: usize| {
-            most_created(json!({ "text": "x".repeat(bytes) }).as_object().unwrap_or(&Map::new()))
+        let object = |bytes: usize| json!({ "text": "x".repeat(bytes) }).as_object().cloned().unwrap();
+        let of = |bytes: usize, claims: &[usize]| {
+            let claims: Vec<_> = claims.iter().map(|bytes| ClaimTemplate(object(*bytes))).collect();
+            most_created(&object(bytes), &claims)
         };
-        assert_eq!((of(0), of(8_000)), (500, 500));
-        assert_eq!((of(1 << 20), of(8 << 20)), (3, 1));
+        assert_eq!((of(0, &[]), of(8_000, &[])), (500, 500));
+        assert_eq!((of(1 << 20, &[]), of(8 << 20, &[])), (3, 1));
+        assert_eq!((of(0, &[0; 64]), of(0, &[20_000; 64])), (500, 3));
     }
 }

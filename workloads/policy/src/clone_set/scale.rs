@@ -80,7 +80,7 @@ impl<'a> Pass<'a> {
         if numbers.limit <= 0 {
             return;
         }
-        let limit = numbers.limit.min(most_created(self.rules.template));
+        let limit = numbers.limit.min(most_created(self.rules.template, self.rules.claims));
         let mut instances = self.instances(pods);
         let old = numbers.up_old.min(limit);
         let in_place = self.course().in_place;

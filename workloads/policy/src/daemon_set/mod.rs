@@ -161,7 +161,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         suffixes: Suffixes::new(input.seed),
         plan,
         made: BTreeSet::new(),
-        creates_left: burst.min(most_created(rules.template)),
+        creates_left: burst.min(most_created(rules.template, &[])),
         deletes_left: burst,
         settled: Settled::new(),
     };

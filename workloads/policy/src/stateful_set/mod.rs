@@ -99,7 +99,7 @@ struct Pass<'a> {
     members: BTreeMap<i64, Member<'a>>,
     now: Timestamp,
     plan: Plan,
-    /// Pods that this pass may still make.
+    /// Pods that this pass may still make, or make the claims of.
     creates_left: i64,
     /// Why a pod is not made.
     create_waits: Option<String>,
@@ -175,7 +175,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         members: members.collect(),
         now,
         plan,
-        creates_left: most_created(rules.template),
+        creates_left: most_created(rules.template, rules.claims),
         create_waits: None,
         claims_differ: None,
         update_waits: None,
@@ -262,6 +262,9 @@ impl<'a> Pass<'a> {
             if member.pod.phase == Phase::Pending && !member.pod.terminating {
                 // It waits for a claim that somebody has deleted.
                 let claims = self.missing_claims(ordinal);
+                if !claims.is_empty() {
+                    self.creates_left -= 1;
+                }
                 self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
             }
             if !member.available {
