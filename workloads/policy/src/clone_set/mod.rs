@@ -35,7 +35,7 @@ pub(crate) use self::{
     build::add_gate,
     priority::trailing,
     rules::template_labels,
-    status::{CLAIMS_DIFFER, condition},
+    status::{CLAIMS_DIFFER, condition, unsettled_conditions},
 };
 pub use self::{
     claims::ClaimView,
@@ -162,6 +162,10 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Err(_) if is_going => return plan,
         Err(action) => {
             plan.actions.push(*action);
+            plan.status = status::unsettled(input, now);
+            plan.begin_part();
+            plan.actions.extend(input.agents.open_gates(ours.iter().copied(), input.in_place, now));
+            plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
             return plan;
         }
     };

@@ -138,10 +138,16 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     // Pods that are not selected any more are given free.
     let left = input.pods.iter().filter(|pod| !rules.selector.takes(&pod.labels));
     plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
+    let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
+    let mut gates = input.agents.open_gates(selected(), input.in_place, now);
+    gates.extend(rules.hooks().mark(selected(), now));
     let live = match settle(owner, rules.template, input.revisions, None, counted.max(input.collisions)) {
         Ok(live) => Live { current: earlier(input, live.update), ..live },
         Err(action) => {
             plan.actions.push(*action);
+            plan.status = status::unsettled(input, now);
+            plan.begin_part();
+            plan.actions.extend(gates);
             return plan;
         }
     };
@@ -173,10 +179,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     }
     pass.forget_settled();
     pass.plan.put_first(ahead.create);
-    let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
     pass.plan.begin_part();
-    pass.plan.actions.extend(input.agents.open_gates(selected(), input.in_place, now));
-    pass.plan.actions.extend(rules.hooks().mark(selected(), now));
+    pass.plan.actions.extend(gates);
     pass.plan.actions.extend(ahead.delete);
     pass.shorten_history();
     pass.plan.again = [pass.again(), ahead.again].into_iter().flatten().min();

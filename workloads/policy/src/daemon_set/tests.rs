@@ -146,7 +146,8 @@ impl World {
         let set = json!({
             "apiVersion": super::API_VERSION,
             "kind": super::KIND,
-            "metadata": { "namespace": "ns", "name": "log", "uid": "set", "annotations": self.annotations },
+            "metadata": { "namespace": "ns", "name": "log", "uid": "set", "generation": 4,
+                "annotations": self.annotations },
             "spec": self.spec,
         });
         serde_json::from_value(set).unwrap()
@@ -337,6 +338,17 @@ fn the_status_counts() {
         (1, 8, 2)
     );
     assert_eq!(status.daemon_set_hash.as_deref(), Some("new"));
+    assert_eq!(status.conditions[0].message.as_deref(), Some("no room"));
+}
+
+#[test]
+fn a_revision_that_cannot_be_made_is_said() {
+    let mut world = World::new(json!({}), &ten("n"));
+    world.spec["template"] = template("a:9");
+    let plan = world.plan();
+    assert!(matches!(plan.actions.as_slice(), [Action::CreateRevision(_)]), "{plan:?}");
+    let status = plan.status.unwrap();
+    assert_eq!((status.observed_generation, status.conditions.len()), (Some(4), 1));
     assert_eq!(status.conditions[0].message.as_deref(), Some("no room"));
 }
 

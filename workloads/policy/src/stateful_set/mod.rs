@@ -159,6 +159,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Err(_) if is_going => return plan,
         Err(action) => {
             plan.actions.push(*action);
+            plan.status = status::unsettled(input, now);
+            plan.begin_part();
+            plan.actions.extend(gates);
             return plan;
         }
     };

@@ -321,3 +321,14 @@ fn failures_of_writes_are_said() {
         ("FailedCreatePod", Some("no quota"))
     );
 }
+
+#[test]
+fn a_revision_that_cannot_be_made_is_said() {
+    let mut world = World::new(1, json!({ "template": template("a:3") }), "0n");
+    assert_eq!(world.plan().status, None, "nothing has failed");
+    world.failures.update = Some("no quota".to_owned());
+    let status = world.plan().status.unwrap();
+    assert_eq!((status.observed_generation, status.current_revision.as_deref()), (Some(1), Some("db-old")));
+    let said: Vec<_> = status.conditions.iter().map(|one| (&*one.type_, one.message.as_deref())).collect();
+    assert_eq!(said, [("FailedUpdatePod", Some("no quota"))]);
+}

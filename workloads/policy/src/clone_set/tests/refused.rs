@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::json;
 
-use super::world::{NODE, World};
+use super::world::{NODE, World, template};
 use crate::{action::Action, names::IN_PLACE_GATE};
 
 /// Rows: replicas, most unavailable, pods, the effect at first, and after pods could not be made.
@@ -27,6 +27,37 @@ fn pods_that_are_there_get_their_update(
     assert_eq!(world.effect(), then);
     world.set.spec.update_strategy.as_mut().unwrap().paused = true;
     assert_eq!(world.effect(), first, "it rests");
+}
+
+/// The status of before, with the generation and the reason; and pods that are there get Ready.
+#[test]
+fn a_revision_that_cannot_be_made_is_said() {
+    let mut world = World::new(json!({ "replicas": 2 }), "2n");
+    world.set.metadata.generation = Some(3);
+    world.set.spec.template.0 = template("a:3");
+    world.pods[0].gates = vec![IN_PLACE_GATE.to_owned()];
+    world.pods[0].gate = None;
+    world.silent.insert(NODE.to_owned());
+    world.failures.scale = Some("exceeded quota".to_owned());
+    assert_eq!(world.plan().status, None, "no revision has failed");
+    world.failures.scale = None;
+    let status = world.set.status.as_mut().unwrap();
+    (status.replicas, status.updated_replicas, status.updated_ready_replicas) = (2, 2, 2);
+    world.failures.update = Some("exceeded quota".to_owned());
+    let plan = world.plan();
+    let status = plan.status.clone().unwrap();
+    assert_eq!((status.observed_generation, status.current_revision.as_deref()), (Some(3), Some("shop-old")));
+    let [condition] = status.conditions.as_slice() else { panic!("{status:?}") };
+    assert_eq!(
+        (condition.type_.as_str(), condition.message.as_deref()),
+        ("FailedUpdate", Some("exceeded quota"))
+    );
+    let (parts, _) = plan.into_parts();
+    let [first, gates] = parts.as_slice() else { panic!("{parts:?}") };
+    assert!(matches!(first.as_slice(), [Action::CreateRevision(_)]), "{first:?}");
+    assert!(matches!(gates.as_slice(), [Action::PatchPodStatus(..)]), "{gates:?}");
+    world.set.status = Some(status);
+    assert_eq!(world.plan().status, None, "it is on file");
 }
 
 #[test]
