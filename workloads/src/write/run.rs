@@ -112,9 +112,12 @@ mod tests {
         Action::PatchPodStatus(target(name), json!({ "status": { "conditions": [] } }))
     }
 
-    /// Three parts, in which two pods are made, one is deleted and two gates are opened, at an API server that
-    /// answers some requests with these codes: what it was asked, and the end.
-    async fn carried_out(refused: &'static [(&'static str, u16)]) -> (String, End) {
+    /// Requests, and the codes that they are answered with.
+    type Refused = &'static [(&'static str, u16)];
+
+    /// Three parts, in which two pods are made, one is deleted and two gates are opened, at an API server:
+    /// what it was asked, and the end.
+    async fn carried_out(refused: Refused) -> (String, End) {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = asked.clone();
         let service = service_fn(move |request: Request<Body>| {
@@ -161,7 +164,7 @@ mod tests {
             End::Held(Box::new(End::ScaleFailed(format!("held back for now: {what} is refused"))))
         };
         let update = |what: &str| End::UpdateFailed(format!("{what} is refused"));
-        let table: [(&[(&str, u16)], &str, End); 7] = [
+        let table: [(Refused, &str, End); 7] = [
             (&[], "+a +b -c open d open e status", End::Done),
             (&[("+a", 403)], "+a -c open d open e status", scale("+a")),
             (&[("+b", 403)], "+a +b -c open d open e status", scale("+b")),

@@ -96,7 +96,12 @@ struct Pass<'a> {
     owner: Owner<'a>,
     live: Live<'a>,
     slots: Vec<i64>,
+    /// Pods of slots that have not the newest revision, those that this pass makes included, where their
+    /// number counts and not which ones.
+    old_in_slots: Option<i64>,
     members: BTreeMap<i64, Member<'a>>,
+    /// Claims by name.
+    claims: BTreeMap<&'a str, &'a ClaimView>,
     now: Timestamp,
     plan: Plan,
     /// Pods that this pass may still make, or make the claims of.
@@ -169,13 +174,20 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         let ordinal = ordinal(name, &pod.name)?;
         Some((ordinal, Member::of(pod, ordinal, &rules, live, input, now)))
     });
+    let members: BTreeMap<i64, Member<'_>> = members.collect();
+    let slots = rules.slots();
+    let is_old = |slot: &&i64| members.get(slot).is_some_and(|member| !member.updated);
+    let old_in_slots = rules.unordered.is_some().then(|| slots.iter().filter(is_old).count());
+    let old_in_slots = old_in_slots.map(|count| i64::try_from(count).unwrap_or(i64::MAX));
     let mut pass = Pass {
         input,
         rules: &rules,
         owner,
         live,
-        slots: rules.slots(),
-        members: members.collect(),
+        slots,
+        old_in_slots,
+        members,
+        claims: input.claims.iter().map(|claim| (claim.name.as_str(), *claim)).collect(),
         now,
         plan,
         creates_left: most_created(rules.template, rules.claims),
@@ -287,6 +299,9 @@ impl<'a> Pass<'a> {
             return false;
         }
         let revision = self.revision_of(ordinal);
+        if revision.name != self.live.update.name {
+            self.old_in_slots = self.old_in_slots.map(|old| old.saturating_add(1));
+        }
         let claims = self.missing_claims(ordinal);
         self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
         let pod = build::pod(self.rules, self.owner, revision, ordinal, self.now);
@@ -295,17 +310,14 @@ impl<'a> Pass<'a> {
         true
     }
 
-    /// Revision that a new pod of this number gets.
+    /// Revision that a new pod of this number gets, which has none.
     fn revision_of(&self, ordinal: i64) -> &'a Revision {
         if self.rules.on_delete {
             return self.live.update;
         }
-        let keeps = if self.rules.unordered.is_some() {
-            let old = self.slots.iter().filter(|slot| **slot != ordinal);
-            let old = old.filter(|slot| self.members.get(slot).is_some_and(|member| !member.updated));
-            i64::try_from(old.count()).unwrap_or(i64::MAX) < self.rules.partition
-        } else {
-            ordinal < self.rules.partition
+        let keeps = match self.old_in_slots {
+            Some(old) => old < self.rules.partition,
+            None => ordinal < self.rules.partition,
         };
         if keeps { self.live.current } else { self.live.update }
     }

@@ -196,6 +196,8 @@ fn ordered(mut spec: Value) -> Value {
 #[case::n7_lost_pods(5, rolling(json!({ "partition": 3 })), "0o 2o 3n", "+1o +4n")]
 #[case::n8_reserved(4, with_reserved(rolling(json!({ "partition": 2, "maxUnavailable": 4 })), json!([1])), "0o 2o 3o 4o", "-4 -3 -2")]
 #[case::n9_unordered(5, unordered(2, 5), "0o 1n 2o 3o 4n", "-3")]
+#[case::n9_unordered_lost_pods(5, unordered(2, 5), "4o", "+0o +1n +2n +3n")]
+#[case::n9_unordered_no_more_than_the_partition_leaves(5, unordered(2, 5), "0o 1o", "+2n +3n +4n")]
 #[case::n10_reserved_later(4, json!({ "reserveOrdinals": [1, 3] }), "0n 2n 3n 4n", "+5n -3")]
 #[case::n11_all_at_once(4, json!({}), "0n 1n 2n 3n 4n 5n 6n", "-6 -5 -4")]
 #[case::n11_one_by_one(4, ordered(json!({})), "0n 1n 2n 3n 4n 5n 6n", "-6")]
