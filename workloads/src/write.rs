@@ -1,7 +1,8 @@
 //! The writes of a plan, in their order; what was answered goes back to the picture.
 //!
-//! The first failure ends the plan: the rest is decided anew. After an answer that did not come nobody knows
-//! what there is: the set's objects are read from the API server before anything else is decided.
+//! The first failure ends its part of the plan: the rest of it is decided anew. After an answer that did not
+//! come nobody knows what there is: the set's objects are read from the API server before anything else is
+//! decided.
 
 mod adopt;
 mod create;
@@ -11,6 +12,7 @@ mod in_place;
 pub(crate) mod params;
 mod predownload;
 mod read;
+mod run;
 
 use std::fmt::Debug;
 
@@ -108,41 +110,6 @@ impl Writer {
 }
 
 impl Work {
-    async fn run(&mut self, plan: Plan) -> End {
-        let mut actions = plan.actions.into_iter().peekable();
-        while let Some(action) = actions.next() {
-            let end = if is_new(&action) {
-                let mut new = vec![action];
-                while let Some(action) = actions.next_if(is_new) {
-                    new.push(action);
-                }
-                self.create(new).await
-            } else if is_in_place(&action) {
-                let mut all = vec![action];
-                while let Some(action) = actions.next_if(is_in_place) {
-                    all.push(action);
-                }
-                self.in_place(all).await
-            } else {
-                self.write(action).await
-            };
-            if end.is_failure()
-                && let Some(status) = plan.status
-            {
-                // It says what failed before. What fails now goes on counting, however that ends.
-                self.status(status).await;
-                return end;
-            }
-            if end != End::Done {
-                return end;
-            }
-        }
-        match plan.status {
-            Some(status) => self.status(status).await,
-            None => End::Done,
-        }
-    }
-
     async fn write(&mut self, action: Action) -> End {
         match action {
             Action::CreateRevision(object) => {
@@ -351,14 +318,6 @@ pub(crate) fn stays(meta: &ObjectMeta) -> bool {
     let waits = meta.deletion_grace_period_seconds.unwrap_or(0) > 0
         || meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
     meta.deletion_timestamp.is_some() && waits
-}
-
-fn is_new(action: &Action) -> bool {
-    matches!(action, Action::CreateClaim(_) | Action::CreatePod(_))
-}
-
-fn is_in_place(action: &Action) -> bool {
-    matches!(action, Action::UpdateInPlace(_) | Action::ForgetInPlace { .. })
 }
 
 pub(crate) fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {

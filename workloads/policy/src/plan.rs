@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use berth_proto::crd::ClaimTemplate;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -20,6 +21,10 @@ const MOST_BYTES: usize = 4 << 20;
 pub struct Plan<S> {
     /// Writes, in their order. New pods may be made several at once.
     pub actions: Vec<Action>,
+    /// Places in the writes at which another part of them begins. No part is decided on with what an earlier
+    /// one does: a failure ends its part alone, so that a quota which is used up holds up new pods and
+    /// nothing else.
+    pub parts: Vec<usize>,
     /// Status, when it differs from the one on file.
     pub status: Option<S>,
     /// Time after which something else may be due, though nothing changes.
@@ -55,21 +60,54 @@ pub type Nodes = BTreeMap<String, NodeView>;
 
 impl<S> Default for Plan<S> {
     fn default() -> Self {
-        Self { actions: Vec::new(), status: None, again: None, notes: Vec::new(), ended_on: Vec::new() }
+        Self {
+            actions: Vec::new(),
+            parts: Vec::new(),
+            status: None,
+            again: None,
+            notes: Vec::new(),
+            ended_on: Vec::new(),
+        }
     }
 }
 
 impl<S> Plan<S> {
     /// The same with another status.
     pub fn map_status<T>(self, map: impl FnOnce(S) -> T) -> Plan<T> {
-        let Self { actions, status, again, notes, ended_on } = self;
-        Plan { actions, status: status.map(map), again, notes, ended_on }
+        let Self { actions, parts, status, again, notes, ended_on } = self;
+        Plan { actions, parts, status: status.map(map), again, notes, ended_on }
+    }
+
+    /// Begins another part of the writes.
+    pub(crate) fn begin_part(&mut self) {
+        let at = self.actions.len();
+        if at > 0 && self.parts.last() != Some(&at) {
+            self.parts.push(at);
+        }
+    }
+
+    /// Puts writes before all others.
+    pub(crate) fn put_first(&mut self, actions: Vec<Action>) {
+        self.parts.iter_mut().for_each(|at| *at = at.saturating_add(actions.len()));
+        self.actions.splice(0..0, actions);
+    }
+
+    /// Writes by their parts.
+    pub fn into_parts(self) -> (Vec<Vec<Action>>, Option<S>) {
+        let mut rest = self.actions;
+        let mut parts: Vec<Vec<Action>> =
+            self.parts.iter().rev().map(|at| rest.split_off((*at).min(rest.len()))).collect();
+        parts.push(rest);
+        parts.reverse();
+        (parts, self.status)
     }
 }
 
-/// The most pods of a template that one pass makes.
-pub(crate) fn most_created(template: &Map<String, Value>) -> i64 {
-    let bytes = json!(template).to_string().len().max(1);
+/// The most pods of a template that one pass makes, each with claims of these templates.
+pub(crate) fn most_created(template: &Map<String, Value>, claims: &[ClaimTemplate]) -> i64 {
+    let size = |object: &Map<String, Value>| json!(object).to_string().len();
+    let claims = claims.iter().map(|claim| size(&claim.0)).fold(0, usize::saturating_add);
+    let bytes = size(template).saturating_add(claims).max(1);
     i64::try_from(MOST_BYTES / bytes).unwrap_or(i64::MAX).clamp(1, MOST_CREATED)
 }
 
@@ -84,11 +122,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn writes_come_apart_by_their_parts() {
+        let action = |name: &str| Action::KeepPodsToDelete(vec![name.to_owned()]);
+        let mut plan = Plan { status: Some(7), ..Plan::default() };
+        plan.begin_part();
+        assert_eq!(plan.parts, [0; 0], "nothing stands before it");
+        plan.actions.extend([action("a"), action("b")]);
+        plan.begin_part();
+        plan.begin_part();
+        plan.actions.push(action("c"));
+        plan.begin_part();
+        plan.put_first(vec![action("0")]);
+        let parts = vec![vec![action("0"), action("a"), action("b")], vec![action("c")], vec![]];
+        assert_eq!(plan.into_parts(), (parts, Some(7)));
+        assert_eq!(Plan::<i32>::default().into_parts(), (vec![vec![]], None));
+    }
+
+    #[test]
     fn large_templates_are_made_a_few_at_a_time() {
-        let of = |bytes: usize| {
-            most_created(json!({ "text": "x".repeat(bytes) }).as_object().unwrap_or(&Map::new()))
+        let object = |bytes: usize| json!({ "text": "x".repeat(bytes) }).as_object().cloned().unwrap();
+        let of = |bytes: usize, claims: &[usize]| {
+            let claims: Vec<_> = claims.iter().map(|bytes| ClaimTemplate(object(*bytes))).collect();
+            most_created(&object(bytes), &claims)
         };
-        assert_eq!((of(0), of(8_000)), (500, 500));
-        assert_eq!((of(1 << 20), of(8 << 20)), (3, 1));
+        assert_eq!((of(0, &[]), of(8_000, &[])), (500, 500));
+        assert_eq!((of(1 << 20, &[]), of(8 << 20, &[])), (3, 1));
+        assert_eq!((of(0, &[0; 64]), of(0, &[20_000; 64])), (500, 3));
     }
 }

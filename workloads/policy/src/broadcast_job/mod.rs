@@ -235,7 +235,9 @@ impl<'a> Pass<'a> {
         }
         let to_do = self.desired.iter().filter(|node| !self.pods.contains_key(*node));
         let job = self.input.job;
-        let new = to_do.take(most.saturating_sub(active)).map(|node| {
+        // The next pass goes on: pods that were made come with it.
+        let at_once = usize::try_from(plan::most_created(self.rules.template, &[])).unwrap_or(1);
+        let new = to_do.take(most.saturating_sub(active).min(at_once)).map(|node| {
             let pod = build::pod(self.rules, job, node, self.input.by_scheduler);
             Action::Create(Kind::Pod, pod)
         });

@@ -4,8 +4,9 @@
 //!   claims nobody uses ▶ pods that left ▶ revisions ▶ scale ▶ update ▶ status, podsToDelete, history
 //! ```
 //!
-//! A pass that makes or deletes pods updates none: the numbers are calculated anew first. Everything else is
-//! independent: a pod that a hook holds stops no other one.
+//! A pass that makes or deletes pods updates none: the numbers are calculated anew first. Unless the pods
+//! could not be made the last time: a quota that is used up keeps no template from the pods that are there.
+//! Everything else is independent: a pod that a hook holds stops no other one.
 
 mod build;
 mod claims;
@@ -34,7 +35,7 @@ pub(crate) use self::{
     build::add_gate,
     priority::trailing,
     rules::template_labels,
-    status::{CLAIMS_DIFFER, condition},
+    status::{CLAIMS_DIFFER, condition, unsettled_conditions},
 };
 pub use self::{
     claims::ClaimView,
@@ -161,6 +162,10 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Err(_) if is_going => return plan,
         Err(action) => {
             plan.actions.push(*action);
+            plan.status = status::unsettled(input, now);
+            plan.begin_part();
+            plan.actions.extend(input.agents.open_gates(ours.iter().copied(), input.in_place, now));
+            plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
             return plan;
         }
     };
@@ -188,10 +193,11 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         let written = pass.plan.actions.len();
         let numbers = numbers(&rules, &pass.members, pass.course());
         pass.scale(&numbers, &ours);
-        if pass.plan.actions.len() == written {
+        if pass.may_update(written) {
             pass.update(&numbers);
             pass.forget_settled();
         }
+        pass.plan.begin_part();
         pass.plan.actions.extend(input.agents.open_gates(ours.iter().copied(), input.in_place, now));
         pass.plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
         pass.keep_pods_to_delete();
@@ -208,6 +214,15 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
 }
 
 impl Pass<'_> {
+    /// Tells whether pods may be updated beside what scaling has written since. The numbers of the update
+    /// count pods that are not there as unavailable, so new ones are never too many; of deletions they know
+    /// nothing.
+    fn may_update(&self, since: usize) -> bool {
+        let mut written = self.plan.actions.iter().skip(since);
+        let is_new = |action: &Action| matches!(action, Action::CreateClaim(_) | Action::CreatePod(_));
+        written.len() == 0 || self.input.failures.scale.is_some() && written.all(is_new)
+    }
+
     fn course(&self) -> Course {
         let Live { current, update } = self.live;
         let is_other = current.name != update.name;

@@ -29,7 +29,11 @@ impl<'a> Pass<'a> {
             );
             self.plan.notes.push(Note { warning: true, reason: "ScaleUpLimited", text });
         }
+        let before = self.plan.actions.len();
         self.create(numbers, pods);
+        if self.plan.actions.len() > before {
+            self.plan.begin_part();
+        }
         let prepared = self
             .members
             .iter()
@@ -76,7 +80,7 @@ impl<'a> Pass<'a> {
         if numbers.limit <= 0 {
             return;
         }
-        let limit = numbers.limit.min(most_created(self.rules.template));
+        let limit = numbers.limit.min(most_created(self.rules.template, self.rules.claims));
         let mut instances = self.instances(pods);
         let old = numbers.up_old.min(limit);
         let in_place = self.course().in_place;

@@ -77,6 +77,31 @@ pub(crate) fn condition(
     }
 }
 
+/// Conditions while the newest revision is still to be made: failures, and what was said of claims.
+pub(crate) fn unsettled_conditions(
+    before: &[WorkloadCondition],
+    failed: [(&str, Option<&String>); 2],
+    now: Timestamp,
+) -> Vec<WorkloadCondition> {
+    let failed =
+        failed.into_iter().filter_map(|(type_, message)| Some(condition(before, type_, message?, now)));
+    failed.chain(before.iter().filter(|one| one.type_ == CLAIMS_DIFFER).cloned()).collect()
+}
+
+/// Status of a set whose newest revision could not be made: the one of before, and why. `None`: it says so.
+pub(super) fn unsettled(input: &Input<'_>, now: Timestamp) -> Option<CloneSetStatus> {
+    let (before, failures) = (input.set.status.as_ref(), input.failures);
+    // To make a revision is part of the update.
+    failures.update.as_ref()?;
+    let mut status = before.cloned().unwrap_or_default();
+    status.observed_generation = input.set.metadata.generation;
+    // Nobody is to take it for the end of the rollout.
+    (status.updated_replicas, status.updated_ready_replicas) = (0, 0);
+    let failed = [(FAILED_SCALE, failures.scale.as_ref()), (FAILED_UPDATE, failures.update.as_ref())];
+    status.conditions = unsettled_conditions(&status.conditions, failed, now);
+    (before != Some(&status)).then_some(status)
+}
+
 /// Plan for a set whose spec has a fault: to say so, and nothing else.
 pub(super) fn faulty(input: &Input<'_>, fault: &Fault, now: Timestamp) -> Plan {
     let before = input.set.status.as_ref();

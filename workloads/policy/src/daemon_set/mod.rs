@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Both templates count. OpenKruise makes every pod of the newest one, so a pod that is lost on a node which
-//! the partition holds back comes back new; here it comes back as it was. The budget counts every node
-//! without an available pod, pods are taken in the order of their nodes, and a share of the burst is never
-//! none.
+//! the partition holds back comes back new; here it comes back as the others that are held back are. The
+//! budget counts every node without an available pod, pods are taken in the order of their nodes, and a share
+//! of the burst is never none.
 
 pub(crate) mod build;
 pub(crate) mod fit;
@@ -138,10 +138,16 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     // Pods that are not selected any more are given free.
     let left = input.pods.iter().filter(|pod| !rules.selector.takes(&pod.labels));
     plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
+    let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
+    let mut gates = input.agents.open_gates(selected(), input.in_place, now);
+    gates.extend(rules.hooks().mark(selected(), now));
     let live = match settle(owner, rules.template, input.revisions, None, counted.max(input.collisions)) {
         Ok(live) => Live { current: earlier(input, live.update), ..live },
         Err(action) => {
             plan.actions.push(*action);
+            plan.status = status::unsettled(input, now);
+            plan.begin_part();
+            plan.actions.extend(gates);
             return plan;
         }
     };
@@ -161,7 +167,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         suffixes: Suffixes::new(input.seed),
         plan,
         made: BTreeSet::new(),
-        creates_left: burst.min(most_created(rules.template)),
+        creates_left: burst.min(most_created(rules.template, &[])),
         deletes_left: burst,
         settled: Settled::new(),
     };
@@ -172,10 +178,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.update();
     }
     pass.forget_settled();
-    pass.plan.actions.splice(0..0, ahead.create);
-    let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
-    pass.plan.actions.extend(input.agents.open_gates(selected(), input.in_place, now));
-    pass.plan.actions.extend(rules.hooks().mark(selected(), now));
+    pass.plan.put_first(ahead.create);
+    pass.plan.begin_part();
+    pass.plan.actions.extend(gates);
     pass.plan.actions.extend(ahead.delete);
     pass.shorten_history();
     pass.plan.again = [pass.again(), ahead.again].into_iter().flatten().min();
@@ -201,8 +206,8 @@ pub fn minds(set: &AdvancedDaemonSet, before: Option<&NodeView>, after: Option<&
     seen(before) != seen(after)
 }
 
-/// Revision that pods on nodes which are held back have: the newest one that a pod still has, or the one
-/// before the newest.
+/// Revision that an update comes from, as far as anybody knows: the newest other one that a pod still has, or
+/// the one before the newest.
 fn earlier<'a>(input: &Input<'a>, update: &'a Revision) -> &'a Revision {
     let labels: BTreeSet<&str> = input.pods.iter().map(|pod| pod.label(REVISION_LABEL)).collect();
     let others = input.revisions.iter().copied().filter(|one| one.name != update.name);
@@ -214,8 +219,10 @@ impl<'a> Pass<'a> {
     /// Makes and deletes pods, node by node.
     fn manage(&mut self) {
         let held = self.held_back();
+        let of_held = self.of_held(&held);
         let mut progress = self.progress();
         let names: Vec<String> = self.places.keys().cloned().collect();
+        let before = self.plan.actions.len();
         for name in names {
             let Some(place) = self.places.get(&name) else { continue };
             let active: Vec<Member<'a>> = place.active().copied().collect();
@@ -241,10 +248,9 @@ impl<'a> Pass<'a> {
             // One that is going is waited for, unless there may be two.
             let is_empty = active.is_empty() && ended.is_empty() && (!terminating || self.surge > 0);
             if should_run && is_empty && !rests {
-                let revision = if held.contains(&name) { self.live.current } else { self.live.update };
-                let is_new = revision.name == self.live.update.name;
-                if progress.as_ref().is_none_or(|left| *left > 0 && is_new) {
-                    self.create(&name, revision);
+                let is_held = held.contains(&name);
+                if progress.is_none_or(|left| left > 0 && !is_held) {
+                    self.create(&name, if is_held { of_held } else { self.live.update });
                     progress = progress.map(|left| left - 1);
                 }
             }
@@ -255,6 +261,12 @@ impl<'a> Pass<'a> {
             free.iter().for_each(|one| self.delete(one));
             self.delete_surplus(&rest);
         }
+        let all = self.plan.actions.split_off(before);
+        let (new, rest): (Vec<Action>, Vec<Action>) =
+            all.into_iter().partition(|action| matches!(action, Action::CreatePod(_)));
+        self.plan.actions.extend(new);
+        self.plan.begin_part();
+        self.plan.actions.extend(rest);
     }
 
     /// Leaves one of several pods on a node; while pods surge, one of each template.

@@ -1,5 +1,5 @@
-//! Tables of cases, with ten nodes a to j. `b:o` is an old pod on b; `!` broken, `P` held, `T` going, `F`
-//! ended.
+//! Tables of cases, with ten nodes a to j. `b:o` is an old pod on b, `b:m` one of the revision between that
+//! and the newest; `!` broken, `P` held, `T` going, `F` ended.
 
 mod adopt;
 mod model;
@@ -57,7 +57,11 @@ fn pod(token: &str, at: usize) -> PodView {
     let (node, marks) = token.split_once(':').unwrap();
     let has = |mark| marks.contains(mark);
     let state = if has('P') { State::PreparingDelete } else { State::None };
-    let hash = if has('o') { "old" } else { "new" };
+    let hash = match (has('o'), has('m')) {
+        (true, _) => "old",
+        (_, true) => "mid",
+        _ => "new",
+    };
     let mut labels = BTreeMap::from(
         [("app", "log"), (REVISION_LABEL, hash), (STATE_LABEL, state.name())]
             .map(|(key, value)| (key.to_owned(), value.to_owned())),
@@ -106,6 +110,12 @@ fn ten(marks: &str) -> String {
     NODES.chars().map(|node| format!("{node}:{marks} ")).collect()
 }
 
+/// Ten pods of one kind, and of another one on some nodes.
+fn split(marks: &str, others: &str, on: &str) -> String {
+    let all = NODES.chars().map(|node| (node, if on.contains(node) { others } else { marks }));
+    all.map(|(node, marks)| format!("{node}:{marks} ")).collect()
+}
+
 impl World {
     fn new(rolling: Value, pods: &str) -> Self {
         let node = |name: char| NodeView {
@@ -136,7 +146,8 @@ impl World {
         let set = json!({
             "apiVersion": super::API_VERSION,
             "kind": super::KIND,
-            "metadata": { "namespace": "ns", "name": "log", "uid": "set", "annotations": self.annotations },
+            "metadata": { "namespace": "ns", "name": "log", "uid": "set", "generation": 4,
+                "annotations": self.annotations },
             "spec": self.spec,
         });
         serde_json::from_value(set).unwrap()
@@ -149,7 +160,11 @@ impl World {
         let here = NODES.chars().map(String::from).collect::<BTreeSet<_>>();
         let input = Input {
             set: &set,
-            revisions: &[&revision("log-old", 1, "a:1"), &revision("log-new", 2, "a:2")],
+            revisions: &[
+                &revision("log-old", 1, "a:1"),
+                &revision("log-mid", 2, "a:3"),
+                &revision("log-new", 3, "a:2"),
+            ],
             pods: &pods,
             nodes: &nodes,
             in_place: &self.in_place,
@@ -196,6 +211,13 @@ impl World {
 #[case::n6_the_old_one_goes(json!({ "maxSurge": 1, "maxUnavailable": 0 }), format!("{} j:n", ten("o")), "-j")]
 #[case::n8_comes_back_as_it_was(json!({ "partition": 7 }), ten("o").replace("b:o", ""), "+bo")]
 #[case::n8_or_new(json!({ "partition": 7 }), ten("o").replace("j:o", ""), "+jn")]
+#[case::n8_all_are_new_already(json!({ "partition": 7 }), ten("n").replace("b:n", ""), "+bn")]
+#[case::n8_after_an_undo(json!({ "partition": 7 }), split("n", "o", "hij").replace("b:n", ""), "+bn")]
+#[case::n8_two_templates_ago(json!({ "partition": 7 }), split("o", "m", "hij").replace("b:o", ""), "+bo")]
+#[case::n8_as_many_of_both(json!({ "partition": 7 }), split("n", "o", "acd").replace("b:n", ""), "+bn")]
+#[case::n8_most_of_them(json!({ "partition": 7 }), split("n", "o", "acde").replace("b:n", ""), "+bo")]
+#[case::n8_those_that_go_tell_it(json!({ "partition": 7 }), ten("oT").replace("b:oT", ""), "+bo")]
+#[case::n8_nobody_tells_it(json!({ "partition": 7 }), "b:n".into(), "+an +cn +dn +en +fn +gn +hn +in +jn")]
 #[case::n9_a_new_pod_that_is_broken(json!({}), ten("o").replace("j:o", "j:n!"), "")]
 #[case::surging(json!({ "rollingUpdateType": "Surging" }), ten("o"), "+jn")]
 #[case::in_place(json!({ "rollingUpdateType": "InPlaceIfPossible" }), ten("o"), "~j")]
@@ -219,7 +241,7 @@ fn n5_a_canary_stays_new_when_its_label_goes() {
 fn n7_pods_come_progressively() {
     let mut world = World::new(json!({ "partition": 7 }), "");
     world.annotations = json!({ "daemonset.kruise.io/progressive-create-pod": "true" });
-    assert_eq!(world.effect().split_whitespace().count(), 3);
+    assert_eq!(world.effect(), "+hn +in +jn");
 }
 
 #[test]
@@ -263,6 +285,19 @@ fn a_gate_that_nobody_else_opens_is_opened() {
     assert_eq!(world.effect(), "open c");
 }
 
+/// A quota that is used up keeps no pod from going, and none from being Ready.
+#[test]
+fn new_pods_deletions_and_gates_are_parts_of_their_own() {
+    let mut world =
+        World::new(json!({}), &ten("n").replace("b:n", "").replace("c:n", "c:n!").replace("a:n", "a:nF"));
+    world.silent.insert("c".to_owned());
+    let (parts, _) = world.plan().into_parts();
+    let [new, deleted, gates] = parts.as_slice() else { panic!("{parts:?}") };
+    assert!(matches!(new.as_slice(), [Action::CreatePod(_)]), "{new:?}");
+    assert!(matches!(deleted.as_slice(), [Action::DeletePod(_)]), "{deleted:?}");
+    assert!(matches!(gates.as_slice(), [Action::PatchPodStatus(..)]), "{gates:?}");
+}
+
 #[test]
 fn nodes_that_do_not_fit() {
     let taint = |effect: &str| vec![json!({ "key": "x", "effect": effect })];
@@ -303,6 +338,17 @@ fn the_status_counts() {
         (1, 8, 2)
     );
     assert_eq!(status.daemon_set_hash.as_deref(), Some("new"));
+    assert_eq!(status.conditions[0].message.as_deref(), Some("no room"));
+}
+
+#[test]
+fn a_revision_that_cannot_be_made_is_said() {
+    let mut world = World::new(json!({}), &ten("n"));
+    world.spec["template"] = template("a:9");
+    let plan = world.plan();
+    assert!(matches!(plan.actions.as_slice(), [Action::CreateRevision(_)]), "{plan:?}");
+    let status = plan.status.unwrap();
+    assert_eq!((status.observed_generation, status.conditions.len()), (Some(4), 1));
     assert_eq!(status.conditions[0].message.as_deref(), Some("no room"));
 }
 

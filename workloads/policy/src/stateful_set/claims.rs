@@ -7,8 +7,6 @@
 //! | Delete | Retain | nothing | the pod |
 //! | Delete | Delete | the set | the pod |
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
@@ -25,7 +23,7 @@ use crate::{
 
 impl Pass<'_> {
     fn claim(&self, name: &str) -> Option<&ClaimView> {
-        self.input.claims.iter().copied().find(|claim| claim.name == name)
+        self.claims.get(name).copied()
     }
 
     fn claim_names(&self, ordinal: i64) -> impl Iterator<Item = String> {
@@ -81,12 +79,10 @@ impl Pass<'_> {
         if self.rules.claims.is_empty() {
             return;
         }
-        let claims = self.input.claims.iter().filter(|claim| !claim.terminating);
-        let claims: BTreeMap<&str, &ClaimView> = claims.map(|claim| (claim.name.as_str(), *claim)).collect();
         let all = self.members.values().flat_map(|member| {
             self.rules.claims.iter().filter_map(|template| {
                 let name = claim_name(template.name(), self.owner.name, member.ordinal);
-                let claim = claims.get(name.as_str())?;
+                let claim = self.claim(&name).filter(|claim| !claim.terminating)?;
                 Some((member.pod.name.as_str(), template, Some(&claim.asks)))
             })
         });

@@ -96,10 +96,15 @@ struct Pass<'a> {
     owner: Owner<'a>,
     live: Live<'a>,
     slots: Vec<i64>,
+    /// Pods of slots that have not the newest revision, those that this pass makes included, where their
+    /// number counts and not which ones.
+    old_in_slots: Option<i64>,
     members: BTreeMap<i64, Member<'a>>,
+    /// Claims by name.
+    claims: BTreeMap<&'a str, &'a ClaimView>,
     now: Timestamp,
     plan: Plan,
-    /// Pods that this pass may still make.
+    /// Pods that this pass may still make, or make the claims of.
     creates_left: i64,
     /// Why a pod is not made.
     create_waits: Option<String>,
@@ -159,6 +164,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Err(_) if is_going => return plan,
         Err(action) => {
             plan.actions.push(*action);
+            plan.status = status::unsettled(input, now);
+            plan.begin_part();
+            plan.actions.extend(gates);
             return plan;
         }
     };
@@ -166,16 +174,23 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         let ordinal = ordinal(name, &pod.name)?;
         Some((ordinal, Member::of(pod, ordinal, &rules, live, input, now)))
     });
+    let members: BTreeMap<i64, Member<'_>> = members.collect();
+    let slots = rules.slots();
+    let is_old = |slot: &&i64| members.get(slot).is_some_and(|member| !member.updated);
+    let old_in_slots = rules.unordered.is_some().then(|| slots.iter().filter(is_old).count());
+    let old_in_slots = old_in_slots.map(|count| i64::try_from(count).unwrap_or(i64::MAX));
     let mut pass = Pass {
         input,
         rules: &rules,
         owner,
         live,
-        slots: rules.slots(),
-        members: members.collect(),
+        slots,
+        old_in_slots,
+        members,
+        claims: input.claims.iter().map(|claim| (claim.name.as_str(), *claim)).collect(),
         now,
         plan,
-        creates_left: most_created(rules.template),
+        creates_left: most_created(rules.template, rules.claims),
         create_waits: None,
         claims_differ: None,
         update_waits: None,
@@ -195,6 +210,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.update();
         let goes_on = pass.members.values().any(Member::is_being_updated);
         in_place::forget(std::mem::take(&mut pass.settled), goes_on, &mut pass.plan.actions);
+        pass.plan.begin_part();
         pass.plan.actions.extend(gates);
         pass.plan.actions.extend(ahead.delete);
         pass.shorten_history();
@@ -261,6 +277,9 @@ impl<'a> Pass<'a> {
             if member.pod.phase == Phase::Pending && !member.pod.terminating {
                 // It waits for a claim that somebody has deleted.
                 let claims = self.missing_claims(ordinal);
+                if !claims.is_empty() {
+                    self.creates_left -= 1;
+                }
                 self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
             }
             if !member.available {
@@ -280,6 +299,9 @@ impl<'a> Pass<'a> {
             return false;
         }
         let revision = self.revision_of(ordinal);
+        if revision.name != self.live.update.name {
+            self.old_in_slots = self.old_in_slots.map(|old| old.saturating_add(1));
+        }
         let claims = self.missing_claims(ordinal);
         self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
         let pod = build::pod(self.rules, self.owner, revision, ordinal, self.now);
@@ -288,17 +310,14 @@ impl<'a> Pass<'a> {
         true
     }
 
-    /// Revision that a new pod of this number gets.
+    /// Revision that a new pod of this number gets, which has none.
     fn revision_of(&self, ordinal: i64) -> &'a Revision {
         if self.rules.on_delete {
             return self.live.update;
         }
-        let keeps = if self.rules.unordered.is_some() {
-            let old = self.slots.iter().filter(|slot| **slot != ordinal);
-            let old = old.filter(|slot| self.members.get(slot).is_some_and(|member| !member.updated));
-            i64::try_from(old.count()).unwrap_or(i64::MAX) < self.rules.partition
-        } else {
-            ordinal < self.rules.partition
+        let keeps = match self.old_in_slots {
+            Some(old) => old < self.rules.partition,
+            None => ordinal < self.rules.partition,
         };
         if keeps { self.live.current } else { self.live.update }
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::{Input, Member, Pass, Plan};
 use crate::{
     action::Note,
-    clone_set::{CLAIMS_DIFFER, condition},
+    clone_set::{CLAIMS_DIFFER, condition, unsettled_conditions},
     fault::Fault,
     names::REVISION_LABEL,
     revision::Revision,
@@ -60,6 +60,20 @@ impl Pass<'_> {
                 .collect(),
         }
     }
+}
+
+/// Status of a set whose newest revision could not be made: the one of before, and why. `None`: it says so.
+pub(super) fn unsettled(input: &Input<'_>, now: Timestamp) -> Option<AdvancedStatefulSetStatus> {
+    let (before, failures) = (input.set.status.as_ref(), input.failures);
+    // To make a revision is part of the update.
+    failures.update.as_ref()?;
+    let mut status = before.cloned().unwrap_or_default();
+    status.observed_generation = input.set.metadata.generation;
+    // Nobody is to take it for the end of the rollout.
+    (status.updated_replicas, status.updated_ready_replicas) = (0, 0);
+    let failed = [(FAILED_CREATE, failures.scale.as_ref()), (FAILED_UPDATE, failures.update.as_ref())];
+    status.conditions = unsettled_conditions(&status.conditions, failed, now);
+    (before != Some(&status)).then_some(status)
 }
 
 /// Plan for a set whose spec has a fault: to say so, and nothing else.

@@ -196,6 +196,8 @@ fn ordered(mut spec: Value) -> Value {
 #[case::n7_lost_pods(5, rolling(json!({ "partition": 3 })), "0o 2o 3n", "+1o +4n")]
 #[case::n8_reserved(4, with_reserved(rolling(json!({ "partition": 2, "maxUnavailable": 4 })), json!([1])), "0o 2o 3o 4o", "-4 -3 -2")]
 #[case::n9_unordered(5, unordered(2, 5), "0o 1n 2o 3o 4n", "-3")]
+#[case::n9_unordered_lost_pods(5, unordered(2, 5), "4o", "+0o +1n +2n +3n")]
+#[case::n9_unordered_no_more_than_the_partition_leaves(5, unordered(2, 5), "0o 1o", "+2n +3n +4n")]
 #[case::n10_reserved_later(4, json!({ "reserveOrdinals": [1, 3] }), "0n 2n 3n 4n", "+5n -3")]
 #[case::n11_all_at_once(4, json!({}), "0n 1n 2n 3n 4n 5n 6n", "-6 -5 -4")]
 #[case::n11_one_by_one(4, ordered(json!({})), "0n 1n 2n 3n 4n 5n 6n", "-6")]
@@ -320,4 +322,15 @@ fn failures_of_writes_are_said() {
         (condition.type_.as_str(), condition.message.as_deref()),
         ("FailedCreatePod", Some("no quota"))
     );
+}
+
+#[test]
+fn a_revision_that_cannot_be_made_is_said() {
+    let mut world = World::new(1, json!({ "template": template("a:3") }), "0n");
+    assert_eq!(world.plan().status, None, "nothing has failed");
+    world.failures.update = Some("no quota".to_owned());
+    let status = world.plan().status.unwrap();
+    assert_eq!((status.observed_generation, status.current_revision.as_deref()), (Some(1), Some("db-old")));
+    let said: Vec<_> = status.conditions.iter().map(|one| (&*one.type_, one.message.as_deref())).collect();
+    assert_eq!(said, [("FailedUpdatePod", Some("no quota"))]);
 }

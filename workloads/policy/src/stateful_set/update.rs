@@ -73,7 +73,11 @@ impl<'a> Pass<'a> {
             state if state.awaits_update() => 1,
             _ => 2,
         });
-        all.truncate(usize::try_from(self.rules.replicas - self.rules.partition).unwrap_or(0));
+        // As many old ones are left as the partition says: those that are missing come back by the same count.
+        let updated = i64::try_from(all.iter().filter(|one| one.updated).count()).unwrap_or(i64::MAX);
+        let most =
+            updated.saturating_add(self.old_in_slots.unwrap_or(0)).saturating_sub(self.rules.partition);
+        all.truncate(usize::try_from(most).unwrap_or(0));
         all
     }
 

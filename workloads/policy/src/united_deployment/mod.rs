@@ -161,7 +161,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Ok(live) => live,
         Err(action) => {
             let actions = revision(*action, owner.uid).into_iter().collect();
-            return Plan { actions, ..Plan::default() };
+            return Plan { actions, status: status::unsettled(input, now), ..Plan::default() };
         }
     };
     let members = members(input, &rules);

@@ -126,3 +126,19 @@ pub(super) fn faulty(input: &Input<'_>, reason: &'static str, fault: &Fault, now
     let notes = is_new.then_some(Note { warning: true, reason, text });
     Plan { status: is_new.then_some(status), notes: notes.into_iter().collect(), ..Plan::default() }
 }
+
+/// Status of one whose newest revision could not be made: the one of before, and why. `None`: it says so.
+pub(super) fn unsettled(input: &Input<'_>, now: Timestamp) -> Option<UnitedDeploymentStatus> {
+    let text = input.failure?;
+    let before = input.united.status.as_ref();
+    let mut status = before.cloned().unwrap_or_default();
+    // Nobody is to take it for the end of the rollout.
+    (status.updated_replicas, status.updated_ready_replicas) = (0, 0);
+    let known = std::mem::take(&mut status.conditions);
+    let waits = Some("the revision of the newest template could not be made");
+    status.conditions = known.iter().filter(|one| one.type_ == PROVISIONED).cloned().collect();
+    status.conditions.push(condition(&known, UPDATED, false, None, waits, now));
+    status.conditions.push(condition(&known, FAILURE, true, Some("Failed"), Some(text), now));
+    status.observed_generation = input.united.metadata.generation;
+    (before != Some(&status)).then_some(status)
+}

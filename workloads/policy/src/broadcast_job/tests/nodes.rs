@@ -111,3 +111,21 @@ fn each_node_that_fits_is_done_once(#[case] parallelism: Value, #[case] most: us
         assert!(world.plan().actions.is_empty());
     }
 }
+
+/// Pods are copies of their template: those of all nodes together would fill the memory.
+#[test]
+fn a_pass_makes_a_few_large_pods_and_the_next_one_goes_on() {
+    let names: Vec<String> = (0..20).map(|at| format!("n{at:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let note = json!({ "annotations": { "note": "x".repeat(1 << 20) } });
+    let mut world = World::new(
+        &names,
+        json!({ "template": { "metadata": note, "spec": { "restartPolicy": "Never", "containers": [] } } }),
+    );
+    assert_eq!(world.plan().actions.len(), 3);
+    world.settle();
+    assert_eq!(world.made, names);
+    let mut world = World::new(&[], json!({ "parallelism": "100%" }));
+    world.nodes.extend((0..700).map(|at| (format!("n{at}"), node(&format!("n{at}")))));
+    assert_eq!(world.plan().actions.len(), 500);
+}

@@ -161,3 +161,11 @@ fn a_change_of_claim_templates_is_said() {
     world.set.spec.volume_claim_templates.pop();
     assert!(world.plan().status.unwrap().conditions.is_empty());
 }
+
+/// Claims are copies of their templates: those of all pods together would fill the memory.
+#[test]
+fn claims_of_a_pass_are_bounded() {
+    let mut spec = spec(20);
+    spec["volumeClaimTemplates"][0]["metadata"]["annotations"] = json!({ "note": "x".repeat(1 << 20) });
+    assert_eq!(made(&World::new(spec, "")).len(), 3);
+}

@@ -5,6 +5,7 @@ mod hooks;
 mod in_place;
 mod model;
 mod order;
+mod refused;
 mod surge;
 mod worked;
 mod world;

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     action::Action,
     names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL},
+    plan::Failures,
     played::{Played, STEPS, Step, step, writes},
     pod::PodView,
     store::Store,
@@ -28,6 +29,8 @@ enum Op {
     Scale(i32),
     Image(i32),
     Partition(i32),
+    /// A quota is used up, or not any more.
+    Quota,
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
@@ -39,6 +42,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..7).prop_map(Op::Scale),
         1 => (1..4).prop_map(Op::Image),
         1 => (0..7).prop_map(Op::Partition),
+        1 => Just(Op::Quota),
         8 => writes().prop_map(Op::Sync),
     ]
 }
@@ -49,6 +53,8 @@ struct Cluster {
     played: Played,
     most_unavailable: i64,
     most_surge: i64,
+    /// No pod can be made.
+    is_refused: bool,
 }
 
 impl Cluster {
@@ -63,7 +69,8 @@ impl Cluster {
         }
         let mut world = World::new(spec, "");
         world.set.status = None;
-        Self { world, played: Played::new(&[NODE], false), most_unavailable, most_surge }
+        let played = Played::new(&[NODE], false);
+        Self { world, played, most_unavailable, most_surge, is_refused: false }
     }
 
     fn play(&mut self, op: &Op) {
@@ -82,6 +89,7 @@ impl Cluster {
                 let strategy = spec.update_strategy.as_mut().unwrap();
                 strategy.partition = Some(serde_json::from_value(json!(partition)).unwrap());
             }
+            Op::Quota => self.is_refused = !self.is_refused,
             Op::Sync(writes) => self.sync(*writes),
         }
     }
@@ -99,9 +107,22 @@ impl Cluster {
         self.keeps_its_bounds(&plan);
         let creates = plan.actions.iter().any(|action| matches!(action, Action::CreatePod(_)));
         let all = plan.actions.len();
-        for action in plan.actions.into_iter().take(writes) {
-            self.write(action);
+        let (parts, status) = plan.into_parts();
+        let mut left = writes;
+        let mut failures = Failures::default();
+        for part in parts {
+            for action in part {
+                if matches!(action, Action::CreatePod(_)) && self.is_refused {
+                    failures.scale = Some("no quota".to_owned());
+                    break;
+                }
+                if left > 0 {
+                    left -= 1;
+                    self.write(action);
+                }
+            }
         }
+        self.world.failures = failures;
         let active = self.played.pods.values().filter(|pod| pod.is_active()).count() as i64;
         if creates && writes >= all {
             assert!(active <= self.replicas() + self.most_surge, "{active} pods");
@@ -110,7 +131,7 @@ impl Cluster {
             // Crashed: what it knew is lost, and comes back by a list.
             self.played.seen = Store::default();
             self.played.list();
-        } else if let Some(status) = plan.status {
+        } else if let Some(status) = status {
             self.world.set.status = Some(status);
         }
     }
@@ -170,6 +191,7 @@ impl Cluster {
     }
 
     fn is_as_wanted(&mut self) {
+        self.is_refused = false;
         self.settle();
         let plan = self.plan();
         assert_eq!(plan.actions, [], "something is left to do");

@@ -95,3 +95,20 @@ fn a_claim_that_somebody_has_deleted_is_made_again() {
     world.claims.push(claim(0));
     assert_eq!(world.plan().actions, []);
 }
+
+/// Claims are copies of their templates: those of all pods together would fill the memory.
+#[test]
+fn claims_of_a_pass_are_bounded() {
+    let count = |pods: &str| {
+        let mut spec = with_claims("Retain", "Retain");
+        spec["volumeClaimTemplates"][0]["metadata"]["annotations"] = json!({ "note": "x".repeat(1 << 20) });
+        let mut world = World::new(20, spec, pods);
+        world.pods.iter_mut().for_each(|pod| pod.phase = Phase::Pending);
+        let actions = world.plan().actions;
+        let claims = actions.iter().filter(|action| matches!(action, Action::CreateClaim(_))).count();
+        (claims, actions.len() - claims)
+    };
+    assert_eq!(count(""), (3, 3), "new pods");
+    let waiting: String = (0..20).map(|ordinal| format!("{ordinal}n! ")).collect();
+    assert_eq!(count(&waiting), (3, 0), "pods that wait for theirs");
+}

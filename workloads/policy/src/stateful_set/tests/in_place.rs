@@ -56,6 +56,18 @@ fn a_gate_that_nobody_else_opens_is_opened() {
     assert_eq!(world.effect(), "open0");
 }
 
+/// A quota that is used up keeps no pod from being Ready.
+#[test]
+fn gates_are_a_part_of_their_own() {
+    let mut world = World::new(2, rolling(json!({ "podUpdatePolicy": "InPlaceOnly" })), "0n!");
+    world.pods[0].gates = vec![IN_PLACE_GATE.to_owned()];
+    world.silent.insert(NODE.to_owned());
+    assert_eq!(world.effect(), "+1n open0");
+    let (parts, _) = world.plan().into_parts();
+    let [_, gates] = parts.as_slice() else { panic!("{parts:?}") };
+    assert!(matches!(gates.as_slice(), [Action::PatchPodStatus(..)]), "{gates:?}");
+}
+
 /// The partition is raised while the hook still holds a pod.
 #[test]
 fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {

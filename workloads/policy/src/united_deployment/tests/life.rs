@@ -248,6 +248,29 @@ fn stuck_pods_of_a_stateful_set_are_deleted() {
     assert_eq!(world.deleted, [format!("{name}-1")], "0 is below the partition, 2 is ready");
 }
 
+#[test]
+fn a_revision_that_cannot_be_made_is_said() {
+    let mut world = World::new(spec(Kind::CloneSet, 5, &named(&["a"])));
+    world.settle();
+    world.run(true);
+    world.settle();
+    assert!(holds(&world, "SubsetUpdated"));
+    world.edit(|spec| spec["template"] = template(Kind::CloneSet, "a:2", &json!({})));
+    assert_eq!(world.plan().status, None, "nothing has failed");
+    world.failure = Some("create revision shop-x: denied".to_owned());
+    let plan = world.plan();
+    assert_eq!(kinds_of(&plan.actions), ["create revision"]);
+    world.united.status = plan.status;
+    let status = world.united.status.as_ref().unwrap();
+    assert_eq!((status.observed_generation, status.replicas, status.updated_replicas), (Some(2), 5, 0));
+    assert!(holds(&world, "SubsetProvisioned") && !holds(&world, "SubsetUpdated"));
+    let says = ("True".to_owned(), "create revision shop-x: denied".to_owned());
+    assert_eq!(condition(&world, "SubsetFailure"), Some(says));
+    assert_eq!(world.plan().status, None, "it is on file");
+    world.settle();
+    assert_eq!(condition(&world, "SubsetFailure"), None);
+}
+
 /// The failure of one subset is said as long as something is left to be done, and holds no other up.
 #[test]
 fn a_failure_is_told_while_it_lasts() {
