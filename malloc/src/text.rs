@@ -14,8 +14,8 @@ use rustix::mm::{Advice, madvise};
 /// only might have made room for the heap before the advice is given.
 const LIBRARIES: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "libm.so.6"];
 
-/// Bytes that come back together: each piece takes some 200 bytes of the kernel's for its mapping. Where a page
-/// is larger, that is it.
+/// Bytes that come back together: each piece takes some 200 bytes of the kernel's for its mapping. Where a
+/// page is larger, that is it.
 const PIECE: usize = 4 << 12;
 
 /// Ranges that may be unmapped. They stay where they are for as long as the program runs; once they are cut

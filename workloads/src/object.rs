@@ -173,7 +173,7 @@ mod tests {
         assert!(!is_of(kind, &ObjectMeta::default()));
     }
 
-    /// What is made of a template is nested deeper than its object.
+    /// A revision of a template is nested deeper than its object.
     #[test]
     fn an_object_that_is_decided_on_leaves_room_for_its_revisions() {
         let of = |levels: usize| {

@@ -302,8 +302,8 @@ impl NodeUpdates {
         }
     }
 
-    /// Withdraws answers to entries that others stand in the place of: what stood there is told of until then.
-    /// Tried once, so that news need not wait for an API server that does not answer.
+    /// Withdraws answers to entries that others stand in the place of: what stood there is told of until
+    /// then. Tried once, so that news need not wait for an API server that does not answer.
     async fn make_way(&self) {
         if let Some(known) = self.object.lock().await.as_mut().filter(|known| known.has_one_that_waits()) {
             self.answer(known).await;

@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(meta.metadata.labels.unwrap()["b"], "c");
     }
 
-    /// What the types of the client library make of a page and of an event.
+    /// The client library's types read a page and an event so.
     #[test]
     fn an_object_that_is_too_deep_is_read_in_a_list_and_in_an_event() {
         let object =

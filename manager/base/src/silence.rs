@@ -64,7 +64,7 @@ impl Silence {
         }
     }
 
-    /// Who judges from now on begins anew: nobody is silent.
+    /// Judgement begins anew: nobody is silent.
     pub fn begin(&mut self, now: Instant) {
         let until = later(now, SILENT_AFTER);
         for node in std::mem::take(&mut self.silent) {

@@ -149,7 +149,7 @@ impl Handler {
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
             match read(&api, name).await {
                 Ok(found) => {
-                    sets.extend(found.map(Sent::Read).and_then(sets::read).and_then(|seen| seen.set.ok()))
+                    sets.extend(found.map(Sent::Read).and_then(sets::read).and_then(|seen| seen.set.ok()));
                 }
                 Err(()) => return Verdict::Unready("the SidecarSet of this entry could not be read"),
             }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::served;
 
-    /// What the API server lists: of claims two pages, of which none has labels of the selector.
+    /// Lists of the API server: of claims two pages, of which none has labels of the selector.
     fn list(path: &str, query: &str) -> Value {
         let claim = |name: &str, owner: &str| {
             let owner = json!({

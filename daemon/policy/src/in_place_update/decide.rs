@@ -243,8 +243,8 @@ impl Decision<'_> {
         Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
     }
 
-    /// One that falls over may come up yet, when what it needs is there; but not for ever. A pod that was never
-    /// patched has had its time before anybody asked.
+    /// One that falls over may come up yet, when what it needs is there; but not for ever. A pod that was
+    /// never patched has had its time before anybody asked.
     fn crashing(&self, container: &ContainerView) -> Next {
         let restarts = container.instance.as_ref().map_or(0, |instance| instance.restarts);
         // What another update has left as it was it had before that one.

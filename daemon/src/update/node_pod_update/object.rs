@@ -67,9 +67,9 @@ impl Object {
         self.renewed.is_none_or(|renewed| now.saturating_duration_since(renewed) >= RENEW_EVERY)
     }
 
-    /// Entries that may begin. One waits while the answer to an entry that stood in its place is in the object:
-    /// it begins without a report that would replace that, and who asked for the earlier entry again meanwhile
-    /// would be told that it is done.
+    /// Entries that may begin. One waits while the answer to an entry that stood in its place is in the
+    /// object: it begins without a report that would replace that, and who asked for the earlier entry again
+    /// meanwhile would be told that it is done.
     pub(super) fn entries(&self) -> impl Iterator<Item = &DesiredPod> {
         let said = self.said();
         self.status.desired_pods.iter().filter(move |entry| !waits(&said, entry))
@@ -107,8 +107,8 @@ fn waits(said: &Said<'_>, entry: &DesiredPod) -> bool {
     said.is_some_and(|said| !report::answers(said, entry)) && is_one_way(entry)
 }
 
-/// Tells whether a workload's update is done, and its entry was taken away. Nobody asks for it again while the
-/// pod has its revision, so its answer stands until the next report or sign of life is written.
+/// Tells whether a workload's update is done, and its entry was taken away. Nobody asks for it again while
+/// the pod has its revision, so its answer stands until the next report or sign of life is written.
 fn is_left(desired: &BTreeSet<(&str, &str)>, said: &UpdatedPod) -> bool {
     let of_workload = said.owner.split_once('/').is_some_and(|(kind, _)| workloads::is_kind(kind));
     of_workload

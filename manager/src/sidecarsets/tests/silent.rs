@@ -8,8 +8,8 @@ use crate::seen::{Kind, PodSeen};
 
 const MINUTE: u64 = 60_000;
 
-/// Pod `a` on a node whose agent gave a sign and is not heard again, `b` on one whose agent lives; both are to
-/// get `log:2`, one after the other, and `a` is asked for first.
+/// Pod `a` on a node whose agent gave a sign and is not heard again, `b` on one whose agent lives; both are
+/// to get `log:2`, one after the other, and `a` is asked for first.
 fn upgraded() -> World {
     let mut world = World::new();
     for node in ["n0", "n1"] {

@@ -85,9 +85,9 @@ impl UpdatedPod {
         *self = Self { step: self.step.take(), asking: self.asking, ..Self::default() };
     }
 
-    /// Whether the pod may be another one already than the one that was seen last: a write is under way or has
-    /// no answer, or somebody else was faster. No request ends on that: a gate that is being closed would stay
-    /// so.
+    /// Whether the pod may be another one already than the one that was seen last: a write is under way or
+    /// has no answer, or somebody else was faster. No request ends on that: a gate that is being closed would
+    /// stay so.
     pub(crate) fn may_have_changed(&self) -> bool {
         self.doubt != Doubt::None || matches!(self.step, Some(Step::Close | Step::Open | Step::Patch(_)))
     }
