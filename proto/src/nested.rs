@@ -1,9 +1,9 @@
 //! Objects that are nested deeper than a parser goes.
 //!
-//! The parser refuses a text that is nested deeper than 127 levels, and the text of a list is one. Whoever may
-//! write an object with a part of free form, or with managed fields, can nest it deeper, and the API server
-//! keeps it so. Then no list with it can be read, and whoever follows its kind begins anew for ever. So an
-//! object is read only so deep, what is below is passed over, and who reads it is told.
+//! The parser refuses a text that is nested deeper than 127 levels, and the text of a list is one. Whoever
+//! may write an object with a part of free form, or with managed fields, can nest it deeper, and the API
+//! server keeps it so. Then no list with it can be read, and whoever follows its kind begins anew for ever.
+//! So an object is read only so deep, what is below is passed over, and who reads it is told.
 //!
 //! Managed fields are as deep as the object, anybody may write deeper ones, and nobody here reads them: they
 //! are passed over always.

@@ -73,7 +73,7 @@ impl<'a> Pass<'a> {
             state if state.awaits_update() => 1,
             _ => 2,
         });
-        // As many old ones are left as the partition says: those that are missing come back by the same count.
+        // As many old ones are left as the partition says: those that are missing come back by that count.
         let updated = i64::try_from(all.iter().filter(|one| one.updated).count()).unwrap_or(i64::MAX);
         let most =
             updated.saturating_add(self.old_in_slots.unwrap_or(0)).saturating_sub(self.rules.partition);
