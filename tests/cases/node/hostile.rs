@@ -1,5 +1,5 @@
-//! Objects with the largest numbers that the API takes: whatever their author wants, everybody else's pods
-//! and requests go on, and what cannot be meant is refused in words.
+//! Objects with the largest numbers that the API takes, or nested deeper than a parser goes: whatever their
+//! author wants, everybody else's pods and requests go on, and what cannot be meant is refused in words.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_tests::jobs::sidecar;
@@ -7,7 +7,9 @@ use berth_tests::manifest::Container;
 use berth_tests::recreate::{Ask, Evidence};
 use berth_tests::update::Update;
 use berth_tests::wait::await_condition;
-use serde_json::json;
+use kube::Client;
+use kube::api::{Patch, PatchParams, Request};
+use serde_json::{Value, json};
 
 use crate::case::{Case, PATIENCE, run_updating_alone};
 use crate::recreate::Scene;
@@ -113,6 +115,43 @@ async fn hostile_numbers() -> Result<()> {
         other.replaced_once("a", &old, 1).await?;
         ensure!(panics(case).await? == before, "the policy panicked {} times", panics(case).await? - before);
         Ok(())
+    })
+    .await
+}
+
+/// Gives a pod these managed fields. The answer may be as deep as they are: it is read as a text.
+async fn set_managed_fields(client: &Client, case: &Case, pod: &str, fields: Value) -> Result<()> {
+    let patch = json!({ "metadata": { "managedFields": [fields] } });
+    let pods = Request::new(format!("/api/v1/namespaces/{}/pods", case.namespace));
+    let request = pods.patch(pod, &PatchParams::default(), &Patch::Merge(&patch))?;
+    client.request_text(request).await.context("set managed fields")?;
+    Ok(())
+}
+
+/// Whoever may write a pod may nest its managed fields, and the API server keeps them so.
+#[tokio::test]
+async fn hostile_depth() -> Result<()> {
+    run_updating_alone("hostile_depth", async |case: &Case| {
+        let client = case.node.client().await?;
+        let plain = async |name| {
+            Scene::begin(case, name, |pod, evidence| pod.container(container(evidence, "a", &[]))).await
+        };
+        let deep = plain("deep").await?;
+        let fields = (0..500).fold(json!({}), |inner, _| json!({ "f:a": inner }));
+        let fields = json!({
+            "manager": "author", "operation": "Update", "apiVersion": "v1",
+            "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": fields,
+        });
+        set_managed_fields(&client, case, "deep", fields).await?;
+        // It lists the pods of its node anew.
+        case.node.berthd()?.restart().await?;
+        let other = plain("other").await?;
+        for (scene, name) in [(&other, "other"), (&deep, "deep")] {
+            let old = scene.running("a").await?;
+            scene.ask(name, &Ask::new(name, &["a"])).await?.succeeded(PATIENCE).await?;
+            scene.replaced_once("a", &old, 1).await?;
+        }
+        set_managed_fields(&client, case, "deep", json!({})).await
     })
     .await
 }

@@ -3,6 +3,7 @@
 
 mod cut_over;
 mod daemon_sets;
+mod depth;
 mod gates;
 mod in_place;
 mod kubectl;
