@@ -1,6 +1,6 @@
 //! Update: one pod without the readiness gate of in-place updates, its image changed once; one with it, its
 //! image changed five times in a row, an annotation that its env reads five times in a row, and two ordered
-//! batches, by ContainerUpdateRequests.
+//! batches, by ContainerUpdateRequests; and the image of a CloneSet with one pod (`clone_set`).
 //!
 //! All parts are real: manager, berthd with the token and the policies of `deploy/`, kubelet, containerd. The
 //! images are on the node, and the pod has been at rest. `ready_s` is from the request to the pod's being
@@ -8,6 +8,7 @@
 //! pod deleted and created again. `floor_s` is what the kubelet takes for the same patches when somebody
 //! makes them by hand. Times of instances are the runtime's.
 
+mod clone_set;
 mod floor;
 
 use std::time::{Duration, Instant};
@@ -47,8 +48,10 @@ pub(crate) const BENCH: Bench = Bench {
         ("env-4", ONE),
         ("env-5", ONE),
         ("two-batches", BY_HAND),
+        (CLONE_SET, &["ready_s"]),
     ],
 };
+const CLONE_SET: &str = "clone-set";
 const ROUNDS: usize = 5;
 /// Before each update: for a second or two after a start the kubelet has looks at the pod left to take, and a
 /// patch that comes then waits for them. Nobody updates a pod as often.
@@ -83,6 +86,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
     let bed = Bed { client, pods, cri: node.containerd().cri()? };
 
     let (mut series, mut anew, mut floors) = (Vec::new(), Vec::new(), Vec::new());
+    let mut sets = Vec::new();
     for run in 0..options.runs {
         let by_hand = format!("by-hand-{run}");
         floors.push([
@@ -112,10 +116,14 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
         eprintln!("run {run}: {times:.2?}, by hand {:.2?}", floors.last());
         bed.remove(&pod).await?;
         series.push(times);
+        sets.extend(clone_set::rounds(&bed, &node).await?);
+        eprintln!("run {run}: CloneSet {sets:.2?}");
     }
     drop(manager);
     node.down()?;
 
+    let by_request: Vec<f64> =
+        series.iter().flat_map(|times| &times[1..=ROUNDS]).map(|times| times.ready).collect();
     let mut rows = Vec::new();
     for (place, &(case, metrics)) in
         BENCH.cases.iter().enumerate().filter(|(_, (case, _))| options.wants(case))
@@ -126,6 +134,7 @@ pub(crate) async fn run(options: &Options) -> Result<Vec<Row>> {
         for &metric in metrics {
             let row = Row::new(&BENCH, case, metric, "s");
             rows.push(match metric {
+                "ready_s" if case == CLONE_SET => row.medians(&sets, &by_request)?,
                 "ready_s" => row.medians(&pick(|times| times.ready), &anew)?,
                 "floor_s" => {
                     let place = ["no-gate", "image-1"].iter().position(|of| *of == case).unwrap_or(2);
