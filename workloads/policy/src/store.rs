@@ -18,17 +18,18 @@ pub trait Stored {
     fn version(&self) -> u64;
 }
 
-/// Objects by UID.
+/// Objects by UID. Each lies apart: a third of a map's room is free, and a list fills one that is merged into
+/// the other.
 #[derive(Clone, Debug)]
 pub struct Store<T> {
-    objects: BTreeMap<String, T>,
+    objects: BTreeMap<String, Box<T>>,
     /// Written since the last list began.
     written: BTreeSet<String>,
     /// Ended, and not seen to be gone: they do not come back. With the version up to which that holds: a
     /// newer one shows that what was missing in a list is there.
     ended: BTreeMap<String, u64>,
     /// A list that comes in: what it has shown so far.
-    listed: Option<BTreeMap<String, T>>,
+    listed: Option<BTreeMap<String, Box<T>>>,
     gone: Gone,
 }
 
@@ -68,12 +69,12 @@ impl<T> Default for Store<T> {
 impl<T: Stored> Store<T> {
     /// The object of that UID.
     pub fn get(&self, uid: &str) -> Option<&T> {
-        self.objects.get(uid)
+        self.objects.get(uid).map(|object| &**object)
     }
 
     /// All objects.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.objects.values()
+        self.objects.values().map(|object| &**object)
     }
 
     /// A list begins: all objects follow.
@@ -96,16 +97,21 @@ impl<T: Stored> Store<T> {
         });
         self.ended.retain(|uid, _| listed.contains_key(uid));
         for object in listed.into_values() {
-            self.applied(object);
+            self.shown(object);
         }
     }
 
     /// The watch shows an object. False: something newer is known, or it counts at the end of the list.
     pub fn applied(&mut self, object: T) -> bool {
+        let object = Box::new(object);
         if let Some(listed) = &mut self.listed {
             listed.insert(object.uid().to_owned(), object);
             return false;
         }
+        self.shown(object)
+    }
+
+    fn shown(&mut self, object: Box<T>) -> bool {
         // One that did not count may count again.
         self.gone.uids.remove(object.uid());
         self.take(object)
@@ -118,13 +124,13 @@ impl<T: Stored> Store<T> {
         if let Some(listed) = &mut self.listed {
             listed.remove(uid);
         }
-        self.objects.remove(uid)
+        self.objects.remove(uid).map(|object| *object)
     }
 
     /// A write was answered with this object.
     pub fn wrote(&mut self, object: T) {
         let uid = object.uid().to_owned();
-        if !self.gone.uids.contains(&uid) && self.take(object) {
+        if !self.gone.uids.contains(&uid) && self.take(Box::new(object)) {
             self.written.insert(uid);
         }
     }
@@ -149,7 +155,7 @@ impl<T: Stored> Store<T> {
         }
     }
 
-    fn take(&mut self, object: T) -> bool {
+    fn take(&mut self, object: Box<T>) -> bool {
         let is_old = self.objects.get(object.uid()).is_some_and(|known| known.version() >= object.version());
         let is_ended = self.ended.get(object.uid()).is_some_and(|until| object.version() <= *until);
         if is_old || is_ended {

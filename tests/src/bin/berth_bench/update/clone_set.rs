@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::CloneSet;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
-use berth_tests::node::{Node, User, Workloads};
+use berth_tests::node::{NODE_NAME, Node, User, Workloads};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -30,7 +30,8 @@ pub(super) async fn rounds(bed: &Bed, node: &Node) -> Result<Vec<f64>> {
             "updateStrategy": { "type": "InPlaceOnly" },
             "template": {
                 "metadata": { "labels": { "app": SET } },
-                "spec": { "containers": [
+                // There is no scheduler.
+                "spec": { "nodeName": NODE_NAME, "containers": [
                     { "name": NAMES[0], "image": BUSYBOX, "command": ["/bin/sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait"] },
                 ] },
             },
@@ -60,13 +61,10 @@ pub(super) async fn rounds(bed: &Bed, node: &Node) -> Result<Vec<f64>> {
         all.push(begun.elapsed().as_secs_f64());
         ensure!(only(bed).await?.name_any() == name, "another pod");
     }
-    sets.delete(SET, &DeleteParams::foreground()).await.context("remove the set")?;
-    await_condition("the set is gone", PATIENCE, async || {
-        ensure!(sets.get_opt(SET).await?.is_none(), "it is there");
-        Ok(())
-    })
-    .await?;
+    // Nor is there a garbage collector.
+    sets.delete(SET, &DeleteParams::background()).await.context("remove the set")?;
     workloads.service().stop()?;
+    bed.remove(&name).await?;
     Ok(all)
 }
 
