@@ -56,6 +56,12 @@ pub async fn keep_small(start: Duration) {
     }
 }
 
+/// Returns what a burst has freed, in a thread of its own. [`keep_small`] takes what a long start holds for
+/// what the program needs at rest. To be called in a runtime.
+pub fn burst_is_over() {
+    drop(tokio::task::spawn_blocking(crate::heap::return_free));
+}
+
 impl Growth {
     /// Takes what is resident now. True: pages are to be returned.
     fn look(&mut self, resident: usize) -> bool {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use berth_base::time::later;
+use berth_malloc::growth::burst_is_over;
 use berth_workloads_policy::{action::Note, clone_set::Settings};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
@@ -31,7 +32,10 @@ impl Controller {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(&mut state, input)),
                 Turn::Report(Came::Report(report)) => self.settle(&mut state, report),
-                Turn::Report(Came::Found(ended)) => was_read(&mut state, ended),
+                Turn::Report(Came::Found(ended)) => {
+                    was_read(&mut state, ended);
+                    burst_is_over();
+                }
                 Turn::Panic(uid, text) => state.set_aside(&uid, &text, self.look()),
                 Turn::Due => {}
             }
