@@ -12,6 +12,7 @@ mod in_place;
 pub(crate) mod params;
 mod predownload;
 mod read;
+mod revision;
 mod run;
 
 use std::fmt::Debug;
@@ -33,7 +34,7 @@ use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ObjectMeta, Patch},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub(crate) use self::{end::End, failure::Failure};
@@ -113,12 +114,7 @@ impl Work {
     async fn write(&mut self, action: Action) -> End {
         match action {
             Action::CreateRevision(object) => {
-                let object = typed::<ControllerRevision>(object);
-                let made = match object {
-                    Ok(object) => self.writer.create::<ControllerRevision>(&self.namespace, &object).await,
-                    Err(failure) => Err(failure),
-                };
-                match made {
+                match self.writer.create_revision(&self.namespace, &object).await {
                     Ok(object) => self.wrote.extend(Revision::of(&object).map(Wrote::Revision)),
                     Err(Failure::Taken) => return self.name_taken().await,
                     Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
@@ -295,20 +291,6 @@ impl Work {
 
     fn tell(&self, warning: bool, reason: &'static str, text: String) {
         self.writer.events.tell(&self.set, Note { warning, reason, text });
-    }
-}
-
-impl Writer {
-    async fn create<K>(&self, namespace: &str, object: &K) -> Result<K, Failure>
-    where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + Debug
-            + DeserializeOwned
-            + Serialize,
-    {
-        let api = Api::<K>::namespaced(self.client.clone(), namespace);
-        self.ask("create", api.create(&params::post(), object)).await
     }
 }
 

@@ -5,6 +5,7 @@ mod cut_over;
 mod daemon_sets;
 mod depth;
 mod gates;
+mod go_back;
 mod in_place;
 mod kubectl;
 mod pod_states;

@@ -242,7 +242,7 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
         let failure = match write {
             Refile::Make(object) => {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                match writer.create_untyped::<ControllerRevision>(&namespace, object).await {
+                match writer.create_revision(&namespace, &object).await {
                     Ok(made) => {
                         report.made.extend(FiledRevision::of(&made).map(CopyView));
                         continue;

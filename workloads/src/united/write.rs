@@ -127,10 +127,9 @@ impl Work<UnitedDeployments> {
 
     /// Makes a revision; one that is there already is as good, if it is the same.
     async fn create_revision(&mut self, object: Value) -> Result<(), Failure> {
-        let object: ControllerRevision = typed(object)?;
-        let api = self.revisions();
-        let made = match self.writer.ask("create", api.create(&params::post(), &object)).await {
+        let made = match self.writer.create_revision(self.object.namespace(), &object).await {
             Err(Failure::Taken) => {
+                let (api, object) = (self.revisions(), typed::<ControllerRevision>(object)?);
                 let there = self.writer.ask("read", api.get(&object.name_any())).await?;
                 let is_same = there.data == object.data && self.owns(&there.metadata);
                 if !is_same {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::CloneSet;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
-use berth_tests::node::{NODE_NAME, Node, User, Workloads};
+use berth_tests::node::{NODE_NAME, Node, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -19,8 +19,11 @@ const SET: &str = "shop";
 
 /// Seconds of each round.
 pub(super) async fn rounds(bed: &Bed, node: &Node) -> Result<Vec<f64>> {
-    let kubeconfig = node.api()?.kubeconfig(User::Admin)?;
-    let workloads = Workloads::start(node.run(), &kubeconfig, NAMESPACE).await?;
+    deploy::apply(&bed.client, "workloads/role.yaml").await?;
+    deploy::apply(&bed.client, "workloads/policy.yaml").await?;
+    let token = token::of(&bed.client, "berth-workloads", None).await?;
+    let kubeconfig = node.api()?.kubeconfig_with("berth-workloads", &token)?;
+    let workloads = Workloads::start(node.run(), &kubeconfig, "berth-system").await?;
     let sets: Api<CloneSet> = Api::namespaced(bed.client.clone(), NAMESPACE);
     let set: CloneSet = serde_json::from_value(json!({
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": { "name": SET },
