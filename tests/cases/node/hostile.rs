@@ -135,7 +135,7 @@ async fn set_managed_fields(client: &Client, case: &Case, pod: &str, fields: Val
     Ok(())
 }
 
-/// Whoever may write a pod may nest its managed fields, and the API server keeps them so.
+/// Managed fields of a pod are nested by anybody who may write it, and the API server keeps them so.
 #[tokio::test]
 async fn hostile_depth() -> Result<()> {
     run_updating_alone("hostile_depth", async |case: &Case| {
