@@ -2,6 +2,8 @@
 //! of its steps, the kubelet is restarted, the API server is away. In the end the pod is exactly what was
 //! asked for.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
@@ -52,6 +54,8 @@ async fn update_replaced_in_the_middle() -> Result<()> {
         let first = Update::new("pod").image("high", BUSYBOX_NEXT).image("low", BUSYBOX_NEXT);
         let first = scene.ask("first", &first).await?;
         hook_runs(&scene, 1).await?;
+        // Objects know the second in which they were made: of two in one nobody can tell which is the newer.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
         // It wants something else of `low`, and of `high` what the first one does not touch.
         let second = Update::new("pod").image("low", SAME).annotation("value", "two");
         let second = scene.ask("second", &second).await?;
