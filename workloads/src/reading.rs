@@ -5,9 +5,9 @@
 //! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
 //! would cost the more the more workloads there are beside each other.
 
-use berth_base::sent::Received;
 use std::{collections::BTreeSet, time::Instant};
 
+use berth_base::sent::Received;
 use berth_base::time::later;
 use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revision, store::version};
 use futures::{StreamExt, TryStreamExt, stream};

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use berth_base::metadata::{Metadata, ReadAnnotations};
+use berth_base::sent::Received;
 use berth_workloads_policy::names::{DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -13,8 +14,6 @@ use k8s_openapi::{
 };
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Deserializer};
-
-use berth_base::sent::Received;
 
 /// Annotations of a pod.
 struct Annotations;

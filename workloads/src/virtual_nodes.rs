@@ -6,7 +6,6 @@
 //!
 //! Where there is no virtual node nothing but that is watched.
 
-use berth_base::sent::{Received, Sent};
 use std::{
     collections::{HashMap, HashSet},
     future::pending,
@@ -14,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use berth_base::sent::{Received, Sent};
 use berth_base::{lease::Tenure, telemetry::chain};
 use berth_workloads_policy::{
     action::Note,

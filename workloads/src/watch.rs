@@ -1,9 +1,9 @@
 //! The watches: what the API server shows, in the words of the picture. Conversion only.
 
-use berth_base::sent::{Received, Sent};
 use std::pin::pin;
 
 use berth_base::outage::Outage;
+use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{ImagePullJob, NodePodUpdate};
 use berth_workloads_policy::{
     clone_set::ClaimView, hash::is_suffix, plan::NodeView, pod::PodView, predownload::PullJobView,

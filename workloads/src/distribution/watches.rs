@@ -3,9 +3,9 @@
 //! Copies are asked for by their label: the API server sends no other Secret. They may be large, so a list
 //! comes in small pages, and each object is reduced before the next page is asked for.
 
-use berth_base::sent::Sent;
 use std::sync::Arc;
 
+use berth_base::sent::Sent;
 use berth_proto::crd::ResourceDistribution;
 use berth_workloads_policy::distribution::{self, COPY_LABEL, CopyView, NamespaceView};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};

@@ -1,9 +1,9 @@
 //! Jobs and what they have made, read from the API server at the start of a term: one list of each kind in
 //! each namespace with jobs, for all of them.
 
-use berth_base::sent::Sent;
 use std::collections::BTreeSet;
 
+use berth_base::sent::Sent;
 use berth_workloads_policy::{
     broadcast_job::{self, PodView},
     cron_job::ChildView,

@@ -4,9 +4,9 @@
 //! one that is taken is read: it is the object that was to be made, or somebody else's, and then that is
 //! told.
 
-use berth_base::sent::Sent;
 use std::fmt::Debug;
 
+use berth_base::sent::Sent;
 use berth_proto::crd::BroadcastJob;
 use berth_workloads_policy::{
     action::Target,

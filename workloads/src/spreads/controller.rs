@@ -1,11 +1,11 @@
 //! The one owner of what is known of WorkloadSpreads and their pods; begins the plans that are due.
 
-use berth_base::sent::Sent;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
+use berth_base::sent::Sent;
 use berth_base::time::later;
 use berth_workloads_policy::action::Note;
 use k8s_openapi::api::core::v1::Pod;

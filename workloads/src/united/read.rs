@@ -1,9 +1,9 @@
 //! UnitedDeployments and what they have made, read from the API server at the start of a term: one list of
 //! each kind in each namespace with UnitedDeployments, for all of them.
 
-use berth_base::sent::Sent;
 use std::collections::BTreeSet;
 
+use berth_base::sent::Sent;
 use berth_workloads_policy::{
     revision::Revision,
     united_deployment::{ChildView, KINDS, Kind, SUBSET_LABEL, UID_LABEL},
