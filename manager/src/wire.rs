@@ -126,8 +126,8 @@ impl<'de, W: Watchable> Deserialize<'de> for Watched<W> {
     }
 }
 
-/// Spec of a kind whose schema lets parts of free form through. One that is nested too deep is set aside by
-/// itself.
+/// Spec of a custom kind. What is nested too deep, or makes no sense, is set aside by itself: a definition
+/// from before the bounds lets in more, and some kinds have parts of free form.
 #[derive(Clone, Debug, Default)]
 pub struct FreeForm(Value);
 
@@ -138,9 +138,14 @@ impl<'de> Deserialize<'de> for FreeForm {
 }
 
 impl FreeForm {
+    /// Types it, if it is none that is deeper or larger than anybody means.
     fn typed<T: DeserializeOwned>(self) -> Result<T, String> {
         nested::shallow(&self.0, nested::PART_LEVELS)?;
-        read_spec(Some(self.0))
+        let bytes = size::bytes(&self.0);
+        if bytes > MOST_SPEC {
+            return Err(format!("it has {bytes} bytes, and at most {MOST_SPEC} are read; make it smaller"));
+        }
+        read(self.0)
     }
 }
 
@@ -183,7 +188,7 @@ const MOST_SPEC: usize = 512 << 10;
 const MOST_ENTRIES: usize = 4096;
 
 /// An object of a custom kind.
-fn custom<S, T>(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> CustomSeen<S, T>
+fn custom<S, T>(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> CustomSeen<S, T>
 where
     S: DeserializeOwned,
     T: DeserializeOwned + Default,
@@ -197,19 +202,9 @@ where
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting: meta.deletion_timestamp.is_some(),
         annotations: meta.annotations.clone().unwrap_or_default(),
-        spec: read_spec(spec),
+        spec: spec.unwrap_or_default().typed(),
         status: status.map_or_else(|| Ok(T::default()), read),
     }
-}
-
-/// A spec, if it is none that is larger than anybody means.
-fn read_spec<T: DeserializeOwned>(value: Option<Value>) -> Result<T, String> {
-    let value = value.unwrap_or_default();
-    let bytes = size::bytes(&value);
-    if bytes > MOST_SPEC {
-        return Err(format!("it has {bytes} bytes, and at most {MOST_SPEC} are read; make it smaller"));
-    }
-    read(value)
 }
 
 /// Controller of an object.

@@ -4,7 +4,7 @@ use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
-use super::{Watchable, custom};
+use super::{FreeForm, Watchable, custom};
 use crate::seen::{Kind, Object};
 
 /// PodUnavailableBudgets.
@@ -20,10 +20,10 @@ impl Watchable for Budgets {
     const METADATA_ONLY: bool = false;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
-    type Spec = Value;
+    type Spec = FreeForm;
     type Status = Value;
 
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
         Object::Budget(Box::new(custom(meta, spec, status)))
     }
 }

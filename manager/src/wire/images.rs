@@ -8,7 +8,7 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Watchable, custom, readable};
+use super::{FreeForm, Watchable, custom, readable};
 use crate::seen::{Kind, NodeImageSeen, Object};
 
 /// Label of a NodeImage without a Node: jobs take it for a node, which never answers.
@@ -72,10 +72,10 @@ impl Watchable for Jobs {
     const METADATA_ONLY: bool = false;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
-    type Spec = Value;
+    type Spec = FreeForm;
     type Status = Value;
 
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
         Object::ImagePullJob(Box::new(custom(meta, spec, status)))
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Obj
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{MOST_ENTRIES, Watchable, custom};
+use super::{FreeForm, MOST_ENTRIES, Watchable, custom};
 use crate::seen::{Kind, Object, SetSeen};
 
 /// PersistentPodStates.
@@ -43,10 +43,10 @@ impl Watchable for PodStates {
     const METADATA_ONLY: bool = false;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
-    type Spec = Value;
+    type Spec = FreeForm;
     type Status = Value;
 
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
         Object::PodState(Box::new(custom(meta, spec, status)))
     }
 }

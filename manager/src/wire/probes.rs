@@ -8,7 +8,7 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{Watchable, custom, readable};
+use super::{FreeForm, Watchable, custom, readable};
 use crate::seen::{Kind, NodePodProbeSeen, Object};
 
 /// PodProbeMarkers.
@@ -24,10 +24,10 @@ impl Watchable for Markers {
     const METADATA_ONLY: bool = false;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
-    type Spec = Value;
+    type Spec = FreeForm;
     type Status = Value;
 
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
         Object::PodProbeMarker(Box::new(custom(meta, spec, status)))
     }
 }

@@ -4,7 +4,7 @@ use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
-use super::{Watchable, custom};
+use super::{FreeForm, Watchable, custom};
 use crate::seen::{Kind, Object};
 
 /// ContainerRecreateRequests.
@@ -20,10 +20,10 @@ impl Watchable for Requests {
     const METADATA_ONLY: bool = false;
     type Scope = NamespaceResourceScope;
     // Read in two steps: one object that another CRD let in must not make the list of all of them unreadable.
-    type Spec = Value;
+    type Spec = FreeForm;
     type Status = Value;
 
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
         Object::Request(Box::new(custom(meta, spec, status)))
     }
 }
@@ -40,10 +40,10 @@ impl Watchable for Updates {
     const METADATA_ONLY: bool = false;
     type Scope = NamespaceResourceScope;
     // In two steps, too.
-    type Spec = Value;
+    type Spec = FreeForm;
     type Status = Value;
 
-    fn object(meta: &ObjectMeta, spec: Option<Value>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
         Object::Update(Box::new(custom(meta, spec, status)))
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::Obj
 use serde_json::Value;
 
 use super::{FreeForm, Watchable, custom};
-use crate::seen::{CustomSeen, Kind, Object};
+use crate::seen::{Kind, Object};
 
 /// WorkloadSpreads.
 #[derive(Clone, Debug)]
@@ -24,7 +24,6 @@ impl Watchable for Spreads {
     type Status = Value;
 
     fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
-        let spec = spec.unwrap_or_default().typed();
-        Object::Spread(Box::new(CustomSeen { spec, ..custom(meta, None, status) }))
+        Object::Spread(Box::new(custom(meta, spec, status)))
     }
 }
