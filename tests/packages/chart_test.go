@@ -92,8 +92,9 @@ func TestComponentsDoNotUndoEachOther(t *testing.T) {
 	for object, paths := range map[string]map[string]string{
 		"Deployment/berth-system/berth-manager": {
 			"--admission-certificates=secret": "cert-manager", "--deletion-protection=false": "without-protection",
+			"--budget-updates=true": "gated-features",
 		},
-		"Deployment/berth-system/berth-workloads":          {"--broadcastjobs": "jobs", "--cronjobs": "jobs", "--united-deployments": "uniteddeployments", "--spreads": "spreads", "--pod-states": "podstates", "berth-workloads:0.1.0": "images"},
+		"Deployment/berth-system/berth-workloads":          {"--broadcastjobs": "jobs", "--cronjobs": "jobs", "--united-deployments": "uniteddeployments", "--spreads": "spreads", "--pod-states": "podstates", "--predownload-images-of-daemonsets": "gated-features", "berth-workloads:0.1.0": "images"},
 		"DaemonSet/berth-system/berth-agent":               {"berth.dev/path: takeover": "takeover", "name: BERTH_AGENT_NAMESPACE": "takeover"},
 		"ConfigMap/berth-system/berth-agent-configuration": {"path: takeover": "takeover"},
 		"DaemonSet/berth-system/berth-installer":           {"berthctl:0.1.0": "host"},
