@@ -66,19 +66,26 @@ impl SwappedPod {
         let name = taken.split_whitespace().last().context("no name")?.to_owned();
         let healed = bed.strike(row).await?;
 
-        let outcome = await_condition("the swap has ended", PATIENCE, async || {
-            let told = bed.berthd()?.ctl(&["get", "updates", &name, "-o", "json"]).await?;
-            let told: Value = serde_json::from_str(&told).context("what berthctl shows")?;
-            let outcome = told["updates"][0]["outcome"].as_str().unwrap_or_default().to_owned();
-            ensure!(!outcome.is_empty(), "{told}");
-            Ok(outcome)
-        })
-        .await?;
         if hangs {
+            // The empty image runs the same hook: it would never be Ready.
+            await_condition("the pod returns to what it was", PATIENCE, async || {
+                let told = told(bed, &name).await?;
+                let way_back = told["phase"] == "RollingBack" || !text(&told["outcome"]).is_empty();
+                ensure!(way_back, "{told}");
+                Ok(())
+            })
+            .await?;
             self.evidence.take(HANG)?;
         } else {
             self.image = next;
         }
+        let outcome = await_condition("the swap has ended", PATIENCE, async || {
+            let told = told(bed, &name).await?;
+            let outcome = text(&told["outcome"]).to_owned();
+            ensure!(!outcome.is_empty(), "{told}");
+            Ok(outcome)
+        })
+        .await?;
         ensure!(outcome == if hangs { "Failed" } else { "Complete" }, "the swap: {outcome}");
         let pod = bed.site.ready(&self.pod).await?;
         let mut images: Vec<&str> = ["mesh-1", "mesh-2"].map(|twin| image(&pod, twin)).into();
@@ -89,6 +96,17 @@ impl SwappedPod {
         ensure!(bed.site.running(&self.pod, "app").await?.id == app, "the app was restarted");
         Ok(healed)
     }
+}
+
+/// Entry of an update, as berthctl shows it.
+async fn told(bed: &Bed, name: &str) -> Result<Value> {
+    let told = bed.berthd()?.ctl(&["get", "updates", name, "-o", "json"]).await?;
+    let mut told: Value = serde_json::from_str(&told).context("what berthctl shows")?;
+    Ok(told["updates"][0].take())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 /// Annotations of a pod whose first twin serves.
