@@ -2,6 +2,7 @@
 //! agent of the node upgrades, and the kubelet restarts the sidecar alone.
 
 mod forged;
+mod together;
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, SidecarSetStatus};
@@ -178,8 +179,8 @@ async fn rolls_out(stage: &Stage<'_>) -> Result<()> {
     })
     .await?;
 
-    // And back, as anything else.
-    stage.patch(json!({ "containers": [sidecar(BUSYBOX)], "patchPodMetadata": null })).await?;
+    // And back, as anything else, while two others have to do with another pod.
+    together::three_owners_of_one_pod(stage).await?;
     for name in ["one", "two"] {
         let restarts = stage.upgraded(name, BUSYBOX).await?;
         ensure!(restarts == (2, 0), "{name}: {restarts:?} restarts of the sidecar and of the app");
