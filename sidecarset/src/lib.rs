@@ -26,6 +26,7 @@ mod revisions;
 mod selector;
 mod set;
 mod sidecar;
+mod since;
 mod white_list;
 
 pub use approval::{REVISIONS, approve, approves, digest};
@@ -40,4 +41,5 @@ pub use matching::Context;
 pub use patch::patch;
 pub use revisions::{Edit, Recorded, Registered, Revisions};
 pub use set::Set;
+pub use since::{INJECTED_SINCE, note_since};
 pub use white_list::{WHITE_LIST_KEY, WhiteList};

@@ -21,6 +21,8 @@ pub const CANARY_BASE: &str = "apps.kruise.io/sidecarset-base";
 pub const REFRESH_METADATA: &str = "berth.dev/refresh-metadata";
 /// Annotation of the API's copy of a static pod.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Label of a namespace in which nothing is injected, whatever its value.
+pub const CONTROL_PLANE: &str = "control-plane";
 /// Variable that every injected container has.
 pub const IS_INJECTED: &str = "IS_INJECTED";
 /// Label of a namespace with its own name.

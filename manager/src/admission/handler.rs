@@ -1,6 +1,12 @@
 //! The decision that a route asks for, with everything that it has to know.
 
-use std::{collections::BTreeMap, future::ready, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::ready,
+    pin::pin,
+    sync::{Arc, Once},
+    time::Duration,
+};
 
 use berth_base::sent::Sent;
 use berth_proto::crd::SidecarSet;
@@ -12,12 +18,12 @@ use kube::{Api, Client, Resource, ResourceExt, api::DynamicObject, core::ApiReso
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{
     budget_rules,
     budgets::Guard,
-    configuration::{Coming, announce},
+    configuration::{Coming, announce, next_of, set_of},
     path::Route,
     pod_state_rules,
     pod_states::Restorer,
@@ -87,7 +93,7 @@ impl Decide for Handler {
     async fn decide(&self, route: Route, request: &Request) -> Verdict {
         match route {
             Route::Pods(set) => self.pod(set.as_deref(), request).await,
-            Route::DefaultSets => sidecar_sets::complete(request),
+            Route::DefaultSets => sidecar_sets::complete(request, Timestamp::now()),
             Route::CheckSets => {
                 let verdict = self.check(request).await;
                 if matches!(verdict, Verdict::Allowed { .. }) {
@@ -134,33 +140,34 @@ impl Decide for Handler {
 }
 
 impl Handler {
-    /// The watches may be behind the API server's: then what is missing is read.
+    /// The watches may be behind the API server's: then what is missing or does not fit is read.
     async fn pod(&self, entry: Option<&str>, request: &Request) -> Verdict {
-        let (mut sets, labels) = {
+        let (mut sets, mut labels) = {
             let (sets, namespaces) = (self.sets.borrow(), self.namespaces.borrow());
             let Some(sets) = sets.listed() else { return Verdict::Unready("SidecarSets are not listed yet") };
             let sets: Vec<Arc<Set>> = sets.values().filter_map(|seen| seen.set.clone().ok()).collect();
             (sets, namespaces.get(&request.namespace).cloned())
         };
-        if let Some(name) = entry
-            && !sets.iter().any(|set| set.name() == name)
-        {
+        let asks = |name: &&str| {
+            let takes = |set: &Arc<Set>| set.name() == *name && pods::takes(set, request, labels.as_ref());
+            !sets.iter().any(takes)
+        };
+        let lags = entry.map(set_of).filter(asks);
+        if let Some(name) = lags {
             let resource = ApiResource::erase::<SidecarSet>(&());
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-            match read(&api, name).await {
-                Ok(found) => {
-                    sets.extend(found.map(Sent::Read).and_then(sets::read).and_then(|seen| seen.set.ok()));
-                }
-                Err(()) => return Verdict::Unready("the SidecarSet of this entry could not be read"),
-            }
+            let Ok(found) = read(&api, name).await else {
+                return Verdict::Unready("the SidecarSet of this entry could not be read");
+            };
+            sets.retain(|set| set.name() != name);
+            sets.extend(found.map(Sent::Read).and_then(sets::read).and_then(|seen| seen.set.ok()));
         }
-        let labels = match labels {
-            Some(labels) => Some(labels),
-            None => match read(&Api::<Namespace>::all(self.client.clone()), &request.namespace).await {
+        if lags.is_some() || labels.is_none() {
+            labels = match read(&Api::<Namespace>::all(self.client.clone()), &request.namespace).await {
                 Ok(found) => found.map(|namespace| namespace.labels().clone()),
                 Err(()) => return Verdict::Unready("the namespace could not be read"),
-            },
-        };
+            };
+        }
         let sets: Vec<&Set> = sets.iter().map(|set| &**set).collect();
         pods::complete(request, &sets, labels.as_ref(), self.pod_readiness_gate, Timestamp::now())
     }
@@ -184,19 +191,26 @@ impl Handler {
         sidecar_sets::judge(request, &others, &white_list)
     }
 
-    /// Waits until the entry of a new set stands: its pods may be made as soon as it is. Where that takes
-    /// long, the set is stored without, and has its entry a little later.
+    /// Waits until the entry of a new set stands, or the second one of a set that gets another reach: its pods
+    /// may be made as soon as it is stored. Where that takes long, the set is stored without, and has its entry
+    /// a little later.
     async fn open_the_door(&self, request: &Request) {
-        if request.dry_run || !request.old_object.is_null() {
+        if request.dry_run {
             return;
         }
-        let Ok(set) = serde_json::from_value::<SidecarSet>(request.object.clone()) else { return };
+        let read = |object: &Value| serde_json::from_value::<SidecarSet>(object.clone()).ok();
+        let Some(set) = read(&request.object) else { return };
         let (name, SetSeen { rules, .. }) = (set.name_any(), SetSeen::new(&set));
         let reach = rules.reach.clone();
+        let entry = match read(&request.old_object).map(|old| SetSeen::new(&old).rules.reach) {
+            Some(before) if before == reach => return,
+            Some(_) => next_of(&name),
+            None => name.clone(),
+        };
         announce(&self.coming, &name, rules);
         let mut webhooks = self.webhooks.clone();
         let stands = webhooks.wait_for(|webhooks| match webhooks {
-            Webhooks::Known(entries) => match entries.sets.get(&name) {
+            Webhooks::Known(entries) => match entries.sets.get(&entry) {
                 Some(Entry::Stands(of)) => *of == reach,
                 Some(Entry::LeftOut(_)) => true,
                 Some(Entry::Pending) | None => false,
@@ -208,13 +222,19 @@ impl Handler {
         }
     }
 
-    /// Ours, or OpenKruise's where it is let be read.
+    /// Ours, or OpenKruise's. One that may not be read is none.
     async fn white_list(&self) -> Result<Option<String>, ()> {
         for namespace in [self.namespace.as_str(), OF_OPENKRUISE] {
             let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
             let found = match timeout(READ_WITHIN / 2, maps.get_opt(WHITE_LIST)).await {
                 Ok(Ok(found)) => found,
-                Ok(Err(kube::Error::Api(status))) if status.code == 403 => None,
+                Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+                    static SAID: Once = Once::new();
+                    SAID.call_once(|| {
+                        warn!(namespace, name = WHITE_LIST, "White list may not be read: apply deploy/rbac");
+                    });
+                    None
+                }
                 Ok(Err(_)) | Err(_) => return Err(()),
             };
             if let Some(text) = found.and_then(|map| map.data?.remove(WHITE_LIST_KEY)) {

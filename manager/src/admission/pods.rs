@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, Hasher, RandomState},
 };
 
-use berth_sidecarset::{Context, Set, inject};
+use berth_sidecarset::{Context, Set, inject, names};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -26,11 +26,26 @@ pub(super) fn complete(
     if readiness_gate {
         add_readiness_gate(&mut pod);
     }
+    let left_out = namespace_labels.is_some_and(|labels| labels.contains_key(names::CONTROL_PLANE));
+    let sets = if left_out { &[] } else { sets };
     let context = Context { namespace: &request.namespace, namespace_labels, draw: &mut draw, now };
     match inject(&mut pod, sets, context) {
         Ok(injected) => Verdict::Allowed { object: Some(pod), warnings: injected.warnings },
         Err(refusal) => Verdict::invalid(refusal.to_string()),
     }
+}
+
+/// Tells whether a set selects the pod. The API server asks for the entry of a set about no other pods: if it does
+/// not, what is known of the set or of the namespace is older than what the API server knows.
+pub(super) fn takes(
+    set: &Set,
+    request: &Request,
+    namespace_labels: Option<&BTreeMap<String, String>>,
+) -> bool {
+    let labels = request.object.pointer("/metadata/labels").and_then(Value::as_object);
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    let labels = labels.into_iter().flatten().filter_map(text).collect();
+    set.takes(&labels, &request.namespace, namespace_labels)
 }
 
 /// A number below 100 that nobody foresees: it spreads pods over two revisions, and is no secret.
@@ -94,10 +109,32 @@ mod tests {
         assert_eq!((names(&completed("a", false)), names(&completed("b", false))), (2, 1));
         assert_eq!(completed("b", false), pod("b").object);
         assert_eq!(completed("a", true)["spec"]["readinessGates"], json!([{"conditionType": GATE}]));
+        let control_plane = BTreeMap::from([(names::CONTROL_PLANE.to_owned(), String::new())]);
+        let left = complete(&pod("a"), &[&set], Some(&control_plane), false, Timestamp::UNIX_EPOCH);
+        assert!(matches!(left, Verdict::Allowed { object: Some(object), .. } if names(&object) == 1));
         let mut bad = pod("a");
         bad.object["spec"]["containers"] = json!(1);
         let refused = complete(&bad, &[&set], None, false, Timestamp::UNIX_EPOCH);
         assert!(matches!(refused, Verdict::Refused { code: 422, .. }), "{refused:?}");
+    }
+
+    /// The entry of a set is asked for pods that the set selects; others are news of the set or the namespace.
+    #[rstest]
+    #[case::selected(json!({"metadata": {"labels": {"app": "a"}}}), json!({"namespaceSelector": {"matchLabels": {"team": "t"}}}), true)]
+    #[case::other_labels(json!({"metadata": {"labels": {"app": "b"}}}), json!({}), false)]
+    #[case::no_labels(json!({"metadata": {"labels": null}}), json!({}), false)]
+    #[case::other_namespace(json!({"metadata": {"labels": {"app": "a"}}}), json!({"namespace": "m"}), false)]
+    #[case::labels_of_the_namespace(json!({"metadata": {"labels": {"app": "a"}}}), json!({"namespaceSelector": {"matchLabels": {"team": "u"}}}), false)]
+    #[case::paused(json!({"metadata": {"labels": {"app": "a"}}}), json!({"injectionStrategy": {"paused": true}}), true)]
+    fn a_pod_that_is_asked_about(#[case] object: Value, #[case] spec: Value, #[case] expect: bool) {
+        let mut set = json!({"metadata": {"name": "s"}, "spec": {"selector": {"matchLabels": {"app": "a"}}}});
+        set["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        set["apiVersion"] = json!("apps.kruise.io/v1alpha1");
+        set["kind"] = json!("SidecarSet");
+        let set = Set::parse(&serde_json::from_value(set).unwrap()).unwrap();
+        let request = Request { namespace: "n".to_owned(), object, ..Request::default() };
+        let labels = BTreeMap::from([("team".to_owned(), "t".to_owned())]);
+        assert_eq!(takes(&set, &request, Some(&labels)), expect);
     }
 
     #[test]

@@ -2,13 +2,17 @@
 //!
 //! Anybody in the cluster can call, nobody is asked who he is: an answer changes nothing but the object that
 //! the caller sent. One request that is too large, cannot be read or makes a handler panic is refused, and
-//! the others go on.
+//! the others go on. Bodies count by what of them has come, and idle connections go when their places are
+//! needed.
+
+mod body;
+mod places;
 
 use std::{convert::Infallible, error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use hyper::{
     body::{Body, Incoming},
     server::conn::{http1, http2},
@@ -25,6 +29,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, info, warn};
 
+use self::places::{Place, Places, Pulse, SPARED};
 use super::{
     certificates::{Resolver, Served},
     conversion,
@@ -37,6 +42,8 @@ use crate::metrics::Admission;
 const MOST_BYTES: usize = 3 << 20;
 /// Connections at the same time; the others wait.
 const CONNECTIONS: usize = 256;
+/// Bytes of bodies that have come, whether they are whole or not; more are read when there is room again.
+const BYTES_READ: usize = 32 << 20;
 /// Bytes of bodies that are worked on at the same time; the others wait, within their time. Read, a body
 /// takes some ten times as much memory.
 const BYTES_AT_ONCE: usize = 16 << 20;
@@ -64,11 +71,14 @@ pub(super) trait Decide: Send + Sync + 'static {
 pub(super) struct Server<D> {
     acceptor: TlsAcceptor,
     shared: Arc<Shared<D>>,
+    connections: usize,
 }
 
 struct Shared<D> {
     handler: D,
     metrics: Admission,
+    /// Room of bodies that have come.
+    read: Semaphore,
     work: Semaphore,
 }
 
@@ -80,22 +90,21 @@ impl<D: Decide> Server<D> {
         metrics: Admission,
     ) -> Result<Self, rustls::Error> {
         let acceptor = TlsAcceptor::from(Arc::new(tls(served)?));
-        Ok(Self {
-            acceptor,
-            shared: Arc::new(Shared { handler, metrics, work: Semaphore::new(BYTES_AT_ONCE) }),
-        })
+        let (read, work) = (Semaphore::new(BYTES_READ), Semaphore::new(BYTES_AT_ONCE));
+        let shared = Arc::new(Shared { handler, metrics, read, work });
+        Ok(Self { acceptor, shared, connections: CONNECTIONS })
     }
 
     /// Serves until the shutdown.
     pub(super) async fn run(self, listener: TcpListener, shutdown: CancellationToken) {
-        let Self { acceptor, shared } = self;
+        let Self { acceptor, shared, connections } = self;
         let closing = CancellationToken::new();
         let lingering = async {
             shutdown.cancelled().await;
             sleep(LINGER).await;
             closing.cancel();
         };
-        tokio::join!(lingering, accept(listener, acceptor, shared, &closing));
+        tokio::join!(lingering, accept(listener, acceptor, shared, connections, &closing));
     }
 }
 
@@ -103,23 +112,21 @@ async fn accept<D: Decide>(
     listener: TcpListener,
     acceptor: TlsAcceptor,
     shared: Arc<Shared<D>>,
+    connections: usize,
     closing: &CancellationToken,
 ) {
-    let (places, tasks) = (Arc::new(Semaphore::new(CONNECTIONS)), TaskTracker::new());
+    let (places, tasks) = (Places::new(connections), TaskTracker::new());
     if let Ok(address) = listener.local_addr() {
         info!(%address, "Admission served");
     }
     loop {
         // Cancel-safe: accept takes no connection unless it returns it, and a place is given back.
-        let next = async { (places.clone().acquire_owned().await, listener.accept().await) };
+        let next = async { (places.take().await, listener.accept().await) };
         let Some((place, accepted)) = closing.run_until_cancelled(next).await else { break };
         match accepted {
             Ok((stream, peer)) => {
                 let (acceptor, shared, stop) = (acceptor.clone(), shared.clone(), closing.clone());
-                tasks.spawn(async move {
-                    connection(stream, peer, acceptor, shared, stop).await;
-                    drop(place);
-                });
+                tasks.spawn(connection(stream, peer, acceptor, shared, place, stop));
             }
             Err(error) => {
                 warn!(%error, "Connection not accepted");
@@ -145,12 +152,18 @@ async fn connection<D: Decide>(
     peer: SocketAddr,
     acceptor: TlsAcceptor,
     shared: Arc<Shared<D>>,
+    place: Place,
     stop: CancellationToken,
 ) {
     // An answer is one small write.
     let _ = stream.set_nodelay(true);
-    match timeout(HEAD_WITHIN, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => serve(stream, peer, shared, stop).await,
+    // Not cancel-safe, and need not be: the connection goes with it.
+    let shaken = tokio::select! {
+        shaken = timeout(HEAD_WITHIN, acceptor.accept(stream)) => shaken,
+        () = place.given_away() => return debug!(%peer, "No TLS handshake, its place is needed"),
+    };
+    match shaken {
+        Ok(Ok(stream)) => serve(stream, peer, shared, &place, stop).await,
         Ok(Err(error)) => {
             shared.metrics.handshake_failed();
             debug!(%peer, %error, "No TLS handshake");
@@ -163,27 +176,30 @@ async fn serve<D: Decide>(
     stream: TlsStream<TcpStream>,
     peer: SocketAddr,
     shared: Arc<Shared<D>>,
+    place: &Place,
     stop: CancellationToken,
 ) {
+    let pulse = place.pulse();
     let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(shared.answer(request).await) }
+        let (shared, pulse) = (shared.clone(), pulse.clone());
+        async move { Ok::<_, Infallible>(shared.answer(request, pulse).await) }
     });
     let io = TokioIo::new(stream);
     macro_rules! until_closed {
         ($connection:expr) => {{
             let mut connection = std::pin::pin!($connection);
             let ended = tokio::select! {
-                ended = connection.as_mut() => Some(ended),
-                () = sleep(LIFETIME) => None,
-                () = stop.cancelled() => None,
+                ended = connection.as_mut() => Ok(ended),
+                () = sleep(LIFETIME) => Err(GRACE),
+                () = stop.cancelled() => Err(GRACE),
+                () = place.given_away() => Err(SPARED),
             };
             match ended {
-                Some(ended) => ended,
-                None => {
+                Ok(ended) => ended,
+                Err(grace) => {
                     connection.as_mut().graceful_shutdown();
-                    timeout(GRACE, connection).await.unwrap_or(Ok(()))
+                    timeout(grace, connection).await.unwrap_or(Ok(()))
                 }
             }
         }};
@@ -208,12 +224,13 @@ async fn serve<D: Decide>(
 }
 
 impl<D: Decide> Shared<D> {
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>, pulse: Arc<Pulse>) -> Response<Full<Bytes>> {
         let begun = Instant::now();
         let name = Route::parse(request.uri().path()).map_or("other", |route| route.name());
         let work = self.clone();
         // A task of its own, so that a panic in it is this request's alone.
-        let answered = tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request)).await }).await;
+        let answered =
+            tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request, pulse)).await }).await;
         let answer = match answered {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "no decision in time".to_owned())),
@@ -231,7 +248,7 @@ impl<D: Decide> Shared<D> {
     }
 
     /// One request: its answer, or the code and text of its failure.
-    async fn work<B>(&self, request: Request<B>) -> Result<Vec<u8>, (StatusCode, String)>
+    async fn work<B>(&self, request: Request<B>, pulse: Arc<Pulse>) -> Result<Vec<u8>, (StatusCode, String)>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
@@ -242,22 +259,23 @@ impl<D: Decide> Shared<D> {
         if request.method() != Method::POST {
             return refused(StatusCode::METHOD_NOT_ALLOWED, "only POST");
         }
-        // Waited for before the body is read: what waits holds no memory.
-        let said = request.body().size_hint().upper().and_then(|bytes| usize::try_from(bytes).ok());
-        let bytes = said.unwrap_or(MOST_BYTES).clamp(LEAST_BYTES, MOST_BYTES);
-        let Ok(_turn) = self.work.acquire_many(u32::try_from(bytes).unwrap_or(u32::MAX)).await else {
-            return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
+        let (body, room) = match body::read(request.into_body(), &self.read).await {
+            Ok(read) => read,
+            Err(not_read) => {
+                let (code, text) = not_read.answer();
+                return refused(code, text);
+            }
         };
-        let Ok(body) =
-            Limited::new(request.into_body(), MOST_BYTES).collect().await.map(|body| body.to_bytes())
-        else {
-            return refused(StatusCode::PAYLOAD_TOO_LARGE, "the body has more than 3 MiB, or broke off");
+        let _in_hand = pulse.begin();
+        let bytes = u32::try_from(body.len().clamp(LEAST_BYTES, MOST_BYTES)).unwrap_or(u32::MAX);
+        let Ok(_turn) = self.work.acquire_many(bytes).await else {
+            return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
         };
         if route == Route::Convert {
             return conversion::answer(&body).map_err(|text| (StatusCode::BAD_REQUEST, text));
         }
         let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
-        drop(body);
+        drop((body, room));
         let verdict = self.handler.decide(route, &request).await;
         review::answer(&request, verdict).or_else(|missing| refused(StatusCode::SERVICE_UNAVAILABLE, missing))
     }

@@ -1,16 +1,18 @@
 //! SidecarSets that are written: completed, then checked. Pure.
 
-use berth_sidecarset::{Set, WhiteList, approve, check, complete as fill_in, warnings};
+use berth_sidecarset::{Set, WhiteList, approve, check, complete as fill_in, note_since, warnings};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::review::{Request, Verdict};
 
 /// Completes a set.
-pub(super) fn complete(request: &Request) -> Verdict {
+pub(super) fn complete(request: &Request, now: Timestamp) -> Verdict {
     let mut set = request.object.clone();
     match fill_in(&mut set, old(request)) {
         Ok(()) => {
             approve(&mut set, old(request));
+            note_since(&mut set, old(request), now);
             Verdict::Allowed { object: Some(set), warnings: Vec::new() }
         }
         Err(fault) => Verdict::invalid(fault.to_string()),

@@ -17,7 +17,10 @@
 //!   asked for once for each version, and again only if it was lost or the lease came anew;
 //! - an entry stays as it is until its owner wants something else or forgets it, or its pod is gone. So
 //!   one that a manager before this wrote, and whose owner has not spoken yet, stays;
-//! - a revision has the time at which it was first asked for, whoever asks again.
+//! - a revision has the time at which it was first asked for, whoever asks again;
+//! - what has no room in the object of its node waits, and is asked for when others are done.
+
+mod room;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -131,6 +134,19 @@ impl Said {
             attempt: pod.attempt,
             progress: Progress { phase: pod.phase, since: pod.since.as_ref().map(|since| since.0) },
         }
+    }
+
+    /// Tells whether it is about this try of this revision.
+    fn is_of(&self, pod: &DesiredPod) -> bool {
+        *self.revision == *pod.revision
+            && self.attempt == pod.attempt
+            && (self.owner_uid.is_empty() || *self.owner_uid == *pod.owner_uid)
+    }
+}
+
+impl Progress {
+    fn is_at_work(self) -> bool {
+        !matches!(self.phase, UpdatePhase::Pending | UpdatePhase::Succeeded | UpdatePhase::Failed)
     }
 }
 
@@ -319,10 +335,7 @@ impl PodUpdates {
     pub fn progress(&self, id: &EntryId) -> Option<Progress> {
         let (pod, node) = self.wanted.get(id)?;
         let said = self.nodes.get(node)?.shown.as_ref()?.pods.get(id)?;
-        let of_it = *said.revision == *pod.revision
-            && said.attempt == pod.attempt
-            && (said.owner_uid.is_empty() || *said.owner_uid == *pod.owner_uid);
-        of_it.then_some(said.progress)
+        said.is_of(pod).then_some(said.progress)
     }
 
     fn let_go(&mut self, id: &EntryId, node: &str) {
@@ -352,6 +365,11 @@ impl PodUpdates {
             let pod = shown.desired.get(id).filter(|shown| **shown == pod).cloned().unwrap_or(pod);
             pods.insert(id.clone(), pod);
         }
+        let Shown { desired, pods: said, .. } = &*shown;
+        let pods = room::fitting(pods, desired, |id| {
+            let asked = desired.get(id).zip(said.get(id));
+            asked.is_some_and(|(pod, said)| said.is_of(pod) && said.progress.is_at_work())
+        });
         // An earlier order that says something else may still be waiting, so even what is shown may be owed.
         if pods == shown.desired && shown.asked.is_none() {
             return None;

@@ -124,6 +124,29 @@ impl World {
     }
 }
 
+/// Large annotations for all pods of a node: as many as fit, and the next ones as those are done.
+#[test]
+fn a_node_gets_no_more_than_its_object_holds() {
+    let mut world = World::new();
+    for number in 0..110 {
+        let annotations = BTreeMap::from([("note".to_owned(), "x".repeat(15 << 10))]);
+        world.updates.want(DesiredPod { annotations, ..desired(&format!("p{number:03}-0"), 1) }, "even");
+    }
+    let mut done = BTreeSet::new();
+    while done.len() < 110 {
+        world.settle();
+        let desired = &world.objects["even"].desired;
+        assert!(!desired.is_empty() && crate::size::bytes(desired) <= room::MOST_BYTES + 2);
+        let uids: Vec<String> = desired.iter().map(|pod| pod.uid.clone()).collect();
+        for uid in uids {
+            world.updates.forget(&id(&uid));
+            assert!(done.insert(uid), "once");
+        }
+    }
+    world.settle();
+    assert!(world.there("even").is_empty());
+}
+
 #[test]
 fn one_write_has_the_whole_list_of_a_node() {
     let mut world = World::new();

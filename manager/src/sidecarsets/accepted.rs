@@ -86,14 +86,7 @@ pub(super) fn told<'a>(
         None if rules.paused => {
             (true, "InjectionPaused", "new pods get no sidecars: injection is paused".into())
         }
-        None if missing > 0 => (
-            true,
-            "PodsNotInjected",
-            format!(
-                "{missing} pods were made without the sidecars while no manager answered; make them anew"
-            )
-            .into(),
-        ),
+        None if missing > 0 => (true, "PodsNotInjected", told_of_missing(missing).into()),
         None if shared => (
             true,
             "SharedWebhook",
@@ -103,6 +96,14 @@ pub(super) fn told<'a>(
         ),
         None => (true, "Accepted", "the set is carried out".into()),
     })
+}
+
+/// Sentence on pods that have none of the sidecars. Which of the causes it was nobody knows any more.
+pub(super) fn told_of_missing(missing: usize) -> String {
+    format!(
+        "{missing} pods that the set selects have none of its sidecars: they were made while no manager \
+         answered, or labels (theirs or their namespace's) were changed since; make them anew"
+    )
 }
 
 /// Time until which an entry that fell counts as standing.

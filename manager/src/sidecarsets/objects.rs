@@ -6,12 +6,14 @@ use super::{
     FEATURE, SWAPS, SidecarIndex, Space, Wake,
     entry::owner,
     set::{Crew, Known},
-    spec::{Rules, Scope},
+    spec::{Rules, Scope, is_control_plane},
     standing::{Place, Standing, judge},
 };
 use crate::{
     pod_updates::{EntryId, PodUpdates},
-    seen::{Key, Kind, NamespaceSeen, NodePodUpdateSeen, Pod, PodChange, Pods, SidecarSetSeen, Sidecars},
+    seen::{
+        Key, Kind, Labels, NamespaceSeen, NodePodUpdateSeen, Pod, PodChange, Pods, SidecarSetSeen, Sidecars,
+    },
 };
 
 impl SidecarIndex {
@@ -59,9 +61,9 @@ impl SidecarIndex {
         let labels = self.spaces.get(&key.namespace).map(|space| &space.labels);
         let place = Place {
             set: name,
-            since: known.created,
+            since: known.created.max(rules.since.unwrap_or(known.created)),
             reached: !known.deleting && rules.reaches(&key.namespace, labels),
-            injected: Rules::injects_into(&key.namespace),
+            injected: Rules::injects_into(&key.namespace, labels),
         };
         let stands_in = |set: &Arc<str>| {
             let rules = self.sets.get(set).and_then(|known| known.rules.as_ref().ok());
@@ -180,8 +182,11 @@ impl SidecarIndex {
         let labels = self.label_sets.one(&seen.labels, &mut self.texts);
         let list = self.views.list(Kind::Namespace);
         let space = Space { labels: labels.clone(), list };
-        let before = self.spaces.insert(name.clone(), space);
-        if before.is_none_or(|before| !Arc::ptr_eq(&before.labels, &labels)) {
+        let before = self.spaces.insert(name.clone(), space).map(|before| before.labels);
+        let left_out = |labels: &Labels| is_control_plane(labels);
+        if before.as_ref().is_some_and(left_out) != left_out(&labels) {
+            self.look_into(&name, &self.reaching(&name), pods);
+        } else if before.is_none_or(|before| !Arc::ptr_eq(&before, &labels)) {
             self.labels_changed(&name, pods);
         }
     }
@@ -199,9 +204,14 @@ impl SidecarIndex {
             rules.is_some_and(|rules| matches!(rules.scope, Scope::Labelled(_)))
         };
         let sets: Vec<_> = self.wide.iter().filter(by_labels).cloned().collect();
+        self.look_into(namespace, &sets, pods);
+    }
+
+    /// Gives the pods of a namespace their places in these sets.
+    fn look_into(&mut self, namespace: &Arc<str>, sets: &[Arc<str>], pods: &Pods) {
         for (pod, shown) in pods.of_namespace(namespace) {
             let key = Key { namespace: namespace.clone(), name: pod.clone() };
-            for name in &sets {
+            for name in sets {
                 self.judge(name, &key, Some(shown));
             }
         }

@@ -10,7 +10,7 @@ use std::{
 use super::{
     ANSWERED_EVERY, ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SWAPS, SetNote, SetWrite,
     SidecarIndex, WRITTEN_EVERY, Wake,
-    accepted::{Hook, hook, spared_until},
+    accepted::{Hook, hook, spared_until, told_of_missing},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
     plan::{Asked, Candidate, Means, Plan, plan},
@@ -28,6 +28,9 @@ use crate::{
     time::later,
     write::Write,
 };
+
+/// Reasons of the condition for which an upgrade rests, as its author wants it.
+const RESTS: [&str; 2] = ["Paused", "PartitionReached"];
 
 impl SidecarIndex {
     /// Everything that was touched is thought through; what is owed.
@@ -150,7 +153,8 @@ impl SidecarIndex {
         again_in.map(|pause| later(now.instant, pause.saturating_add(Duration::from_millis(1))))
     }
 
-    /// Says once for each revision that pods cannot follow, and that some failed; and that all have it.
+    /// Says once for each revision that its upgrade has begun, that pods cannot follow, that some failed, and
+    /// that all have it; and that it rests, each time anew.
     fn tell(&mut self, name: &Arc<str>, revision: &str, progress: Progress) {
         let Some(known) = self.sets.get_mut(name) else { return };
         let before = known.progress.replace(progress);
@@ -161,7 +165,13 @@ impl SidecarIndex {
         let missing = known.pods.missing.len();
         let was_under_way = before.is_some_and(|before| before.in_flight > 0);
         let done = matched > 0 && progress.updated == matched && progress.in_flight == 0 && was_under_way;
+        let (_, stage, sentence) = progress.told();
+        if stage == "InProgress" {
+            known.told.retain(|(_, told)| !RESTS.contains(told));
+        }
+        let speaks = stage == "InProgress" || RESTS.contains(&stage);
         let notes = [
+            (speaks, false, stage, format!("{revision}: {sentence}")),
             (
                 not_upgradable > 0,
                 false,
@@ -178,14 +188,7 @@ impl SidecarIndex {
                     "{failed} pods could not get {revision}; status.pods of their nodes' NodePodUpdates says why"
                 ),
             ),
-            (
-                missing > 0,
-                true,
-                "NotInjectedPods",
-                format!(
-                    "{missing} pods were made without the sidecars while no manager answered; make them anew"
-                ),
-            ),
+            (missing > 0, true, "NotInjectedPods", told_of_missing(missing)),
             (done, false, "Updated", format!("all {matched} pods have {revision}")),
         ];
         for (_, warning, reason, text) in notes.into_iter().filter(|(holds, ..)| *holds) {

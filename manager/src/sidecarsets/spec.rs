@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use berth_proto::crd::{MOST_SECONDS, SidecarSet, SidecarSetSpec};
-use berth_sidecarset::{Hashes, Set, complete, fields_of, names};
+use berth_sidecarset::{Hashes, INJECTED_SINCE, Set, complete, fields_of, names};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde_json::{Map, Value};
 
@@ -34,6 +35,8 @@ pub(super) struct Rules {
     pub(super) refreshes: bool,
     /// New pods get nothing.
     pub(super) paused: bool,
+    /// Time at which that or the reach changed last, in seconds, by its admission.
+    pub(super) since: Option<i64>,
     /// Set that this one stands in for.
     pub(super) canary_of: Option<Box<str>>,
     /// Revision that new pods get.
@@ -117,6 +120,10 @@ impl Rules {
             metadata: metadata(spec),
             refreshes: seen.annotations.get(names::REFRESH_METADATA).is_some_and(|value| value == "true"),
             paused: injection.is_some_and(|injection| injection.paused),
+            since: {
+                let noted = seen.annotations.get(INJECTED_SINCE);
+                noted.and_then(|time| time.parse().ok()).map(Timestamp::as_second)
+            },
             canary_of: base.map(|base| base.as_str().into()),
             named: injection.and_then(|injection| {
                 let asked = injection.revision.as_ref()?;
@@ -148,9 +155,14 @@ impl Rules {
     }
 
     /// Whether pods made in this namespace get sidecars.
-    pub(super) fn injects_into(namespace: &str) -> bool {
-        !LEFT_OUT.contains(&namespace)
+    pub(super) fn injects_into(namespace: &str, labels: Option<&Labels>) -> bool {
+        !LEFT_OUT.contains(&namespace) && !labels.is_some_and(is_control_plane)
     }
+}
+
+/// Tells whether a namespace with these labels is one that no set is injected into.
+pub(super) fn is_control_plane(labels: &Labels) -> bool {
+    labels.iter().any(|(key, _)| **key == *names::CONTROL_PLANE)
 }
 
 impl Scope {

@@ -9,7 +9,7 @@ use crate::seen::{Pod, PodStage, Sidecars};
 pub(super) enum Standing {
     /// It is none of the set's.
     Outside,
-    /// It is selected, and was made without the sidecars.
+    /// It is selected, and has none of the sidecars although it was made when pods got them.
     NotInjected,
     /// It is selected and has the sidecars.
     Member(State),
@@ -29,7 +29,7 @@ pub(super) struct State {
 pub(super) struct Place<'a> {
     /// The set's name.
     pub(super) set: &'a str,
-    /// When the set was made, in seconds.
+    /// Time since which the set asks for such pods, in seconds.
     pub(super) since: i64,
     /// The set reaches the pod's namespace.
     pub(super) reached: bool,

@@ -31,9 +31,11 @@ pub(super) fn check(written: &Written, white_list: &WhiteList, faults: &mut Vec<
                     format!("annotation {key} already exist in another entry: give it once"),
                 ));
             }
-            if policy == "MergePatchJson" && serde_json::from_str::<Value>(value).is_err() {
-                faults
-                    .push(Fault::new(&field, format!("the value of {key} is no JSON to merge: correct it")));
+            // An agent merges objects alone: with anything else no pod would ever get the next image.
+            let is_object = || matches!(serde_json::from_str(value), Ok(Value::Object(_)));
+            if policy == "MergePatchJson" && !is_object() {
+                let message = format!("the value of {key} is no JSON object to merge: correct it");
+                faults.push(Fault::new(&field, message));
             }
             keys.push((field.clone(), key.as_str()));
         }

@@ -27,6 +27,15 @@ pub fn warnings(set: &Value) -> Vec<String> {
             }
         }
     }
+    for (at, patch) in objects(spec, "patchPodMetadata").enumerate() {
+        if matches!(text(patch, "patchPolicy"), "Overwrite" | "MergePatchJson") {
+            found.push(format!(
+                "spec.patchPodMetadata[{at}]: running pods get a new value along with new images, and neither where \
+                 agents may not write the key: annotation berth.dev/agent-labels of the pods' Namespace lists it, or \
+                 the component open-agent-labels is applied"
+            ));
+        }
+    }
     if let Some(strategy) = object(spec, "updateStrategy") {
         let partition =
             strategy.get("partition").and_then(|value| serde_json::from_value(value.clone()).ok());

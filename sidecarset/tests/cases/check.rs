@@ -151,7 +151,9 @@ fn refused(faults: &[String], field: &str, part: &str) {
 #[case::patch_policy(annotated(json!([{"annotations": {"a": "c"}, "patchPolicy": "Never"}])),
     "spec.patchPodMetadata[0].patchPolicy", "not supported")]
 #[case::no_json(annotated(json!([{"annotations": {"a": "c"}, "patchPolicy": "MergePatchJson"}])),
-    "spec.patchPodMetadata[0].annotations", "no JSON to merge")]
+    "spec.patchPodMetadata[0].annotations", "no JSON object to merge")]
+#[case::json_but_no_object(annotated(json!([{"annotations": {"a": "[1]"}, "patchPolicy": "MergePatchJson"}])),
+    "spec.patchPodMetadata[0].annotations", "no JSON object to merge")]
 #[case::canary_of_nothing(with(strategy(json!({"type": "NotUpdate"})), "$annotations",
     json!({"apps.kruise.io/sidecarset-canary": "true", "apps.kruise.io/sidecarset-base": "gone"})),
     "metadata.annotations", "is no other SidecarSet")]
@@ -207,7 +209,7 @@ const MEET: &str = "";
 #[case::overwritten_twice(annotated(json!([{"annotations": {"a": "1"}, "patchPolicy": "Overwrite"}])),
     json!({"containers": [{"name": "b"}], "patchPodMetadata": [{"annotations": {"a": "2"}, "patchPolicy": "Overwrite"}]}),
     "in conflict with sidecarset t")]
-#[case::overwritten_and_merged(annotated(json!([{"annotations": {"a": "1"}, "patchPolicy": "MergePatchJson"}])),
+#[case::overwritten_and_merged(annotated(json!([{"annotations": {"a": "{}"}, "patchPolicy": "MergePatchJson"}])),
     json!({"containers": [{"name": "b"}], "patchPodMetadata": [{"annotations": {"a": "2"}, "patchPolicy": "Overwrite"}]}),
     "in conflict with sidecarset t")]
 #[case::retained(annotated(json!([{"annotations": {"a": "1"}}])),
@@ -285,6 +287,8 @@ fn white_lists_that_are_none(#[case] list: &str, #[case] part: &str) {
 #[case::hot_with_a_hook(hot(json!({"lifecycle": {"postStart": {"exec": {}}}})), &[])]
 #[case::unknown(log_with("imagePulPolicy", json!("Always")), &["spec.containers[0].imagePulPolicy: unknown field"])]
 #[case::unknown_below(log_with("ports", json!([{"port": 1}])), &["spec.containers[0].ports[0].port: unknown field"])]
+#[case::kept_annotations(annotated(json!([{"annotations": {"a": "c"}}])), &[])]
+#[case::annotations_of_running_pods(annotated(json!([{"annotations": {"a": "c"}, "patchPolicy": "Overwrite"}])), &["berth.dev/agent-labels"])]
 #[case::partition_and_selector(strategy(json!({"partition": 1, "selector": {"matchLabels": {"a": "b"}}})), &["cannot be used together"])]
 fn warns(#[case] spec: Value, #[case] parts: &[&str]) {
     let found = warnings(&stored(&spec));

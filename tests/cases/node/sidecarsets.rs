@@ -2,6 +2,7 @@
 //! agent of the node upgrades, and the kubelet restarts the sidecar alone.
 
 mod forged;
+mod together;
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, SidecarSetStatus};
@@ -9,7 +10,7 @@ use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::node::{Manager, NODE_NAME, Replica, token};
 use berth_tests::wait::await_condition;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -47,10 +48,6 @@ impl Stage<'_> {
         let patch = json!({ "spec": spec });
         self.sets.patch(SET, &PatchParams::default(), &Patch::Merge(&patch)).await.context("edit the set")?;
         Ok(())
-    }
-
-    async fn image(&self, image: &str) -> Result<()> {
-        self.patch(json!({ "containers": [sidecar(image)] })).await
     }
 
     /// A pod that the set selects.
@@ -99,6 +96,14 @@ async fn sidecars_are_upgraded_in_place() -> Result<()> {
         // The Lease of whatever manager other cases have left: every replica injects, the leader asks.
         let lease = ("berth-system", 15);
         let manager = Manager::admitting(case.node.run(), Replica::Second, &kubeconfig, lease).await?;
+        let white_list = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "kruise-configuration" },
+            "data": { "SidecarSet_PatchPodMetadata_WhiteList":
+                "{\"rules\":[{\"allowedAnnotationKeyExprs\":[\"^example.com/\"]}]}" },
+        });
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "berth-system");
+        let params = PatchParams::apply("test").force();
+        maps.patch("kruise-configuration", &params, &Patch::Apply(&white_list)).await?;
         let stage = Stage { case, sets: Api::all(client.clone()), updates: Api::all(client) };
         let set = json!({
             "apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "metadata": { "name": SET },
@@ -148,14 +153,23 @@ async fn rolls_out(stage: &Stage<'_>) -> Result<()> {
         .status("both pods count", |status| (status.matched_pods, status.updated_pods) == (Some(2), Some(2)))
         .await?;
 
-    // One of two: the partition keeps the other.
-    stage.image(BUSYBOX_NEXT).await?;
+    // One of two: the partition keeps the other. Annotations ride along, for the Namespace lists their keys.
+    let annotations = json!([
+        { "annotations": { "example.com/level": "1" }, "patchPolicy": "Overwrite" },
+        { "annotations": { "example.com/ports": "{\"log\":1}" }, "patchPolicy": "MergePatchJson" },
+        { "annotations": { "example.com/kept": "1" } },
+    ]);
+    stage.patch(json!({ "containers": [sidecar(BUSYBOX_NEXT)], "patchPodMetadata": annotations })).await?;
     let one = (Some(1), Some(1));
     stage.status("one is upgraded", |status| (status.updated_pods, status.updated_ready_pods) == one).await?;
     stage.patch(json!({ "updateStrategy": { "partition": 0 } })).await?;
     for name in ["one", "two"] {
         let restarts = stage.upgraded(name, BUSYBOX_NEXT).await?;
         ensure!(restarts == (1, 0), "{name}: {restarts:?} restarts of the sidecar and of the app");
+        let pod = stage.case.pods.get(name).await?;
+        let has = |key: &str| pod.annotations().get(&format!("example.com/{key}")).map(String::as_str);
+        let found = ["level", "ports", "kept"].map(has);
+        ensure!(found == [Some("1"), Some("{\"log\":1}"), Some("1")], "{name}: {found:?}");
     }
     stage.status("both are upgraded", |status| status.updated_ready_pods == Some(2)).await?;
     await_condition("nothing is asked for any more", PATIENCE, async || {
@@ -165,8 +179,8 @@ async fn rolls_out(stage: &Stage<'_>) -> Result<()> {
     })
     .await?;
 
-    // And back, as anything else.
-    stage.image(BUSYBOX).await?;
+    // And back, as anything else, while two others have to do with another pod.
+    together::three_owners_of_one_pod(stage).await?;
     for name in ["one", "two"] {
         let restarts = stage.upgraded(name, BUSYBOX).await?;
         ensure!(restarts == (2, 0), "{name}: {restarts:?} restarts of the sidecar and of the app");

@@ -3,7 +3,7 @@
 //!
 //! The replica that checks a new set tells its keeper, which writes the entry, and answers when the entry
 //! stands. The other replicas see an entry of a set that they do not know: they leave it for a while, for the
-//! set follows.
+//! set follows. A set that gets another reach is announced as well.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

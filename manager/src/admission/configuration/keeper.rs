@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use super::{
     BudgetOptions, Coming, Desired, MOST_SETS, Options, Service, SpreadOptions, StateOptions, budgets,
-    client,
+    changing, client,
     coming::{Strangers, on_their_way},
     desired, left, pod_states, spreads,
     standing::entries,
@@ -212,12 +212,15 @@ impl<K: Configuration> Keeper<K> {
             return Look::Waits;
         };
         let (coming, instant) = (self.coming.borrow_and_update(), Instant::now());
-        // One that is stored is as it is stored.
+        // One that is stored is as it is stored; if it is about to be stored with another reach, it has both.
+        let stored = |name: &str| sets.get(name).map(|set| &set.rules);
+        let changing = changing::changing(on_their_way(&coming, instant), stored);
         let mut rules: BTreeMap<_, _> = on_their_way(&coming, instant).collect();
         rules.extend(sets.iter().map(|(name, set)| (name, &set.rules)));
         let rules = || rules.iter().map(|(name, rules)| (*name, *rules));
+        let all = || rules().chain(changing.iter().map(|(name, rules)| (name, *rules)));
         let Some(now) = shown.get(self.name) else {
-            say_which(self.webhooks.as_ref(), || entries(rules(), &Desired::default(), &[]));
+            say_which(self.webhooks.as_ref(), || entries(all(), &Desired::default(), &[]));
             return Look::Absent;
         };
         // Nothing is asked of a server that cannot answer.
@@ -226,6 +229,9 @@ impl<K: Configuration> Keeper<K> {
         }
         let mut desired = desired(rules(), &served.bundle, &self.service, self.options);
         let (bundle, service) = (&served.bundle, &self.service);
+        if !desired.shared {
+            desired.mutating.splice(0..0, changing::entries(&changing, bundle, service));
+        }
         desired.validating.extend(budgets::validating(kept.values(), bundle, service, limits));
         desired.mutating.extend(budgets::mutating(kept.values(), bundle, service, limits));
         desired.mutating.extend(spreads::evictions(spread.values(), bundle, service, spreading));
@@ -238,12 +244,12 @@ impl<K: Configuration> Keeper<K> {
         desired.mutating.extend(pod_states::mutating(state.values(), bundle, service, restoring));
         left::leave_out(&mut desired, self.options.ownership);
         if !desired.shared {
-            let names = rules().map(|(name, _)| name);
+            let names = all().map(|(name, _)| name);
             let client =
                 |set: &str| client(&Route::Pods(Some(set.to_owned())), &served.bundle, &self.service);
             strangers.spare(&mut desired.mutating, now.mutating(), names, client, instant);
         }
-        say_which(self.webhooks.as_ref(), || entries(rules(), &desired, now.mutating()));
+        say_which(self.webhooks.as_ref(), || entries(all(), &desired, now.mutating()));
         if desired.left_out != **told {
             for (set, reason) in &desired.left_out {
                 warn!(set, reason, "SidecarSet is injected into no pod");

@@ -4,11 +4,12 @@
 //! One entry for each set, with the set's own selectors: when no manager answers, exactly the pods that the
 //! set selects wait, or start without its sidecars where the set's annotation `berth.dev/failure-policy` says
 //! `Ignore`. Above [`MOST_SETS`] sets one entry is for all pods, and it ignores: no list of pods that wait
-//! could be told from all of them.
+//! could be told from all of them. While a set's selectors change it has a second one (`changing`).
 //!
 //! Defaults that the API server would fill in are written out, so that what it shows compares equal.
 
 mod budgets;
+mod changing;
 mod coming;
 mod keeper;
 mod left;
@@ -30,6 +31,7 @@ use k8s_openapi::{
 
 pub(super) use self::{
     budgets::BudgetOptions,
+    changing::{next_of, set_of},
     coming::{Coming, announce},
     keeper::{ANSWER_WITHIN, Configuration, Keeper, PAUSES, QUIET},
     pod_states::StateOptions,
@@ -43,6 +45,11 @@ pub(super) const MOST_SETS: usize = 200;
 /// So many bytes of entries are written at the most: the API server takes objects of 1.5 MiB, and keeps who
 /// owns which field beside them.
 const MOST_BYTES: usize = 512 << 10;
+/// Bytes among them that are of sets, without their bundles: a bundle gets a second CA when the certificate is
+/// renewed, and no set is to lose its entry by that.
+const MOST_OF_SETS: usize = 384 << 10;
+/// Bytes of sets with their bundles, however large these are.
+const MOST_WITH_BUNDLES: usize = 1 << 20;
 /// Namespaces whose pods and requests are never taken in: those must start without us.
 pub(super) const LEFT_OUT: [&str; 2] = ["kube-system", "berth-system"];
 /// The label by which every namespace has its name.
@@ -104,7 +111,7 @@ pub(super) fn desired<'a>(
             Err(reason) => left_out.push((name.clone(), reason)),
         }
     }
-    let shared = entries.len() > MOST_SETS || size::bytes(&entries) > MOST_BYTES;
+    let shared = entries.len() > MOST_SETS || are_too_large(&entries, bundle.len());
     if shared {
         entries.clear();
     }
@@ -127,6 +134,14 @@ pub(super) fn desired<'a>(
         validating.extend(protection::entries(bundle, service));
     }
     Desired { mutating: entries, validating, left_out, shared }
+}
+
+/// Tells whether the entries of sets, each with a bundle of so many bytes, are more than what is written.
+fn are_too_large(entries: &[MutatingWebhook], bundle: usize) -> bool {
+    let all = size::bytes(&entries);
+    // As base64.
+    let bundles = bundle.div_ceil(3).saturating_mul(4).saturating_mul(entries.len());
+    all > MOST_WITH_BUNDLES || all.saturating_sub(bundles) > MOST_OF_SETS
 }
 
 /// Name of the entry of a set, without the domain.

@@ -1,7 +1,8 @@
 //! The selectors of a set's entry. The API server refuses the whole configuration for one selector that it
 //! cannot read, so what it would refuse is found here: that set is left out, and the others stand.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use berth_sidecarset::names;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use super::{LEFT_OUT, by_name};
 use crate::{admission::sets::SetRules, selector::Selector};
@@ -36,8 +37,7 @@ pub(super) fn of(name: &str, set: &SetRules) -> Result<(LabelSelector, LabelSele
             if !is_label_value(namespace) {
                 return Err(format!("spec.namespace: {namespace:?} is no name of a namespace"));
             }
-            let expression = by_name("In", &[namespace]);
-            LabelSelector { match_expressions: Some(vec![expression]), match_labels: None }
+            LabelSelector { match_expressions: Some(vec![by_name("In", &[namespace])]), match_labels: None }
         }
         (_, Some(selector)) => {
             let mut selector = checked("spec.namespaceSelector", selector)?;
@@ -46,7 +46,19 @@ pub(super) fn of(name: &str, set: &SetRules) -> Result<(LabelSelector, LabelSele
         }
         (_, None) => elsewhere(),
     };
-    Ok((pods, namespaces))
+    Ok((pods, no_control_plane(namespaces)))
+}
+
+/// The same namespaces without those that have the label of a control plane: OpenKruise's webhook is not asked
+/// about their pods either.
+fn no_control_plane(mut namespaces: LabelSelector) -> LabelSelector {
+    let expression = LabelSelectorRequirement {
+        key: names::CONTROL_PLANE.to_owned(),
+        operator: "DoesNotExist".to_owned(),
+        values: None,
+    };
+    namespaces.match_expressions.get_or_insert_default().insert(0, expression);
+    namespaces
 }
 
 /// The same selector as the API server shows it, without empty lists.

@@ -64,21 +64,26 @@ fn without_sets() {
     json!({"selector": {"matchLabels": {"app": "a"}}}),
     json!({"matchLabels": {"app": "a"}}),
     json!({"matchExpressions": [
+        {"key": "control-plane", "operator": "DoesNotExist"},
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "berth-system"]}]}))]
 #[case::one_namespace(
     json!({"selector": {"matchLabels": {"app": "a"}, "matchExpressions": []}, "namespace": "n"}),
     json!({"matchLabels": {"app": "a"}}),
-    json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["n"]}]}))]
+    json!({"matchExpressions": [
+        {"key": "control-plane", "operator": "DoesNotExist"},
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["n"]}]}))]
 #[case::namespaces_by_label(
     json!({"selector": {"matchExpressions": [{"key": "example.com/tier", "operator": "Exists", "values": []}]},
         "namespaceSelector": {"matchLabels": {"team": "t"}}}),
     json!({"matchExpressions": [{"key": "example.com/tier", "operator": "Exists"}]}),
     json!({"matchLabels": {"team": "t"}, "matchExpressions": [
+        {"key": "control-plane", "operator": "DoesNotExist"},
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "berth-system"]}]}))]
 #[case::every_namespace(
     json!({"selector": {"matchLabels": {"app": "a"}}, "namespace": "", "namespaceSelector": {}}),
     json!({"matchLabels": {"app": "a"}}),
     json!({"matchExpressions": [
+        {"key": "control-plane", "operator": "DoesNotExist"},
         {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "berth-system"]}]}))]
 fn an_entry_has_the_selectors_of_its_set(
     #[case] spec: Value,
@@ -154,6 +159,24 @@ fn large_selectors_share_an_entry_too() {
     let desired = computed(&[("s", json!({"selector": {"matchExpressions": expressions}}))]);
     assert!(desired.shared);
     assert!(size::bytes(&desired.mutating) < 8192);
+}
+
+/// A renewal of the certificate takes its entry from no set; only bundles of somebody else's can be too large.
+#[rstest]
+#[case::one_authority(620, false)]
+#[case::two(1240, false)]
+#[case::three(1860, false)]
+#[case::chains(4096, true)]
+fn no_set_loses_its_entry_by_a_bundle(#[case] bundle: usize, #[case] shared: bool) {
+    let values: Vec<_> = (0..18).map(|index| format!("{index:0>50}")).collect();
+    let expression = json!({"key": "app", "operator": "In", "values": values});
+    let sets: BTreeMap<_, _> = (0..MOST_SETS)
+        .map(|index| {
+            (format!("s{index:03}"), rules(&json!({"selector": {"matchExpressions": [expression]}})))
+        })
+        .collect();
+    let desired = super::desired(sets.iter(), &vec![b'x'; bundle], &service(), Options::default());
+    assert_eq!(desired.shared, shared);
 }
 
 /// Namespaces and definitions without the label are not asked about.

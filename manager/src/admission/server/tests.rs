@@ -1,10 +1,12 @@
 use http::Request as HttpRequest;
+use http_body_util::BodyExt;
 use hyper::client::conn;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 
 use super::*;
@@ -35,11 +37,16 @@ struct Stage {
 }
 
 async fn stage() -> (Stage, Vec<u8>) {
+    stage_of(CONNECTIONS).await
+}
+
+async fn stage_of(connections: usize) -> (Stage, Vec<u8>) {
     let (first, bundle) = made_for_tests(NAME);
     let (served, serving) = watch::channel(first);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let server = Server::new(Played, serving, Admission::default()).unwrap();
+    let mut server = Server::new(Played, serving, Admission::default()).unwrap();
+    server.connections = connections;
     let task = tokio::spawn(server.run(listener, stop.clone()));
     (Stage { address, served, stop, task }, bundle)
 }
@@ -120,6 +127,42 @@ async fn one_bad_request_is_refused_alone() {
         let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
         assert_eq!(code, 200);
     }
+}
+
+/// Callers that announce much and send nothing are refused, and nobody waits for them.
+#[tokio::test]
+async fn bodies_that_do_not_come_hold_up_nobody() {
+    let (stage, bundle) = stage().await;
+    let mut slow = Vec::new();
+    for _ in 0..8 {
+        let mut stream = tls(&stage, &bundle, "http/1.1").await.unwrap().into_inner();
+        let head = format!("POST {PODS} HTTP/1.1\r\nhost: {NAME}\r\ncontent-length: 3000000\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        slow.push(stream);
+    }
+    // Their heads are read by then.
+    sleep(Duration::from_millis(200)).await;
+    let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
+    assert_eq!(code, 200);
+    for mut stream in slow {
+        let mut answer = [0; 12];
+        timeout(ANSWER_WITHIN * 2, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 408");
+    }
+}
+
+/// Connections that are open for nothing go when another one comes.
+#[tokio::test]
+async fn idle_connections_keep_nobody_out() {
+    let (stage, bundle) = stage_of(4).await;
+    let mut idle = Vec::new();
+    for protocol in ["h2", "http/1.1", "h2", "h2"] {
+        idle.push(tls(&stage, &bundle, protocol).await.unwrap());
+    }
+    let answered = call(&stage, &bundle, "h2", PODS, review("n"));
+    let (code, _) = timeout(SPARED * 4, answered).await.unwrap().unwrap();
+    assert_eq!(code, 200);
 }
 
 #[tokio::test(start_paused = true)]

@@ -93,6 +93,41 @@ fn namespaces_by_name_and_by_labels() {
     assert_eq!(matched(&mut world, json!({})), 2);
 }
 
+/// Pods that were made before the set asked for them were not missed; later ones are.
+#[rstest]
+#[case::never_noted(None, 1)]
+#[case::noted_before(Some("2023-11-14T22:13:25Z"), 1)]
+#[case::noted_since(Some("2023-11-14T22:13:35Z"), 0)]
+#[case::no_time(Some("soon"), 1)]
+fn a_set_that_asks_for_other_pods(#[case] since: Option<&str>, #[case] missing: i32) {
+    let mut world = World::new();
+    // Made ten seconds after 22:13:20.
+    world.pod(PodSeen { sidecars: None, ..pod("p", "") });
+    let mut changed = set("s", "log:1");
+    changed.annotations.extend(since.map(|time| (berth_sidecarset::INJECTED_SINCE.into(), time.into())));
+    world.set(changed);
+    world.pass(2_000);
+    assert_eq!(world.counts()[4], missing);
+    world.fail_over();
+    world.pass(2_000);
+    assert_eq!(world.counts()[4], missing, "the next leader knows it too");
+}
+
+#[test]
+fn nothing_is_injected_beside_a_control_plane() {
+    let mut world = World::new();
+    world.set(set("s", "log:1"));
+    world.pod(PodSeen { sidecars: None, ..pod("p", "") });
+    let mut missing = |labels: &[(&str, &str)]| {
+        world.space(SPACE, labels);
+        world.pass(2_000);
+        world.counts()[4]
+    };
+    assert_eq!(missing(&[("control-plane", "")]), 0);
+    assert_eq!(missing(&[("other", "")]), 1);
+    assert_eq!(missing(&[("control-plane", "x")]), 0);
+}
+
 #[test]
 fn a_set_that_stands_in_for_another() {
     let mut world = World::new();

@@ -31,7 +31,34 @@ fn one_after_the_other_until_all_have_it() {
     world.pass(3_000);
     assert_eq!((world.asked("n0"), world.counts()), (vec![], [3, 3, 3, 3, 0]));
     assert_eq!(world.reason("UpToDate"), "Updated");
-    assert_eq!(world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(), ["Updated"]);
+    assert_eq!(world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(), ["InProgress", "Updated"]);
+}
+
+/// News of an upgrade: that it has begun, rests, and is done.
+#[test]
+fn an_upgrade_that_rests_says_so() {
+    let mut world = upgraded(json!({ "paused": true }));
+    let told = |world: &mut World| {
+        std::mem::take(&mut world.notes).iter().map(|note| note.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut world), ["Paused"]);
+    world.upgrade("log:2", json!({ "partition": 2 }));
+    world.pass(3_000);
+    assert_eq!(told(&mut world), ["InProgress"]);
+    assert_eq!(world.asked("n0"), ["a"]);
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!(told(&mut world), ["PartitionReached"]);
+    world.upgrade("log:2", json!({ "partition": 1 }));
+    world.pass(3_000);
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!(told(&mut world), ["PartitionReached"], "again, and that it goes on only once");
+    world.upgrade("log:2", json!({}));
+    world.pass(3_000);
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!(told(&mut world), ["Updated"]);
 }
 
 /// Annotations ride along with images, as upstream; a set may say that they go alone.
@@ -170,9 +197,9 @@ fn more_than_images() {
     world.pass(3_000);
     assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec![], "NotUpgradable"));
     let told: Vec<_> = world.notes.iter().map(|note| (note.reason, note.warning)).collect();
-    assert_eq!(told, [("NotUpgradablePods", false)]);
+    assert_eq!(told, [("Paused", false), ("NotUpgradablePods", false)]);
     world.pass(60_000);
-    assert_eq!(world.notes.len(), 1, "said once for a revision");
+    assert_eq!(world.notes.len(), 2, "said once for a revision");
 }
 
 /// A set with hot upgrades to this image, and a pod with `log:1` in its first twin.
@@ -249,7 +276,10 @@ fn a_failed_pod_stops_the_others_and_is_tried_again() {
     assert_eq!(world.nodes["n0"].desired[0].attempt, 0);
     world.pass(15_000);
     assert_eq!(world.nodes["n0"].desired[0].attempt, 1, "tried again after half a minute");
-    assert_eq!(world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(), ["UpgradeFailed"]);
+    assert_eq!(
+        world.notes.iter().map(|note| note.reason).collect::<Vec<_>>(),
+        ["InProgress", "UpgradeFailed"]
+    );
     world.upgrade("log:3", json!({}));
     world.pass(3_000);
     let entry = &world.nodes["n0"].desired[0];

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::scene::{Scene, pod, sidecars};
 use crate::case::PATIENCE;
+use crate::centre::namespace;
 
 /// A set, a pod, and what is looked at of the pod that is stored.
 struct Row {
@@ -234,7 +235,9 @@ async fn accepted(scene: &Scene, name: &str) -> Result<SidecarSet> {
 async fn pods_are_stored_as_the_table_says() -> Result<()> {
     let scene = Scene::set("admission-injection").await?;
     scene.first.leads().await?;
-    let maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), "berth-system");
+    // As an OpenKruise had it.
+    namespace(&scene.client, "kruise-system").await?;
+    let maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), "kruise-system");
     let white_list = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "kruise-configuration" },
         "data": { "SidecarSet_PatchPodMetadata_WhiteList":
@@ -344,6 +347,14 @@ async fn a_set_reaches_its_namespaces_and_no_others() -> Result<()> {
     spaces.patch(&name(1), &PatchParams::default(), &Patch::Merge(&labels)).await?;
     await_condition("the namespace is reached", PATIENCE, async || {
         ensure!(create(1, "labelled").await? == 1, "not yet");
+        Ok(())
+    })
+    .await?;
+    // One that gets the label of a control plane is not.
+    let labels = json!({ "metadata": { "labels": { "control-plane": "x" } } });
+    spaces.patch(&name(0), &PatchParams::default(), &Patch::Merge(&labels)).await?;
+    await_condition("the namespace is left out", PATIENCE, async || {
+        ensure!(create(0, "labelled").await? == 0 && create(0, "all").await? == 0, "not yet");
         Ok(())
     })
     .await

@@ -1,12 +1,14 @@
 //! Sets that are written, and pods that get their sidecars.
 
 use anyhow::{Context, Result, bail, ensure};
+use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::scene::{CONFIGURATION, Scene, pod, sidecar_set, sidecars};
+use crate::case::PATIENCE;
 
 #[tokio::test]
 async fn a_pod_gets_its_sidecars() -> Result<()> {
@@ -70,6 +72,32 @@ async fn a_pod_may_be_made_right_after_its_set() -> Result<()> {
         ensure!(sidecars(&made) == 1, "pod {turn} was made without its sidecar");
     }
     Ok(())
+}
+
+/// An edit of its selector is seen by the next pod, too.
+#[tokio::test]
+async fn a_pod_may_be_made_right_after_a_selector_is_edited() -> Result<()> {
+    let scene = Scene::set("admission-edited").await?;
+    scene.set_of("edited", json!({})).await?;
+    for turn in 0..10 {
+        let label = format!("edited-{turn}");
+        let selector = json!({ "spec": { "selector": { "matchLabels": { "app": label } } } });
+        scene
+            .sets
+            .patch("edited", &PatchParams::default(), &Patch::Merge(&selector))
+            .await
+            .context("an edit")?;
+        let made = scene.pods.create(&PostParams::default(), &pod(&label, &label)?).await?;
+        ensure!(sidecars(&made) == 1, "pod {turn} was made without its sidecar");
+    }
+    await_condition("only the entry of the set is left", PATIENCE, async || {
+        let hooks = scene.hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
+        let of_sets = hooks.iter().filter(|hook| hook.name.ends_with(".sidecarset.berth.dev"));
+        let names: Vec<_> = of_sets.map(|hook| hook.name.as_str()).collect();
+        ensure!(names == ["edited.sidecarset.berth.dev"], "{names:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

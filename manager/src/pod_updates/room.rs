@@ -1,0 +1,108 @@
+//! Room that entries of one kind of owner have in the object of a node. Pure.
+//!
+//! The API server takes an object of so many bytes and no more, and the agent repeats in it what each pod had
+//! before. A write that is too large changes nothing, ever: so what does not fit waits until others are done.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use berth_proto::crd::DesiredPod;
+
+use super::EntryId;
+use crate::size;
+
+/// Bytes of the entries of one kind of owner, as JSON. Workloads have as much, the agent's report twice that,
+/// and all of it is below what etcd takes.
+pub(super) const MOST_BYTES: usize = 256 << 10;
+
+type Entries = BTreeMap<EntryId, Arc<DesiredPod>>;
+
+/// Entries out of those that are wanted that have room. Those that are shown keep theirs, and one that an
+/// agent is at the work of stays as it is until the next one fits; a single one has room, however large.
+pub(super) fn fitting(wanted: Entries, shown: &Entries, is_at_work: impl Fn(&EntryId) -> bool) -> Entries {
+    let sizes: Vec<usize> = wanted.values().map(|pod| bytes(pod)).collect();
+    if sizes.iter().copied().fold(0, usize::saturating_add) <= MOST_BYTES {
+        return wanted;
+    }
+    let stays = |id: &EntryId| shown.get(id).filter(|_| is_at_work(id));
+    let mut used = 0_usize;
+    for ((id, pod), size) in wanted.iter().zip(&sizes) {
+        let taken = match shown.get(id) {
+            Some(before) if before == pod => *size,
+            _ => stays(id).map_or(0, |before| bytes(before)),
+        };
+        used = used.saturating_add(taken);
+    }
+    let first = wanted.first_key_value().map(|(id, pod)| (id.clone(), pod.clone()));
+    let mut kept = Entries::new();
+    for ((id, pod), size) in wanted.into_iter().zip(sizes) {
+        if shown.get(&id) == Some(&pod) {
+            kept.insert(id, pod);
+            continue;
+        }
+        let before = stays(&id);
+        let with_it = used.saturating_sub(before.map_or(0, |before| bytes(before))).saturating_add(size);
+        if with_it <= MOST_BYTES {
+            used = with_it;
+            kept.insert(id, pod);
+        } else if let Some(before) = before {
+            kept.insert(id, before.clone());
+        }
+    }
+    if kept.is_empty() {
+        kept.extend(first);
+    }
+    kept
+}
+
+/// Bytes of an entry, and of the comma after it.
+fn bytes(pod: &DesiredPod) -> usize {
+    size::bytes(pod).saturating_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+
+    /// Entries by UID, revision and KiB.
+    fn entries(of: &[(&str, &str, usize)]) -> Entries {
+        let entry = |(uid, revision, kib): &(&str, &str, usize)| {
+            let note = ("note".to_owned(), "x".repeat(kib * KIB));
+            let pod = DesiredPod {
+                uid: (*uid).to_owned(),
+                revision: (*revision).to_owned(),
+                annotations: BTreeMap::from([note]),
+                ..DesiredPod::default()
+            };
+            (EntryId::of(&pod), Arc::new(pod))
+        };
+        of.iter().map(entry).collect()
+    }
+
+    #[rstest]
+    #[case::all_fit(&[("a", "2", 100), ("b", "2", 100)], &[], &[], &["a2", "b2"])]
+    #[case::the_rest_waits(&[("a", "2", 100), ("b", "2", 100), ("c", "2", 100)], &[], &[], &["a2", "b2"])]
+    #[case::a_small_one_passes(&[("a", "2", 200), ("b", "2", 100), ("c", "2", 50)], &[], &[], &["a2", "c2"])]
+    #[case::one_alone(&[("a", "2", 900), ("b", "2", 900)], &[], &[], &["a2"])]
+    #[case::what_is_shown_stays(&[("a", "2", 100), ("b", "2", 100), ("c", "2", 100)],
+        &[("b", "2", 100), ("c", "2", 100)], &[], &["b2", "c2"])]
+    #[case::begun_ones_end_first(&[("a", "2", 200), ("b", "2", 200)],
+        &[("a", "1", 100), ("b", "1", 100)], &["a", "b"], &["a1", "b1"])]
+    #[case::others_are_taken_back(&[("a", "2", 200), ("b", "2", 200)],
+        &[("a", "1", 100), ("b", "1", 100)], &[], &["a2"])]
+    #[case::in_the_place_of_its_own(&[("a", "2", 130), ("b", "2", 110), ("c", "2", 100)],
+        &[("a", "1", 120), ("b", "1", 120)], &["a", "b"], &["a2", "b2"])]
+    fn room(
+        #[case] wanted: &[(&str, &str, usize)],
+        #[case] shown: &[(&str, &str, usize)],
+        #[case] at_work: &[&str],
+        #[case] expect: &[&str],
+    ) {
+        let kept = fitting(entries(wanted), &entries(shown), |id| at_work.contains(&&*id.uid));
+        let kept: Vec<_> = kept.values().map(|pod| format!("{}{}", pod.uid, pod.revision)).collect();
+        assert_eq!(kept, expect);
+    }
+}

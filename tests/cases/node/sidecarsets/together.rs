@@ -1,0 +1,86 @@
+//! A pod that has three owners at once: two sets, each of which upgrades its own sidecar, and a request for the
+//! container of the pod. Each gets what it wants, and no container is restarted twice.
+
+use anyhow::{Context, Result, ensure};
+use berth_proto::crd::{ContainerUpdateRequest, UpdatePhase};
+use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
+use berth_tests::wait::await_condition;
+use futures::try_join;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{ENDS_AT_ONCE, LABEL, Stage, containers, sidecar};
+use crate::case::{PATIENCE, container};
+
+const OTHER: &str = "more";
+const OTHER_LABEL: &str = "more";
+const POD: &str = "three";
+
+fn other(image: &str) -> Value {
+    json!({ "name": "aux", "image": image, "command": ["/bin/sh", "-c", ENDS_AT_ONCE] })
+}
+
+/// Sets the sidecar of the first set back to its first image, along with the other two.
+pub(super) async fn three_owners_of_one_pod(stage: &Stage<'_>) -> Result<()> {
+    let outcome = at_once(stage).await;
+    stage.case.pods.delete(POD, &DeleteParams::default().grace_period(0)).await.ok();
+    stage.sets.delete(OTHER, &DeleteParams::default()).await.ok();
+    outcome
+}
+
+async fn at_once(stage: &Stage<'_>) -> Result<()> {
+    let set = json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "metadata": { "name": OTHER },
+        "spec": {
+            "selector": { "matchLabels": { LABEL: "logs", OTHER_LABEL: "yes" } },
+            "containers": [other(BUSYBOX)],
+        },
+    });
+    stage.sets.create(&PostParams::default(), &serde_json::from_value(set)?).await.context("another set")?;
+    let manifest = stage.manifest(POD).label(OTHER_LABEL, "yes");
+    await_condition("both sets are injected", PATIENCE, async || {
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let pod = stage.case.pods.create(&params, &manifest.pod()?).await?;
+        ensure!(containers(&pod) == ["log", "aux", "app"], "{:?}", containers(&pod));
+        Ok(())
+    })
+    .await?;
+    stage.case.create(&manifest).await?;
+    stage.case.await_ready(POD).await?;
+
+    let requests: Api<ContainerUpdateRequest> =
+        Api::namespaced(stage.case.node.client().await?, &stage.case.namespace);
+    let request = json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "ContainerUpdateRequest", "metadata": { "name": POD },
+        "spec": { "podName": POD, "containers": [{ "name": "app", "image": BUSYBOX_NEXT }] },
+    });
+    let back = json!({
+        "containers": [sidecar(BUSYBOX)], "patchPodMetadata": null, "updateStrategy": { "maxUnavailable": 3 },
+    });
+    let on = json!({ "spec": { "containers": [other(BUSYBOX_NEXT)] } });
+    let (params, patch) = (PostParams::default(), PatchParams::default());
+    let request = serde_json::from_value(request)?;
+    try_join!(
+        async { requests.create(&params, &request).await.context("a request").map(drop) },
+        stage.patch(back),
+        async { stage.sets.patch(OTHER, &patch, &Patch::Merge(&on)).await.context("an edit").map(drop) },
+    )?;
+    let wanted = [("log", BUSYBOX), ("aux", BUSYBOX_NEXT), ("app", BUSYBOX_NEXT)];
+    stage
+        .case
+        .await_pod(POD, "has what all three want", |pod| {
+            for (name, image) in wanted {
+                let status = container(pod, name)?;
+                ensure!(status.ready && status.image.ends_with(image), "{status:?}");
+                ensure!(status.restart_count == 1, "{name}: {} restarts", status.restart_count);
+            }
+            Ok(())
+        })
+        .await?;
+    await_condition("the request is done", PATIENCE, async || {
+        let status = requests.get(POD).await?.status.context("no status")?;
+        ensure!(status.phase == Some(UpdatePhase::Completed), "{status:?}");
+        Ok(())
+    })
+    .await
+}
