@@ -103,8 +103,8 @@ struct LookedUp {
     at: Instant,
 }
 
-/// Controller of a ReplicaSet. One that belongs to nobody, or to a workload that is not there any more, may be
-/// adopted and keeps its UID.
+/// Controller of a ReplicaSet. One that belongs to nobody, or to a workload that is not there any more, may
+/// be adopted and keeps its UID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Parent {
     Gone,

@@ -275,8 +275,8 @@ impl<'a> Survey<'a> {
         survey
     }
 
-    /// The ReplicaSet of a pod belongs to nobody, or to a workload that is not there any more: it may have been
-    /// adopted since it was looked up, and no event says so.
+    /// The ReplicaSet of a pod belongs to nobody, or to a workload that is not there any more: it may have
+    /// been adopted since it was looked up, and no event says so.
     fn may_have_another(&mut self, pod: &Pod, key: &Key, parents: &Parents, now: Instant) {
         let set = pod.owner.as_ref().filter(|owner| pod.stage == PodStage::Active && is_replica_set(owner));
         let Some(set) = set else { return };

@@ -135,8 +135,8 @@ impl Workload {
         group(&self.api_version)
     }
 
-    /// Tells whether there can be one: owners of pods are not checked by the API server, and a word that is none
-    /// of the API would make another path of its request, or none.
+    /// Tells whether there can be one: owners of pods are not checked by the API server, and a word that is
+    /// none of the API would make another path of its request, or none.
     pub(crate) fn can_be(&self) -> bool {
         is_version(&self.api_version) && is_name(&self.kind) && is_name(&self.name)
     }

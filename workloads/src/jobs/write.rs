@@ -1,9 +1,9 @@
 //! The writes of a plan of jobs, in their order; what was answered goes back to the picture.
 //!
-//! An object that the API server refuses to make holds none of the others up: it may be the one of a node that
-//! nobody may use. Any other failure ends the plan: the rest is decided anew. A name follows from what an object is for, so
-//! one that is taken is read: it is the object that was to be made, or somebody else's, and then that is
-//! told.
+//! An object that the API server refuses to make holds none of the others up: it may be the one of a node
+//! that nobody may use. Any other failure ends the plan: the rest is decided anew. A name follows from what
+//! an object is for, so one that is taken is read: it is the object that was to be made, or somebody else's,
+//! and then that is told.
 
 use std::fmt::Debug;
 
@@ -124,8 +124,8 @@ impl Work<Jobs> {
         Ok(())
     }
 
-    /// Makes objects: first one, then twice as many each time until one is refused, so that a quota that is used
-    /// up is not asked for a thousand. What could not be made comes last in the next plan.
+    /// Makes objects: first one, then twice as many each time until one is refused, so that a quota that is
+    /// used up is not asked for a thousand. What could not be made comes last in the next plan.
     async fn create(&mut self, new: Vec<(Made, Value)>) -> Result<(), End> {
         let (mut new, mut at_once) = (new.into_iter(), 1);
         let (mut first_refused, mut refusals) = (None, 0_usize);

@@ -1,5 +1,5 @@
-//! ReplicaSets whose controller changes while they keep their UID: one that is left behind by its Deployment, and
-//! is adopted by the next one of that name. No event of a pod says so.
+//! ReplicaSets whose controller changes while they keep their UID: one that is left behind by its Deployment,
+//! and is adopted by the next one of that name. No event of a pod says so.
 
 use std::time::Duration;
 

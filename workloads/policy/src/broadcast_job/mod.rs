@@ -276,8 +276,8 @@ impl<'a> Pass<'a> {
         status
     }
 
-    /// Deletes what is left of a job that has ended, and then the job. Its status stays as it is. A pod of one
-    /// that is complete may run on, on a node that fits no more: a cordon ends nothing.
+    /// Deletes what is left of a job that has ended, and then the job. Its status stays as it is. A pod of
+    /// one that is complete may run on, on a node that fits no more: a cordon ends nothing.
     fn after_end(&mut self, ended: Timestamp, has_failed: bool) {
         let limit = self.rules.restart_limit;
         let ends = |pod: &&&PodView| pod.is_alive() && (has_failed || !pod.bound || pod.is_over(limit));

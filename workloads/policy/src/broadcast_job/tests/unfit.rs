@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{super::build, world::World};
 
-/// A node that dies while its pod runs, or is cordoned: only nodes that fit are waited for. What runs there goes
-/// on, until the job is gone or Kubernetes ends it.
+/// A node that dies while its pod runs, or is cordoned: only nodes that fit are waited for. What runs there
+/// goes on, until the job is gone or Kubernetes ends it.
 #[rstest]
 #[case::dead(json!({ "taints": [{ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" }] }), false, 1)]
 #[case::dead_and_evicted(
