@@ -97,7 +97,7 @@ impl Controller {
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer),
                 Some(reply) = self.replies.recv() => self.indexes.requests.permitted(reply, now()),
-                Some(fact) = self.facts.recv() => self.indexes.budgets.found(fact),
+                Some(fact) = self.facts.recv() => self.indexes.budgets.found(fact, now().instant),
                 Some(replicas) = self.replicas.recv() => self.indexes.spreads.found(replicas),
                 Some(read) = self.annotations.recv() => self.indexes.pod_states.found(read),
                 // Without an admission server nobody sends.

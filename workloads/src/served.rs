@@ -35,13 +35,25 @@ fn writer_at(answer: impl Fn(&Parts, &Value) -> String + Send + Sync + 'static) 
             let (parts, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            let answer = Body::from(answer(&parts, &body).into_bytes());
-            Ok::<_, Infallible>(Response::builder().status(200).body(answer).unwrap())
+            let answer = answer(&parts, &body);
+            // A failure has the code that it says.
+            let failure = serde_json::from_str(&answer).ok().filter(|one: &Value| one["kind"] == "Status");
+            let code = failure.and_then(|one| u16::try_from(one["code"].as_u64()?).ok()).unwrap_or(200);
+            let answer = Body::from(answer.into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
         }
     });
     let (events, told) = events::channel();
     drop(told);
     Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events }
+}
+
+/// Answer of an API server that does something not.
+fn failure(code: u16) -> Value {
+    json!({
+        "kind": "Status", "status": "Failure", "code": code, "metadata": {}, "message": "not this one",
+        "reason": "",
+    })
 }
 
 /// A list in a list, and so on: so many levels.
@@ -58,12 +70,24 @@ struct State {
     objects: BTreeMap<String, BTreeMap<String, Value>>,
     asked: Vec<String>,
     version: u64,
+    /// Requests that are not carried out: their method, what they are about, and the code of the answer.
+    refused: Vec<(Method, String, u16)>,
 }
 
 impl Served {
     pub(crate) fn put(&self, plural: &str, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         self.0.lock().unwrap().objects.entry(plural.to_owned()).or_default().insert(name, object.clone());
+    }
+
+    /// Refuses requests with this code that are about an object, or about one that is for a node.
+    pub(crate) fn refuse(&self, method: Method, of: &str, code: u16) {
+        self.0.lock().unwrap().refused.push((method, of.to_owned(), code));
+    }
+
+    /// Names of the objects of a kind.
+    pub(crate) fn names(&self, plural: &str) -> Vec<String> {
+        self.0.lock().unwrap().objects.get(plural).into_iter().flat_map(BTreeMap::keys).cloned().collect()
     }
 
     pub(crate) fn writer(&self) -> Writer {
@@ -112,6 +136,10 @@ impl State {
         self.asked.push(format!("{method} {plural}{}", if name.is_some() { " one" } else { "" }));
         self.version += 1;
         let version = self.version.to_string();
+        let is_about = |of: &String| name == Some(of) || body["spec"]["nodeName"] == of.as_str();
+        if let Some((.., code)) = self.refused.iter().find(|(asked, of, _)| asked == method && is_about(of)) {
+            return failure(*code);
+        }
         let objects = self.objects.entry(plural).or_default();
         match (method, name) {
             (&Method::GET, None) => {

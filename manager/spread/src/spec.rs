@@ -179,7 +179,6 @@ impl Target {
                     .to_owned(),
             );
         }
-        let is_plain = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || "-.".contains(one);
         if name.is_empty() || !name.chars().all(is_plain) {
             return Err("spec.targetRef.name: is no name of a workload; give one".to_owned());
         }
@@ -204,7 +203,8 @@ impl Target {
         self.kind == "Deployment"
             && kind == "ReplicaSet"
             && group_of(api_version) == "apps"
-            && name.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with('-'))
+            // Owners of pods are not checked by the API server, and one that cannot be is not to be read.
+            && name.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with('-') && rest.chars().all(is_plain))
     }
 
     /// Says whether its pods have numbers, and with them their subsets.
@@ -216,6 +216,11 @@ impl Target {
     pub fn obeys_costs(&self) -> bool {
         matches!(self.kind.as_str(), "CloneSet" | "Deployment" | "ReplicaSet")
     }
+}
+
+/// Tells whether it may be in the name of an object.
+fn is_plain(one: char) -> bool {
+    one.is_ascii_lowercase() || one.is_ascii_digit() || "-.".contains(one)
 }
 
 fn group_of(api_version: &str) -> &str {

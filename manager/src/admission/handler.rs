@@ -34,7 +34,7 @@ use super::{
     sidecar_sets, spread_rules,
     spreads::Placer,
     view::View,
-    workloads::{self, pods_to_delete},
+    workloads::{self, pods_to_delete, rules},
 };
 use crate::{
     seen::{Entry, Webhooks},
@@ -106,6 +106,7 @@ impl Decide for Handler {
             Route::Definitions => self.protect_definition(request).await,
             Route::Budgets => self.guard.ask(request).await,
             Route::Workloads => self.workload(request).await,
+            Route::CheckWorkloads => rules::judge(request),
             // Answered at the door: it is no admission.
             Route::Convert => Verdict::Unready("the body of /convert is a ConversionReview"),
             Route::Place => self.placer.place(request).await,

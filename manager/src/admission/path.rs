@@ -14,6 +14,7 @@ const RESTORE: &str = "/mutate/restored-pods";
 const CHECK_STATES: &str = "/validate/persistentpodstates";
 const DEFINITIONS: &str = "/validate/customresourcedefinitions";
 const WORKLOADS: &str = "/mutate/workloads";
+const CHECK_WORKLOADS: &str = "/validate/workloads";
 const CONVERT: &str = "/convert";
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
@@ -39,6 +40,8 @@ pub(super) enum Route {
     CheckBudgets,
     /// A workload, completed.
     Workloads,
+    /// A job or a ResourceDistribution, checked.
+    CheckWorkloads,
     /// StatefulSets in another version.
     Convert,
     /// A new pod of a WorkloadSpread.
@@ -74,6 +77,7 @@ impl Route {
             Self::Budgets => BUDGETS,
             Self::CheckBudgets => CHECK_BUDGETS,
             Self::Workloads => WORKLOADS,
+            Self::CheckWorkloads => CHECK_WORKLOADS,
             Self::Convert => CONVERT,
             Self::Place => PLACE,
             Self::Leave => LEAVE,
@@ -97,6 +101,7 @@ impl Route {
             BUDGETS => Some(Self::Budgets),
             CHECK_BUDGETS => Some(Self::CheckBudgets),
             WORKLOADS => Some(Self::Workloads),
+            CHECK_WORKLOADS => Some(Self::CheckWorkloads),
             CONVERT => Some(Self::Convert),
             PLACE => Some(Self::Place),
             LEAVE => Some(Self::Leave),
@@ -128,6 +133,7 @@ mod tests {
             Route::Budgets,
             Route::CheckBudgets,
             Route::Workloads,
+            Route::CheckWorkloads,
             Route::Convert,
             Route::Place,
             Route::Leave,

@@ -15,7 +15,7 @@ use kube::{
 };
 use tokio::time::timeout;
 
-use super::spec::Workload;
+use super::spec::{Workload, is_name};
 use crate::{seen::Owner, telemetry::chain};
 
 /// An answer that takes longer is none.
@@ -76,6 +76,9 @@ pub(super) async fn look_up(client: &Client, lookup: &Lookup) -> Found {
 
 /// Reads how many pods a workload wants.
 pub(crate) async fn scale(client: &Client, namespace: &str, workload: &Workload) -> Found {
+    if !workload.can_be() {
+        return Ok(Fact::Gone);
+    }
     let read = async {
         let (group, version) = match workload.api_version.split_once('/') {
             Some(parts) => parts,
@@ -138,13 +141,16 @@ fn grant(workload: &Workload, resource: &ApiResource) -> String {
     )
 }
 
-/// Reads to what a ReplicaSet belongs: `None` if it is gone, or is another one by now.
+/// Reads to what a ReplicaSet belongs: `None` if it is gone, is another one by now, or cannot be.
 pub(crate) async fn parent(
     client: &Client,
     namespace: &str,
     name: &str,
     uid: &str,
 ) -> Result<Option<Option<Owner>>, String> {
+    if !is_name(name) {
+        return Ok(None);
+    }
     let api: Api<PartialObjectMeta<ReplicaSet>> = Api::namespaced(client.clone(), namespace);
     match timeout(ANSWER_WITHIN, api.get_opt(name)).await {
         Ok(Ok(Some(found))) if found.uid().as_deref() == Some(uid) => {
@@ -160,5 +166,44 @@ pub(crate) async fn parent(
         Ok(Ok(_)) => Ok(None),
         Ok(Err(error)) => Err(chain(&error)),
         Err(_) => Err("the API server did not answer in time".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// An API server that is never asked.
+    fn nobody() -> Client {
+        let asked = |request: http::Request<kube::client::Body>| async move {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other(request.uri().to_string()))
+        };
+        Client::new(service_fn(asked), "ns")
+    }
+
+    /// A pod names its controller as it likes.
+    #[rstest]
+    #[case::a_blank("apps/v1", "Deployment", "a b")]
+    #[case::a_path("apps/v1", "Deployment", "../../secrets/x")]
+    #[case::a_dot("apps/v1", "Deployment", "..")]
+    #[case::a_question("apps/v1", "Deployment", "x?y")]
+    #[case::no_letters_of_the_api("apps/v1", "Deployment", "\u{e9}")]
+    #[case::an_odd_kind("apps/v1", "De ployment", "web")]
+    #[case::an_odd_group("ap ps/v1", "Deployment", "web")]
+    #[case::no_version("", "Deployment", "web")]
+    #[tokio::test]
+    async fn what_cannot_be_is_gone(#[case] api_version: &str, #[case] kind: &str, #[case] name: &str) {
+        let owner = Owner {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            uid: "u".to_owned(),
+        };
+        assert_eq!(scale(&nobody(), "ns", &Workload::from(&owner)).await, Ok(Fact::Gone));
+        let of_set = parent(&nobody(), "ns", name, "u").await;
+        assert_eq!(of_set.is_ok(), name != "web", "another one is asked for");
     }
 }

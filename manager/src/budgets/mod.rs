@@ -69,6 +69,8 @@ pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
 /// A fact that could not be read is asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
+/// The controller of a ReplicaSet that may have another one by now is asked for again after it.
+const RENEWED_EVERY: Duration = Duration::from_secs(30);
 /// The most ReplicaSets that are remembered; past them all are asked for again.
 const MOST_OWNERS: usize = 100_000;
 
@@ -88,13 +90,21 @@ pub struct BudgetIndex {
     /// Names of the budgets of a namespace.
     spaces: Names,
     /// Controllers of ReplicaSets, by namespace and UID, as far as they were looked up.
-    parents: HashMap<(Arc<str>, Arc<str>), Parent>,
+    parents: HashMap<(Arc<str>, Arc<str>), LookedUp>,
     held: Held,
     queue: WorkQueue,
     steps: Vec<Effect>,
 }
 
-/// Controller of a ReplicaSet.
+/// Controller of a ReplicaSet, as it was when it was looked up.
+#[derive(Debug)]
+struct LookedUp {
+    parent: Parent,
+    at: Instant,
+}
+
+/// Controller of a ReplicaSet. One that belongs to nobody, or to a workload that is not there any more, may
+/// be adopted and keeps its UID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Parent {
     Gone,

@@ -1,9 +1,9 @@
 //! Facts that come in: budgets, pods, and what was looked up.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use super::{
-    BudgetIndex, MOST_OWNERS, Parent,
+    BudgetIndex, LookedUp, MOST_OWNERS, Parent,
     known::Known,
     lookup::{Fact, What},
     site::Answer,
@@ -111,7 +111,7 @@ impl BudgetIndex {
     }
 
     /// A fact was looked up.
-    pub fn found(&mut self, answer: Answer) {
+    pub fn found(&mut self, answer: Answer, now: Instant) {
         let Answer { lookup, found } = answer;
         if let (What::Parent { uid, .. }, Ok(fact)) = (&lookup.what, &found) {
             let parent = match fact {
@@ -122,7 +122,7 @@ impl BudgetIndex {
             if self.parents.len() >= MOST_OWNERS {
                 self.parents.clear();
             }
-            self.parents.insert((lookup.namespace.clone(), uid.clone()), parent);
+            self.parents.insert((lookup.namespace.clone(), uid.clone()), LookedUp { parent, at: now });
         }
         for name in self.spaces.of(&lookup.namespace) {
             let key = Key { namespace: lookup.namespace.clone(), name: name.clone() };

@@ -10,7 +10,8 @@ use berth_proto::crd::PodUnavailableBudgetStatus;
 use tracing::warn;
 
 use super::{
-    AGAIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, Parent, Step,
+    AGAIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, LookedUp, Parent, RENEWED_EVERY,
+    Step,
     count::{Facts, Member, count},
     held::Held,
     known::{Known, Round},
@@ -25,7 +26,7 @@ use crate::{
     work::{Sent, pods_unseen_until},
 };
 
-type Parents = HashMap<(Arc<str>, Arc<str>), Parent>;
+type Parents = HashMap<(Arc<str>, Arc<str>), LookedUp>;
 
 impl BudgetIndex {
     /// Goes on with the budgets that were touched.
@@ -45,7 +46,7 @@ impl BudgetIndex {
 fn advance(
     key: &Key,
     known: &mut Known,
-    (parents, held): (&Parents, &Held),
+    known_of: (&Parents, &Held),
     pods: &Pods,
     doubt: Option<Instant>,
     now: Now,
@@ -78,7 +79,7 @@ fn advance(
     }
     // One that cannot be read is left alone.
     let Ok(status) = &known.status else { return None };
-    let survey = Survey::of(key, &budget, status, &round.found, parents, held, pods);
+    let survey = Survey::of(key, &budget, status, &round.found, known_of, pods, now.instant);
     if !survey.missing.is_empty() {
         for lookup in survey.missing {
             if round.asked.insert(lookup.clone()) {
@@ -108,7 +109,8 @@ fn advance(
     next.conditions = vec![accepted(&status.conditions, "True", reason, &message, now.wall)];
     owe(key, known, next, now, steps);
     let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
-    [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again].into_iter().flatten().min()
+    let looks = [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again, survey.renews];
+    looks.into_iter().flatten().min()
 }
 
 /// A budget that cannot be kept limits nothing, and says so.
@@ -148,6 +150,8 @@ struct Survey<'a> {
     fault: Option<String>,
     /// Workloads whose scale may not be read, which are left out: the right that is missing.
     left_out: Option<String>,
+    /// When a ReplicaSet that may have another controller by now is to be asked for again.
+    renews: Option<Instant>,
 }
 
 impl<'a> Survey<'a> {
@@ -156,9 +160,9 @@ impl<'a> Survey<'a> {
         budget: &Budget,
         status: &PodUnavailableBudgetStatus,
         found: &HashMap<Lookup, Found>,
-        parents: &Parents,
-        held: &Held,
+        (parents, held): (&Parents, &Held),
         pods: &'a Pods,
+        now: Instant,
     ) -> Self {
         let mut survey = Self::default();
         let look = |what| Lookup { namespace: key.namespace.clone(), what };
@@ -174,6 +178,10 @@ impl<'a> Survey<'a> {
                     continue;
                 }
                 Top::Unknown { .. } | Top::None => None,
+                Top::Stray => {
+                    survey.may_have_another(pod, key, parents, now);
+                    None
+                }
                 Top::Bare => Some(None),
                 Top::Of(owner) => Some(Some(owner)),
             };
@@ -221,8 +229,6 @@ impl<'a> Survey<'a> {
             };
             scales.insert(workload, scale);
         }
-        survey.missing.sort();
-        survey.missing.dedup();
         survey.total = scales.values().fold(0_i32, |sum, fact| match fact {
             Fact::Wants { replicas, .. } => sum.saturating_add(*replicas),
             _ => sum,
@@ -238,7 +244,16 @@ impl<'a> Survey<'a> {
                 Some(None) => true,
                 // Its owner may name another version of the workload than the budget.
                 Some(Some(owner)) => {
-                    match scales.get(&budget.workload().cloned().unwrap_or_else(|| (&**owner).into())) {
+                    let scale = scales.get(&budget.workload().cloned().unwrap_or_else(|| (&**owner).into()));
+                    let is_another = match scale {
+                        Some(Fact::Wants { uid, .. }) => *uid != owner.uid,
+                        Some(Fact::Gone) => true,
+                        _ => false,
+                    };
+                    if is_another || pod.owner.as_ref() == Some(owner) {
+                        survey.may_have_another(pod, key, parents, now);
+                    }
+                    match scale {
                         Some(Fact::Wants { uid, replicas }) => *uid == owner.uid && *replicas > 0,
                         // The number that its author states is of pods whose workloads say none.
                         Some(Fact::NoScale) => budget.total.is_some(),
@@ -255,7 +270,25 @@ impl<'a> Survey<'a> {
                 held,
             });
         }
+        survey.missing.sort();
+        survey.missing.dedup();
         survey
+    }
+
+    /// The ReplicaSet of a pod belongs to nobody, or to a workload that is not there any more: it may have
+    /// been adopted since it was looked up, and no event says so.
+    fn may_have_another(&mut self, pod: &Pod, key: &Key, parents: &Parents, now: Instant) {
+        let set = pod.owner.as_ref().filter(|owner| pod.stage == PodStage::Active && is_replica_set(owner));
+        let Some(set) = set else { return };
+        let (name, uid): (Arc<str>, Arc<str>) = (set.name.as_str().into(), set.uid.as_str().into());
+        let Some(known) = parents.get(&(key.namespace.clone(), uid.clone())) else { return };
+        let due = later(known.at, RENEWED_EVERY);
+        if due <= now {
+            let what = What::Parent { name, uid };
+            self.missing.push(Lookup { namespace: key.namespace.clone(), what });
+        } else {
+            self.renews = Some(self.renews.map_or(due, |renews| renews.min(due)));
+        }
     }
 }
 
@@ -267,6 +300,8 @@ enum Top {
     Bare,
     /// It belongs to this one.
     Of(Arc<Owner>),
+    /// It belongs to a ReplicaSet that nobody has; the budget is of a workload.
+    Stray,
     /// It belongs to a ReplicaSet of which that is not known yet.
     Unknown { name: Arc<str>, uid: Arc<str> },
 }
@@ -295,10 +330,10 @@ fn top(budget: &Budget, pod: &Pod, namespace: &Arc<str>, parents: &Parents) -> T
         return Top::None;
     }
     let uid: Arc<str> = owner.uid.as_str().into();
-    match parents.get(&(namespace.clone(), uid.clone())) {
+    match parents.get(&(namespace.clone(), uid.clone())).map(|known| &known.parent) {
         None => Top::Unknown { name: owner.name.as_str().into(), uid },
         Some(Parent::Gone) => Top::None,
-        Some(Parent::Itself) if wanted.is_some() => Top::None,
+        Some(Parent::Itself) if wanted.is_some() => Top::Stray,
         Some(Parent::Itself) => Top::Of(owner.clone()),
         Some(Parent::Owner(parent)) => match wanted {
             Some(workload) if !workload.is(parent) => Top::None,

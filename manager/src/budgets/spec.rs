@@ -117,10 +117,8 @@ impl Workload {
     fn of(target: &BudgetTarget) -> Result<Self, String> {
         let BudgetTarget { api_version, kind, name } = target;
         for (field, value) in [("apiVersion", api_version), ("kind", kind), ("name", name)] {
-            let odd = |one: char| !(one.is_ascii_alphanumeric() || "-._".contains(one));
-            let odd = |value: &str| value.is_empty() || value.contains(odd);
-            let parts = if field == "apiVersion" { value.splitn(2, '/').collect() } else { vec![&**value] };
-            if parts.into_iter().any(odd) {
+            let is_one = if field == "apiVersion" { is_version(value) } else { is_name(value) };
+            if !is_one {
                 return Err(format!(
                     "spec.targetRef.{field}: {value:?} is none; name a workload that has a scale"
                 ));
@@ -135,6 +133,12 @@ impl Workload {
 
     pub(crate) fn group(&self) -> &str {
         group(&self.api_version)
+    }
+
+    /// Tells whether there can be one: owners of pods are not checked by the API server, and a word that is
+    /// none of the API would make another path of its request, or none.
+    pub(crate) fn can_be(&self) -> bool {
+        is_version(&self.api_version) && is_name(&self.kind) && is_name(&self.name)
     }
 
     /// Custom kinds without a scale: the API server answers of theirs as of objects that are not there.
@@ -161,6 +165,16 @@ impl From<&Owner> for Workload {
 /// Says whether this is a ReplicaSet, whose pods may be those of what it belongs to.
 pub(crate) fn is_replica_set(owner: &Owner) -> bool {
     owner.kind == "ReplicaSet" && group(&owner.api_version) == "apps"
+}
+
+/// Tells whether it can be the name of an object or a kind, which is one part of a path.
+pub(crate) fn is_name(word: &str) -> bool {
+    let of_name = |one: char| one.is_ascii_alphanumeric() || "-._".contains(one);
+    word.starts_with(|one: char| one.is_ascii_alphanumeric()) && word.chars().all(of_name)
+}
+
+fn is_version(api_version: &str) -> bool {
+    api_version.splitn(2, '/').all(is_name)
 }
 
 fn group(api_version: &str) -> &str {

@@ -32,11 +32,21 @@ impl Ownable for PodView {
     fn owner(&self) -> &str {
         &self.owner
     }
+
+    /// Most versions of a pod say something that no job looks at.
+    fn decides_as(&self, earlier: &Self) -> bool {
+        Self { version: earlier.version.clone(), ..self.clone() } == *earlier
+    }
 }
 
 impl Ownable for ChildView {
     fn owner(&self) -> &str {
         &self.owner
+    }
+
+    /// A Job counts its pods, and is looked at when it has ended.
+    fn decides_as(&self, earlier: &Self) -> bool {
+        Self { version: earlier.version.clone(), ..self.clone() } == *earlier
     }
 }
 
@@ -236,8 +246,8 @@ impl Picture for Jobs {
             AnyJob::Broadcast(job) => {
                 let pods: Vec<&PodView> = self.pods.of(object.uid()).collect();
                 let nodes: Vec<&NodeView> = self.nodes.values().collect();
-                let by_scheduler = self.settings.by_scheduler;
-                let input = broadcast_job::Input { job, pods: &pods, nodes: &nodes, by_scheduler };
+                let (by_scheduler, put_off) = (self.settings.by_scheduler, &memory.put_off);
+                let input = broadcast_job::Input { job, pods: &pods, nodes: &nodes, by_scheduler, put_off };
                 any(broadcast_job::plan(&input, now))
             }
             AnyJob::Cron(job) => {
@@ -301,5 +311,56 @@ fn both(one: Concerned, other: Concerned) -> Concerned {
             one.extend(other);
             Concerned::Some(one)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::{super::watches, *};
+
+    fn meta(version: u32, kind: &str) -> Value {
+        json!({
+            "namespace": "ns", "name": "p", "uid": "u", "resourceVersion": version.to_string(),
+            "ownerReferences": [{
+                "apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "name": "x", "uid": "x", "controller": true,
+            }],
+        })
+    }
+
+    #[rstest]
+    #[case::another_version(|_: &mut Value| {}, false)]
+    #[case::an_address(|pod: &mut Value| pod["status"]["podIP"] = "10.0.0.1".into(), false)]
+    #[case::ended(|pod: &mut Value| pod["status"]["phase"] = "Succeeded".into(), true)]
+    #[case::bound(|pod: &mut Value| pod["spec"]["nodeName"] = "n".into(), true)]
+    #[case::it_goes(|pod: &mut Value| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into(), true)]
+    fn a_pod_that_changes_nothing_is_no_plan(#[case] change: fn(&mut Value), #[case] planned: bool) {
+        let pod = |version, change: fn(&mut Value)| {
+            let mut pod = json!({
+                "metadata": meta(version, "BroadcastJob"), "spec": { "containers": [] },
+                "status": { "phase": "Running" },
+            });
+            change(&mut pod);
+            watches::pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap()
+        };
+        let mut pods = Owned::default();
+        pods.take(Shown::Applied(pod(1, |_| {})));
+        assert_eq!(pods.take(Shown::Applied(pod(2, change))) != Concerned::None, planned);
+    }
+
+    #[rstest]
+    #[case::a_pod_begins(json!({ "active": 1, "ready": 1 }), false)]
+    #[case::ended(json!({ "conditions": [{ "type": "Complete", "status": "True" }] }), true)]
+    fn a_job_that_goes_on_is_no_plan(#[case] status: Value, #[case] planned: bool) {
+        let job = |version, status: &Value| {
+            let job = json!({ "metadata": meta(version, "AdvancedCronJob"), "status": status });
+            watches::job(serde_json::from_value::<Job>(job).unwrap()).unwrap()
+        };
+        let mut jobs = Owned::default();
+        jobs.take(Shown::Applied(job(1, &json!({}))));
+        assert_eq!(jobs.take(Shown::Applied(job(2, &status))) != Concerned::None, planned);
     }
 }

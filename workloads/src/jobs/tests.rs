@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use berth_base::lease::{Tenure, Term};
+use berth_workloads_policy::broadcast_job::NodeView;
+use http::Method;
 use jiff::tz::TimeZone;
+use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -78,4 +81,33 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_jobs() {
         assert_eq!(asked, (2, 0), "{plural}");
     }
     assert_eq!(served.writes(), writes, "{served:?}");
+}
+
+/// An admission policy that refuses pods on two nodes, or a webhook that fails on them, keeps no other node
+/// waiting, however many pods may run at once.
+#[rstest]
+#[case::refused(403, json!({}), 3)]
+#[case::one_at_a_time(403, json!({ "parallelism": 1 }), 1)]
+#[case::a_webhook_fails(500, json!({}), 3)]
+#[case::one_at_a_time_and_fails(500, json!({ "parallelism": 1 }), 1)]
+#[tokio::test]
+async fn a_node_that_nobody_may_use_keeps_no_other_waiting(
+    #[case] code: u16,
+    #[case] more: Value,
+    #[case] made: usize,
+) {
+    let served = Served::default();
+    ["cp-1", "cp-2"].into_iter().for_each(|node| served.refuse(Method::POST, node, code));
+    let pod = json!({ "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never" });
+    let mut spec = json!({ "template": { "spec": pod } });
+    spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+    let job = object(Kind::Broadcast, "sweep", spec);
+    served.put("broadcastjobs", &job);
+    let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
+    for name in ["cp-1", "cp-2", "w-1", "w-2", "w-3"] {
+        let node = json!({ "metadata": { "name": name, "uid": name }, "spec": {} });
+        let view = NodeView::of(&serde_json::from_value(node).unwrap());
+        inputs.send(Input::Node(Shown::Applied((name.to_owned(), view)))).await.unwrap();
+    }
+    served.until("the others have their pods", |served| served.names("pods").len() == made).await;
 }

@@ -1,8 +1,9 @@
 //! The writes of a plan of jobs, in their order; what was answered goes back to the picture.
 //!
-//! The first failure ends the plan: the rest is decided anew. A name follows from what an object is for, so
-//! one that is taken is read: it is the object that was to be made, or somebody else's, and then that is
-//! told.
+//! An object that the API server refuses to make holds none of the others up: it may be the one of a node
+//! that nobody may use. Any other failure ends the plan: the rest is decided anew. A name follows from what
+//! an object is for, so one that is taken is read: it is the object that was to be made, or somebody else's,
+//! and then that is told.
 
 use std::fmt::Debug;
 
@@ -42,6 +43,8 @@ use crate::{
 
 /// The most objects that are made at once for one job.
 const MOST_AT_ONCE: usize = 32;
+/// Refusals of one plan after which the rest is not asked for: a quota that is used up refuses all.
+const MOST_REFUSED: usize = 16;
 
 /// Objects as the API server answered them.
 #[derive(Debug)]
@@ -121,17 +124,18 @@ impl Work<Jobs> {
         Ok(())
     }
 
-    /// Makes objects: first one, then twice as many each time, so that a quota that is used up is not asked
-    /// for a thousand.
+    /// Makes objects: first one, then twice as many each time until one is refused, so that a quota that is
+    /// used up is not asked for a thousand. What could not be made comes last in the next plan.
     async fn create(&mut self, new: Vec<(Made, Value)>) -> Result<(), End> {
         let (mut new, mut at_once) = (new.into_iter(), 1);
+        let (mut first_refused, mut refusals) = (None, 0_usize);
         loop {
             let batch: Vec<_> = new.by_ref().take(at_once).collect();
-            if batch.is_empty() {
-                return Ok(());
+            if batch.is_empty() || refusals >= MOST_REFUSED {
+                return first_refused.map_or(Ok(()), Err);
             }
             let made = join_all(batch.iter().map(|(kind, object)| self.make(*kind, object))).await;
-            let mut end = None;
+            let (mut end, before) = (None, refusals);
             for ((kind, object), made) in batch.iter().zip(made) {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
                 match made {
@@ -143,15 +147,24 @@ impl Work<Jobs> {
                         self.wrote.push(wrote);
                     }
                     Err(failure) => {
-                        let failed = self.failed(failure, "FailedCreate", Some(name));
-                        end.get_or_insert(failed);
+                        // An admission webhook that fails on one object is an answer that nobody knows.
+                        if matches!(failure, Failure::Refused(_) | Failure::Unknown(_)) {
+                            self.put_off.push(name.to_owned());
+                        }
+                        match self.failed(failure, "FailedCreate", Some(name)) {
+                            refused @ End::Failed { .. } => {
+                                refusals = refusals.saturating_add(1);
+                                first_refused.get_or_insert(refused);
+                            }
+                            failed => drop(end.get_or_insert(failed)),
+                        }
                     }
                 }
             }
             if let Some(end) = end {
                 return Err(end);
             }
-            at_once = at_once.saturating_mul(2).min(MOST_AT_ONCE);
+            at_once = if refusals > before { 1 } else { at_once.saturating_mul(2).min(MOST_AT_ONCE) };
         }
     }
 

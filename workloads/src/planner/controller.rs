@@ -166,11 +166,12 @@ impl<P: Picture> Controller<P> {
     }
 
     /// Takes in what a plan has written.
-    fn settle(&mut self, Report { uid, wrote, end }: Report<P::Wrote>) {
+    fn settle(&mut self, Report { uid, wrote, put_off, end }: Report<P::Wrote>) {
         wrote.into_iter().for_each(|wrote| self.picture.wrote(&uid, wrote));
         let planned = self.picture.object(&uid);
         let title = || planned.map(Object::title);
         let memory = self.memory.entry(uid.clone()).or_default();
+        memory.put_off(put_off);
         let pause = match end {
             End::Held(_) => memory.backoff.is_held(),
             _ => memory.backoff.ends(matches!(end, End::Done | End::Read)),

@@ -40,6 +40,8 @@ pub(crate) enum End {
 pub(super) struct Report<W> {
     pub(super) uid: String,
     pub(super) wrote: Vec<W>,
+    /// Names of objects that could not be made.
+    pub(super) put_off: Vec<String>,
     pub(super) end: End,
 }
 
@@ -49,6 +51,8 @@ pub(crate) struct Work<P: Picture> {
     pub(crate) object: P::Object,
     /// Answers of the API server.
     pub(crate) wrote: Vec<P::Wrote>,
+    /// Names of objects that could not be made, which the next plan tries last.
+    pub(crate) put_off: Vec<String>,
 }
 
 impl End {
@@ -63,24 +67,29 @@ pub(super) async fn carry_out<P: Picture>(
     object: P::Object,
     plan: Plan<P::Action>,
 ) -> Report<P::Wrote> {
-    let mut work = Work::<P> { writer, object, wrote: Vec::new() };
+    let mut work = Work::<P> { writer, object, wrote: Vec::new(), put_off: Vec::new() };
     let end = P::carry_out(&mut work, plan).await;
-    Report { uid: work.object.uid().to_owned(), wrote: work.wrote, end }
+    work.report(end)
 }
 
 /// Reads an object and what it has made, as whoever wrote before may have left them.
 pub(super) async fn read<P: Picture>(writer: Writer, object: P::Object) -> Report<P::Wrote> {
-    let mut work = Work::<P> { writer, object, wrote: Vec::new() };
+    let mut work = Work::<P> { writer, object, wrote: Vec::new(), put_off: Vec::new() };
     let end = match P::read(&mut work).await {
         Ok(()) => End::Read,
         Err(Failure::Gone) => End::Changed,
         Err(Failure::Held(text)) => End::Held(text),
         Err(failure) => End::failed(failure.text()),
     };
-    Report { uid: work.object.uid().to_owned(), wrote: work.wrote, end }
+    work.report(end)
 }
 
 impl<P: Picture> Work<P> {
+    fn report(self, end: End) -> Report<P::Wrote> {
+        let Self { object, wrote, put_off, .. } = self;
+        Report { uid: object.uid().to_owned(), wrote, put_off, end }
+    }
+
     /// Objects of a kind beside the object.
     pub(crate) fn objects(&self, resource: &ApiResource) -> Api<DynamicObject> {
         Api::namespaced_with(self.writer.client.clone(), self.object.namespace(), resource)

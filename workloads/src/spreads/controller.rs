@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -45,7 +46,7 @@ pub(super) enum Input {
 
 /// Pods of a namespace with a WorkloadSpread, and their watch.
 struct Space {
-    pods: BTreeMap<String, PodView>,
+    pods: BTreeMap<String, Arc<PodView>>,
     /// UIDs that the list which is coming in has shown.
     listing: BTreeSet<String>,
     listed: bool,
@@ -164,22 +165,50 @@ impl Controller {
         self.spaces.insert(namespace.to_owned(), space);
     }
 
+    /// Takes in a pod. Most of its versions say something that no spread looks at; only those spreads are due
+    /// whose workload may have it.
     fn take_pod(&mut self, namespace: &str, shown: Shown<PodView>) {
         // Its last spread may be gone, and its watch with it.
         let Some(space) = self.spaces.get_mut(namespace) else { return };
-        match shown {
-            Shown::ListBegins => space.listing.clear(),
-            Shown::Applied(pod) => {
-                space.listing.insert(pod.seen.uid.clone());
-                space.pods.insert(pod.seen.uid.clone(), pod);
+        let changed: Vec<Arc<PodView>> = match shown {
+            Shown::ListBegins => {
+                space.listing.clear();
+                return;
             }
-            Shown::Gone(uid) => drop(space.pods.remove(&uid)),
+            Shown::Applied(pod) => {
+                let pod = Arc::new(pod);
+                space.listing.insert(pod.seen.uid.clone());
+                match space.pods.insert(pod.seen.uid.clone(), pod.clone()) {
+                    Some(before) if pod.decides_as(&before) => return,
+                    before => before.into_iter().chain([pod]).collect(),
+                }
+            }
+            Shown::Gone(uid) => space.pods.remove(&uid).into_iter().collect(),
             Shown::ListEnds => {
                 let seen = std::mem::take(&mut space.listing);
-                space.pods.retain(|uid, _| seen.contains(uid));
-                space.listed = true;
+                let mut gone = Vec::new();
+                space.pods.retain(|uid, pod| {
+                    let is_there = seen.contains(uid);
+                    if !is_there {
+                        gone.push(pod.clone());
+                    }
+                    is_there
+                });
+                if !std::mem::replace(&mut space.listed, true) {
+                    return self.all_of(namespace);
+                }
+                gone
             }
+        };
+        let at = later(Instant::now(), PACE);
+        let of_space = self.spreads.values().filter(|spread| spread.namespace == namespace);
+        for spread in of_space.filter(|spread| changed.iter().any(|pod| spread.may_have(pod))) {
+            self.turns.agenda.add(spread.uid.clone(), at);
         }
+    }
+
+    /// Makes all spreads of a namespace due.
+    fn all_of(&mut self, namespace: &str) {
         let at = later(Instant::now(), PACE);
         for spread in self.spreads.values().filter(|spread| spread.namespace == namespace) {
             self.turns.agenda.add(spread.uid.clone(), at);
@@ -194,7 +223,7 @@ impl Controller {
             let Some(space) = self.spaces.get(&spread.namespace).filter(|space| space.listed) else {
                 continue;
             };
-            let pods = space.pods.values().cloned().collect();
+            let pods = space.pods.values().filter(|pod| spread.may_have(pod)).cloned().collect();
             let writer = self.connections.writer.clone();
             let siblings = self.spreads.values().filter(|one| one.namespace == spread.namespace);
             let names = siblings.map(|one| one.name.clone()).collect();
@@ -232,3 +261,6 @@ impl Controller {
         self.turns.agenda.add(uid, later(Instant::now(), SET_ASIDE));
     }
 }
+
+#[cfg(test)]
+mod tests;

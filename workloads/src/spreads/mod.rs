@@ -11,6 +11,8 @@
 //! A pod that is there already gets its annotation, and nothing of the patch of its subset.
 
 mod controller;
+#[cfg(test)]
+mod tests;
 mod view;
 mod work;
 

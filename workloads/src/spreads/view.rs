@@ -18,13 +18,13 @@ pub(super) struct SpreadView {
 }
 
 /// A pod as it is now.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodView {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) node: String,
     /// Its controller: API version, kind, name and UID.
-    pub(super) owner: Option<[String; 4]>,
+    pub(super) owner: [String; 4],
     pub(super) seen: PodSeen,
 }
 
@@ -46,6 +46,12 @@ impl SpreadView {
         })
     }
 
+    /// Tells whether a pod may be of its workload, by way of a ReplicaSet too.
+    pub(super) fn may_have(&self, pod: &PodView) -> bool {
+        let ([api_version, kind, name, _], target) = (&pod.owner, &self.spread.target);
+        target.is(api_version, kind, name) || target.may_have(api_version, kind, name)
+    }
+
     /// Names it in an Event.
     pub(super) fn reference(&self) -> ObjectReference {
         ObjectReference {
@@ -61,6 +67,12 @@ impl SpreadView {
 }
 
 impl PodView {
+    /// Nothing that is decided by differs from an earlier version.
+    pub(super) fn decides_as(&self, earlier: &Self) -> bool {
+        let Self { name, version: _, node, owner, seen } = self;
+        (name, node, owner, seen) == (&earlier.name, &earlier.node, &earlier.owner, &earlier.seen)
+    }
+
     /// Reduces a pod; one that nobody decides on is none that counts.
     pub(super) fn of(pod: Pod) -> Option<Self> {
         let meta = &pod.metadata;
@@ -101,7 +113,7 @@ impl PodView {
             name: meta.name.clone()?,
             version: meta.resource_version.clone().unwrap_or_default(),
             node,
-            owner: Some(owner),
+            owner,
             seen,
         })
     }

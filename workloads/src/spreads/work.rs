@@ -28,6 +28,12 @@ use crate::write::{Failure, Writer, params};
 
 /// Writes of one plan; the rest is decided anew.
 const MOST_WRITES: usize = 64;
+/// Failures of one plan after which the rest is decided anew.
+const MOST_FAILED: usize = 64;
+/// Seconds until a pod that has changed since it was decided on is looked at again.
+const LOOK_AGAIN: i64 = 1;
+/// Reason of the Event of a refused write.
+const REFUSED: &str = "PatchPodDeletionCostFailed";
 /// Objects of each kind that are remembered; past them all are asked for again.
 const MOST_REMEMBERED: usize = 10_000;
 
@@ -55,11 +61,20 @@ pub(super) struct Report {
     pub(super) again: Option<i64>,
 }
 
+/// Failures of one pod each, which hold none of the others up.
+#[derive(Debug, Default)]
+struct Failed {
+    refused: Option<String>,
+    held: Option<String>,
+    count: usize,
+}
+
 /// One plan that is carried out.
 pub(super) struct Work {
     pub(super) writer: Writer,
     pub(super) spread: SpreadView,
-    pub(super) pods: Vec<PodView>,
+    /// Pods that may be of its workload.
+    pub(super) pods: Vec<Arc<PodView>>,
     pub(super) memory: Memory,
     /// Names of the WorkloadSpreads of its namespace.
     pub(super) names: BTreeSet<String>,
@@ -75,7 +90,7 @@ impl Work {
                 let held = match failure {
                     Failure::Held(text) => Some(text),
                     Failure::Refused(text) => {
-                        self.tell("PatchPodDeletionCostFailed", text);
+                        self.tell(REFUSED, text);
                         None
                     }
                     Failure::Changed | Failure::Gone | Failure::Taken | Failure::Unknown(_) => None,
@@ -87,7 +102,7 @@ impl Work {
     }
 
     async fn run(&mut self) -> Result<Option<i64>, Failure> {
-        let mut own = Vec::new();
+        let mut own: Vec<Arc<PodView>> = Vec::new();
         for pod in std::mem::take(&mut self.pods) {
             if self.is_own(&pod).await? {
                 own.push(pod);
@@ -96,37 +111,50 @@ impl Work {
         self.writer.metrics.passed();
         let SpreadView { name, spread, status, .. } = self.spread.clone();
         let seen: Vec<_> = own.iter().map(|pod| pod.seen.clone()).collect();
-        let SpreadPlan { moves, strangers, mut room, again } =
+        let SpreadPlan { moves, strangers, mut room, mut again } =
             plan(&name, &spread, &status, &seen, status.observed_replicas, Timestamp::now());
-        let mut left = MOST_WRITES;
+        let (mut left, mut failed) = (MOST_WRITES, Failed::default());
         for at in strangers {
             let Some(pod) = own.get(at).filter(|_| left > 0) else { continue };
-            if self.adopt(pod, &mut room).await? {
-                left = left.saturating_sub(1);
+            match self.adopt(pod, &mut room).await {
+                Ok(true) => left = left.saturating_sub(1),
+                Ok(false) => {}
+                Err(failure) => failed.of_one(failure)?,
             }
         }
         for one in moves {
             if left == 0 {
-                return Ok(Some(0));
+                break;
             }
-            left = left.saturating_sub(1);
-            match one {
-                Move::Cost(at, cost) => {
-                    let Some(pod) = own.get(at) else { continue };
-                    self.annotate(pod, json!({ COST: cost.to_string() })).await?;
-                }
-                Move::Delete(at) => {
-                    let Some(pod) = own.get(at) else { continue };
-                    self.delete(pod).await?;
-                }
+            let (Move::Cost(at, _) | Move::Delete(at)) = one;
+            let Some(pod) = own.get(at) else { continue };
+            let written = match one {
+                Move::Cost(_, cost) => self.annotate(pod, json!({ COST: cost.to_string() })).await,
+                Move::Delete(_) => self.delete(pod).await,
+            };
+            match written {
+                Ok(()) => left = left.saturating_sub(1),
+                // It has changed since, and nothing that is decided by may have: nobody would look again.
+                Err(Failure::Changed) => again = Some(again.map_or(LOOK_AGAIN, |at| at.min(LOOK_AGAIN))),
+                Err(failure) => failed.of_one(failure)?,
             }
         }
-        Ok(if left == 0 { Some(0) } else { again })
+        match failed.first() {
+            // The rest goes on at once.
+            Some(failure) if left == 0 => {
+                if let Failure::Refused(text) = failure {
+                    self.tell(REFUSED, text);
+                }
+                Ok(Some(0))
+            }
+            Some(failure) => Err(failure),
+            None => Ok(if left == 0 { Some(0) } else { again }),
+        }
     }
 
     /// Tells whether it is a pod of the workload, by way of its ReplicaSet too.
     async fn is_own(&self, pod: &PodView) -> Result<bool, Failure> {
-        let Some([api_version, kind, name, uid]) = &pod.owner else { return Ok(false) };
+        let [api_version, kind, name, uid] = &pod.owner;
         let target = &self.spread.spread.target;
         if target.is(api_version, kind, name) {
             return Ok(true);
@@ -218,7 +246,7 @@ impl Work {
                 );
                 Ok(())
             }
-            Err(Failure::Gone | Failure::Changed) => Ok(()),
+            Err(Failure::Gone) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
@@ -226,6 +254,28 @@ impl Work {
     fn tell(&self, reason: &'static str, text: String) {
         let note = Note { warning: reason != "RescheduledPod", reason, text };
         self.writer.events.about(self.spread.reference(), note);
+    }
+}
+
+impl Failed {
+    /// Takes in a failure of one pod. One that is of more than that ends the plan, and so do many.
+    fn of_one(&mut self, failure: Failure) -> Result<(), Failure> {
+        match failure {
+            Failure::Refused(text) => drop(self.refused.get_or_insert(text)),
+            Failure::Held(text) => drop(self.held.get_or_insert(text)),
+            failure => return Err(failure),
+        }
+        self.count = self.count.saturating_add(1);
+        if self.count < MOST_FAILED {
+            return Ok(());
+        }
+        Err(self.first().unwrap_or(Failure::Changed))
+    }
+
+    /// The first one; a refusal is said rather than a pause.
+    fn first(&mut self) -> Option<Failure> {
+        let refused = self.refused.take().map(Failure::Refused);
+        refused.or_else(|| self.held.take().map(Failure::Held))
     }
 }
 

@@ -55,6 +55,11 @@ impl Ownable for ChildView {
     fn owner(&self) -> &str {
         &self.owner
     }
+
+    /// Its own controller counts more in its status than is looked at.
+    fn decides_as(&self, earlier: &Self) -> bool {
+        Self { version: earlier.version.clone(), ..self.clone() } == *earlier
+    }
 }
 
 /// Resource of UnitedDeployments.
@@ -71,4 +76,40 @@ pub(super) fn resource(kind: Kind) -> ApiResource {
 /// Reduces a workload that a UnitedDeployment decides on.
 pub(super) fn child(kind: Kind, object: &DynamicObject) -> Option<ChildView> {
     is_of(KIND, &object.metadata).then(|| ChildView::of(kind, &object.metadata, &object.data))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        owned::{Concerned, Owned},
+        watch::Shown,
+    };
+
+    #[rstest]
+    #[case::another_version(json!({}), false)]
+    #[case::available(json!({ "availableReplicas": 3 }), false)]
+    #[case::ready(json!({ "readyReplicas": 3 }), true)]
+    fn a_workload_that_changes_nothing_is_no_plan(#[case] status: Value, #[case] planned: bool) {
+        let of = |version: u32, status: &Value| {
+            let object = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {
+                    "namespace": "ns", "name": "d", "uid": "d", "resourceVersion": version.to_string(),
+                    "ownerReferences": [{
+                        "apiVersion": "apps.kruise.io/v1alpha1", "kind": KIND, "name": "x", "uid": "x",
+                        "controller": true,
+                    }],
+                },
+                "spec": { "replicas": 3 }, "status": status,
+            });
+            child(Kind::Deployment, &serde_json::from_value(object).unwrap()).unwrap()
+        };
+        let mut children = Owned::default();
+        children.take(Shown::Applied(of(1, &json!({}))));
+        assert_eq!(children.take(Shown::Applied(of(2, &status))) != Concerned::None, planned);
+    }
 }

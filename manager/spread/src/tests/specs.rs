@@ -49,7 +49,9 @@ fn whose_pods_they_are() {
     assert!(of("Deployment").is("apps/v1beta9", "Deployment", "web"));
     assert!(!of("Deployment").is("extensions/v1", "Deployment", "web"));
     assert!(of("Deployment").may_have("apps/v1", "ReplicaSet", "web-5d4"));
-    assert!(!of("Deployment").may_have("apps/v1", "ReplicaSet", "webs-5d4"));
+    for other in ["webs-5d4", "web", "web-a b", "web-/x", "web-?x"] {
+        assert!(!of("Deployment").may_have("apps/v1", "ReplicaSet", other), "{other}");
+    }
     assert!(!of("ReplicaSet").may_have("apps/v1", "ReplicaSet", "web-5d4"));
     assert!(of("CloneSet").obeys_costs() && !of("Job").obeys_costs() && of("StatefulSet").is_ordered());
 }

@@ -130,6 +130,7 @@ pub(super) fn desired<'a>(
     entries.push(workloads.of_workloads(bundle, service));
     let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
     let mut validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
+    validating.push(Entry::everywhere("checks.workloads".to_owned(), "Ignore").of_rules(bundle, service));
     if options.deletion_protection {
         validating.extend(protection::entries(bundle, service));
     }
@@ -199,13 +200,22 @@ impl Entry {
             resources: Some(workloads::RESOURCES.map(str::to_owned).into()),
             ..rule("apps.kruise.io", "", "", &["CREATE", "UPDATE"], "Namespaced")
         };
-        let changes = MatchCondition {
-            name: "spec-changes".to_owned(),
-            expression: "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
-        };
         MutatingWebhook {
-            match_conditions: Some(vec![changes]),
+            match_conditions: Some(vec![spec_changes()]),
             ..self.mutating(rule, &Route::Workloads, bundle, service)
+        }
+    }
+
+    /// For those whose controllers refuse what no definition can say. They look at them again.
+    fn of_rules(self, bundle: &[u8], service: &Service) -> ValidatingWebhook {
+        let rule = RuleWithOperations {
+            resources: Some(workloads::rules::RESOURCES.map(str::to_owned).into()),
+            ..rule("apps.kruise.io", "v1alpha1", "", &["CREATE", "UPDATE"], "*")
+        };
+        ValidatingWebhook {
+            match_conditions: Some(vec![spec_changes()]),
+            side_effects: "None".to_owned(),
+            ..self.validating(rule, &Route::CheckWorkloads, bundle, service)
         }
     }
 
@@ -257,6 +267,13 @@ fn rule(group: &str, version: &str, resource: &str, operations: &[&str], scope: 
         operations: Some(operations.iter().map(|operation| (*operation).to_owned()).collect()),
         resources: Some(vec![resource.to_owned()]),
         scope: Some(scope.to_owned()),
+    }
+}
+
+fn spec_changes() -> MatchCondition {
+    MatchCondition {
+        name: "spec-changes".to_owned(),
+        expression: "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
     }
 }
 

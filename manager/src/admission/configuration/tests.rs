@@ -48,7 +48,10 @@ fn without_sets() {
     );
     let policies: Vec<_> = desired.mutating.iter().map(|entry| entry.failure_policy.as_deref()).collect();
     assert_eq!(policies, [Some("Fail"), Some("Ignore"), Some("Ignore")]);
-    assert_eq!(desired.validating.len(), 1);
+    let validating: Vec<_> = desired.validating.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(validating, ["checks.sidecarsets.berth.dev", "checks.workloads.berth.dev"]);
+    let policies: Vec<_> = desired.validating.iter().map(|entry| entry.failure_policy.as_deref()).collect();
+    assert_eq!(policies, [Some("Fail"), Some("Ignore")], "controllers look at workloads themselves");
     let options = Options { pod_readiness_gate: true, ..Options::default() };
     let gated = super::desired([].into_iter(), b"", &service(), options);
     let gate = gated.mutating.first().unwrap();
@@ -184,7 +187,7 @@ fn no_set_loses_its_entry_by_a_bundle(#[case] bundle: usize, #[case] shared: boo
 fn what_cascading_protects_has_entries() {
     let options = Options { deletion_protection: true, ..Options::default() };
     let desired = super::desired([].into_iter(), b"bundle", &service(), options);
-    let [_, namespaces, definitions] = desired.validating.as_slice() else { panic!("{desired:?}") };
+    let [_, _, namespaces, definitions] = desired.validating.as_slice() else { panic!("{desired:?}") };
     for (entry, path, left_out) in [
         (namespaces, "/validate/namespaces", true),
         (definitions, "/validate/customresourcedefinitions", false),
@@ -198,7 +201,7 @@ fn what_cascading_protects_has_entries() {
         );
         assert_eq!(entry.namespace_selector != Some(LabelSelector::default()), left_out, "{}", entry.name);
     }
-    assert_eq!(super::desired([].into_iter(), b"", &service(), Options::default()).validating.len(), 1);
+    assert_eq!(super::desired([].into_iter(), b"", &service(), Options::default()).validating.len(), 2);
 }
 
 /// The policy of the manager's writes asks this of every entry.
@@ -228,9 +231,9 @@ fn no_entry_takes_in_what_must_start_without_us() {
 }
 
 #[rstest]
-#[case::all_ours("berth", &["defaults.sidecarsets", "containerrecreaterequests.defaults", "workloads.defaults"], 1)]
-#[case::requests("berth,ContainerRecreateRequest=openkruise", &["defaults.sidecarsets", "workloads.defaults"], 1)]
-#[case::sets("berth,SidecarSet=openkruise", &["containerrecreaterequests.defaults", "workloads.defaults"], 0)]
+#[case::all_ours("berth", &["defaults.sidecarsets", "containerrecreaterequests.defaults", "workloads.defaults"], 2)]
+#[case::requests("berth,ContainerRecreateRequest=openkruise", &["defaults.sidecarsets", "workloads.defaults"], 2)]
+#[case::sets("berth,SidecarSet=openkruise", &["containerrecreaterequests.defaults", "workloads.defaults"], 1)]
 #[case::none_is_ours("openkruise", &[], 0)]
 fn kinds_that_are_left_are_not_asked_about(
     #[case] ownership: &str,

@@ -6,11 +6,13 @@
 //!
 //! A template of an object that exists gets no new fields ([`fill`]): its revision stays. Of a template
 //! nothing is refused: what it has to be the definition and the controller say. What is refused is a name
-//! in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]).
+//! in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution
+//! that its controller would set aside ([`rules`]).
 
 mod fill;
 mod pod;
 pub(super) mod pods_to_delete;
+pub(super) mod rules;
 
 use serde_json::{Value, json};
 

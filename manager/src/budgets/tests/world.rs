@@ -291,7 +291,7 @@ impl World {
                     Effect::Budget(Step::LookUp(lookup)) => {
                         self.looked.push(lookup.clone());
                         let found = Ok(self.fact(&lookup));
-                        self.index.found(Looked { lookup, found });
+                        self.index.found(Looked { lookup, found }, now.instant);
                     }
                     Effect::Budget(Step::Write(order)) => {
                         self.write(order.resource_version.parse().unwrap(), *order.status);

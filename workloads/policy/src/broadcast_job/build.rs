@@ -28,7 +28,7 @@ pub(super) fn pod(rules: &Rules<'_>, owner: &BroadcastJob, node: &str, by_schedu
     });
     let mut metadata = Map::new();
     metadata.insert("namespace".to_owned(), meta.namespace.as_deref().into());
-    metadata.insert("name".to_owned(), format!("{name}-{}", suffix(uid, node)).into());
+    metadata.insert("name".to_owned(), self::name(owner, node).into());
     metadata.insert("labels".to_owned(), labels.into());
     metadata.insert("annotations".to_owned(), object(given.get("annotations")).into());
     if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {
@@ -42,6 +42,13 @@ pub(super) fn pod(rules: &Rules<'_>, owner: &BroadcastJob, node: &str, by_schedu
         spec.insert("nodeName".to_owned(), node.into());
     }
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
+}
+
+/// Name of the pod of a node.
+pub(super) fn name(owner: &BroadcastJob, node: &str) -> String {
+    let meta = &owner.metadata;
+    let (name, uid) = (meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref().unwrap_or_default());
+    format!("{name}-{}", suffix(uid, node))
 }
 
 /// Ten letters that are always the same for the pod of a job on a node: a pod that was made, and whose answer

@@ -11,6 +11,9 @@
 //! A pod that runs is not deleted for a cordon or a taint: those keep new pods away, and who is to leave a
 //! tainted node Kubernetes itself decides. One that waits for a node which it no longer fits is deleted, and
 //! so is each whose node has lost the labels that it asks for.
+//!
+//! A job is complete when each node that fits is done. A pod on another one, which may be dead, is not waited
+//! for; one that runs there goes on when the job has ended.
 
 mod build;
 mod pod;
@@ -75,6 +78,8 @@ pub struct Input<'a> {
     pub nodes: &'a [&'a NodeView],
     /// Pods are tied to their nodes by affinity, and the scheduler places them; otherwise they name them.
     pub by_scheduler: bool,
+    /// Names of pods whose making has failed: they come after all others, which are not to wait for them.
+    pub put_off: &'a BTreeSet<String>,
 }
 
 /// Pods of a job, and the nodes it fits.
@@ -132,7 +137,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let mut pass = Pass { input, rules: &rules, now, desired: BTreeSet::new(), pods, plan: Plan::default() };
     let before = input.job.status.clone().unwrap_or_default();
     if let Some(ended) = status::ended(&before) {
-        pass.after_end(ended);
+        pass.after_end(ended, status::has_failed(&before));
         return pass.plan;
     }
     pass.fit();
@@ -222,7 +227,7 @@ impl<'a> Pass<'a> {
             self.again(left);
         }
         self.make(counts.active);
-        self.complete(status, counts.active)
+        self.complete(status)
     }
 
     /// Makes pods on nodes that have had none.
@@ -233,23 +238,27 @@ impl<'a> Pass<'a> {
             let text = format!("{active} pods are active, {most} may be");
             self.tell(true, "TooManyActivePods", &text);
         }
+        let (job, put_off) = (self.input.job, self.input.put_off);
         let to_do = self.desired.iter().filter(|node| !self.pods.contains_key(*node));
-        let job = self.input.job;
+        let is_put_off = |node: &&&str| !put_off.is_empty() && put_off.contains(&build::name(job, node));
+        let (last, first): (Vec<&&str>, Vec<&&str>) = to_do.partition(is_put_off);
         // The next pass goes on: pods that were made come with it.
         let at_once = usize::try_from(plan::most_created(self.rules.template, &[])).unwrap_or(1);
-        let new = to_do.take(most.saturating_sub(active).min(at_once)).map(|node| {
+        let most = most.saturating_sub(active).min(at_once);
+        let new = first.into_iter().chain(last).take(most).map(|node| {
             let pod = build::pod(self.rules, job, node, self.input.by_scheduler);
             Action::Create(Kind::Pod, pod)
         });
         self.plan.actions.extend(new);
     }
 
-    /// Completes the job, if every node is done. A pod that has failed for its restarts alone is as good as
-    /// over, and ends with the job.
-    fn complete(&mut self, mut status: BroadcastJobStatus, active: usize) -> BroadcastJobStatus {
-        let all = !self.desired.is_empty() && self.desired.iter().all(|node| self.pods.contains_key(node));
-        let going = self.input.pods.iter().any(|pod| pod.terminating && pod.state == PodState::Active);
-        if self.rules.never || !all || going || active > 0 || !self.plan.actions.is_empty() {
+    /// Completes the job, if every node that fits is done. A pod that has failed for its restarts alone is as
+    /// good as over, and ends with the job.
+    fn complete(&mut self, mut status: BroadcastJobStatus) -> BroadcastJobStatus {
+        let is_done = |pod: &&PodView| pod.state != PodState::Active || pod.is_over(self.rules.restart_limit);
+        let node_is_done = |node: &&str| self.pods.get(*node).is_some_and(|pods| pods.iter().all(is_done));
+        let all = !self.desired.is_empty() && self.desired.iter().all(node_is_done);
+        if self.rules.never || !all || !self.plan.actions.is_empty() {
             return status;
         }
         self.tell(false, "JobComplete", "every node's pod has ended");
@@ -267,9 +276,12 @@ impl<'a> Pass<'a> {
         status
     }
 
-    /// Deletes what is left of a job that has ended, and then the job. Its status stays as it is.
-    fn after_end(&mut self, ended: Timestamp) {
-        let left = self.input.pods.iter().filter(|pod| pod.is_alive());
+    /// Deletes what is left of a job that has ended, and then the job. Its status stays as it is. A pod of
+    /// one that is complete may run on, on a node that fits no more: a cordon ends nothing.
+    fn after_end(&mut self, ended: Timestamp, has_failed: bool) {
+        let limit = self.rules.restart_limit;
+        let ends = |pod: &&&PodView| pod.is_alive() && (has_failed || !pod.bound || pod.is_over(limit));
+        let left = self.input.pods.iter().filter(ends);
         self.plan.actions.extend(left.map(|pod| Action::Delete(Kind::Pod, pod.target())));
         let Some(seconds) = self.rules.ttl else { return };
         let left = until(ended, seconds, self.now);

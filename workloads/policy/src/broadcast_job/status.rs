@@ -70,6 +70,12 @@ pub(super) fn ended(status: &BroadcastJobStatus) -> Option<Timestamp> {
     has_ended.then(|| at.map_or(Timestamp::UNIX_EPOCH, |time| time.0))
 }
 
+/// Tells whether a job that has ended has failed.
+pub(super) fn has_failed(status: &BroadcastJobStatus) -> bool {
+    let by_condition = |one: &BroadcastJobCondition| one.type_ == "Failed" && one.status == "True";
+    status.phase.as_deref() == Some(Phase::Failed.name()) || status.conditions.iter().any(by_condition)
+}
+
 /// Status of a job that runs.
 pub(super) fn running(
     job: &BroadcastJob,

@@ -2,4 +2,5 @@
 
 mod nodes;
 mod table;
+mod unfit;
 mod world;

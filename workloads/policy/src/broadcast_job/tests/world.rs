@@ -1,6 +1,9 @@
 //! A cluster of one BroadcastJob: its status, its pods and nodes, as the API server keeps them.
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use berth_proto::crd::BroadcastJob;
 use jiff::{SignedDuration, Timestamp};
@@ -20,6 +23,8 @@ pub(super) struct World {
     /// Pods that were made, by node.
     pub(super) made: Vec<String>,
     pub(super) deleted: Vec<String>,
+    /// Names of pods whose making has failed.
+    pub(super) put_off: BTreeSet<String>,
     /// The job deleted itself.
     pub(super) is_gone: bool,
     uids: u64,
@@ -56,6 +61,7 @@ impl World {
             now: BEGIN,
             made: Vec::new(),
             deleted: Vec::new(),
+            put_off: BTreeSet::new(),
             is_gone: false,
             uids: 0,
             views: RefCell::default(),
@@ -71,7 +77,8 @@ impl World {
         }
         let nodes: Vec<&NodeView> = views.values().map(|(_, view)| view).collect();
         let pods: Vec<&PodView> = self.pods.values().collect();
-        plan(&Input { job: &self.job, pods: &pods, nodes: &nodes, by_scheduler: true }, self.now)
+        let (job, put_off) = (&self.job, &self.put_off);
+        plan(&Input { job, pods: &pods, nodes: &nodes, by_scheduler: true, put_off }, self.now)
     }
 
     fn write(&mut self, action: &Action) {

@@ -1,0 +1,81 @@
+//! Pods that a plan follows from, and those that nobody looks at.
+
+use berth_base::lease::Tenure;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{
+    super::tests::{pod, spread, view},
+    *,
+};
+use crate::{served::Served, turns::Listed};
+
+/// A controller of one WorkloadSpread, whose pods are listed.
+fn controller() -> Controller {
+    let (sender, inputs) = mpsc::channel(1);
+    let (_, tenure) = Tenure::of_test();
+    let (listed, _) = watch::channel(Listed::default());
+    let writer = Served::default().writer();
+    let mut controller = Controller::new(Connections { tenure, writer, listed }, sender, inputs);
+    let watch = controller.watches.spawn(std::future::pending());
+    let space = Space { pods: BTreeMap::new(), listing: BTreeSet::new(), listed: true, watch };
+    controller.spaces.insert("ns".to_owned(), space);
+    controller.spreads.insert("s".to_owned(), spread());
+    controller
+}
+
+/// Plans that are due by now.
+fn due(controller: &mut Controller) -> usize {
+    controller.turns.agenda.take(later(Instant::now(), PACE), AT_ONCE).len()
+}
+
+#[rstest]
+#[case::another_version(|_: &mut Value| {}, 0)]
+#[case::an_annotation(|pod: &mut Value| pod["metadata"]["annotations"]["a"] = "b".into(), 0)]
+#[case::an_address(|pod: &mut Value| pod["status"]["podIP"] = "10.0.0.1".into(), 0)]
+#[case::ready(|pod: &mut Value| pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]), 1)]
+#[case::ended(|pod: &mut Value| pod["status"]["phase"] = "Failed".into(), 1)]
+#[case::it_goes(|pod: &mut Value| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into(), 1)]
+#[case::a_cost(|pod: &mut Value| pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"] =
+    "1".into(), 1)]
+#[tokio::test]
+async fn an_event_is_a_plan_where_something_is_decided_by_it(
+    #[case] change: fn(&mut Value),
+    #[case] plans: usize,
+) {
+    let mut controller = controller();
+    let mut shown = pod("p0", true);
+    controller.take_pod("ns", Shown::Applied(view(&shown)));
+    assert_eq!(due(&mut controller), 1, "a new one");
+    change(&mut shown);
+    shown["metadata"]["resourceVersion"] = "2".into();
+    controller.take_pod("ns", Shown::Applied(view(&shown)));
+    assert_eq!(due(&mut controller), plans);
+    assert_eq!(controller.spaces["ns"].pods["p0"].version, "2", "a deletion is of the newest");
+    // A list shows it once more, and that is all.
+    controller.take_pod("ns", Shown::ListBegins);
+    controller.take_pod("ns", Shown::Applied(view(&shown)));
+    controller.take_pod("ns", Shown::ListEnds);
+    assert_eq!(due(&mut controller), 0);
+    // In the next one it is missing.
+    controller.take_pod("ns", Shown::ListBegins);
+    controller.take_pod("ns", Shown::ListEnds);
+    assert_eq!(due(&mut controller), 1);
+}
+
+#[tokio::test]
+async fn a_pod_of_another_workload_is_no_plan() {
+    let mut controller = controller();
+    let mut other = pod("p0", true);
+    other["metadata"]["ownerReferences"][0]["name"] = "other".into();
+    controller.take_pod("ns", Shown::Applied(view(&other)));
+    assert_eq!(due(&mut controller), 0);
+    // It is another one's now.
+    controller.take_pod("ns", Shown::Applied(view(&pod("p0", true))));
+    assert_eq!(due(&mut controller), 1);
+    controller.take_pod("ns", Shown::Applied(view(&other)));
+    assert_eq!(due(&mut controller), 1);
+    controller.take_pod("ns", Shown::Gone("p0".to_owned()));
+    assert_eq!(due(&mut controller), 0);
+}

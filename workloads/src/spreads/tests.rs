@@ -1,0 +1,91 @@
+//! Plans of a WorkloadSpread at an API server in memory.
+
+use std::sync::Arc;
+
+use http::Method;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{
+    view::{PodView, SpreadView},
+    work::{Memory, Work},
+};
+use crate::served::Served;
+
+/// Three pods are in the first subset, which takes no more.
+pub(super) fn spread() -> SpreadView {
+    let closed = json!({ "type": "Schedulable", "status": "False" });
+    let spread = json!({
+        "metadata": { "namespace": "ns", "name": "s", "uid": "s", "resourceVersion": "1", "generation": 1 },
+        "spec": {
+            "targetRef": { "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web" },
+            "subsets": [{ "name": "a", "maxReplicas": 3 }, { "name": "b" }],
+            "scheduleStrategy": { "type": "Adaptive", "adaptive": { "rescheduleCriticalSeconds": 30 } },
+        },
+        "status": { "subsetStatuses": [{ "name": "a", "conditions": [closed] }] },
+    });
+    SpreadView::of(serde_json::from_value(spread).unwrap()).unwrap()
+}
+
+/// A pod of the first subset: it runs, or finds no node.
+pub(super) fn pod(name: &str, runs: bool) -> Value {
+    let owner = json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "web", "controller": true,
+    });
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": { "apps.kruise.io/matched-workloadspread": "{\"name\":\"s\",\"subset\":\"a\"}" },
+            "ownerReferences": [owner],
+        },
+        "spec": { "containers": [], "nodeName": "n" },
+        "status": { "phase": "Running" },
+    });
+    if !runs {
+        let waits = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" });
+        pod["spec"] = json!({ "containers": [] });
+        pod["status"] = json!({ "phase": "Pending", "conditions": [waits] });
+    }
+    pod
+}
+
+pub(super) fn view(pod: &Value) -> PodView {
+    PodView::of(serde_json::from_value(pod.clone()).unwrap()).unwrap()
+}
+
+/// Costs of three pods are written, and the one that finds no node is deleted: whatever is refused for one of
+/// them, the others have what is theirs.
+#[rstest]
+#[case::done(None, (3, 1), true, false, None)]
+#[case::a_pod_takes_no_more(Some((Method::PATCH, "p0", 422)), (3, 1), false, false, None)]
+#[case::it_is_held_back(Some((Method::PATCH, "p0", 429)), (3, 1), false, true, None)]
+#[case::nobody_knows(Some((Method::PATCH, "p0", 500)), (1, 0), false, false, None)]
+#[case::it_has_changed(Some((Method::DELETE, "p2", 409)), (3, 1), true, false, Some(1))]
+#[tokio::test]
+async fn a_pod_that_is_refused_holds_no_other_up(
+    #[case] refused: Option<(Method, &str, u16)>,
+    #[case] asked: (usize, usize),
+    #[case] done: bool,
+    #[case] held: bool,
+    #[case] again: Option<i64>,
+) {
+    let served = Served::default();
+    let all = [pod("p0", true), pod("p1", true), pod("p2", false)];
+    all.iter().for_each(|pod| served.put("pods", pod));
+    if let Some((method, pod, code)) = refused {
+        served.refuse(method, pod, code);
+    }
+    let work = Work {
+        writer: served.writer(),
+        spread: spread(),
+        pods: all.iter().map(|pod| Arc::new(view(pod))).collect(),
+        memory: Memory::default(),
+        names: ["s".to_owned()].into(),
+    };
+    let report = work.carry_out().await;
+    assert_eq!((served.count("PATCH pods one"), served.count("DELETE pods one")), asked, "{served:?}");
+    // One that has changed since is looked at again, though no event of it may be of any concern.
+    assert_eq!((report.done, report.held.is_some(), report.again), (done, held, again));
+}
