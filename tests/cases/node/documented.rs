@@ -11,12 +11,16 @@ use anyhow::{Context, Result, ensure};
 use berth_tests::commands::{AT_API_SERVER, STORED_ANEW};
 use berth_tests::node::{ControlPlane, User, deploy, programs};
 use berth_tests::wait::await_condition;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::process::Command;
 
@@ -245,7 +249,7 @@ async fn probe_objects(client: &Client) -> Result<()> {
     .await
 }
 
-/// Neither programs nor rights nor webhooks of Berth are left.
+/// Neither programs nor rights nor webhooks nor policies of Berth are left.
 async fn gone(client: &Client) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "berth-system");
     let agents: Api<DaemonSet> = Api::namespaced(client.clone(), "berth-system");
@@ -263,11 +267,28 @@ async fn gone(client: &Client) -> Result<()> {
         "webhooks are left: {:?}",
         webhooks.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     );
-    let roles: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(client.clone());
-    let roles = roles.list(&ListParams::default()).await?.items.into_iter().map(|role| role.name_any());
-    let roles: Vec<_> = roles.filter(|name| name.starts_with("berth-")).collect();
-    ensure!(roles.is_empty(), "roles are left: {roles:?}");
+    let left = [
+        left::<ClusterRole>(client).await?,
+        left::<ClusterRoleBinding>(client).await?,
+        left::<Role>(client).await?,
+        left::<RoleBinding>(client).await?,
+        left::<ServiceAccount>(client).await?,
+        left::<ValidatingAdmissionPolicy>(client).await?,
+        left::<ValidatingAdmissionPolicyBinding>(client).await?,
+    ]
+    .concat();
+    ensure!(left.is_empty(), "left: {left:?}");
     Ok(())
+}
+
+/// Objects of a kind, in all namespaces, whose names are Berth's.
+async fn left<K>(client: &Client) -> Result<Vec<String>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let all = Api::<K>::all(client.clone()).list(&ListParams::default()).await?.items;
+    let named = all.into_iter().map(|object| format!("{} {}", K::kind(&()), object.name_any()));
+    Ok(named.filter(|name| name.contains(" berth-")).collect())
 }
 
 /// The definitions, and the objects and pods that users made.
