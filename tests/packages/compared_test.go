@@ -115,3 +115,34 @@ func TestComparedNamesAreThere(t *testing.T) {
 		}
 	}
 }
+
+// Fields of OpenKruise's kinds that only Berth's definitions have, with all below them.
+var ours = map[string][]string{
+	"AdvancedCronJob":          {"status.conditions", "status.decidedUntil", "status.missed", "status.observedGeneration", "status.starting"},
+	"BroadcastJob":             {"status.acceptedFailures", "status.observedGeneration"},
+	"ContainerRecreateRequest": {"status.conditions", "status.containerStatusContexts", "status.nodeName", "status.podUID"},
+	"ImagePullJob":             {"status.conditions", "status.endedNodes", "status.endedNodesTime"},
+	"NodeImage":                {"status.conditions", "status.desiredImages", "status.pulls", "status.sealingKey"},
+	"NodePodProbe":             {"status.conditions", "status.desiredPodProbes"},
+	"PersistentPodState":       {"status.conditions"},
+	"PodProbeMarker":           {"status.conditions"},
+	"PodUnavailableBudget":     {"status.conditions"},
+	"SidecarSet":               {"status.conditions", "status.history", "status.notInjectedPods", "status.revisions"},
+	"WorkloadSpread":           {"status.conditions", "status.observedReplicas"},
+}
+
+// The rows of a kind's fields, with `ours` at the ends of those that OpenKruise has not.
+func marked(t *testing.T, kind, rows string) string {
+	t.Helper()
+	for _, path := range ours[kind] {
+		begin := "| `" + path + "` | "
+		at := strings.Index(rows, begin)
+		if at < 0 {
+			t.Errorf("%s has no %s", kind, path)
+			continue
+		}
+		end := at + strings.Index(rows[at:], " |\n")
+		rows = rows[:end] + " `ours`" + rows[end:]
+	}
+	return rows
+}

@@ -338,16 +338,16 @@ func TestReferenceOfKinds(t *testing.T) {
 		if spec.Group != "berth.dev" {
 			origin = "Compared with OpenKruise: " + compared(t, spec.Names.Kind)
 		}
-		kinds[spec.Names.Kind+" "+spec.Group] = fmt.Sprintf("## %s\n\n%s `%s/%s`, %s; %s. %s.\n\n| Field | Type | |\n|---|---|---|\n%s%s\n", spec.Names.Kind,
+		kinds[spec.Names.Kind+" "+spec.Group] = fmt.Sprintf("## %s\n\n%s `%s/%s`, %s; %s. %s.\n\n| Field | Type | |\n|---|---|---|\n%s\n", spec.Names.Kind,
 			whole.Description, spec.Group, version.Name, scope, names, origin,
-			fields("spec", whole.Properties["spec"], 1), fields("status", whole.Properties["status"], 1))
+			marked(t, spec.Names.Kind, fields("spec", whole.Properties["spec"], 1)+fields("status", whole.Properties["status"], 1)))
 	}
 	if len(kinds) < 14 {
 		t.Fatalf("only these kinds found: %v", keys(kinds))
 	}
 	text := "# Kinds and fields\n\n" + made + "After this page you know each field of each kind, and what its value does. `kubectl explain` says the same.\n\n" +
 		"Fields of more than four names are left out here. `kubectl get berth -A` lists the objects of all kinds. Where a kind `differs`, the\n" +
-		"numbers are those of [the list by feature](compatibility.md).\n\n"
+		"numbers are those of [the list by feature](compatibility.md); fields with `ours`, and those below them, OpenKruise's kind does not have.\n\n"
 	for _, kind := range keys(kinds) {
 		text += kinds[kind]
 	}
