@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -138,13 +139,14 @@ func TestJobsWithoutWorkloadsAreRefused(t *testing.T) {
 
 func TestValuesCount(t *testing.T) {
 	objects, err := render(`
-components: {workloads: true, host: true}
+components: {workloads: true, host: true, distribution: true}
 ownership: berth,CloneSet=openkruise
 registry: registry.test/berth/
 tag: "2"
 images:
   berthd: {repository: agent, tag: "3"}
 imagePullSecrets: [{name: pull}]
+distribution: {replicas: 1, args: [--log-format=json], nodeSelector: {c: d}, resources: {limits: {memory: 2Gi}}}
 manager: {replicas: 3, args: [--pod-readiness-gate], nodeSelector: {a: b}, resources: {limits: {memory: 1Gi}}}
 agent:
   configuration: {launchOrder: {enabled: false}}
@@ -160,6 +162,10 @@ agent:
 		},
 		"Deployment/berth-system/berth-workloads": {
 			"image: registry.test/berth/berth-workloads:2", "- --ownership=berth,CloneSet=openkruise",
+		},
+		"Deployment/berth-system/berth-distribution": {
+			"replicas: 1", "image: registry.test/berth/berth-workloads:2", "- --log-format=json", "- --resource-distributions", "c: d", "memory: 2Gi",
+			"- --ownership=berth,CloneSet=openkruise",
 		},
 		"DaemonSet/berth-system/berth-installer": {"image: registry.test/berth/berthctl:2", "berth.dev/install: systemd"},
 		"DaemonSet/berth-system/berth-agent": {
@@ -200,6 +206,25 @@ agent:
 	}
 }
 
+// Each program that a component has can be set: where there are values of it, they count.
+func TestEveryProgramHasValues(t *testing.T) {
+	all, err := kustomize(t, append([]string{"workloads"}, without(components(t), "workloads")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, values := read(t, "charts/berth/templates/_values.tpl"), read(t, "charts/berth/values.yaml")
+	for key, object := range all {
+		if object["kind"] != "Deployment" && object["kind"] != "DaemonSet" {
+			continue
+		}
+		name := at(object, "metadata")["name"].(string)
+		own := strings.TrimPrefix(name, "berth-")
+		if !strings.Contains(template, fmt.Sprintf("%q %q", name, own)) || !strings.Contains(values, "\n"+own+":\n") {
+			t.Errorf("the chart has no values for %s", key)
+		}
+	}
+}
+
 // A wrong value is refused, by a text that names it.
 func TestWrongValuesAreRefused(t *testing.T) {
 	for values, named := range map[string]string{
@@ -209,6 +234,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"manager: {replicas: many}":                            "replicas",
 		"manager: {replicas: 99}":                              "replicas",
 		"manager: {args: [verbose]}":                           "args",
+		"distribution: {replicas: many}":                       "replicas",
 		"ownership: 'CloneSet=berth'":                          "ownership",
 		"ownership: 'berth, CloneSet=openkruise'":              "ownership",
 		"agent: {runtime: {socket: run.sock}}":                 "socket",

@@ -21,15 +21,27 @@ func blocks(t *testing.T, name, language string) []string {
 	return found
 }
 
-// What the page of uninstalling deletes is nobody's object, and no kind of objects.
-func TestUninstallingDeletesNobodysObjects(t *testing.T) {
+// What the commands of the page of uninstalling delete, by their files, their folders, or a kind and names.
+func uninstalled(t *testing.T) objects {
+	t.Helper()
 	flag := regexp.MustCompile(`-([kf]) (\S+)`)
+	byName := regexp.MustCompile(`-n (\S+) delete --ignore-not-found (daemonset|configmap|secret) (.*)`)
+	kinds := map[string]string{"daemonset": "DaemonSet", "configmap": "ConfigMap", "secret": "Secret"}
 	deleted := objects{}
 	for _, line := range strings.Split(read(t, "docs/uninstall.md"), "\n") {
-		if !strings.Contains(line, "kubectl delete") || strings.Contains(line, "**Never") {
+		if !strings.HasPrefix(strings.TrimSpace(line), "kubectl ") {
+			continue
+		}
+		if named := byName.FindStringSubmatch(line); named != nil {
+			for _, name := range strings.Fields(named[3]) {
+				deleted[kinds[named[2]]+"/"+named[1]+"/"+name] = nil
+			}
 			continue
 		}
 		found := flag.FindAllStringSubmatch(line, -1)
+		if len(found) == 0 {
+			t.Errorf("docs/uninstall.md: nobody knows what this deletes: %s", line)
+		}
 		for at, one := range found {
 			if one[1] == "k" && at+1 < len(found) {
 				t.Errorf("kubectl takes one -k, the last one, and leaves the others: %s", line)
@@ -49,18 +61,34 @@ func TestUninstallingDeletesNobodysObjects(t *testing.T) {
 			}
 		}
 	}
+	return deleted
+}
+
+// What the page of uninstalling deletes is nobody's object, and no kind of objects; and it is all that any choice of parts has made.
+func TestUninstallingDeletesNobodysObjects(t *testing.T) {
+	deleted := uninstalled(t)
+	stays := func(key string) bool {
+		return strings.HasPrefix(key, "CustomResourceDefinition/") || strings.HasPrefix(key, "Namespace/")
+	}
 	for key := range deleted {
-		if strings.HasPrefix(key, "CustomResourceDefinition/") || strings.HasPrefix(key, "Namespace/") {
+		if stays(key) {
 			t.Errorf("docs/uninstall.md deletes %s, and with it everybody's objects", key)
 		}
 	}
-	for _, key := range []string{
-		"Deployment/berth-system/berth-manager", "Deployment/berth-system/berth-workloads", "MutatingWebhookConfiguration//berth-manager",
-		"ValidatingAdmissionPolicy//berth-agent", "ValidatingAdmissionPolicy//berth-delete-protection-always", "ClusterRole//berth-cronjobs",
-		"ClusterRoleBinding//berth-agent", "ServiceAccount/berth-system/berth-workloads", "ValidatingAdmissionPolicy//berth-jobs",
-	} {
-		if _, is := deleted[key]; !is {
-			t.Errorf("docs/uninstall.md leaves %s", key)
+	choices := [][]string{{}}
+	for _, component := range components(t) {
+		choices = append(choices, needs(t, component))
+	}
+	for _, choice := range choices {
+		made, err := kustomize(t, choice)
+		if err != nil {
+			t.Fatalf("%v: %v", choice, err)
+		}
+		for key := range made {
+			// The page says that this one stays.
+			if _, is := deleted[key]; !is && !stays(key) && key != "ConfigMap/berth-system/berth-agent-configuration" {
+				t.Errorf("docs/uninstall.md leaves %s of deploy/%s", key, strings.Join(choice, "+"))
+			}
 		}
 	}
 }

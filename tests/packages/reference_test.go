@@ -15,8 +15,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Folders with the sources of Berth's programs.
-var sources = []string{"proto/src", "shim/src", "daemon/src", "daemon/policy/src", "manager/src", "manager/podstate/src", "sidecarset/src", "workloads/src", "workloads/policy/src"}
+// Folders with the sources of Berth's programs: all crates but those that only tests have.
+func sources(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, folder := range []string{"daemon", "manager", "proto", "shim", "sidecarset", "workloads"} {
+		for _, pattern := range []string{"src", "*/src"} {
+			found, err := filepath.Glob(filepath.Join("../..", folder, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, found...)
+		}
+	}
+	return without(all, "../../daemon/fake/src")
+}
 
 // A page that is made from the code. With BERTH_WRITE set it is written; without, it must be what is there.
 func page(t *testing.T, name, text string) {
@@ -38,8 +51,7 @@ func page(t *testing.T, name, text string) {
 func code(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, folder := range sources {
-		root := filepath.Join("../..", folder)
+	for _, root := range sources(t) {
 		err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".rs" {
 				return err
@@ -322,17 +334,27 @@ func TestReferenceOfKinds(t *testing.T) {
 			names += ", `" + name + "`"
 		}
 		scope := map[string]string{"Namespaced": "in a namespace", "Cluster": "of the whole cluster"}[spec.Scope]
-		kinds[spec.Names.Kind+" "+spec.Group] = fmt.Sprintf("## %s\n\n%s `%s/%s`, %s; %s.\n\n| Field | Type | |\n|---|---|---|\n%s%s\n", spec.Names.Kind,
-			whole.Description, spec.Group, version.Name, scope, names,
-			fields("spec", whole.Properties["spec"], 1), fields("status", whole.Properties["status"], 1))
+		origin := "Berth's own"
+		if spec.Group != "berth.dev" {
+			origin = "Compared with OpenKruise: " + compared(t, spec.Names.Kind)
+		}
+		kinds[spec.Names.Kind+" "+spec.Group] = fmt.Sprintf("## %s\n\n%s `%s/%s`, %s; %s. %s.\n\n| Field | Type | |\n|---|---|---|\n%s\n", spec.Names.Kind,
+			whole.Description, spec.Group, version.Name, scope, names, origin,
+			marked(t, spec.Names.Kind, fields("spec", whole.Properties["spec"], 1)+fields("status", whole.Properties["status"], 1)))
 	}
 	if len(kinds) < 14 {
 		t.Fatalf("only these kinds found: %v", keys(kinds))
 	}
 	text := "# Kinds and fields\n\n" + made + "After this page you know each field of each kind, and what its value does. `kubectl explain` says the same.\n\n" +
-		"Fields of more than four names are left out here. `kubectl get berth -A` lists the objects of all kinds.\n\n"
+		"Fields of more than four names are left out here. `kubectl get berth -A` lists the objects of all kinds. Where a kind `differs`, the\n" +
+		"numbers are those of [the list by feature](compatibility.md); fields with `ours`, and those below them, OpenKruise's kind does not have.\n\n"
 	for _, kind := range keys(kinds) {
 		text += kinds[kind]
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `") && strings.TrimSpace(strings.Trim(cells[len(cells)-1], "|")) == "" {
+			t.Errorf("a field without a description: %s", line)
+		}
 	}
 	page(t, "kinds.md", strings.TrimSuffix(text, "\n"))
 }
@@ -380,8 +402,8 @@ func TestReferenceOfAnnotations(t *testing.T) {
 	}
 	text := "# Annotations, labels, env and gates\n\n" + made +
 		"After this page you know each name by which pods and objects say something to Berth, or Berth to them.\n\n" +
-		"Names of `kruise.io` are OpenKruise's and mean the same; those of `berth.dev` are Berth's own. The pages of the features say when to use\n" +
-		"them; [what differs](compatibility.md) is listed by feature.\n"
+		"Names of `kruise.io` are OpenKruise's; those of `berth.dev` are Berth's own, `ours`. Where what stands behind a name `differs`, the\n" +
+		"numbers are those of [the list by feature](compatibility.md). The pages of the features say when to use them.\n"
 	for _, part := range []struct {
 		title string
 		is    func(string) bool
@@ -391,10 +413,10 @@ func TestReferenceOfAnnotations(t *testing.T) {
 		{"Annotations and labels of OpenKruise", func(name string) bool { return strings.Contains(name, "kruise.io/") }},
 		{"Annotations and labels of Berth", func(name string) bool { return strings.Contains(name, "berth.dev/") }},
 	} {
-		text += "\n## " + part.title + "\n\n| Name | | Read or written by |\n|---|---|---|\n"
+		text += "\n## " + part.title + "\n\n| Name | | Compared with OpenKruise | Read or written by |\n|---|---|---|---|\n"
 		for _, name := range keys(said) {
 			if part.is(name) {
-				text += fmt.Sprintf("| `%s` | %s | %s |\n", name, said[name], strings.Join(packages[name], ", "))
+				text += fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, said[name], compared(t, name), strings.Join(packages[name], ", "))
 			}
 		}
 	}

@@ -143,6 +143,32 @@ func TestPanelsAreTaken(t *testing.T) {
 	}
 }
 
+// Every program of the centre with a port for it is scraped.
+func TestCentreIsScraped(t *testing.T) {
+	built, err := kustomize(t, append([]string{"workloads"}, without(components(t), "workloads")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	monitor, err := json.Marshal(built["PodMonitor/berth-system/berth"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := 0
+	for key, object := range built {
+		if object["kind"] != "Deployment" {
+			continue
+		}
+		programs++
+		labels := at(object, "spec", "template", "metadata", "labels")
+		if name := fmt.Sprintf("%q", labels["app.kubernetes.io/name"]); !strings.Contains(string(monitor), name) {
+			t.Errorf("deploy/monitoring/pods.yaml has no %s of %s", name, key)
+		}
+	}
+	if programs < 3 {
+		t.Errorf("only %d programs", programs)
+	}
+}
+
 // What a rule or the dashboard names is in the programs.
 func TestMetricsAreThere(t *testing.T) {
 	known := map[string]metric{}

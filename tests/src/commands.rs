@@ -38,22 +38,51 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl get nodepodprobe NODE -o yaml",
     "kubectl label node NODE berth.dev/install=systemd",
     "kubectl -n berth-system get pods -o wide -w",
-    "kubectl get crd -o name | grep kruise.io | xargs kubectl get -o yaml > definitions.yaml",
     "kubectl api-resources -o name | grep -E 'kruise.io$' \
      | xargs -n1 kubectl get -A --ignore-not-found -o name | cut -d/ -f1 | sort | uniq -c",
     "helm uninstall berth -n berth-system",
     "kubectl apply --server-side -k deploy",
     "kubectl apply --server-side -k .",
-    "kubectl delete --ignore-not-found -f deploy/workloads/workloads.yaml -f deploy/workloads/role.yaml -f deploy/workloads/policy.yaml",
+    "kubectl apply --server-side -k complete",
+    "kubectl apply -f deploy/samples/broadcast-job.yaml",
+    "kubectl apply -f deploy/samples/cron-job.yaml",
+    "kubectl apply -f deploy/samples/resource-distribution.yaml",
+    "kubectl apply -f deploy/samples/persistent-pod-state.yaml",
+    "kubectl apply -f deploy/samples/workload-spread.yaml",
+    "kubectl apply -f deploy/samples/united-deployment.yaml",
+    "kubectl get uniteddeployments",
+    "kubectl apply --server-side -f deploy/samples/statefulset.yaml",
+    "kubectl apply --server-side -f deploy/samples/daemonset.yaml",
+    "kubectl apply --server-side -f deploy/samples/sidecarset.yaml",
+    "kubectl get sidecarsets",
+    "kubectl delete --ignore-not-found -f deploy/workloads/workloads.yaml -f deploy/distribution/distribution.yaml",
+    "kubectl delete --ignore-not-found -f deploy/workloads/role.yaml -f deploy/workloads/policy.yaml",
     "kubectl delete --ignore-not-found -f deploy/jobs/broadcastjobs/role.yaml -f deploy/jobs/cronjobs/role.yaml -f deploy/jobs/policy.yaml",
+    "kubectl delete --ignore-not-found -f deploy/uniteddeployments/role.yaml -f deploy/uniteddeployments/policy.yaml",
+    "kubectl delete --ignore-not-found -f deploy/spreads/role.yaml -f deploy/spreads/policy.yaml",
+    "kubectl delete --ignore-not-found -f deploy/podstates/role.yaml -f deploy/podstates/policy.yaml",
+    "kubectl delete --ignore-not-found -f deploy/distribution/role.yaml -f deploy/distribution/policy.yaml",
     "kubectl delete --ignore-not-found -k deploy/manager",
     "kubectl -n berth-system delete --ignore-not-found daemonset berth-agent berth-installer",
     "kubectl delete --ignore-not-found -k deploy/policies",
     "kubectl delete --ignore-not-found -k deploy/protection",
     "kubectl delete --ignore-not-found -k deploy/rbac",
-    "kubectl delete --ignore-not-found -f deploy/token-renewal/role.yaml -f deploy/requests-by-create/authors.yaml -f deploy/openkruise/writers.yaml",
-    "kubectl apply --server-side -k complete",
+    "kubectl delete --ignore-not-found -f deploy/token-renewal/role.yaml -f deploy/requests-by-create/authors.yaml",
+    "kubectl delete --ignore-not-found -f deploy/openkruise/white-list.yaml -f deploy/openkruise/writers.yaml",
+    "kubectl -n berth-system delete --ignore-not-found configmap berth-dashboard",
 ];
+
+/// Commands that the node case `documented` runs before anything is changed in a cluster with an OpenKruise
+/// that Helm has installed.
+pub const BEFORE: &[&str] = &[
+    "kubectl get crd -o json | jq '.items |= map(select(.spec.group | endswith(\"kruise.io\")) | del(.status, .metadata.resourceVersion, .metadata.uid, .metadata.managedFields))' > definitions.json",
+    "kubectl api-resources --verbs=list -o name | grep -E 'kruise.io$' | paste -sd, | xargs kubectl get -A -o json > objects.json",
+    "kubectl get secret -A -l owner=helm,name=kruise",
+    "kubectl delete secret -A -l owner=helm,name=kruise",
+];
+
+/// Commands that it runs to have the definitions of that OpenKruise again.
+pub const WAY_BACK: &[&str] = &["kubectl replace -f definitions.json"];
 
 /// Commands that the node case `documented` runs on a kind of a later OpenKruise. Its name takes the place
 /// of `NAME`.
@@ -176,7 +205,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
 
-    use super::{AT_API_SERVER, ELSEWHERE, STORED_ANEW, Shown, shown};
+    use super::{AT_API_SERVER, BEFORE, ELSEWHERE, STORED_ANEW, Shown, WAY_BACK, shown};
     use crate::pages::{self, read};
     use crate::repository::root;
 
@@ -192,10 +221,25 @@ mod tests {
             .collect()
     }
 
+    /// Lines at which a block begins that has no fences.
+    fn further_in(page: &str) -> Vec<usize> {
+        let (mut fenced, mut before, mut found) = (false, "", Vec::new());
+        for (at, line) in page.lines().enumerate() {
+            fenced ^= line.trim_start().starts_with("```");
+            if !fenced && before.is_empty() && line.starts_with("    ") {
+                found.push(at + 1);
+            }
+            before = line.trim();
+        }
+        found
+    }
+
     fn runs() -> BTreeSet<&'static str> {
         AT_API_SERVER
             .iter()
+            .chain(BEFORE)
             .chain(STORED_ANEW)
+            .chain(WAY_BACK)
             .copied()
             .chain(ELSEWHERE.iter().map(|(command, ..)| *command))
             .collect()
@@ -247,6 +291,30 @@ mod tests {
                 marks,
                 "{name}: a reason that no command needs; those that are: {needing:#?}"
             );
+        }
+    }
+
+    /// Text that stands further in is no block with a language: nobody can tell commands in it.
+    #[test]
+    fn blocks_stand_between_fences() {
+        for page in pages::pages() {
+            let found = further_in(&read(&page));
+            assert!(found.is_empty(), "{}: blocks without fences at lines {found:?}", page.display());
+        }
+        assert_eq!(further_in("a\n\n    b\n    c\n- d\n    e\n```sh\n\n    f\n```\n\n   g\n"), [3]);
+    }
+
+    /// A component that is applied by itself takes back what others have added to the same objects.
+    #[test]
+    fn no_part_is_applied_alone() {
+        let wholes = ["deploy", ".", "complete"];
+        for page in pages::pages() {
+            let text = read(&page);
+            let applied = text.split("kubectl apply").skip(1).filter_map(|rest| rest.lines().next());
+            let folders = applied.filter_map(|line| line.split("-k ").nth(1));
+            for folder in folders.filter_map(|rest| rest.split([' ', '`', ',', ';', ':', ')']).next()) {
+                assert!(wholes.contains(&folder), "{}: -k {folder}", page.display());
+            }
         }
     }
 

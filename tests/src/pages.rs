@@ -98,7 +98,7 @@ fn tags(page: &str) -> Vec<&str> {
     let lines = page.lines().filter(move |line| {
         let fence = line.trim_start().starts_with("```");
         fenced ^= fence;
-        !fenced && !fence && !line.starts_with("    ") && !line.starts_with("<!--")
+        !fenced && !fence && !line.starts_with("    ") && !line.trim_start().starts_with("<!--")
     });
     let is_tag = |line: &&str| {
         line.split('`').step_by(2).flat_map(|text| text.split('<').skip(1)).any(|rest| {

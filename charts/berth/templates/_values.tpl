@@ -17,7 +17,7 @@
 {{- $_ := set $object.metadata "annotations" $annotations -}}
 {{- end -}}
 {{- if has $object.kind (list "Deployment" "DaemonSet") -}}
-{{- $own := get $values (get (dict "berth-manager" "manager" "berth-workloads" "workloads" "berth-agent" "agent" "berth-installer" "installer") $object.metadata.name) | default dict -}}
+{{- $own := get $values (get (dict "berth-manager" "manager" "berth-workloads" "workloads" "berth-distribution" "distribution" "berth-agent" "agent" "berth-installer" "installer") $object.metadata.name) | default dict -}}
 {{- $pod := $object.spec.template.spec -}}
 {{- $container := first $pod.containers -}}
 {{- $image := get $values.images $container.image | default dict -}}

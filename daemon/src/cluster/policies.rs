@@ -23,9 +23,11 @@ use super::{
 };
 use crate::base::causes::chain;
 
-/// The remedy where the policies do not hold.
-pub const REMEDY: &str = "kubectl apply -k deploy/policies; where namespace or account have other names than \
-                                 berth-system and berth-agent, change them in the policies, too";
+/// The remedy where the policies do not hold. By themselves they would take back what components have changed
+/// in them.
+pub const REMEDY: &str = "apply your kustomization or chart again, as a whole: deploy/policies is part of it; \
+                          where namespace or account have other names than berth-system and berth-agent, \
+                          change them in the policies, too";
 
 /// After an answer that leaves nothing to wish.
 const SELDOM: Duration = Duration::from_secs(3600);

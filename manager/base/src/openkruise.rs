@@ -1,25 +1,37 @@
 //! Whether an OpenKruise decides in this cluster: two programs that decide on the same kinds fight over them,
 //! so nothing is begun until it has stopped, or somebody has said whose the kinds are.
 //!
-//! Its manager renews a Lease while it leads (`kruise-manager` in `kruise-system`, by its defaults).
+//! Its manager renews a Lease while it leads (`kruise-manager`), and its Deployment wants pods while it is
+//! installed. They are in `kruise-system` by its defaults, or wherever its webhook configurations say that
+//! its Service is: only administrators write those, and a Lease of that name elsewhere may be anybody's.
 //! As in our own election only that the lease moves counts, by our own clock; a sign of life that is ten
 //! minutes old needs no second look.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v1::MicroTime};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{Api, Client};
 use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::{http::Check, ownership::Ownership, telemetry::chain};
 
 const NAMESPACE: &str = "kruise-system";
 const LEASE: &str = "kruise-manager";
+const DEPLOYMENT: &str = "kruise-controller-manager";
+const MUTATING: &str = "kruise-mutating-webhook-configuration";
+const VALIDATING: &str = "kruise-validating-webhook-configuration";
+/// Most namespaces that are looked into.
+const MOST_NAMESPACES: usize = 8;
 /// Between two looks while nothing is begun.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Between two looks once all has begun.
@@ -27,18 +39,21 @@ const LONG_PAUSE: Duration = Duration::from_secs(60);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Promise of a holder that makes none, and the most that is believed.
 const PROMISED: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
+const UNKNOWN: &str = "Whether an OpenKruise runs is not known, looking again";
+const FORBIDDEN: &str = "Whether an OpenKruise runs may not be looked for; apply the new roles, or say with \
+                         --ownership whose the kinds are";
 /// Age of a sign of life that cannot be a difference of clocks.
 const LONG_GONE: SignedDuration = SignedDuration::from_mins(10);
 
-/// Verdict of one look at the lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Verdict of one look; of several namespaces the last in this order counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     /// No OpenKruise runs.
     Free,
-    /// One runs; the name of its leader.
-    Decides(String),
     /// It is not known before the next look.
     Unclear,
+    /// One runs, and by what that is known.
+    Decides(String),
 }
 
 /// A state of the lease, and since when it is so.
@@ -50,10 +65,11 @@ struct Observed {
     moved: bool,
 }
 
-/// Looks at the lease, again and again.
+/// Looks at leases and Deployments, again and again.
 struct Look {
-    api: Api<Lease>,
-    observed: Option<Observed>,
+    client: Client,
+    /// States of the leases, by namespace.
+    observed: BTreeMap<String, Observed>,
     /// Outcome that was said last.
     said: Option<String>,
 }
@@ -72,8 +88,8 @@ async fn none_decides(client: &Client) {
     loop {
         match look.take().await {
             Some(Verdict::Free) => return,
-            Some(Verdict::Decides(leader)) => look.say(
-                leader,
+            Some(Verdict::Decides(by)) => look.say(
+                by,
                 "Nothing is begun while an OpenKruise decides; stop its manager, or say with --ownership whose the kinds are",
             ),
             Some(Verdict::Unclear) | None => {}
@@ -95,8 +111,8 @@ pub async fn warn_of(client: Client, ownership: Ownership) {
     let mut look = Look::new(&client);
     loop {
         match look.take().await {
-            Some(Verdict::Decides(leader)) => {
-                look.say(leader, "An OpenKruise decides on the same kinds; stop its manager, or this one");
+            Some(Verdict::Decides(by)) => {
+                look.say(by, "An OpenKruise decides on the same kinds; stop its manager, or this one");
             }
             Some(Verdict::Free) => look.said = None,
             Some(Verdict::Unclear) | None => {}
@@ -109,47 +125,83 @@ pub async fn warn_of(client: Client, ownership: Ownership) {
 
 impl Look {
     fn new(client: &Client) -> Self {
-        Self { api: Api::namespaced(client.clone(), NAMESPACE), observed: None, said: None }
+        Self { client: client.clone(), observed: BTreeMap::new(), said: None }
     }
 
     /// Takes one look; `None` without an answer.
     async fn take(&mut self) -> Option<Verdict> {
-        let lease = match timeout(ANSWER_WITHIN, self.api.get_opt(LEASE)).await {
-            Ok(Ok(lease)) => lease,
-            // With the roles of an older release. It must not stand still for that.
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                self.say(
-                    String::new(),
-                    "Whether an OpenKruise runs may not be looked for; apply the new roles",
-                );
-                return Some(Verdict::Free);
-            }
-            Ok(Err(error)) => {
-                self.say(chain(&error), "Whether an OpenKruise runs is not known, looking again");
-                return None;
-            }
-            Err(_) => {
-                self.say("no answer".to_owned(), "Whether an OpenKruise runs is not known, looking again");
-                return None;
-            }
-        };
-        let Some(lease) = lease else { return Some(Verdict::Free) };
-        let now = Instant::now();
-        self.observed = Observed::next(self.observed.take(), &lease, now);
-        Some(self.observed.as_ref().map_or(Verdict::Free, |seen| seen.verdict(&lease, Timestamp::now(), now)))
+        let answer = timeout(ANSWER_WITHIN, self.look()).await;
+        told(answer.map_err(drop)).map_err(|(about, words)| self.say(about, words)).ok()
+    }
+
+    async fn look(&mut self) -> kube::Result<Verdict> {
+        let namespaces = self.namespaces().await?;
+        self.observed.retain(|namespace, _| namespaces.contains(namespace));
+        let mut all = Verdict::Free;
+        for namespace in namespaces {
+            let leases: Api<Lease> = Api::namespaced(self.client.clone(), &namespace);
+            let lease = leases.get_opt(LEASE).await?;
+            let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &namespace);
+            let deployment = deployments.get_opt(DEPLOYMENT).await?;
+            let now = Instant::now();
+            let before = self.observed.remove(&namespace);
+            let observed = lease.as_ref().and_then(|lease| Observed::next(before, lease, now));
+            let of_lease = observed.as_ref().zip(lease.as_ref());
+            let of_lease =
+                of_lease.map(|(seen, lease)| seen.verdict(&namespace, lease, Timestamp::now(), now));
+            let of_deployment = deployment
+                .filter(wants_pods)
+                .map(|_| Verdict::Decides(format!("Deployment {namespace}/{DEPLOYMENT}, which wants pods")));
+            all = of_lease.into_iter().chain(of_deployment).fold(all, Verdict::max);
+            self.observed.extend(observed.map(|observed| (namespace, observed)));
+        }
+        Ok(all)
+    }
+
+    /// Namespaces that OpenKruise may be in.
+    async fn namespaces(&self) -> kube::Result<BTreeSet<String>> {
+        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
+        let mutating = mutating.get_opt(MUTATING).await?.and_then(|one| one.webhooks).unwrap_or_default();
+        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
+        let validating =
+            validating.get_opt(VALIDATING).await?.and_then(|one| one.webhooks).unwrap_or_default();
+        let mutating = mutating.into_iter().map(|one| one.client_config);
+        Ok(namespaces(mutating.chain(validating.into_iter().map(|one| one.client_config))))
     }
 
     /// Says it, if it is news.
     fn say(&mut self, about: String, words: &'static str) {
         if self.said.as_ref() != Some(&about) {
-            if about.is_empty() {
-                info!("{words}");
-            } else {
-                warn!(lease = format!("{NAMESPACE}/{LEASE}"), about, "{words}");
-            }
+            warn!(about, "{words}");
         }
         self.said = Some(about);
     }
+}
+
+/// Verdict of an answer; without one, what is to be said of it, and the words for that.
+fn told(answer: Result<kube::Result<Verdict>, ()>) -> Result<Verdict, (String, &'static str)> {
+    match answer {
+        Ok(Ok(verdict)) => Ok(verdict),
+        // With roles of another release. Taken for a cluster without one, it could make two that decide.
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err((status.message.clone(), FORBIDDEN)),
+        Ok(Err(error)) => Err((chain(&error), UNKNOWN)),
+        Err(()) => Err(("no answer".to_owned(), UNKNOWN)),
+    }
+}
+
+/// Namespaces of the Services that webhooks are answered by, and the one of OpenKruise's defaults.
+fn namespaces(webhooks: impl Iterator<Item = WebhookClientConfig>) -> BTreeSet<String> {
+    let mut found = BTreeSet::from([NAMESPACE.to_owned()]);
+    for namespace in webhooks.filter_map(|one| Some(one.service?.namespace)) {
+        if found.len() < MOST_NAMESPACES && !namespace.is_empty() {
+            found.insert(namespace);
+        }
+    }
+    found
+}
+
+fn wants_pods(deployment: &Deployment) -> bool {
+    deployment.spec.as_ref().is_some_and(|spec| spec.replicas.unwrap_or(1) > 0)
 }
 
 // === impl Observed ===
@@ -166,14 +218,16 @@ impl Observed {
         })
     }
 
-    fn verdict(&self, lease: &Lease, wall: Timestamp, now: Instant) -> Verdict {
+    fn verdict(&self, namespace: &str, lease: &Lease, wall: Timestamp, now: Instant) -> Verdict {
         let old = self.renewed.as_ref().is_some_and(|renewed| wall.duration_since(renewed.0) > LONG_GONE);
         let promised = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
         let promised = promised.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
         let silent = now.saturating_duration_since(self.since);
         match silent >= promised.unwrap_or(PROMISED.0).min(PROMISED.1) {
             true => Verdict::Free,
-            false if self.moved => Verdict::Decides(self.holder.clone()),
+            false if self.moved => {
+                Verdict::Decides(format!("Lease {namespace}/{LEASE}, held by {}", self.holder))
+            }
             false if old => Verdict::Free,
             false => Verdict::Unclear,
         }
@@ -182,7 +236,10 @@ impl Observed {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::admissionregistration::v1::ServiceReference;
+    use k8s_openapi::api::apps::v1::DeploymentSpec;
     use k8s_openapi::api::coordination::v1::LeaseSpec;
+    use kube::core::Status;
     use rstest::rstest;
 
     use super::*;
@@ -199,6 +256,10 @@ mod tests {
         Lease { spec: Some(spec), ..Lease::default() }
     }
 
+    fn decides() -> Verdict {
+        Verdict::Decides("Lease n/kruise-manager, held by a".to_owned())
+    }
+
     /// Looks, each with the seconds since the first, at leases renewed so long before the first.
     fn last(holder: Option<&str>, promised: Option<i32>, looks: &[(u64, i64)]) -> Verdict {
         let start = Instant::now();
@@ -207,7 +268,7 @@ mod tests {
             let (lease, now) = (lease(holder, *renewed, promised), start + Duration::from_secs(*after));
             let wall = Timestamp::from_second(WALL + i64::try_from(*after).unwrap()).unwrap();
             observed = Observed::next(observed, &lease, now);
-            verdict = observed.as_ref().map_or(Verdict::Free, |seen| seen.verdict(&lease, wall, now));
+            verdict = observed.as_ref().map_or(Verdict::Free, |seen| seen.verdict("n", &lease, wall, now));
         }
         verdict
     }
@@ -216,8 +277,8 @@ mod tests {
     #[case::nobody(None, None, &[(0, 0)], Verdict::Free)]
     #[case::given_up(Some(""), None, &[(0, 0)], Verdict::Free)]
     #[case::first_look(Some("a"), Some(15), &[(0, -1)], Verdict::Unclear)]
-    #[case::moves(Some("a"), Some(15), &[(0, -1), (2, 1)], Verdict::Decides("a".to_owned()))]
-    #[case::moves_by_a_clock_far_behind(Some("a"), Some(15), &[(0, -9000), (2, -8998)], Verdict::Decides("a".to_owned()))]
+    #[case::moves(Some("a"), Some(15), &[(0, -1), (2, 1)], decides())]
+    #[case::moves_by_a_clock_far_behind(Some("a"), Some(15), &[(0, -9000), (2, -8998)], decides())]
     #[case::long_gone(Some("a"), Some(15), &[(0, -9000)], Verdict::Free)]
     #[case::goes_silent(Some("a"), Some(15), &[(0, -1), (14, -1)], Verdict::Unclear)]
     #[case::silent(Some("a"), Some(15), &[(0, -1), (15, -1)], Verdict::Free)]
@@ -241,6 +302,58 @@ mod tests {
         lease.spec.as_mut().unwrap().renew_time = None;
         let now = Instant::now();
         let seen = Observed::next(None, &lease, now).unwrap();
-        assert_eq!(seen.verdict(&lease, Timestamp::MAX, now), Verdict::Unclear);
+        assert_eq!(seen.verdict("n", &lease, Timestamp::MAX, now), Verdict::Unclear);
+    }
+
+    /// An administrator has put it elsewhere; others' leases are not asked for.
+    #[test]
+    fn it_is_looked_for_where_its_webhooks_are_answered() {
+        let of = |namespace: Option<&str>| WebhookClientConfig {
+            service: namespace.map(|namespace| ServiceReference {
+                namespace: namespace.to_owned(),
+                name: "kruise-webhook-service".to_owned(),
+                ..ServiceReference::default()
+            }),
+            ..WebhookClientConfig::default()
+        };
+        let found =
+            |all: Vec<Option<&str>>| namespaces(all.into_iter().map(of)).into_iter().collect::<Vec<_>>();
+        assert_eq!(found(vec![]), ["kruise-system"]);
+        assert_eq!(found(vec![Some("kruise-system"), None, Some("")]), ["kruise-system"]);
+        assert_eq!(found(vec![Some("elsewhere"), Some("elsewhere")]), ["elsewhere", "kruise-system"]);
+        let many: Vec<String> = (0..100).map(|at| format!("n{at}")).collect();
+        assert_eq!(found(many.iter().map(|name| Some(name.as_str())).collect()).len(), MOST_NAMESPACES);
+    }
+
+    #[rstest]
+    #[case::as_by_default(None, true)]
+    #[case::some(Some(2), true)]
+    #[case::stopped(Some(0), false)]
+    #[case::less_than_nothing(Some(-1), false)]
+    fn a_deployment_that_wants_pods_decides(#[case] replicas: Option<i32>, #[case] expected: bool) {
+        let spec = DeploymentSpec { replicas, ..DeploymentSpec::default() };
+        assert_eq!(wants_pods(&Deployment { spec: Some(spec), ..Deployment::default() }), expected);
+        assert!(!wants_pods(&Deployment::default()));
+    }
+
+    #[test]
+    fn one_that_decides_counts_more_than_what_is_not_known() {
+        let all = [Verdict::Unclear, decides(), Verdict::Free];
+        assert_eq!(all.iter().cloned().fold(Verdict::Free, Verdict::max), decides());
+        assert_eq!(
+            [Verdict::Unclear, Verdict::Free].into_iter().fold(Verdict::Free, Verdict::max),
+            Verdict::Unclear
+        );
+    }
+
+    /// A right that is missing is no sign that there is none.
+    #[test]
+    fn only_an_answer_is_a_verdict() {
+        let api =
+            |code| kube::Error::Api(Box::new(Status::failure("leases is forbidden", "").with_code(code)));
+        assert_eq!(told(Ok(Ok(Verdict::Free))), Ok(Verdict::Free));
+        assert_eq!(told(Ok(Err(api(403)))), Err(("leases is forbidden".to_owned(), FORBIDDEN)));
+        assert_eq!(told(Ok(Err(api(500)))).map_err(|(_, words)| words), Err(UNKNOWN));
+        assert_eq!(told(Err(())), Err(("no answer".to_owned(), UNKNOWN)));
     }
 }

@@ -185,9 +185,13 @@ impl JsonSchema for JobTemplate {
             "type": "object",
             "properties": {
                 "metadata": {
+                    "description": "Metadata of each job.",
                     "type": "object",
                     "properties": {
-                        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                        "labels": {
+                            "description": "Labels of each job.",
+                            "type": "object", "additionalProperties": {"type": "string"},
+                        },
                     },
                     "x-kubernetes-preserve-unknown-fields": true,
                 },

@@ -133,20 +133,29 @@ impl JsonSchema for DistributedResource {
             "type": "object",
             "required": ["apiVersion", "kind", "metadata"],
             "properties": {
-                "apiVersion": {"type": "string"},
-                "kind": {"type": "string"},
+                "apiVersion": {"description": "`v1`.", "type": "string"},
+                "kind": {"description": "`Secret` or `ConfigMap`.", "type": "string"},
                 "metadata": {
+                    "description": "Metadata of each copy.",
                     "type": "object",
                     "required": ["name"],
                     "properties": {
                         "name": {
+                            "description": "Name of the copies; it stays.",
                             "type": "string",
                             "maxLength": 253,
                             "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
                         },
-                        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-                        "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+                        "labels": {
+                            "description": "Labels of each copy.",
+                            "type": "object", "additionalProperties": {"type": "string"},
+                        },
+                        "annotations": {
+                            "description": "Annotations of each copy.",
+                            "type": "object", "additionalProperties": {"type": "string"},
+                        },
                         "finalizers": {
+                            "description": "None may be given.",
                             "type": "array",
                             "items": {"type": "string", "maxLength": 317},
                             "x-kubernetes-validations": [{
@@ -155,6 +164,7 @@ impl JsonSchema for DistributedResource {
                             }],
                         },
                         "ownerReferences": {
+                            "description": "None may be given.",
                             "type": "array",
                             "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
                             "x-kubernetes-validations": [{

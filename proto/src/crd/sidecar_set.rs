@@ -282,28 +282,47 @@ impl JsonSchema for SidecarContainer {
             "type": "object",
             "required": ["name"],
             "properties": {
-                "name": {"type": "string", "minLength": 1, "maxLength": 63},
-                "image": {"type": "string"},
-                "podInjectPolicy": {"type": "string", "maxLength": 63},
+                "name": {
+                    "description": "Name of the container in the pods.",
+                    "type": "string", "minLength": 1, "maxLength": 63,
+                },
+                "image": {"description": "Image; another one is an upgrade.", "type": "string"},
+                "podInjectPolicy": {
+                    "description": "`BeforeAppContainer` or `AfterAppContainer`: its place among the containers of the pod.",
+                    "type": "string", "maxLength": 63,
+                },
                 "upgradeStrategy": {
+                    "description": "How its image is changed in pods that run.",
                     "type": "object",
                     "properties": {
-                        "upgradeType": {"type": "string", "maxLength": 63},
-                        "hotUpgradeEmptyImage": {"type": "string", "maxLength": 4096},
+                        "upgradeType": {
+                            "description": "`ColdUpgrade` (the default) stops it first, `HotUpgrade` has a twin take over.",
+                            "type": "string", "maxLength": 63,
+                        },
+                        "hotUpgradeEmptyImage": {
+                            "description": "Image of the twin that rests.",
+                            "type": "string", "maxLength": 4096,
+                        },
                     },
                 },
-                "shareVolumePolicy": sharing(),
-                "shareVolumeDevicePolicy": sharing(),
+                "shareVolumePolicy": sharing("Volume mounts of the pod's other containers."),
+                "shareVolumeDevicePolicy": sharing("Volume devices of the pod's other containers."),
                 "transferEnv": {
+                    "description": "Env that it gets from other containers of the pod.",
                     "type": "array",
                     "items": {
                         "type": "object",
                         "properties": {
-                            "sourceContainerName": {"type": "string", "maxLength": 253},
+                            "sourceContainerName": {
+                                "description": "Container that has it.",
+                                "type": "string", "maxLength": 253,
+                            },
                             "sourceContainerNameFrom": {
+                                "description": "Where the name of that container stands instead.",
                                 "type": "object",
                                 "properties": {
                                     "fieldRef": {
+                                        "description": "A label or an annotation of the pod.",
                                         "type": "object",
                                         "required": ["fieldPath"],
                                         "properties": {
@@ -313,8 +332,11 @@ impl JsonSchema for SidecarContainer {
                                     },
                                 },
                             },
-                            "envName": {"type": "string"},
-                            "envNames": {"type": "array", "items": {"type": "string"}},
+                            "envName": {"description": "Name of one.", "type": "string"},
+                            "envNames": {
+                                "description": "Names of several.",
+                                "type": "array", "items": {"type": "string"},
+                            },
                         },
                     },
                 },
@@ -325,8 +347,13 @@ impl JsonSchema for SidecarContainer {
 }
 
 /// Schema of the policy that shares something of the other containers.
-fn sharing() -> Value {
-    serde_json::json!({"type": "object", "properties": {"type": {"type": "string", "maxLength": 63}}})
+fn sharing(shared: &str) -> Value {
+    let kind = "`enabled`: it has them too. `disabled`, the default: it has its own.";
+    serde_json::json!({
+        "description": shared,
+        "type": "object",
+        "properties": {"type": {"description": kind, "type": "string", "maxLength": 63}},
+    })
 }
 
 // === impl SidecarVolume ===
@@ -352,7 +379,12 @@ impl JsonSchema for SidecarVolume {
             "description": "A core/v1 Volume.",
             "type": "object",
             "required": ["name"],
-            "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 63}},
+            "properties": {
+                "name": {
+                    "description": "Name that mounts use.",
+                    "type": "string", "minLength": 1, "maxLength": 63,
+                },
+            },
             "x-kubernetes-preserve-unknown-fields": true,
         })
     }

@@ -313,11 +313,15 @@ impl JsonSchema for WorkloadTemplate {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let metadata = || {
+        let metadata = |of: &str| {
             json_schema!({
+                "description": format!("Metadata of {of}."),
                 "type": "object",
                 "properties": {
-                    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "labels": {
+                        "description": format!("Labels of {of}, those that are selected among them."),
+                        "type": "object", "additionalProperties": {"type": "string"},
+                    },
                 },
                 "x-kubernetes-preserve-unknown-fields": true,
             })
@@ -327,14 +331,19 @@ impl JsonSchema for WorkloadTemplate {
             "type": "object",
             "required": ["spec"],
             "properties": {
-                "metadata": metadata(),
+                "metadata": metadata("each workload"),
                 "spec": {
+                    "description": "Spec of each workload, as its kind has it.",
                     "type": "object",
                     "properties": {
-                        "replicas": {"type": "integer"},
+                        "replicas": {
+                            "description": "Leave it out: the subsets say how many pods there are.",
+                            "type": "integer",
+                        },
                         "template": {
+                            "description": "A core/v1 PodTemplateSpec.",
                             "type": "object",
-                            "properties": {"metadata": metadata()},
+                            "properties": {"metadata": metadata("each pod")},
                             "x-kubernetes-preserve-unknown-fields": true,
                         },
                     },
@@ -363,9 +372,11 @@ impl JsonSchema for PodTemplatePatch {
             "type": "object",
             "properties": {
                 "metadata": {
+                    "description": "Metadata that the pods of the subset get.",
                     "type": "object",
                     "properties": {
                         "labels": {
+                            "description": "Labels that they get; null takes one away.",
                             "type": "object",
                             "additionalProperties": {"type": "string", "nullable": true},
                         },

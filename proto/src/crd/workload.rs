@@ -99,18 +99,29 @@ impl JsonSchema for PodTemplate {
             "type": "object",
             "properties": {
                 "metadata": {
+                    "description": "Metadata of each pod.",
                     "type": "object",
                     "properties": {
-                        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                        "labels": {
+                            "description": "Labels of each pod, those that are selected among them.",
+                            "type": "object", "additionalProperties": {"type": "string"},
+                        },
                     },
                     "x-kubernetes-preserve-unknown-fields": true,
                 },
                 // What rules look at.
                 "spec": {
+                    "description": "Spec of each pod, a core/v1 PodSpec.",
                     "type": "object",
                     "properties": {
-                        "restartPolicy": {"type": "string"},
-                        "activeDeadlineSeconds": {"type": "integer", "format": "int64"},
+                        "restartPolicy": {
+                            "description": "Which containers the kubelet starts again.",
+                            "type": "string",
+                        },
+                        "activeDeadlineSeconds": {
+                            "description": "Seconds that a pod may run.",
+                            "type": "integer", "format": "int64",
+                        },
                     },
                     "x-kubernetes-preserve-unknown-fields": true,
                 },
@@ -145,8 +156,14 @@ impl JsonSchema for ClaimTemplate {
             "type": "object",
             "properties": {
                 "metadata": {
+                    "description": "Metadata of each claim.",
                     "type": "object",
-                    "properties": {"name": {"type": "string", "maxLength": 253}},
+                    "properties": {
+                        "name": {
+                            "description": "Name of the volume that it is in the pods.",
+                            "type": "string", "maxLength": 253,
+                        },
+                    },
                     "x-kubernetes-preserve-unknown-fields": true,
                 },
             },

@@ -220,8 +220,14 @@ impl JsonSchema for SpreadPatch {
             "type": "object",
             "properties": {
                 "metadata": {
+                    "description": "Metadata that the pods of the subset get.",
                     "type": "object",
-                    "properties": {"name": {"type": "string", "maxLength": 253}},
+                    "properties": {
+                        "name": {
+                            "description": "Leave it out: the workload names its pods.",
+                            "type": "string", "maxLength": 253,
+                        },
+                    },
                     "x-kubernetes-preserve-unknown-fields": true,
                 },
             },

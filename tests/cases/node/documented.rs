@@ -8,15 +8,19 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_tests::commands::{AT_API_SERVER, STORED_ANEW};
+use berth_tests::commands::{AT_API_SERVER, BEFORE, STORED_ANEW, WAY_BACK};
 use berth_tests::node::{ControlPlane, User, deploy, programs};
 use berth_tests::wait::await_condition;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::process::Command;
 
@@ -110,7 +114,8 @@ async fn commands_of_the_pages_do_what_they_say() -> Result<()> {
     plane.down()
 }
 
-/// A later OpenKruise's definition has one version more, in which objects are stored.
+/// A later OpenKruise's definition has one version more, in which objects are stored, and is part of a
+/// release of Helm. It is as it was when all is taken back.
 #[tokio::test]
 async fn what_is_stored_in_another_version_comes_over() -> Result<()> {
     let plane = ControlPlane::without_controllers().await?;
@@ -128,7 +133,11 @@ async fn what_is_stored_in_another_version_comes_over() -> Result<()> {
             "versions": [version("v1alpha1", false), version("v1beta1", true)],
         },
     });
-    deploy::apply_object(&client, &serde_json::from_value(definition)?).await?;
+    let chart = shell.path().join("kruise/templates");
+    fs::create_dir_all(&chart)?;
+    fs::write(chart.join("sidecarsets.yaml"), definition.to_string())?;
+    fs::write(shell.path().join("kruise/Chart.yaml"), "apiVersion: v2\nname: kruise\nversion: 1.9.0\n")?;
+    shell.run("helm install kruise kruise").await?;
     let set: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "apps.kruise.io/v1beta1", "kind": "SidecarSet", "metadata": { "name": "set" },
         "spec": { "selector": { "matchLabels": { "app": "web" } }, "containers": [] },
@@ -137,6 +146,12 @@ async fn what_is_stored_in_another_version_comes_over() -> Result<()> {
         deploy::apply_object(&client, &set).await.map(drop)
     })
     .await?;
+    for command in BEFORE {
+        shell.run(command).await?;
+    }
+    let kept = fs::read_to_string(shell.path().join("objects.json"))?;
+    ensure!(kept.contains("\"name\": \"set\""), "{kept}");
+    ensure!(!shell.run("helm list -A -q").await?.contains("kruise"), "Helm knows it still");
     let words = format!("{KIND} has stored objects as v1beta1");
     let said = shell.run("berthctl check --pre || true").await?;
     ensure!(said.contains(&words), "{said}");
@@ -153,6 +168,19 @@ async fn what_is_stored_in_another_version_comes_over() -> Result<()> {
     let said =
         shell.run("kubectl get sidecarsets.v1alpha1.apps.kruise.io set -o jsonpath={.spec.selector}").await?;
     ensure!(said.contains("web"), "{said}");
+
+    for command in WAY_BACK {
+        shell.run(command).await?;
+    }
+    await_condition("the other version is served again", Duration::from_secs(60), async || {
+        let get = "kubectl get sidecarsets.v1beta1.apps.kruise.io set -o jsonpath={.spec.selector}";
+        let said = shell.run(get).await?;
+        ensure!(said.contains("web"), "{said}");
+        Ok(())
+    })
+    .await?;
+    let said = shell.run("kubectl get crd NAME -o jsonpath={.spec.names.categories}").await?;
+    ensure!(said.is_empty(), "a field of Berth's definition is left: {said}");
     plane.down()
 }
 
@@ -194,11 +222,6 @@ async fn follows(command: &str, said: &str, shell: &Shell, client: &Client) -> R
                 deployments.get(program).await.with_context(|| program.to_owned())?;
             }
             installed(client, "berthd:0.1.0").await
-        }
-        "kubectl get crd" => {
-            let copy = fs::read_to_string(shell.path().join("definitions.yaml"))?;
-            ensure!(copy.contains("name: containerrecreaterequests.apps.kruise.io"), "{copy}");
-            Ok(())
         }
         "kubectl api-resources" => {
             ensure!(said.contains("1 containerrecreaterequest.apps.kruise.io"), "not counted");
@@ -245,7 +268,7 @@ async fn probe_objects(client: &Client) -> Result<()> {
     .await
 }
 
-/// Neither programs nor rights nor webhooks of Berth are left.
+/// Neither programs nor rights nor webhooks nor policies of Berth are left.
 async fn gone(client: &Client) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "berth-system");
     let agents: Api<DaemonSet> = Api::namespaced(client.clone(), "berth-system");
@@ -263,11 +286,28 @@ async fn gone(client: &Client) -> Result<()> {
         "webhooks are left: {:?}",
         webhooks.iter().map(ResourceExt::name_any).collect::<Vec<_>>()
     );
-    let roles: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(client.clone());
-    let roles = roles.list(&ListParams::default()).await?.items.into_iter().map(|role| role.name_any());
-    let roles: Vec<_> = roles.filter(|name| name.starts_with("berth-")).collect();
-    ensure!(roles.is_empty(), "roles are left: {roles:?}");
+    let left = [
+        left::<ClusterRole>(client).await?,
+        left::<ClusterRoleBinding>(client).await?,
+        left::<Role>(client).await?,
+        left::<RoleBinding>(client).await?,
+        left::<ServiceAccount>(client).await?,
+        left::<ValidatingAdmissionPolicy>(client).await?,
+        left::<ValidatingAdmissionPolicyBinding>(client).await?,
+    ]
+    .concat();
+    ensure!(left.is_empty(), "left: {left:?}");
     Ok(())
+}
+
+/// Objects of a kind, in all namespaces, whose names are Berth's.
+async fn left<K>(client: &Client) -> Result<Vec<String>>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let all = Api::<K>::all(client.clone()).list(&ListParams::default()).await?.items;
+    let named = all.into_iter().map(|object| format!("{} {}", K::kind(&()), object.name_any()));
+    Ok(named.filter(|name| name.contains(" berth-")).collect())
 }
 
 /// The definitions, and the objects and pods that users made.

@@ -35,7 +35,7 @@ async fn await_said(case: &Case, hold: bool) -> Result<()> {
         let line = format!("berthd_admission_policies_hold {}", u8::from(hold));
         ensure!(metrics.lines().any(|found| found == line), "no {line}");
         let status = berthd.ctl(&["status"]).await?;
-        let warned = status.contains("kubectl apply -k deploy/policies");
+        let warned = status.contains("deploy/policies is part of it");
         ensure!(warned != hold, "{status}");
         Ok(())
     })

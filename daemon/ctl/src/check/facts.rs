@@ -42,6 +42,8 @@ pub(super) struct Definition {
 /// Deployment or DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Program {
+    /// Namespace that it is in.
+    pub namespace: String,
     /// Pods that there are to be.
     pub wanted: i32,
     /// Pods that are Ready.
@@ -53,8 +55,10 @@ pub(super) struct Program {
 }
 
 /// Webhook configuration of either kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Webhooks {
+    /// Namespace of the Service that answers its first entry with one.
+    pub namespace: Option<String>,
     /// Its entries.
     pub entries: usize,
     /// Entries without a bundle of CAs.

@@ -19,6 +19,7 @@ use tokio::time::timeout;
 
 use super::facts::{Definition, Facts, Known, Program, Webhooks};
 use super::releases::at_least;
+use super::verdicts::is_kruise;
 
 /// One question.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,16 +27,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAGE: u32 = 50;
 /// More pages of a kind are not read.
 const PAGES: usize = 400;
-/// Namespaces of the programs.
+/// Namespaces of the programs, by the defaults of both.
 const NAMESPACES: [&str; 2] = ["berth-system", "kruise-system"];
 
 /// Asks for everything, one after the other.
 pub(super) async fn facts(client: &Client) -> Facts {
+    let webhooks = known(webhooks(client)).await;
     Facts {
         version: known(async { Ok(client.apiserver_version().await?.git_version) }).await,
         definitions: known(definitions(client)).await,
-        programs: known(programs(client)).await,
-        webhooks: known(webhooks(client)).await,
+        programs: known(programs(client, namespaces(webhooks.as_ref().ok()))).await,
+        webhooks,
         policies: known(policies(client)).await,
         nodes: known(nodes(client)).await,
         agents: known(agents(client)).await,
@@ -96,28 +98,44 @@ pub(super) fn definition(name: &str, object: &Value) -> Definition {
     }
 }
 
-async fn programs(client: &Client) -> kube::Result<BTreeMap<String, Program>> {
+/// Namespaces of the programs: OpenKruise's may be anywhere, and its webhooks say where it is.
+pub(super) fn namespaces(webhooks: Option<&BTreeMap<String, Webhooks>>) -> BTreeSet<String> {
+    let kruise = webhooks.into_iter().flatten().filter(|(name, _)| is_kruise(name));
+    let named = kruise.filter_map(|(_, one)| one.namespace.clone());
+    NAMESPACES.map(str::to_owned).into_iter().chain(named).collect()
+}
+
+async fn programs(client: &Client, namespaces: BTreeSet<String>) -> kube::Result<BTreeMap<String, Program>> {
     let mut programs = BTreeMap::new();
-    for namespace in NAMESPACES {
-        let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
+    for namespace in namespaces {
+        let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
         let keep = |one: Deployment| {
             let (name, spec) = (one.name_any(), one.spec?);
             let ready = one.status.and_then(|status| status.ready_replicas).unwrap_or(0);
             let (ownership, image) = (ownership(&spec.template), image(&spec.template));
-            let wanted = spec.replicas.unwrap_or(1);
-            Some((format!("Deployment/{name}"), Program { wanted, ready, ownership, image }))
+            let (namespace, wanted) = (namespace.clone(), spec.replicas.unwrap_or(1));
+            Some((format!("Deployment/{name}"), Program { namespace, wanted, ready, ownership, image }))
         };
-        programs.extend(all(&deployments, keep).await?);
-        let sets: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
+        let found = all(&deployments, keep).await?;
+        let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &namespace);
         let keep = |one: DaemonSet| {
             let (name, status) = (one.name_any(), one.status?);
             let (wanted, ready) = (status.desired_number_scheduled, status.number_ready);
-            let image = one.spec.and_then(|spec| image(&spec.template));
-            Some((format!("DaemonSet/{name}"), Program { wanted, ready, ownership: None, image }))
+            let (namespace, image) = (namespace.clone(), one.spec.and_then(|spec| image(&spec.template)));
+            Some((format!("DaemonSet/{name}"), Program { namespace, wanted, ready, ownership: None, image }))
         };
-        programs.extend(all(&sets, keep).await?);
+        for (name, program) in found.into_iter().chain(all(&sets, keep).await?) {
+            add(&mut programs, name, program);
+        }
     }
     Ok(programs)
+}
+
+/// Adds a program. One of the same name elsewhere that wants no pods is only what was left behind.
+pub(super) fn add(programs: &mut BTreeMap<String, Program>, name: String, program: Program) {
+    if programs.get(&name).is_none_or(|known| known.wanted == 0) {
+        programs.insert(name, program);
+    }
 }
 
 fn image(template: &PodTemplateSpec) -> Option<String> {
@@ -134,6 +152,7 @@ fn ownership(template: &PodTemplateSpec) -> Option<String> {
 
 async fn webhooks(client: &Client) -> kube::Result<BTreeMap<String, Webhooks>> {
     let entries = |clients: Vec<WebhookClientConfig>| Webhooks {
+        namespace: clients.iter().find_map(|one| Some(one.service.as_ref()?.namespace.clone())),
         entries: clients.len(),
         without_bundle: clients
             .iter()
@@ -154,7 +173,7 @@ async fn webhooks(client: &Client) -> kube::Result<BTreeMap<String, Webhooks>> {
     let mut both: BTreeMap<_, _> =
         of_mutating.await?.into_iter().map(named("mutatingwebhookconfiguration")).collect();
     both.extend(of_validating.await?.into_iter().map(named("validatingwebhookconfiguration")));
-    both.retain(|name, _| name.ends_with("/berth-manager") || name.contains("/kruise-"));
+    both.retain(|name, _| name.ends_with("/berth-manager") || is_kruise(name));
     Ok(both)
 }
 

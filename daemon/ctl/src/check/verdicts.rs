@@ -13,6 +13,12 @@ use crate::install::doctor::cluster::{API, at_least};
 const SILENT: SignedDuration = SignedDuration::from_mins(10);
 /// Most names in a finding.
 const MOST_NAMES: usize = 5;
+/// Remedy for objects that are missing or old. A part that is applied by itself takes back what components
+/// have added to the same objects.
+const APPLY: &str = "apply your kustomization or chart again, as a whole; docs/packages.md";
+/// Remedy for definitions that are another's: their fields have another owner.
+const TAKE: &str =
+    "apply your kustomization again, as a whole, with --server-side --force-conflicts; docs/packages.md";
 /// Page that says more on everything of OpenKruise.
 const MIGRATION: &str = "docs/migration.md";
 
@@ -98,10 +104,10 @@ fn unknown(check: &'static str, error: &str) -> Check {
 
 /// Parts of an OpenKruise that are there.
 fn openkruise(programs: &BTreeMap<String, Program>, facts: &Facts) -> Vec<Check> {
-    let wanted = |name: &str| programs.get(name).is_some_and(|program| program.wanted > 0);
+    let wanted = |name: &str| programs.get(name).filter(|program| program.wanted > 0);
     let manager = wanted("Deployment/kruise-controller-manager");
     let mut checks = Vec::new();
-    if manager {
+    if let Some(manager) = manager {
         let owners = ["berth-manager", "berth-workloads"];
         let said = owners.iter().filter_map(|name| programs.get(&format!("Deployment/{name}")));
         let said = said.filter_map(|program| program.ownership.as_deref()).find(|owner| *owner != "detect");
@@ -110,18 +116,23 @@ fn openkruise(programs: &BTreeMap<String, Program>, facts: &Facts) -> Vec<Check>
             None => Check::warn(
                 "openkruise",
                 "its manager runs: Berth begins nothing beside it",
-                format!("stop it, or say with --ownership whose the kinds are; {MIGRATION}"),
+                format!(
+                    "kubectl -n {} scale deployment kruise-controller-manager --replicas=0, or say with \
+                     --ownership whose the kinds are; {MIGRATION}",
+                    manager.namespace
+                ),
             ),
         });
     }
-    if wanted("DaemonSet/kruise-daemon") {
-        let remedy = format!("kubectl -n kruise-system delete daemonset kruise-daemon; {MIGRATION}");
+    if let Some(daemon) = wanted("DaemonSet/kruise-daemon") {
+        let namespace = &daemon.namespace;
+        let remedy = format!("kubectl -n {namespace} delete daemonset kruise-daemon; {MIGRATION}");
         let found = "its daemon runs: two programs pull images, probe and recreate containers";
         checks.push(Check::warn("openkruise", found, remedy));
     }
     let left = facts.webhooks.iter().flatten().filter(|(name, all)| is_kruise(name) && all.entries > 0);
     let left: Vec<&str> = left.map(|(name, _)| name.as_str()).collect();
-    if !manager && !left.is_empty() {
+    if manager.is_none() && !left.is_empty() {
         let found = "its webhooks are left: what they are asked about is refused while nobody answers";
         let remedy = format!("kubectl delete {}; {MIGRATION}", left.join(" "));
         checks.push(Check::fail("openkruise", found, remedy));
@@ -132,7 +143,8 @@ fn openkruise(programs: &BTreeMap<String, Program>, facts: &Facts) -> Vec<Check>
     checks
 }
 
-fn is_kruise(name: &str) -> bool {
+/// Reports whether a webhook configuration, as `KIND/NAME`, is OpenKruise's.
+pub(super) fn is_kruise(name: &str) -> bool {
     name.contains("/kruise-")
 }
 
@@ -200,14 +212,13 @@ fn definitions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> 
     let missing: Vec<&str> = needed.iter().copied().filter(|name| !all.contains_key(*name)).collect();
     let others = needed.iter().copied().filter(|name| all.get(*name).is_some_and(|one| !one.is_ours));
     let others: Vec<&str> = others.collect();
-    let remedy = "kubectl apply --server-side --force-conflicts -k deploy, with your components";
     let mut checks = Vec::new();
     if !missing.is_empty() {
-        checks.push(Check::fail("definitions", format!("there is no {}", names(&missing)), remedy));
+        checks.push(Check::fail("definitions", format!("there is no {}", names(&missing)), APPLY));
     }
     if !others.is_empty() {
         let found = format!("not Berth's: {}; fields of Berth are lost in them", names(&others));
-        checks.push(Check::warn("definitions", found, remedy));
+        checks.push(Check::warn("definitions", found, TAKE));
     }
     if checks.is_empty() {
         checks.push(Check::ok("definitions", format!("all {} are there", needed.len())));
@@ -218,8 +229,7 @@ fn definitions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> 
 fn programs(all: &BTreeMap<String, Program>) -> Vec<Check> {
     let mut checks = Vec::new();
     if !all.contains_key("Deployment/berth-manager") {
-        let remedy = "kubectl apply -k deploy";
-        checks.push(Check::fail("programs", "there is no Deployment berth-system/berth-manager", remedy));
+        checks.push(Check::fail("programs", "there is no Deployment berth-system/berth-manager", APPLY));
     }
     for (name, program) in all.iter().filter(|(name, _)| name.contains("/berth-")) {
         let found = format!("{name}: {} of {} Ready", program.ready, program.wanted);
@@ -244,9 +254,7 @@ fn webhooks(facts: &Facts) -> Vec<Check> {
     });
     let checks: Vec<Check> = checks.collect();
     match checks.is_empty() {
-        true => {
-            vec![Check::warn("webhooks", "none: no sidecars, budgets or spreads", "kubectl apply -k deploy")]
-        }
+        true => vec![Check::warn("webhooks", "none: no sidecars, budgets or spreads", APPLY)],
         false => checks,
     }
 }
@@ -259,7 +267,7 @@ fn policies(bound: &[String]) -> Vec<Check> {
         missing => Check::fail(
             "policies",
             format!("not there, or bound by nothing: {}", names(missing)),
-            "kubectl apply -k deploy: without them a stolen credential is good for more than its own",
+            format!("{APPLY}: without them a stolen credential is good for more than its own"),
         ),
     }]
 }

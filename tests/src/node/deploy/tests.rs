@@ -20,6 +20,12 @@ use super::*;
 /// Changes nothing.
 const READS: [&str; 3] = ["get", "list", "watch"];
 
+/// Where an OpenKruise is, both of both kinds.
+const OPENKRUISE_WEBHOOKS: [&str; 2] = [
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations only kruise-mutating-webhook-configuration only kruise-validating-webhook-configuration",
+    "admissionregistration.k8s.io/validatingwebhookconfigurations only kruise-mutating-webhook-configuration only kruise-validating-webhook-configuration",
+];
+
 /// Rights on nothing that is: policies ask for them to know whom they have before them.
 const RIGHTS_OF_POLICIES: [&str; 2] = ["use berth.dev/identities", "write berth.dev/statuses"];
 
@@ -176,6 +182,9 @@ fn the_manager_reads_this_and_nothing_else() {
         "coordination.k8s.io/leases only berth-manager",
         // Whether an OpenKruise decides.
         "coordination.k8s.io/leases only kruise-manager",
+        "apps/deployments only kruise-controller-manager",
+        OPENKRUISE_WEBHOOKS[0],
+        OPENKRUISE_WEBHOOKS[1],
         // The budget of a pod, to what the pod belongs, and how many pods that wants.
         "policy.kruise.io/podunavailablebudgets",
         "apps/replicasets",

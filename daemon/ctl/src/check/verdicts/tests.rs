@@ -4,7 +4,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::super::facts::Webhooks;
-use super::super::read::definition;
+use super::super::read::{add, definition, namespaces};
 use super::*;
 use crate::findings::Verdict;
 
@@ -20,12 +20,12 @@ fn ours(versions: &[&str]) -> Definition {
 }
 
 fn program(wanted: i32, ready: i32) -> Program {
-    Program { wanted, ready, ownership: None, image: None }
+    Program { namespace: "berth-system".to_owned(), wanted, ready, ..Program::default() }
 }
 
 /// A cluster in which all is well.
 fn well() -> Facts {
-    let bundled = Webhooks { entries: 3, without_bundle: 0 };
+    let bundled = Webhooks { entries: 3, ..Webhooks::default() };
     Facts {
         version: Ok("v1.34.4".to_owned()),
         definitions: Ok(ALWAYS.map(|(name, version)| (name.to_owned(), ours(&[version]))).into()),
@@ -35,7 +35,7 @@ fn well() -> Facts {
         ]
         .into()),
         webhooks: Ok(["mutating", "validating"]
-            .map(|kind| (format!("{kind}webhookconfiguration/berth-manager"), bundled))
+            .map(|kind| (format!("{kind}webhookconfiguration/berth-manager"), bundled.clone()))
             .into()),
         policies: Ok(POLICIES.map(str::to_owned).into()),
         nodes: Ok(vec!["a".to_owned(), "b".to_owned()]),
@@ -55,7 +55,7 @@ fn kruise(running: bool) -> Facts {
         .into()),
         webhooks: Ok([(
             "mutatingwebhookconfiguration/kruise-mutating-webhook-configuration".to_owned(),
-            Webhooks { entries: 9, without_bundle: 0 },
+            Webhooks { entries: 9, ..Webhooks::default() },
         )]
         .into()),
         policies: Ok(Vec::new()),
@@ -125,6 +125,53 @@ fn webhooks_that_nobody_answers_are_in_the_way() {
     );
 }
 
+/// OpenKruise's chart puts it into any namespace, and its webhooks say which.
+#[test]
+fn an_openkruise_elsewhere_is_found() {
+    let mut facts = kruise(true);
+    for one in facts.webhooks.as_mut().unwrap().values_mut() {
+        one.namespace = Some("elsewhere".to_owned());
+    }
+    let looked: Vec<String> = namespaces(facts.webhooks.as_ref().ok()).into_iter().collect();
+    assert_eq!(looked, ["berth-system", "elsewhere", "kruise-system"]);
+    assert_eq!(namespaces(None).into_iter().collect::<Vec<_>>(), ["berth-system", "kruise-system"]);
+    let ours: Vec<String> = namespaces(well().webhooks.as_ref().ok()).into_iter().collect();
+    assert_eq!(ours, ["berth-system", "kruise-system"]);
+
+    // The one that wants pods counts, wherever another one was left behind.
+    for order in [["elsewhere", "kruise-system"], ["kruise-system", "elsewhere"]] {
+        let programs = facts.programs.as_mut().unwrap();
+        programs.clear();
+        for namespace in order {
+            let wanted = if namespace == "elsewhere" { 2 } else { 0 };
+            let one = || Program { namespace: namespace.to_owned(), ..program(wanted, wanted) };
+            add(programs, "Deployment/kruise-controller-manager".to_owned(), one());
+            add(programs, "DaemonSet/kruise-daemon".to_owned(), one());
+        }
+        assert!(findings(&facts, true, Verdict::Fail).is_empty(), "its webhooks are answered");
+        let all = checks(&facts, true, now());
+        let remedies: Vec<_> = all.iter().filter(|check| check.check == "openkruise").collect();
+        assert_eq!(remedies.len(), 2);
+        for (check, words) in remedies.iter().zip(["scale deployment", "delete daemonset"]) {
+            assert!(check.remedy.starts_with(&format!("kubectl -n elsewhere {words}")), "{check:?}");
+        }
+    }
+}
+
+/// A part that is applied by itself takes back what components have added: the base sends agents of path
+/// `takeover` back to `beside`.
+#[test]
+fn no_remedy_applies_a_part_alone() {
+    let mut facts = well();
+    facts.definitions = Ok([("clonesets.apps.kruise.io".to_owned(), Definition::default())].into());
+    facts.programs = Ok([("Deployment/berth-workloads".to_owned(), program(1, 0))].into());
+    facts.webhooks = Ok(BTreeMap::new());
+    facts.policies = Ok(Vec::new());
+    let all = checks(&facts, false, now());
+    assert!(all.iter().filter(|check| check.remedy.contains("as a whole")).count() >= 5, "{all:?}");
+    assert!(all.iter().all(|check| !check.remedy.contains("-k ")), "{all:?}");
+}
+
 #[test]
 fn versions_that_are_stored_are_told() {
     let mut facts = kruise(true);
@@ -167,7 +214,7 @@ fn what_is_missing_fails() {
     facts.policies.as_mut().unwrap().retain(|name| name != "berth-identity");
     facts.programs = Ok([("Deployment/berth-manager".to_owned(), program(2, 0))].into());
     facts.agents = Ok(BTreeMap::new());
-    let bare = Webhooks { entries: 3, without_bundle: 3 };
+    let bare = Webhooks { entries: 3, without_bundle: 3, ..Webhooks::default() };
     facts.webhooks = Ok([("mutatingwebhookconfiguration/berth-manager".to_owned(), bare)].into());
     assert_eq!(
         findings(&facts, false, Verdict::Fail),

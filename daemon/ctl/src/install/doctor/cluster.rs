@@ -114,7 +114,7 @@ fn of_policies(user: &str, tried: Tried) -> Check {
         Tried::Unclear(why) => Check::warn(
             "policies",
             format!("it is not known whether the admission policies keep {user} to its node: {why}"),
-            "kubectl apply -k deploy",
+            "apply your kustomization or chart again, as a whole",
         ),
     }
 }
@@ -255,7 +255,7 @@ mod tests {
         let user = "system:node:a";
         for (tried, verdict, words) in [
             (Tried::Refused, Verdict::Ok, "keep system:node:a"),
-            (Tried::Taken, Verdict::Fail, "kubectl apply -k deploy/policies"),
+            (Tried::Taken, Verdict::Fail, "deploy/policies is part of it"),
             (Tried::Unclear("no such kind".to_owned()), Verdict::Warn, "no such kind"),
         ] {
             let check = of_policies(user, tried);
