@@ -39,13 +39,28 @@ tar_of() { # folder, archive
     tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$work" -c "$1" | gzip -n >"$out/$2"
 }
 
+# What readers and shells need of berthctl, made by it: man pages, and scripts that complete its words.
+manuals() { # folder
+    local to=$work/$1
+    "$programs/berthctl" man "$to/man/man1"
+    mkdir "$to/completions"
+    "$programs/berthctl" completion bash >"$to/completions/berthctl"
+    "$programs/berthctl" completion zsh >"$to/completions/_berthctl"
+    "$programs/berthctl" completion fish >"$to/completions/berthctl.fish"
+    chmod -R u=rwX,go=rX "$to/man" "$to/completions"
+}
+
 # `install` needs both in one folder; the units are in berthctl.
 pack "berth-node-$version" berthctl berthd berth-shim
+manuals "berth-node-$version"
 pack "berth-centre-$version" berth-manager berth-workloads
-names="node centre"
+# For the machines of people: kubectl finds it on their PATH.
+pack "berth-kubectl-$version" kubectl-berth
+names="node centre kubectl"
 if [ -n "$otlp" ]; then
     "$otlp/berthd" --version | grep otlp >/dev/null || fail "$otlp/berthd has not the feature otlp: cargo build --release -p berthd --features otlp"
     pack "berth-node-otlp-$version" berthctl berth-shim
+    manuals "berth-node-otlp-$version"
     install -m 755 "$otlp/berthd" "$work/berth-node-otlp-$version/berthd"
     strip "$work/berth-node-otlp-$version/berthd"
     names+=" node-otlp"

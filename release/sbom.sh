@@ -11,7 +11,7 @@ cargo metadata --locked --offline --format-version 1 ${1:+--features "$1"} --fil
     | (.packages | map({key: .id, value: .}) | from_entries) as $known
     # Of the programs that are published, whatever they need, and that needs.
     | [.packages[] | select(.source == null and any(.targets[]; .kind == ["bin"])
-        and (.name | IN("berthctl", "berthd", "berth-shim-program", "berth-shim", "berth-manager", "berth-workloads")))] as $programs
+        and (.name | IN("berthctl", "berthd", "berth-shim-program", "berth-shim", "berth-manager", "berth-workloads", "kubectl-berth")))] as $programs
     | def closure(seen): (seen + [seen[] as $one | $needs[$one][]] | unique) as $more | if $more == seen then seen else closure($more) end;
     ([$programs[].id] | unique | closure(.)) as $all
     | {

@@ -16,11 +16,16 @@ trap 'rm -rf "$out"' EXIT
 release/archives.sh "$1" "$out/archives" "$1" >/dev/null
 (cd "$out/archives" && sha256sum --quiet --check SHA256SUMS) || fail "checksums are not those of the archives"
 tar -tzf "$out"/archives/berth-node-otlp-*.tar.gz | grep /berthd$ >/dev/null || fail "no berthd in the archive with otlp"
+tar -tzf "$out"/archives/berth-kubectl-*.tar.gz | grep /kubectl-berth$ >/dev/null || fail "no plugin of kubectl in its archive"
+for file in man/man1/berthctl-stop-pod.1 completions/berthctl completions/_berthctl completions/berthctl.fish; do
+    tar -tzf "$out"/archives/berth-node-[0-9]*.tar.gz | grep "/$file$" >/dev/null || fail "no $file in the archive of nodes"
+done
 # One of what most install, and one of the archive with otlp, which has crates more.
 version=$(jq -r '.packages[] | select(.name == "berthd").versionInfo' "$out"/archives/berth-[0-9]*.spdx.json)
 for sbom in "berth-$version" "berth-otlp-$version"; do
     [ "$(jq -r .spdxVersion "$out/archives/$sbom.spdx.json")" = SPDX-2.3 ] || fail "no SBOM $sbom"
 done
+jq -e 'any(.packages[]; .name == "kubectl-berth")' "$out/archives/berth-$version.spdx.json" >/dev/null || fail "the SBOM has no plugin of kubectl"
 crates() { jq '.packages | length' "$out/archives/$1-$version.spdx.json"; }
 [ "$(crates berth-otlp)" -gt "$(crates berth)" ] || fail "the SBOM with otlp has no crate more"
 release/images.sh "$1" "$out/images" >/dev/null

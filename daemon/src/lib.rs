@@ -16,7 +16,7 @@
 //!   `cri`: the agent's own calls to the runtime. `files`: desired state from a directory.
 //! - [`agent`]: the one owner of the state, its store, the points where tests let it die.
 //! - [`cluster`]: the side towards the API server: identity, watches, answers.
-//! - `pods`: where pods are seen.
+//! - [`pods`]: where pods are seen.
 //! - [`recreate`], `images`, `probes`, `update`: one room a feature: ContainerRecreateRequests, images that
 //!   are wanted, probes of one's own, in-place updates.
 //! - `exec`: where steps go; stops without the kubelet.
@@ -40,7 +40,7 @@ pub(crate) mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 pub(crate) mod images;
-pub(crate) mod pods;
+pub mod pods;
 pub(crate) mod probes;
 pub mod process;
 pub mod recreate;

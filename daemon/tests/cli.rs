@@ -242,6 +242,12 @@ fn a_file_is_answered_beside_it_and_listed_by_berthctl() {
             assert_eq!(refused.status.code(), Some(1));
             assert!(stderr(&refused).contains("updates need podView.mode api"), "{}", stderr(&refused));
         }
+        let probes = berthctl(&home, &["probes"]);
+        assert!(
+            String::from_utf8_lossy(&probes.stdout).contains("no probe is wanted"),
+            "{}",
+            stderr(&probes)
+        );
         let status = berthctl(&home, &["status", "-o", "json"]);
         assert!(status.status.success(), "{}", stderr(&status));
     }

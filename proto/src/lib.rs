@@ -1,7 +1,7 @@
 //! Every wire contract Berth speaks, and no behaviour but what both ends of one must do alike.
 //!
 //! [`cri`] is our own subset of the CRI v1 API: only the messages and fields that Berth reads or that
-//! `berthctl run` writes. A message decoded with it loses what it does not know, so it is never encoded
+//! `berthctl play` writes. A message decoded with it loses what it does not know, so it is never encoded
 //! again and sent on: what passes between kubelet and runtime passes as bytes (`berth-shim`). [`admin`] is
 //! the API between `berthctl` and `berthd`, [`health`] what a `grpc` probe asks. [`crd`] are the custom
 //! resources, [`image`] the references in them, [`sealing`] what the manager gives to one node alone,

@@ -5,8 +5,8 @@ cd "$(dirname "$0")"
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-say "berthctl run pod.yaml   (containers listed: web 10, cache 20, database 30)"
-berthctl run --timeline --log-dir "$BERTH_NODE_DIR/pod-logs" --data-dir "$BERTH_NODE_DIR/pods" pod.yaml
+say "berthctl play pod.yaml   (containers listed: web 10, cache 20, database 30)"
+berthctl play --timeline --log-dir "$BERTH_NODE_DIR/pod-logs" --data-dir "$BERTH_NODE_DIR/pods" pod.yaml
 
 say "berthctl ps"
 berthctl ps
@@ -23,5 +23,5 @@ berthctl explain shop
 say "berthctl events"
 berthctl events
 
-say "berthctl stop shop   (the other way round)"
-berthctl stop --timeline shop
+say "berthctl stop-pod shop   (the other way round)"
+berthctl stop-pod --timeline shop

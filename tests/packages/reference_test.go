@@ -224,8 +224,10 @@ func programs() string {
 
 func TestReferenceOfCommands(t *testing.T) {
 	text := "# Commands\n\n" + made + "After this page you know each command of each program, its flags, and the env that stands for them.\n\n"
-	for _, program := range []string{"berthctl", "berthd", "berth-shim", "berth-manager", "berth-workloads"} {
-		text += "## " + program + "\n\n" + help(t, program)
+	for _, program := range []string{"berthctl", "kubectl-berth", "berthd", "berth-shim", "berth-manager", "berth-workloads"} {
+		// kubectl finds a plugin by its name, and people know it by kubectl's.
+		said := strings.ReplaceAll(help(t, program), "### `kubectl-berth", "### `kubectl berth")
+		text += "## " + strings.ReplaceAll(program, "kubectl-", "kubectl ") + "\n\n" + said
 	}
 	page(t, "cli.md", strings.TrimSuffix(text, "\n"))
 }

@@ -44,7 +44,7 @@ mod tests {
     use crate::fake_berthd::Berthd;
     use crate::get::{Get, ListArgs, get};
     use crate::order::{OrderArgs, order};
-    use crate::output::{Format, OutputArgs};
+    use crate::output::{Format, ListFormat, ListOutputArgs, OutputArgs};
     use crate::status::{StatusArgs, status};
 
     #[tokio::test]
@@ -75,7 +75,7 @@ mod tests {
 
         let ask = |name: Option<&str>| {
             let name = name.map(str::to_owned);
-            ListArgs { name, output: output(Format::Json) }
+            ListArgs { name, output: ListOutputArgs { format: ListFormat::Json } }
         };
         for (list, what) in [(Get::Requests as fn(ListArgs) -> Get, "request"), (Get::Updates, "update")] {
             get(&global, &list(ask(None))).await.unwrap();

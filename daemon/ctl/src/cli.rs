@@ -7,14 +7,14 @@ use clap::{Args, Parser, Subcommand};
 
 use super::install::{InstallArgs, UninstallArgs, bypass::BypassArgs, doctor::DoctorArgs};
 use super::{
-    check, duration, events, explain, get, order, pods, ps, pull, recreate, run, status, stop, swap, sysdump,
-    update, upgrade, version,
+    check, duration, events, explain, get, order, pages, play, pods, probes, ps, pull, recreate, status,
+    stop, swap, sysdump, update, upgrade, version,
 };
 
 /// Plays, lists and stops pods on this node, recreates and updates their containers, and shows what berthd
 /// does with them.
 #[derive(Debug, Parser)]
-#[command(name = "berthctl", version, disable_help_subcommand = true, subcommand_required = true)]
+#[command(name = "berthctl", version, subcommand_required = true)]
 pub(crate) struct Cli {
     /// Flags of all commands.
     #[command(flatten)]
@@ -69,12 +69,14 @@ pub(crate) enum Command {
     /// Containers with an order (env KRUISE_CONTAINER_PRIORITY or annotation
     /// apps.kruise.io/container-launch-priority) start in that order when berthd is in between; the runtime
     /// alone knows no order.
-    Run(run::RunArgs),
+    #[command(alias = "run")]
+    Play(play::PlayArgs),
     /// Stop and remove a pod as the kubelet does
     ///
     /// All containers at once: preStop hook, stop signal, SIGKILL when the grace is over; then the sandbox.
     /// In what order they end is berthd's doing. The pod's emptyDir volumes go with it, its logs stay.
-    Stop(stop::StopArgs),
+    #[command(alias = "stop")]
+    StopPod(stop::StopArgs),
     /// List pods
     Pods(pods::PodsArgs),
     /// List containers
@@ -113,6 +115,10 @@ pub(crate) enum Command {
     ///
     /// Which container waits for what and since when, what holds the pod, which request, update or pull is
     /// under way, and the newest entries of its timeline.
+    ///
+    /// With --file it asks nobody: it says in which order the containers of that pod would start and end,
+    /// what ends with its job, and which declarations have no effect. The exit code is 1 when one cannot be
+    /// followed.
     Explain(explain::ExplainArgs),
     /// List what was decided about the pods of this node, and what happened to them
     ///
@@ -120,10 +126,15 @@ pub(crate) enum Command {
     /// steps of requests and updates. berthd keeps the newest 48 entries of each pod and 1024 in all, in
     /// memory: they are gone when it starts anew.
     Events(events::EventsArgs),
+    /// List the probes of PodProbeMarkers on this node, and where they stand
+    ///
+    /// The state of each and since when, its last words, and its next run.
+    Probes(probes::ProbesArgs),
     /// Collect what a report of a bug needs into a directory, with secrets left out
     ///
-    /// Words of berthd and of the runtime about themselves, doctor's checks, the configuration, the unit and
-    /// its log. Neither specs of pods nor their env are in it. Read it before you send it.
+    /// Words of berthd and of the runtime about themselves, doctor's checks, the configuration, the units and
+    /// logs of berthd and berth-shim. Neither specs of pods nor their env are in it. Read it before you send
+    /// it.
     Sysdump(sysdump::SysdumpArgs),
     /// Put Berth between the kubelet and the container runtime of this node
     ///
@@ -166,6 +177,12 @@ pub(crate) enum Command {
     /// It accepts no connection any more and sends its clients away; held calls that create go back at once.
     /// Under systemd it is then started again; to stop it there, use systemctl stop.
     Drain(upgrade::DrainArgs),
+    /// Print the script by which a shell completes commands and flags of berthctl
+    ///
+    /// For bash: berthctl completion bash > /etc/bash_completion.d/berthctl
+    Completion(pages::CompletionArgs),
+    /// Write the man pages of berthctl and its commands into a directory
+    Man(pages::ManArgs),
     /// Show the versions of berthctl and of the runtime
     Version(version::VersionArgs),
 }
@@ -182,11 +199,32 @@ mod tests {
     }
 
     #[test]
-    fn the_grace_of_stop_is_not_the_deadline_of_calls() {
-        let cli = Cli::try_parse_from(["berthctl", "-t", "3s", "stop", "-t", "1m", "web"]).unwrap();
+    fn the_grace_of_stop_pod_is_not_the_deadline_of_calls() {
+        let cli = Cli::try_parse_from(["berthctl", "-t", "3s", "stop-pod", "-t", "1m", "web"]).unwrap();
         assert_eq!(cli.global.timeout, Duration::from_secs(3));
-        let Command::Stop(args) = cli.command else { panic!("{:?}", cli.command) };
+        let Command::StopPod(args) = cli.command else { panic!("{:?}", cli.command) };
         assert_eq!(args.timeout, Some(Duration::from_secs(60)));
+    }
+
+    /// For scripts that were written for them; crictl's `run` and `stop` mean containers.
+    #[test]
+    fn the_old_names_of_play_and_stop_pod_are_understood_and_not_shown() {
+        let cli = Cli::try_parse_from(["berthctl", "run", "pod.yaml"]).unwrap();
+        assert!(matches!(cli.command, Command::Play(_)), "{:?}", cli.command);
+        let cli = Cli::try_parse_from(["berthctl", "stop", "web"]).unwrap();
+        assert!(matches!(cli.command, Command::StopPod(_)), "{:?}", cli.command);
+        let help = Cli::command().render_long_help().to_string();
+        assert!(
+            help.contains("  stop-pod ") && !help.contains("  stop ") && !help.contains("  run "),
+            "{help}"
+        );
+    }
+
+    #[test]
+    fn help_is_a_command_too() {
+        let help = Cli::try_parse_from(["berthctl", "help", "stop-pod"]).unwrap_err();
+        assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
+        assert!(help.to_string().contains("preStop hook"), "{help}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::cli::Global;
-use super::output::{self, OutputArgs, full_name, or_dash};
+use super::output::{self, Columns, ListOutputArgs, full_name, or_dash};
 use super::{admin, duration};
 
 /// Flags of `events`.
@@ -22,7 +22,7 @@ pub(crate) struct EventsArgs {
     pub last: usize,
     /// How to show it.
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub output: ListOutputArgs,
 }
 
 /// Runs `events`.
@@ -33,32 +33,28 @@ pub(crate) async fn events(global: &Global, args: &EventsArgs) -> Result<()> {
     let all = answer.map_err(|status| admin::failed("Events", &status))?.into_inner().events;
     let newest = all.len().saturating_sub(args.last);
     let events: Vec<ShownEvent> = all.iter().skip(newest).map(ShownEvent::from).collect();
-    output::data(args.output.format, &Shown { events: &events }, || text(&events))
+    output::data(args.output.plain(), &Shown { events: &events }, || text(&events, args.output.columns()))
 }
 
-fn text(events: &[ShownEvent]) -> String {
+fn text(events: &[ShownEvent], columns: Columns) -> String {
     if events.is_empty() {
         return "berthd remembers nothing about that: it keeps what happened since it started, the newest of each pod\n"
             .to_owned();
     }
-    table(events, true)
-}
-
-/// The entries, oldest first.
-pub(crate) fn table(events: &[ShownEvent], with_pod: bool) -> String {
     let rows = events.iter().map(|event| {
-        let mut row = vec![duration::short(Duration::from_millis(event.age))];
-        if with_pod {
-            row.push(full_name(&event.namespace, &event.pod));
-        }
-        row.extend([or_dash(&event.container), event.sentence()]);
+        let mut row = vec![event.age(), full_name(&event.namespace, &event.pod)];
+        row.extend([or_dash(&event.container), event.sentence(), event.what.clone()]);
+        row.push(event.pod_uid.clone());
         row
     });
-    let header: &[&str] = match with_pod {
-        true => &["AGE", "POD", "CONTAINER", "WHAT HAPPENED"],
-        false => &["AGE", "CONTAINER", "WHAT HAPPENED"],
-    };
-    output::table(header, rows)
+    let few = ["AGE", "POD", "CONTAINER", "WHAT HAPPENED"];
+    output::list(columns, &few, &["KIND", "POD UID"], rows)
+}
+
+/// Entries of one pod, oldest first.
+pub(crate) fn table(events: &[ShownEvent]) -> String {
+    let rows = events.iter().map(|event| vec![event.age(), or_dash(&event.container), event.sentence()]);
+    output::table(&["AGE", "CONTAINER", "WHAT HAPPENED"], rows)
 }
 
 /// The answer as protobuf's JSON.
@@ -87,6 +83,10 @@ pub(crate) struct ShownEvent {
 }
 
 impl ShownEvent {
+    fn age(&self) -> String {
+        duration::short(Duration::from_millis(self.age))
+    }
+
     fn sentence(&self) -> String {
         match self.times {
             0 | 1 => self.text.clone(),
@@ -125,6 +125,7 @@ mod tests {
         let event = |container: &str, text: &str, times, age| Occurrence {
             namespace: "shop".into(),
             pod: "web".into(),
+            pod_uid: "u-1".into(),
             container: container.into(),
             what: "Refused".into(),
             text: text.into(),
@@ -141,8 +142,10 @@ AGE    POD        CONTAINER   WHAT HAPPENED
 1m5s   shop/web   -           its sandbox was created
 5.0s   shop/web   app         is refused: x (4 times in 1m0s)
 ";
-        assert_eq!(text(&shown), expected);
-        assert!(text(&[]).contains("since it started"));
+        assert_eq!(text(&shown, Columns::Few), expected);
+        let wide = text(&shown, Columns::All);
+        assert!(wide.contains("KIND      POD UID\n") && wide.ends_with("Refused   u-1\n"), "{wide}");
+        assert!(text(&[], Columns::Few).contains("since it started"));
         let json = serde_json::to_value(&shown[1]).unwrap();
         assert_eq!((&json["ageMilliseconds"], &json["what"]), (&"5000".into(), &"Refused".into()));
         assert!(json.get("age").is_none());

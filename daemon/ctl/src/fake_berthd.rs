@@ -90,6 +90,10 @@ impl Admin for Berthd {
         Err(Status::unimplemented("not part of these tests"))
     }
 
+    async fn probes(&self, _: Request<ProbesRequest>) -> Result<Response<ProbesResponse>, Status> {
+        Ok(Response::new(ProbesResponse::default()))
+    }
+
     async fn pulls(&self, _: Request<PullsRequest>) -> Result<Response<PullsResponse>, Status> {
         Err(Status::unimplemented("not part of these tests"))
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 
 use super::duration;
-use super::output::OutputArgs;
+use super::output::ListOutputArgs;
 
 /// Flags of a listing.
 #[derive(Args, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct ListArgs {
     pub no_trunc: bool,
     /// How to show it.
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub output: ListOutputArgs,
 }
 
 fn label(text: &str) -> Result<(String, String), String> {

@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 
 use super::cli::Global;
 use super::output::{self, Format, OutputArgs, or_dash, progress};
-use super::run::interrupted;
+use super::play::interrupted;
 use super::{admin, duration};
 
 /// How often berthd is asked how far it is.

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use super::cli::Global;
-use super::output::OutputArgs;
+use super::output::ListOutputArgs;
 use super::{requests, updates};
 
 /// Objects that `get` lists.
@@ -32,7 +32,7 @@ pub(crate) struct ListArgs {
     pub name: Option<String>,
     /// How to show it.
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub output: ListOutputArgs,
 }
 
 /// Runs `get`.

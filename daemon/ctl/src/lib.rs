@@ -1,8 +1,8 @@
 //! `berthctl`: a crictl-style command line for a node.
 //!
 //! It speaks CRI to the runtime (through berthd where that runs) and the admin API to berthd. Nothing here
-//! decides about an order or a restart: `run` and `stop` do what a kubelet would do, so that what they show
-//! is what a kubelet gets, and `recreate` and `update` ask berthd. Data goes to stdout, everything else to
+//! decides about an order or a restart: `play` and `stop-pod` do what a kubelet would do, so that what
+//! they show is what a kubelet gets, and `recreate` and `update` ask berthd. Data goes to stdout, everything else to
 //! stderr.
 
 #![cfg_attr(
@@ -27,13 +27,15 @@ mod install;
 mod manifest;
 mod order;
 mod output;
+mod pages;
+mod play;
 mod pods;
+mod probes;
 mod protojson;
 mod ps;
 mod pull;
 mod recreate;
 mod requests;
-mod run;
 mod select;
 mod shim;
 mod status;
@@ -105,8 +107,8 @@ fn ended(outcome: Result<ExitCode>) -> ExitCode {
 async fn dispatch(cli: Cli) -> Result<ExitCode> {
     let global = &cli.global;
     match cli.command {
-        Command::Run(args) => return run::run(global, &args).await,
-        Command::Stop(args) => stop::stop(global, &args).await?,
+        Command::Play(args) => return play::play(global, &args).await,
+        Command::StopPod(args) => stop::stop(global, &args).await?,
         Command::Pods(args) => pods::pods(global, &args).await?,
         Command::Ps(args) => ps::ps(global, &args).await?,
         Command::Recreate(args) => return recreate::recreate(global, &args).await,
@@ -116,8 +118,9 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Swap(args) => return swap::swap(global, &args).await,
         Command::Get(what) => get::get(global, &what).await?,
         Command::Order(args) => order::order(global, &args).await?,
-        Command::Explain(args) => explain::explain(global, &args).await?,
+        Command::Explain(args) => return explain::explain(global, &args).await,
         Command::Events(args) => events::events(global, &args).await?,
+        Command::Probes(args) => probes::probes(global, &args).await?,
         Command::Sysdump(args) => sysdump::sysdump(global, &args).await?,
         Command::Install(args) => return install::install(global, &args).await,
         Command::Uninstall(args) => return install::uninstall(&args).await,
@@ -127,6 +130,8 @@ async fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Status(args) => status::status(global, &args).await?,
         Command::Upgrade(args) => upgrade::upgrade(global, &args).await?,
         Command::Drain(args) => upgrade::drain(global, &args).await?,
+        Command::Completion(args) => pages::completion(&args)?,
+        Command::Man(args) => pages::man(&args)?,
         Command::Version(args) => version::version(global, &args).await?,
     }
     Ok(ExitCode::SUCCESS)

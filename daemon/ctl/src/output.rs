@@ -24,6 +24,61 @@ pub(crate) struct OutputArgs {
     pub format: Format,
 }
 
+/// The flag of every list that has more to tell than fits.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct ListOutputArgs {
+    /// How to show it; wide is the table with more columns; json and yaml are for programs, and have all
+    /// there is
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        default_value_t,
+        value_name = "table|wide|json|yaml",
+        hide_possible_values = true
+    )]
+    pub format: ListFormat,
+}
+
+/// `-o` of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListFormat {
+    /// For people.
+    #[default]
+    Table,
+    /// For people with room.
+    Wide,
+    /// For programs.
+    Json,
+    /// For programs.
+    Yaml,
+}
+
+/// Columns of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Columns that are mostly asked for.
+    Few,
+    /// All of them.
+    All,
+}
+
+impl ListOutputArgs {
+    /// The format without its width.
+    pub(crate) fn plain(self) -> Format {
+        match self.format {
+            ListFormat::Table | ListFormat::Wide => Format::Table,
+            ListFormat::Json => Format::Json,
+            ListFormat::Yaml => Format::Yaml,
+        }
+    }
+
+    /// Columns of its table.
+    pub(crate) fn columns(self) -> Columns {
+        if self.format == ListFormat::Wide { Columns::All } else { Columns::Few }
+    }
+}
+
 /// `-o`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -55,6 +110,25 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
         column.set_padding((0, 3));
     }
     table.trim_fmt() + "\n"
+}
+
+/// A table whose rows have the cells of both headers; those of `more` are for [`Columns::All`].
+pub(crate) fn list(
+    columns: Columns,
+    few: &[&str],
+    more: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> String {
+    match columns {
+        Columns::All => table(&[few, more].concat(), rows),
+        Columns::Few => table(
+            few,
+            rows.into_iter().map(|mut row| {
+                row.truncate(few.len());
+                row
+            }),
+        ),
+    }
 }
 
 /// `namespace/name`, of what has one.
@@ -155,6 +229,17 @@ mod tests {
     #[test]
     fn a_table_of_nothing_is_its_header() {
         assert_eq!(table(&["POD ID", "NAME"], []), "POD ID   NAME\n");
+    }
+
+    #[test]
+    fn wide_is_the_same_table_with_more_columns() {
+        let rows = || [vec!["web".to_owned(), "u-1".to_owned()]];
+        assert_eq!(list(Columns::Few, &["NAME"], &["UID"], rows()), "NAME\nweb\n");
+        assert_eq!(list(Columns::All, &["NAME"], &["UID"], rows()), "NAME   UID\nweb    u-1\n");
+        let args = |format| ListOutputArgs { format };
+        assert_eq!(args(ListFormat::Wide).plain(), Format::Table);
+        assert_eq!(args(ListFormat::Wide).columns(), Columns::All);
+        assert_eq!(args(ListFormat::Json).columns(), Columns::Few);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `berthctl pods`: the pod sandboxes on this node.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 use berth_proto::cri::{PodSandbox, PodSandboxState};
 use clap::{Args, ValueEnum};
@@ -7,6 +9,7 @@ use clap::{Args, ValueEnum};
 use super::cli::Global;
 use super::cri::Cri;
 use super::filter::{ListArgs, age};
+use super::output::{Columns, or_dash};
 use super::protojson::PodSandboxList;
 use super::{output, select};
 
@@ -60,11 +63,11 @@ pub(crate) async fn pods(global: &Global, args: &PodsArgs) -> Result<()> {
         let ids: String = pods.iter().map(|pod| pod.id.clone() + "\n").collect();
         return output::print(&ids);
     }
-    let table = table(&pods, args.list.no_trunc);
-    output::data(args.list.output.format, &PodSandboxList::new(pods), || table)
+    let table = table(&pods, args.list.no_trunc, args.list.output.columns());
+    output::data(args.list.output.plain(), &PodSandboxList::new(pods), || table)
 }
 
-fn table(pods: &[PodSandbox], no_trunc: bool) -> String {
+fn table(pods: &[PodSandbox], no_trunc: bool, columns: Columns) -> String {
     let rows = pods.iter().map(|pod| {
         let metadata = pod.metadata.clone().unwrap_or_default();
         let state = match pod.state() {
@@ -78,7 +81,50 @@ fn table(pods: &[PodSandbox], no_trunc: bool) -> String {
             metadata.name,
             metadata.namespace,
             metadata.attempt.to_string(),
+            metadata.uid,
+            labels(&pod.labels),
         ]
     });
-    output::table(&["POD ID", "CREATED", "STATE", "NAME", "NAMESPACE", "ATTEMPT"], rows)
+    let few = ["POD ID", "CREATED", "STATE", "NAME", "NAMESPACE", "ATTEMPT"];
+    output::list(columns, &few, &["UID", "LABELS"], rows)
+}
+
+/// Labels of the pod, without those by which the kubelet marks what is its own.
+fn labels(labels: &HashMap<String, String>) -> String {
+    let mut own: Vec<String> = labels
+        .iter()
+        .filter(|(key, _)| !key.starts_with("io.kubernetes.pod."))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    own.sort();
+    or_dash(&own.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_proto::cri::PodSandboxMetadata;
+
+    use super::*;
+
+    #[test]
+    fn wide_has_uid_and_labels() {
+        let metadata = PodSandboxMetadata {
+            name: "web".into(),
+            namespace: "shop".into(),
+            uid: "u-1".into(),
+            ..PodSandboxMetadata::default()
+        };
+        let labels = [("io.kubernetes.pod.name", "web"), ("tier", "front"), ("app", "web")];
+        let pod = PodSandbox {
+            id: "0123456789abcdef".into(),
+            metadata: Some(metadata),
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            ..PodSandbox::default()
+        };
+        let wide = table(std::slice::from_ref(&pod), false, Columns::All);
+        assert!(wide.lines().next().unwrap().ends_with("ATTEMPT   UID   LABELS"), "{wide}");
+        assert!(wide.ends_with("u-1   app=web,tier=front\n"), "{wide}");
+        let few = table(&[pod], false, Columns::Few);
+        assert!(!few.contains("u-1") && few.contains("0123456789abc "), "{few}");
+    }
 }

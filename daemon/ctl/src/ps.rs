@@ -10,7 +10,7 @@ use super::cli::Global;
 use super::cri::Cri;
 use super::filter::{ListArgs, age};
 use super::manifest::keys;
-use super::output::Format;
+use super::output::{Columns, Format, or_dash};
 use super::protojson::ContainerList;
 use super::{output, select};
 
@@ -74,11 +74,15 @@ pub(crate) async fn ps(global: &Global, args: &PsArgs) -> Result<()> {
         let ids: String = containers.iter().map(|container| container.id.clone() + "\n").collect();
         return output::print(&ids);
     }
-    let table = match args.list.output.format {
-        Format::Table => table(&containers, &image_names(&cri, &containers).await, args.list.no_trunc),
+    let output = args.list.output;
+    let table = match output.plain() {
+        Format::Table => {
+            let names = image_names(&cri, &containers).await;
+            table(&containers, &names, args.list.no_trunc, output.columns())
+        }
         _ => String::new(),
     };
-    output::data(args.list.output.format, &ContainerList::new(containers), || table)
+    output::data(output.plain(), &ContainerList::new(containers), || table)
 }
 
 fn state(container: &Container) -> State {
@@ -112,7 +116,12 @@ async fn image_names(cri: &Cri, containers: &[Container]) -> BTreeMap<String, St
     names
 }
 
-fn table(containers: &[Container], names: &BTreeMap<String, String>, no_trunc: bool) -> String {
+fn table(
+    containers: &[Container],
+    names: &BTreeMap<String, String>,
+    no_trunc: bool,
+    columns: Columns,
+) -> String {
     let rows = containers.iter().map(|container| {
         let metadata = container.metadata.clone().unwrap_or_default();
         vec![
@@ -124,9 +133,13 @@ fn table(containers: &[Container], names: &BTreeMap<String, String>, no_trunc: b
             metadata.attempt.to_string(),
             output::id(&container.pod_sandbox_id, no_trunc).to_owned(),
             label(container, keys::POD_NAME).to_owned(),
+            or_dash(label(container, keys::POD_NAMESPACE)),
+            or_dash(&container.image_ref),
+            or_dash(label(container, keys::POD_UID)),
         ]
     });
-    output::table(&["CONTAINER", "IMAGE", "CREATED", "STATE", "NAME", "ATTEMPT", "POD ID", "POD"], rows)
+    let few = ["CONTAINER", "IMAGE", "CREATED", "STATE", "NAME", "ATTEMPT", "POD ID", "POD"];
+    output::list(columns, &few, &["NAMESPACE", "IMAGE ID", "POD UID"], rows)
 }
 
 /// The image by the name the user gave, else by a tag it has, else by its ID.

@@ -12,8 +12,8 @@ use serde::Serialize;
 use tonic::Streaming;
 
 use super::cli::Global;
-use super::output::{self, Format, OutputArgs, progress};
-use super::run::interrupted;
+use super::output::{self, Columns, Format, ListOutputArgs, OutputArgs, or_dash, progress};
+use super::play::interrupted;
 use super::{admin, duration, usage};
 
 /// Flags of `pull`.
@@ -45,7 +45,7 @@ pub(crate) struct PullsArgs {
     pub image: Option<String>,
     /// How to show it.
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub output: ListOutputArgs,
 }
 
 /// Runs `pull`.
@@ -162,16 +162,15 @@ pub(crate) async fn pulls(global: &Global, args: &PullsArgs) -> Result<()> {
     let pulls = answer.map_err(|status| admin::failed("Pulls", &status))?.into_inner().pulls;
     if let Some(image) = &args.image
         && pulls.is_empty()
-        && args.output.format == Format::Table
+        && args.output.plain() == Format::Table
     {
         bail!("nobody wants image {image:?} on this node; berthctl pulls lists what is wanted");
     }
-    output::data(args.output.format, &ShownPulls { pulls: pulls.iter().map(Shown::from).collect() }, || {
-        text(&pulls)
-    })
+    let shown = ShownPulls { pulls: pulls.iter().map(Shown::from).collect() };
+    output::data(args.output.plain(), &shown, || text(&pulls, args.output.columns()))
 }
 
-fn text(pulls: &[PullState]) -> String {
+fn text(pulls: &[PullState], columns: Columns) -> String {
     if pulls.is_empty() {
         return "no images wanted on this node\n".to_owned();
     }
@@ -192,10 +191,13 @@ fn text(pulls: &[PullState]) -> String {
                 0 => "-".to_owned(),
                 age => duration::short(Duration::from_millis(age)),
             },
-            if pull.message.is_empty() { "-".to_owned() } else { pull.message.clone() },
+            or_dash(&pull.message),
+            or_dash(&pull.name),
+            or_dash(&pull.image_id),
         ]
     });
-    output::table(&["IMAGE", "WANTED BY", "PHASE", "PROGRESS", "ATTEMPTS", "AGE", "MESSAGE"], rows)
+    let few = ["IMAGE", "WANTED BY", "PHASE", "PROGRESS", "ATTEMPTS", "AGE", "MESSAGE"];
+    output::list(columns, &few, &["WISH", "IMAGE ID"], rows)
 }
 
 /// The answer as protobuf's JSON.
@@ -265,12 +267,14 @@ mod tests {
 
     #[test]
     fn a_table_of_what_is_wanted() {
-        let text = text(&[state("Pulling", 1 << 20, 4 << 20, ""), state("Failed", 0, 0, "not found")]);
+        let pulls = [state("Pulling", 1 << 20, 4 << 20, ""), state("Failed", 0, 0, "not found")];
+        let text = text(&pulls, Columns::Few);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("IMAGE"), "{text}");
         assert!(lines[1].contains("25%, 4.00 MiB"), "{text}");
         assert!(lines[2].contains("Failed") && lines[2].ends_with("not found"), "{text}");
-        assert_eq!(super::text(&[]), "no images wanted on this node\n");
+        assert!(super::text(&pulls, Columns::All).contains("MESSAGE     WISH   IMAGE ID"));
+        assert_eq!(super::text(&[], Columns::Few), "no images wanted on this node\n");
     }
 
     #[test]

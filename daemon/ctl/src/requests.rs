@@ -10,16 +10,16 @@ use super::cli::Global;
 use super::duration;
 use super::follow::{self, Followed, containers, message};
 use super::get::ListArgs;
-use super::output::{self, full_name, or_dash};
+use super::output::{self, Columns, full_name, or_dash};
 
 /// Runs `get requests`.
 pub(crate) async fn requests(global: &Global, args: &ListArgs) -> Result<()> {
     let requests = follow::list::<RecreateState>(global, args.name.as_deref()).await?;
     let shown = Shown { requests: requests.iter().map(ShownRequest::from).collect() };
-    output::data(args.output.format, &shown, || text(&requests))
+    output::data(args.output.plain(), &shown, || text(&requests, args.output.columns()))
 }
 
-fn text(requests: &[RecreateState]) -> String {
+fn text(requests: &[RecreateState], columns: Columns) -> String {
     if requests.is_empty() {
         return "no requests on this node\n".to_owned();
     }
@@ -32,9 +32,13 @@ fn text(requests: &[RecreateState]) -> String {
             containers(&progress),
             duration::short(Duration::from_millis(request.age_milliseconds)),
             or_dash(&message(&progress)),
+            or_dash(&request.origin),
+            or_dash(&request.file),
+            or_dash(&request.pod_uid),
         ]
     });
-    output::table(&["NAME", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"], rows)
+    let few = ["NAME", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"];
+    output::list(columns, &few, &["ORIGIN", "FILE", "POD UID"], rows)
 }
 
 /// The answer as protobuf's JSON.
@@ -145,8 +149,10 @@ b      shop/web   -           app                             1m30s   -
 c      shop/web   Pending     -                               1m30s   x; spec is immutable
 d      -          -           -                               0ms     bad
 ";
-        assert_eq!(text(&requests), expected);
-        assert_eq!(text(&[]), "no requests on this node\n");
+        assert_eq!(text(&requests, Columns::Few), expected);
+        let wide = text(&requests[..1], Columns::All);
+        assert!(wide.contains("ORIGIN   FILE   POD UID"), "{wide}");
+        assert_eq!(text(&[], Columns::Few), "no requests on this node\n");
         let json = serde_json::to_value(ShownRequest::from(&requests[0])).unwrap();
         assert_eq!(
             (&json["ageMilliseconds"], &json["containers"][1]["phase"]),

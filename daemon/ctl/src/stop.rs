@@ -1,4 +1,4 @@
-//! `berthctl stop`: ends a pod as the kubelet does: all containers told at once, then the sandbox.
+//! `berthctl stop-pod`: ends a pod as the kubelet does: all containers told at once, then the sandbox.
 //!
 //! An exit order is berthd's doing: it holds StopContainer of a container until those before it have ended.
 
@@ -27,7 +27,7 @@ use super::{duration, select};
 const SETTLE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Flags of `stop`.
+/// Flags of `stop-pod`.
 #[derive(Args, Debug)]
 pub(crate) struct StopArgs {
     /// The pod: an ID, a name, namespace/name, a UID, or the beginning of an ID or name
@@ -67,7 +67,7 @@ struct EndedContainer {
     reason: String,
 }
 
-/// Runs `stop`.
+/// Runs `stop-pod`.
 pub(crate) async fn stop(global: &Global, args: &StopArgs) -> Result<()> {
     let cri = Cri::connect(global).await?;
     let sandbox = select::sandbox(&cri, &args.pod).await?;

@@ -10,16 +10,16 @@ use super::cli::Global;
 use super::duration;
 use super::follow::{self, Followed, containers, message};
 use super::get::ListArgs;
-use super::output::{self, full_name, or_dash};
+use super::output::{self, Columns, full_name, or_dash};
 
 /// Runs `get updates`.
 pub(crate) async fn updates(global: &Global, args: &ListArgs) -> Result<()> {
     let updates = follow::list::<UpdateState>(global, args.name.as_deref()).await?;
     let shown = Shown { updates: updates.iter().map(ShownUpdate::from).collect() };
-    output::data(args.output.format, &shown, || text(&updates))
+    output::data(args.output.plain(), &shown, || text(&updates, args.output.columns()))
 }
 
-fn text(updates: &[UpdateState]) -> String {
+fn text(updates: &[UpdateState], columns: Columns) -> String {
     if updates.is_empty() {
         return "no updates on this node\n".to_owned();
     }
@@ -33,9 +33,12 @@ fn text(updates: &[UpdateState]) -> String {
             containers(&progress),
             duration::short(Duration::from_millis(update.age_milliseconds)),
             or_dash(&message(&progress)),
+            or_dash(&update.revision),
+            or_dash(&update.pod_uid),
         ]
     });
-    output::table(&["NAME", "ORIGIN", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"], rows)
+    let few = ["NAME", "ORIGIN", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"];
+    output::list(columns, &few, &["REVISION", "POD UID"], rows)
 }
 
 /// The answer as protobuf's JSON.
@@ -130,8 +133,10 @@ again       api       shop/web   Completed   main (Succeeded), side (Failed)   1
 web-x7k2p   admin     shop/web   -           main                              1m30s   -
 web         mailbox   shop/web   Updating    -                                 1m30s   pulling web:v3
 ";
-        assert_eq!(text(&updates), expected);
-        assert_eq!(text(&[]), "no updates on this node\n");
+        assert_eq!(text(&updates, Columns::Few), expected);
+        let wide = text(&updates[..1], Columns::All);
+        assert!(wide.contains("REVISION   POD UID"), "{wide}");
+        assert_eq!(text(&[], Columns::Few), "no updates on this node\n");
         let json = serde_json::to_value(ShownUpdate::from(&updates[0])).unwrap();
         assert_eq!(
             (&json["ageMilliseconds"], &json["containers"][1]["phase"], &json["reason"]),

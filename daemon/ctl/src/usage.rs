@@ -46,7 +46,7 @@ mod tests {
     fn a_flag_that_is_not_known_is_no_value_and_may_be_a_longer_one() {
         let table = [
             (&["pull", "a:1", "--timeout", "5s"][..], Some("--attempt-timeout")),
-            (&["stop", "--grace", "5s", "web"], None),
+            (&["stop-pod", "--grace", "5s", "web"], None),
             (&["events", "--pod"], None),
         ];
         for (line, meant) in table {

@@ -31,3 +31,30 @@ fn a_berthd_that_is_not_there_is_named_with_a_remedy() {
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(said.contains("/nowhere/admin.sock") && said.contains("systemctl start berthd"), "{said}");
 }
+
+#[test]
+fn a_manifest_is_explained_without_a_berthd() {
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/samples");
+    let done = berthctl(&["explain", "--file", &format!("{samples}/priorities.yaml")]);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(said.contains("When it is deleted: app, then log-agent, then proxy"), "{said}");
+    let wrong = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wrong/priority.yaml");
+    let done = berthctl(&["explain", "--file", wrong]);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(
+        String::from_utf8_lossy(&done.stdout).contains("error: env KRUISE_CONTAINER_PRIORITY"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn completions_and_the_help_of_a_command_are_printed() {
+    for (line, part) in
+        [(&["completion", "bash"][..], "_berthctl()"), (&["help", "stop-pod"], "Stop and remove a pod")]
+    {
+        let done = berthctl(line);
+        assert_eq!(done.status.code(), Some(0), "{line:?}");
+        assert!(String::from_utf8_lossy(&done.stdout).contains(part), "{line:?}");
+    }
+}

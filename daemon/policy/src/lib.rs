@@ -61,6 +61,7 @@ mod exit_order;
 mod explain;
 mod facts;
 mod followed;
+mod foresee;
 mod images;
 mod in_advance;
 mod in_flight;
@@ -91,6 +92,7 @@ pub use creation_env::CreationEnv;
 pub use event::{Event, ListedSandbox, StepOutcome};
 pub use explain::{ContainerOrder, HeldCall, PodOrder, Size};
 pub use facts::{ContainerFacts, HeldFacts, PodFacts};
+pub use foresee::{Foreseen, Level, foresee};
 pub use images::{
     Bytes, CredentialKey, Credentials, ImageEvent, ImageLimits, ImageReference, ImageStep, Images,
     ImagesSize, JoinedPull, PullFailure, PullId, PullOrder, PulledImage, Settled, Wish, WishId, WishPhase,

@@ -8,6 +8,7 @@ pub(crate) mod fuzz;
 pub(crate) mod health;
 pub(crate) mod http;
 mod order;
+mod probes;
 mod pulls;
 mod requests;
 mod updates;
@@ -37,6 +38,7 @@ use crate::{
         policies::{self, PolicyState},
     },
     images::node_image::SharedImages,
+    probes::node_pod_probe::SharedProbes,
     recreate::{codec::Row, files::Files},
     succession::handover::HandOver,
     update::Updates,
@@ -64,6 +66,8 @@ pub(crate) struct Admin {
     pub files: Files,
     /// The in-place updates, where there is an API server.
     pub updates: Option<Updates>,
+    /// The probes of one's own.
+    pub probes: Arc<SharedProbes>,
     /// The images that are wanted.
     pub images: Arc<SharedImages>,
     /// Ends what would go on for ever.
@@ -270,6 +274,15 @@ impl admin_server::Admin for Admin {
         request: Request<admin::PullsRequest>,
     ) -> Result<Response<admin::PullsResponse>, Status> {
         Ok(Response::new(pulls::pulls(&self.images, &request.get_ref().image)))
+    }
+
+    async fn probes(
+        &self,
+        request: Request<admin::ProbesRequest>,
+    ) -> Result<Response<admin::ProbesResponse>, Status> {
+        let (views, runs) = self.probes.explain();
+        let now = self.health.agent.read(|_, now| now);
+        Ok(Response::new(probes::answer(views, runs, &request.get_ref().pod, now)))
     }
 
     async fn requests(

@@ -3,6 +3,7 @@
 //! - [`api`]: a watch of this node's pods. While the API server is away nothing that was seen is forgotten.
 //! - [`kubelet`]: the kubelet's `/pods`, asked only while something waits. It shows static pods with a live
 //!   status, and API pods with the copy the API server had.
+//! - [`foreseen`]: pods that are not there yet, for `berthctl`.
 //! - [`exits`]: the ends of containers, from the runtime itself.
 //! - [`unready`]: the shared readiness gate, as text.
 //! - [`convert`], [`probe`]: from a v1 Pod and its probes to what the policy needs.
@@ -10,6 +11,7 @@
 pub(crate) mod api;
 pub(crate) mod convert;
 pub(crate) mod exits;
+pub mod foreseen;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 pub(crate) mod kubelet;

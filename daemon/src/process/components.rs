@@ -21,7 +21,10 @@ use crate::{
         api::{self, ApiView, Onlooker},
         exits,
     },
-    probes::{node_pod_probe, prober::Prober},
+    probes::{
+        node_pod_probe::{self, SharedProbes},
+        prober::Prober,
+    },
     recreate::{
         api::{ApiRequests, WatchHealth},
         files::Files,
@@ -37,6 +40,7 @@ pub(super) struct Components {
     pub(super) agent: Arc<Agent>,
     pub(super) store: Arc<Store>,
     pub(super) images: Arc<SharedImages>,
+    pub(super) probes: Arc<SharedProbes>,
     pub(super) runtime: Runtime,
     pub(super) executor: Executor,
     pub(super) files: Files,
@@ -73,6 +77,7 @@ impl Components {
         };
         let agent_metrics = AgentMetrics::register(&mut registry);
         let images = Arc::new(SharedImages::new(node_image::limits(config), agent_metrics.clone()));
+        let probes = Arc::new(SharedProbes::new(&config.probes, agent_metrics.clone()));
         let agent = Arc::new(Agent::new(from_config::policy(config), store.clone(), agent_metrics));
         let runtime = Runtime::new(endpoint);
         let kubelet = from_config::kubelet(config)?;
@@ -95,6 +100,7 @@ impl Components {
             agent,
             store,
             images,
+            probes,
             runtime,
             executor,
             files,
@@ -130,8 +136,7 @@ impl Components {
         if let Some(requests) = &self.requests {
             working.spawn(requests.clone().run(self.agent.clone(), work.clone()));
         }
-        let probes =
-            Arc::new(node_pod_probe::SharedProbes::new(&config.probes, self.agent.metrics().clone()));
+        let probes = self.probes.clone();
         let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
         onlookers.extend(self.updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
         let view = self.view(config, onlookers, tasks).await;

@@ -136,6 +136,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
         files: components.files.clone(),
         updates: components.updates.clone(),
         images: components.images.clone(),
+        probes: components.probes.clone(),
         stop: tasks.work.clone(),
         identity: components.cluster.as_ref().map(Cluster::identity),
         policies: components.cluster.as_ref().map(Cluster::policies),

@@ -1,5 +1,5 @@
-//! Without a kubelet: `berthctl run` plays a pod through berthd in its order, `berthctl stop` ends it the
-//! other way round.
+//! Without a kubelet: `berthctl play` plays a pod through berthd in its order, `berthctl stop-pod` ends it
+//! the other way round.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ async fn the_demo_is_played() -> Result<()> {
         ensure!(at.iter().all(Option::is_some) && at.is_sorted(), "{from}: {names:?} at {at:?} in {said}");
         anyhow::Ok(())
     };
-    order("berthctl run pod.yaml", ["database", "cache", "web"])?;
-    order("berthctl stop shop", ["web", "cache", "database"])?;
+    order("berthctl play pod.yaml", ["database", "cache", "web"])?;
+    order("berthctl stop-pod shop", ["web", "cache", "database"])?;
     for words in ["Launch order: database (30), then cache (20), then web (10).", "its creation is refused"] {
         ensure!(said.contains(words), "expected {words:?} in {said}");
     }
@@ -49,8 +49,8 @@ async fn played_pod_starts_and_stops_in_order() -> Result<()> {
     let recorder = Recorder::watch(&node.containerd().cri()?, "default", "pod");
     let (logs, data) = (node.run().make_dir("pod-logs")?, node.run().make_dir("pods")?);
     let (logs, data) = (format!("--log-dir={}", logs.display()), format!("--data-dir={}", data.display()));
-    node.berthd()?.ctl(&["run", &logs, &data, file.to_str().context("path")?]).await?;
-    node.berthd()?.ctl(&["stop", "pod"]).await?;
+    node.berthd()?.ctl(&["play", &logs, &data, file.to_str().context("path")?]).await?;
+    node.berthd()?.ctl(&["stop-pod", "pod"]).await?;
 
     let history = recorder.finish().await?;
     history.check_start_order(&["a", "b", "c"], SECOND)?;

@@ -21,7 +21,7 @@ use tower::service_fn;
 
 use crate::compare::{Nothing, RemoveImageRequest};
 
-/// The labels by which the kubelet, and `berthctl run`, mark what belongs to a pod.
+/// The labels by which the kubelet, and `berthctl play`, mark what belongs to a pod.
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 

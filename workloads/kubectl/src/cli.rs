@@ -8,13 +8,16 @@ use std::{
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use crate::{asked::Asked, listed::Listed};
+
 /// Widest line of a help text.
 const WIDTH: usize = 100;
 
-/// Rollouts of CloneSets, Advanced StatefulSets and Advanced DaemonSets
+/// Rollouts of workloads, requests for pods, and questions about the whole cluster
 ///
-/// Objects are named as for kubectl: TYPE/NAME, or TYPE NAME. Kinds of Kubernetes itself (Deployments,
-/// StatefulSets and DaemonSets of apps) are handed on to kubectl.
+/// Workloads are CloneSets, Advanced StatefulSets and Advanced DaemonSets. Objects are named as for kubectl:
+/// TYPE/NAME, or TYPE NAME. Kinds of Kubernetes itself (Deployments, StatefulSets and DaemonSets of apps) are
+/// handed on to kubectl.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl berth", version, disable_help_subcommand = true, subcommand_required = true)]
 pub(crate) struct Cli {
@@ -56,6 +59,10 @@ pub(crate) enum Command {
     Set(Set),
     /// Take pods out of a CloneSet: these, and as many replicas
     Scaledown(Scaledown),
+    #[command(flatten)]
+    Asked(Asked),
+    #[command(flatten)]
+    Listed(Listed),
 }
 
 /// Commands about rollouts.
@@ -140,6 +147,20 @@ pub(crate) enum Output {
     Yaml,
     /// TYPE/NAME
     Name,
+}
+
+/// Format of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListOutput {
+    /// For people
+    #[default]
+    Table,
+    /// For people with room
+    Wide,
+    /// For programs
+    Json,
+    /// For programs
+    Yaml,
 }
 
 /// Flags of commands that change an object and have no others.
@@ -252,7 +273,7 @@ fn revision(text: &str) -> Result<i64, String> {
 }
 
 /// A duration as kubectl takes it: `1h30m`, `90s`, `0`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "is no duration: give one such as 90s, 5m or 1h30m".to_owned();
     if text == "0" {
         return Ok(Duration::ZERO);

@@ -6,7 +6,7 @@ use http::{Request, header::CONTENT_TYPE};
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
 use kube::{
     Api, Client, Config,
-    api::{DynamicObject, ListParams, WatchEvent, WatchParams},
+    api::{DynamicObject, ListParams, PostParams, WatchEvent, WatchParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use serde_json::Value;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::{
     cli::Global,
     failure::innermost,
+    object::Sort,
     revision::{self, Revision},
     target::{Kind, Target},
 };
@@ -21,10 +22,50 @@ use crate::{
 /// The owner of what is written, as `managedFields` shows it.
 const FIELD_MANAGER: &str = "kubectl-berth";
 
+/// More pages of a kind are not read.
+const PAGES: usize = 1000;
+
+/// Namespaces that a list is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// Namespace of the command.
+    Own,
+    /// All of them, and of kinds that have none.
+    Everywhere,
+}
+
+impl Space {
+    /// Space of the flag.
+    pub(crate) fn of(all_namespaces: bool) -> Self {
+        if all_namespaces { Self::Everywhere } else { Self::Own }
+    }
+}
+
+/// Rows of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found<V> {
+    pub(crate) rows: Vec<V>,
+    /// Rows for which there was no room.
+    pub(crate) left: usize,
+}
+
+impl<V> Default for Found<V> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), left: 0 }
+    }
+}
+
+impl<V> Found<V> {
+    /// Keeps a row where there is room for it.
+    pub(crate) fn push(&mut self, row: V, most: usize) {
+        if self.rows.len() < most { self.rows.push(row) } else { self.left = self.left.saturating_add(1) }
+    }
+}
+
 /// One namespace of a cluster.
 pub(crate) struct Cluster {
     client: Client,
-    namespace: String,
+    pub(crate) namespace: String,
     /// Its address, for people.
     server: String,
 }
@@ -100,6 +141,95 @@ impl Cluster {
                 None => return Ok(revision::of(owner, all)),
             }
         }
+    }
+
+    /// Objects of a kind, page by page, each reduced to what is kept of it; `None`: there is no such kind.
+    pub(crate) async fn all<V>(
+        &self,
+        sort: &Sort,
+        space: Space,
+        fields: &str,
+        most: usize,
+        mut keep: impl FnMut(Value) -> Option<V>,
+    ) -> anyhow::Result<Option<Found<V>>> {
+        let resource = sort.resource();
+        let api: Api<DynamicObject> = match space {
+            Space::Own => Api::namespaced_with(self.client.clone(), &self.namespace, &resource),
+            Space::Everywhere => Api::all_with(self.client.clone(), &resource),
+        };
+        let mut params = ListParams::default().limit(sort.page);
+        if !fields.is_empty() {
+            params = params.fields(fields);
+        }
+        let mut found = Found::default();
+        for _ in 0..PAGES {
+            let page = match sort.metadata_only {
+                true => api.list_metadata(&params).await.map(|page| {
+                    let items = page.items.into_iter().map(serde_json::to_value).collect::<Vec<_>>();
+                    (page.metadata, items)
+                }),
+                false => api.list(&params).await.map(|page| {
+                    let items = page.items.into_iter().map(serde_json::to_value).collect::<Vec<_>>();
+                    (page.metadata, items)
+                }),
+            };
+            let (metadata, items) = match page {
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+                page => page.map_err(|error| self.failed(error))?,
+            };
+            for item in items {
+                if let Some(row) = keep(item?) {
+                    found.push(row, most);
+                }
+            }
+            match metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => break,
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Reads an object by its name; `None`: there is none.
+    pub(crate) async fn read(&self, sort: &Sort, name: &str) -> anyhow::Result<Option<Value>> {
+        let object = self.api_of(sort).get_opt(name).await.map_err(|error| self.failed(error))?;
+        Ok(object.map(serde_json::to_value).transpose()?)
+    }
+
+    /// Makes an object. Returns it as it is then.
+    pub(crate) async fn create(&self, sort: &Sort, object: Value, dry_run: bool) -> anyhow::Result<Value> {
+        let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+        let object: DynamicObject = serde_json::from_value(object)?;
+        let made = self.api_of(sort).create(&params, &object).await;
+        let made = made.map_err(|error| match &error {
+            kube::Error::Api(status) if status.code == 404 => anyhow!(
+                "the cluster does not know the kind {}: kubectl apply --server-side -k deploy installs it",
+                sort.kind
+            ),
+            _ => self.failed(error),
+        });
+        Ok(serde_json::to_value(made?)?)
+    }
+
+    /// Changes of one object, from a version on.
+    pub(crate) async fn changes(
+        &self,
+        sort: &Sort,
+        name: &str,
+        version: &str,
+    ) -> anyhow::Result<BoxStream<'static, kube::Result<WatchEvent<DynamicObject>>>> {
+        let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(290);
+        let events = self.api_of(sort).watch(&params, version).await;
+        Ok(events.map_err(|error| self.failed(error))?.boxed())
+    }
+
+    /// Objects of a kind: those of the namespace, where it has one.
+    fn api_of(&self, sort: &Sort) -> Api<DynamicObject> {
+        let resource = sort.resource();
+        if *sort == Sort::SIDECAR_SET {
+            return Api::all_with(self.client.clone(), &resource);
+        }
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
     /// Reads a pod; `None`: there is none of this name.

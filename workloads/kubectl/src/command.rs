@@ -13,18 +13,19 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
+    asked,
     cli::{self, Choice, Cli, Command, DryRun, Output, Printing, Rollout, Set},
     cluster::Cluster,
-    edit, files, output,
+    edit, files, listed, output,
     revision::{self, Undo},
     status,
     target::{self, Target, Targets},
 };
 
 /// A watch that broke begins again after it.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 /// As good as for ever.
-const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
 /// Carries out a command. `args` are the words that it was given.
 pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode> {
@@ -45,6 +46,8 @@ pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode
             edit::pod_names(&scaledown.pods)?;
             (scaledown.objects.clone(), none)
         }
+        Command::Asked(asked) => return asked::run(&cli.global, asked).await,
+        Command::Listed(listed) => return listed::run(&cli.global, listed).await,
     };
     if let Command::Rollout(Rollout::Undo(undo)) = &cli.command {
         output::check(undo.printing.output, undo.dry_run)?;
@@ -130,6 +133,8 @@ async fn one(
             told.done("image updated", flags.dry_run, flags.printing, &object)
         }
         Command::Scaledown(flags) => scale_down(cluster, target, &flags.pods).await,
+        // They name no workloads.
+        Command::Asked(_) | Command::Listed(_) => Ok(()),
     }
 }
 

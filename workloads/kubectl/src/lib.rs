@@ -1,6 +1,8 @@
 //! The plugin of kubectl.
 //!
 //! - `cli`: the command line;
+//! - `asked`: requests for pods, followed to their end; `request`: how far one is, pure;
+//! - `listed`: questions about the whole cluster; `object`, `table`: what they read and print, pure;
 //! - `target`, `files`: which objects are meant, in the ways that kubectl lets people say it;
 //! - `output`: an object that was written, as `-o` asks for it;
 //! - `revision`, `status`, `edit`: decisions, pure: texts and patches from objects;
@@ -10,15 +12,20 @@
 //!
 //! Kinds of Kubernetes itself are kubectl's: for them it is run with the same words.
 
+mod asked;
 mod cli;
 mod cluster;
 mod command;
 mod edit;
 mod failure;
 mod files;
+mod listed;
+mod object;
 mod output;
+mod request;
 mod revision;
 mod status;
+mod table;
 mod target;
 
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `kubectl berth`: rollouts of OpenKruise's workloads, by the words of kubectl. Linked as `kubectl-kruise`
-//! it answers to `kubectl kruise` as well.
+//! `kubectl berth`: rollouts of OpenKruise's workloads, requests for pods, and questions about the whole
+//! cluster, by the words of kubectl. Linked as `kubectl-kruise` it answers to `kubectl kruise` as well.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,11 @@
 //! `berthctl explain`: why the containers of a pod are where they are, and what led there.
 //!
-//! berthd gives facts; [`sentences`] makes words of them.
+//! berthd gives facts; [`sentences`] makes words of them. [`file`] is about a pod that is not there yet.
 
+mod file;
 mod sentences;
+
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use berth_proto::admin::admin_client::AdminClient;
@@ -28,6 +31,10 @@ pub(crate) struct ExplainArgs {
     /// something waits or is under way]
     #[arg(value_name = "POD")]
     pub pod: Option<String>,
+    /// The manifest of a Pod, or of an object with a template of pods, of which it is said what would happen;
+    /// - reads it from stdin
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["pod", "last"])]
+    pub file: Option<String>,
     /// How many entries of its timeline are shown, the newest ones
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub last: usize,
@@ -37,7 +44,10 @@ pub(crate) struct ExplainArgs {
 }
 
 /// Runs `explain`.
-pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> Result<()> {
+pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> Result<ExitCode> {
+    if let Some(file) = &args.file {
+        return file::explain(file, args.output.format);
+    }
     let mut client = admin::connect(global).await?;
     let wanted = args.pod.clone().unwrap_or_default();
     let request = admin::request(global, ExplainRequest { pod: wanted.clone() });
@@ -51,7 +61,8 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> Result<()> {
         pods.retain(|pod| snapshot.is_busy(pod));
     }
     let explained: Vec<Explained> = pods.iter().map(|pod| Explained::of(pod, &snapshot, args.last)).collect();
-    output::data(args.output.format, &Shown { pods: &explained }, || text(&explained))
+    output::data(args.output.format, &Shown { pods: &explained }, || text(&explained))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Everything but the pods themselves.
@@ -163,7 +174,7 @@ fn block(pod: &Explained) -> String {
     text += &output::table(&["CONTAINER", "IT"], rows);
     if !pod.events.is_empty() {
         text.push('\n');
-        text += &events::table(&pod.events, false);
+        text += &events::table(&pod.events);
     }
     text
 }

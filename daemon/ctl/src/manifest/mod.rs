@@ -1,7 +1,7 @@
 //! A v1 Pod manifest, and what the kubelet would make of it in CRI messages.
 //!
 //! Reading is strict: what cannot be played is an error that names the field, before anything is created. No
-//! CRI call is made here and nothing is written to disk; `run` does both with what this module hands it.
+//! CRI call is made here and nothing is written to disk; `play` does both with what this module hands it.
 
 pub(crate) mod check;
 pub(crate) mod container;
@@ -33,7 +33,7 @@ pub(crate) mod keys {
     pub(crate) const GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
     /// Container annotation: the hook as JSON.
     pub(crate) const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
-    /// Sandbox annotation of ours: where the pod's volumes are, so that `stop` can remove them.
+    /// Sandbox annotation of ours: where the pod's volumes are, so that `stop-pod` can remove them.
     pub(crate) const DATA_DIR: &str = "berth.dev/data-dir";
 }
 
@@ -71,7 +71,7 @@ impl Manifest {
             && (kind != "Pod" || api_version != "v1")
         {
             bail!(
-                "it is {api_version} {kind}; berthctl run plays one v1 Pod: take the pod template out of it"
+                "it is {api_version} {kind}; berthctl play plays one v1 Pod: take the pod template out of it"
             );
         }
         let pod: types::Pod = document.typed().map_err(readable)?;
@@ -115,7 +115,7 @@ fn order(pod: &types::Pod) -> Result<Option<LaunchOrder>> {
 fn readable(error: YamlError) -> anyhow::Error {
     match error {
         YamlError::Several => anyhow::anyhow!(
-            "it has several YAML documents; berthctl run plays one Pod: give each document its own file"
+            "it has several YAML documents; berthctl play plays one Pod: give each document its own file"
         ),
         error @ YamlError::Yaml { .. } => anyhow::anyhow!("{error}"),
     }

@@ -1,4 +1,4 @@
-//! The v1 Pod as `berthctl run` reads it: strictly, so that a misspelt field is an error and not a surprise.
+//! The v1 Pod as `berthctl play` reads it: strictly, so that a misspelt field is an error and not a surprise.
 //!
 //! Three kinds of fields: those that are played, [`Refused`] ones that would need a kubelet or a cluster and
 //! change what the containers see, and [`Ignored`] ones that mean nothing on a single node. `check` speaks

@@ -34,6 +34,10 @@ pub(crate) struct SysdumpArgs {
     pub config: PathBuf,
 }
 
+/// Unit of the agent.
+const AGENT: &str = "berthd.service";
+/// Unit of the path of the kubelet's calls, where that is a program of its own.
+const SHIM: &str = "berth-shim.service";
 /// How long one command may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of the output of one command at most.
@@ -62,6 +66,9 @@ fn parts(own: &Path, global: &Global, config: &Path) -> Vec<Part> {
         program: program.into(),
         args: args.iter().map(Into::into).collect(),
     };
+    let log = |file: &'static str, unit: &str| {
+        other(file, "journalctl", &["--no-pager", "-o", "short-iso", "-n", "5000", "-u", unit])
+    };
     vec![
         berthctl("version.txt", &["version"]),
         berthctl("status.json", &["status", "-o", "json"]),
@@ -71,17 +78,17 @@ fn parts(own: &Path, global: &Global, config: &Path) -> Vec<Part> {
         berthctl("requests.json", &["get", "requests", "-o", "json"]),
         berthctl("updates.json", &["get", "updates", "-o", "json"]),
         berthctl("pulls.json", &["pulls", "-o", "json"]),
+        berthctl("probes.json", &["probes", "-o", "json"]),
         berthctl("pods.txt", &["pods", "--no-trunc"]),
         berthctl("containers.txt", &["ps", "-a", "--no-trunc"]),
         berthctl("doctor.txt", &["doctor"]),
         Part { file: "berthd.yaml", program: "cat".into(), args: vec![config.into()] },
-        other("unit.txt", "systemctl", &["--no-pager", "cat", "berthd.service"]),
-        other("unit-state.txt", "systemctl", &["--no-pager", "status", "berthd.service", "kubelet.service"]),
-        other(
-            "berthd.log",
-            "journalctl",
-            &["--no-pager", "-o", "short-iso", "-n", "5000", "-u", "berthd.service"],
-        ),
+        other("unit.txt", "systemctl", &["--no-pager", "cat", AGENT]),
+        other("unit-state.txt", "systemctl", &["--no-pager", "status", AGENT, SHIM, "kubelet.service"]),
+        log("berthd.log", AGENT),
+        // With one program it is not there, and its files say so.
+        other("shim-unit.txt", "systemctl", &["--no-pager", "cat", SHIM]),
+        log("berth-shim.log", SHIM),
         other("kernel.txt", "uname", &["-a"]),
     ]
 }
@@ -185,6 +192,18 @@ mod tests {
             let line = std::iter::once(OsString::from("berthctl")).chain(part.args.iter().cloned());
             <crate::cli::Cli as clap::Parser>::try_parse_from(line).unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn both_programs_of_a_node_have_unit_and_log_in_it() {
+        let node = Node::new(|_, _| Ok(()));
+        let parts = parts(Path::new("/berthctl"), &global(&node), Path::new("/c.yaml"));
+        let last = |file: &str| {
+            let part = parts.iter().find(|part| part.file == file).unwrap();
+            part.args.last().unwrap().to_str().unwrap().to_owned()
+        };
+        assert_eq!([last("unit.txt"), last("berthd.log")], [AGENT, AGENT]);
+        assert_eq!([last("shim-unit.txt"), last("berth-shim.log")], [SHIM, SHIM]);
     }
 
     #[tokio::test]

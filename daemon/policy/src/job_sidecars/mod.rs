@@ -24,7 +24,7 @@
 mod ending;
 mod state;
 
-pub(crate) use state::JobSidecars;
+pub(crate) use state::{JobSidecars, is_job};
 
 use crate::model::{ContainerId, ContainerName, PodUid};
 

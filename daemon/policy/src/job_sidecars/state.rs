@@ -106,7 +106,7 @@ impl JobSidecars {
 }
 
 /// A pod that ends when its mains end, and has sidecars that would keep it from that.
-fn is_job(pod: &Pod) -> bool {
+pub(crate) fn is_job(pod: &Pod) -> bool {
     let regular = || pod.containers.values().filter(|container| !container.sidecar);
     pod.restart_policy != RestartPolicy::Always
         && pod.deletion.is_none()

@@ -7,6 +7,7 @@ mod early_runs;
 mod exit_order;
 mod extremes;
 mod facts;
+mod foresee;
 mod handed_over;
 mod images;
 mod in_advance;

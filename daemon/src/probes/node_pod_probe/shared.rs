@@ -7,8 +7,8 @@ use std::{
 };
 
 use berth_policy::{
-    Backlog, ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeStep, Probes, Shown, ShownCondition,
-    WantedPod, time::later,
+    Backlog, ConditionStatus, PodRef, PodUid, ProbeEvent, ProbeStep, ProbeView, Probes, Shown,
+    ShownCondition, WantedPod, time::later,
 };
 use tokio::sync::watch;
 
@@ -164,6 +164,11 @@ impl SharedProbes {
             Plan { steps, deadline: probes.next_deadline(), backlog: probes.backlog() }
         });
         plan.unwrap_or_else(|| Plan { deadline: Some(later(now(), AFTER_PANIC)), ..Plan::default() })
+    }
+
+    /// Standing of all probes, and how many runs are under way.
+    pub(crate) fn explain(&self) -> (Vec<ProbeView>, usize) {
+        self.guarded(|probes| (probes.explain(), probes.size().runs)).unwrap_or_default()
     }
 
     /// A number that grows with every fact.

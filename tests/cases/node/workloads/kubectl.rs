@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::CloneSet;
+use berth_proto::crd::{CloneSet, ContainerUpdateRequest};
 use berth_tests::node::{User, programs};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -139,6 +139,8 @@ async fn rollouts_are_led_by_the_plugin() -> Result<()> {
     };
     ensure!(sheet.all().await?.values().all(|pod| env(pod).iter().any(|one| one.name == "RESTARTED_AT")));
 
+    asks_the_cluster(&sheet, &plugin).await?;
+
     // One pod goes, with its replica; the other one stays.
     let names = sheet.names().await?;
     let (gone, stays) = (names.first().context("no pod")?, names.last().context("no pod")?);
@@ -149,4 +151,47 @@ async fn rollouts_are_led_by_the_plugin() -> Result<()> {
         .serves_until("one pod is left", async || has_images(&sheet.all().await?, &[(stays.as_str(), "a:1")]))
         .await?;
     plugin.fails("rollout status cloneset/nobody", "Error from server (NotFound)").await
+}
+
+/// Lists, and requests whose ends are written here, for want of an agent.
+async fn asks_the_cluster(sheet: &Sheet, plugin: &Plugin) -> Result<()> {
+    let pod = sheet.names().await?.first().context("no pod")?.clone();
+    // Other cases have nodes and sets in the same cluster, or not.
+    for (said, nothing) in
+        [(plugin.says("nodes").await?, "No nodes"), (plugin.says("sidecarsets").await?, "No SidecarSets")]
+    {
+        ensure!(said.starts_with("NAME") || said.starts_with(nothing), "{said}");
+    }
+    plugin.fails("revisions nobody", "there is no SidecarSet \"nobody\"").await?;
+
+    plugin.fails(&format!("recreate {pod} -c other"), "no container \"other\"").await?;
+    plugin.fails("recreate nobody", "there is no pod \"nobody\"").await?;
+    let late = format!("recreate {pod} -c main --wait --timeout 1s");
+    plugin.fails(&late, "has not ended in time, and goes on").await?;
+    let said = plugin.says("requests -A").await?;
+    ensure!(said.contains("recreate   shop-") && said.contains("main"), "{said}");
+    let said = plugin.says("waiting -A").await?;
+    ensure!(
+        said.contains("ContainerRecreateRequest") && said.contains("not assigned to a node yet"),
+        "{said}"
+    );
+
+    let requests: Api<ContainerUpdateRequest> = Api::namespaced(sheet.client.clone(), sheet.namespace);
+    let end = async {
+        let name = loop {
+            let all = requests.list(&ListParams::default()).await?.items;
+            if let Some(name) = all.into_iter().find_map(|one| one.metadata.name) {
+                break name;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        };
+        let status = json!({ "status": { "phase": "Completed", "conditions": [{ "type": "Failed", "status": "True",
+            "reason": "ImageNotPulled", "message": "no such tag", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
+        requests.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
+        anyhow::Ok(())
+    };
+    let update = format!("update {pod} main=a:2 --wait --timeout 30s");
+    let (failed, ended) = tokio::join!(plugin.fails(&update, "failed (ImageNotPulled): no such tag"), end);
+    ended?;
+    failed
 }

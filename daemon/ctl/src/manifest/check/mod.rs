@@ -24,7 +24,7 @@ pub(crate) fn check(pod: &Pod, document: &Document<'_>) -> Result<Vec<String>> {
     let (errors, ignored, remarks) = (Vec::new(), Vec::new(), Vec::new());
     let mut findings = Findings { document, errors, ignored, remarks };
     if pod.api_version != "v1" || pod.kind != "Pod" {
-        bail!("it is {} {}; berthctl run plays one v1 Pod", pod.api_version, pod.kind);
+        bail!("it is {} {}; berthctl play plays one v1 Pod", pod.api_version, pod.kind);
     }
     findings.metadata(pod);
     findings.spec(&pod.spec);
@@ -54,7 +54,7 @@ impl Findings<'_> {
     fn refuse(&mut self, field: &str, value: &Refused, remedy: &str) {
         if value.is_some() {
             let line = self.document.line_of(field);
-            self.errors.push(format!("line {line}: {field} is not supported by berthctl run; {remedy}"));
+            self.errors.push(format!("line {line}: {field} is not supported by berthctl play; {remedy}"));
         }
     }
 
@@ -101,7 +101,7 @@ impl Findings<'_> {
         if spec.host_users == Some(false) {
             let line = self.document.line_of("spec.hostUsers");
             self.errors.push(format!(
-                "line {line}: spec.hostUsers: false (a user namespace) is not supported by berthctl run; {take_out}"
+                "line {line}: spec.hostUsers: false (a user namespace) is not supported by berthctl play; {take_out}"
             ));
         }
         self.ignore(&[
@@ -169,7 +169,7 @@ impl Findings<'_> {
         if let Some(SeccompProfile { r#type: kind, .. }) = profile.filter(|one| one.r#type != "Unconfined") {
             let line = self.document.line_of(&format!("{field}.seccompProfile"));
             self.errors.push(format!(
-                "line {line}: {field}.seccompProfile {kind} is not supported by berthctl run; use type: Unconfined"
+                "line {line}: {field}.seccompProfile {kind} is not supported by berthctl play; use type: Unconfined"
             ));
         }
     }

@@ -46,7 +46,7 @@ impl Findings<'_> {
                     if let Some(medium) = dir.medium.as_ref().filter(|medium| !medium.is_empty()) {
                         let line = self.document.line_of(&format!("{field}.emptyDir.medium"));
                         self.errors.push(format!(
-                            "line {line}: {field}.emptyDir.medium {medium} is not supported by berthctl run; take it out"
+                            "line {line}: {field}.emptyDir.medium {medium} is not supported by berthctl play; take it out"
                         ));
                     }
                     if dir.size_limit.is_some() {

@@ -1,4 +1,4 @@
-//! `berthctl run`: plays a Pod manifest through CRI, doing what a kubelet would do and nothing more.
+//! `berthctl play`: plays a Pod manifest through CRI, doing what a kubelet would do and nothing more.
 //!
 //! Sandbox, images, init containers, then passes over the regular containers (`launch`). Whether a container
 //! may be created is for berthd to say: its refusal makes us go on with the next container, as the kubelet
@@ -33,9 +33,9 @@ use super::output::{self, Format, OutputArgs, progress};
 use super::{duration, select, stop};
 use record::Record;
 
-/// Flags of `run`.
+/// Flags of `play`.
 #[derive(Args, Debug)]
-pub(crate) struct RunArgs {
+pub(crate) struct PlayArgs {
     /// The manifest of a v1 Pod; - reads it from stdin
     #[arg(value_name = "POD.yaml")]
     pub manifest: String,
@@ -83,8 +83,8 @@ pub(crate) struct Playing<'a> {
     pub deadline: Instant,
 }
 
-/// Runs `run`.
-pub(crate) async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
+/// Runs `play`.
+pub(crate) async fn play(global: &Global, args: &PlayArgs) -> Result<ExitCode> {
     let manifest = Manifest::read(&args.manifest)?;
     let absolute =
         |dir: &PathBuf| std::path::absolute(dir).with_context(|| format!("the directory {}", dir.display()));
@@ -99,7 +99,7 @@ pub(crate) async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
     make_data_directory(&places)?;
 
     let played = tokio::select! {
-        played = play(&cri, &manifest, &places, args) => played,
+        played = make(&cri, &manifest, &places, args) => played,
         signal = interrupted() => {
             signal?;
             progress("interrupted: stopping and removing the pod (once more to leave it as it is)");
@@ -107,7 +107,7 @@ pub(crate) async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
                 done = clean_up(&cri, &manifest, &places) => done?,
                 signal = interrupted() => {
                     signal?;
-                    bail!("interrupted again: the pod is left in place; berthctl stop {} removes it", manifest.name());
+                    bail!("interrupted again: the pod is left in place; berthctl stop-pod {} removes it", manifest.name());
                 }
             }
             return Ok(ExitCode::from(130));
@@ -129,7 +129,7 @@ pub(crate) async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
         Err(error) => {
             // The cause first, then what to do about it.
             Err(anyhow!(
-                "{error:#}\n  the pod is left in place: its logs are in {}, berthctl stop {}/{} removes it",
+                "{error:#}\n  the pod is left in place: its logs are in {}, berthctl stop-pod {}/{} removes it",
                 places.logs.display(),
                 manifest.namespace(),
                 manifest.name()
@@ -138,7 +138,7 @@ pub(crate) async fn run(global: &Global, args: &RunArgs) -> Result<ExitCode> {
     }
 }
 
-async fn play(cri: &Cri, manifest: &Manifest, places: &Places, args: &RunArgs) -> Result<()> {
+async fn make(cri: &Cri, manifest: &Manifest, places: &Places, args: &PlayArgs) -> Result<()> {
     let pod = format!("{}/{}", manifest.namespace(), manifest.name());
     let mut record = Record::new(manifest);
     make_directories(manifest, places)?;
@@ -215,7 +215,7 @@ async fn refuse_twins(cri: &Cri, manifest: &Manifest) -> Result<()> {
         if metadata.uid == manifest.uid || (same_name && sandbox.state() == PodSandboxState::SandboxReady) {
             let id = output::id(&sandbox.id, false);
             bail!(
-                "pod {} is already there; stop it with berthctl stop {id}, or change metadata.name in the manifest",
+                "pod {} is already there; stop it with berthctl stop-pod {id}, or change metadata.name in the manifest",
                 select::describe(&sandbox)
             );
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_proto::cri::{Container, ContainerState};
 use tonic::Status;
 
-use super::{RunArgs, run};
+use super::{PlayArgs, play};
 use crate::fake::{Node, global};
 use crate::output::OutputArgs;
 use crate::stop::take_down;
@@ -24,11 +24,11 @@ spec:
   - {name: top, image: 'img:1', env: [{name: KRUISE_CONTAINER_PRIORITY, value: '1'}]}
 ";
 
-fn args(node: &Node, manifest: &str, timeout: u64) -> RunArgs {
+fn args(node: &Node, manifest: &str, timeout: u64) -> PlayArgs {
     let dir = node.dir.path();
     let path = dir.join("pod.yaml");
     std::fs::write(&path, manifest).unwrap();
-    RunArgs {
+    PlayArgs {
         manifest: path.to_str().unwrap().to_owned(),
         timeout: Duration::from_millis(timeout),
         logs: false,
@@ -62,7 +62,7 @@ fn in_order(name: &str, there: &[Container]) -> Result<(), Status> {
 #[tokio::test]
 async fn a_refusal_moves_on_to_the_next_container_and_then_to_the_next_pass() {
     let node = Node::new(in_order);
-    run(&global(&node), &args(&node, POD, 10_000)).await.unwrap();
+    play(&global(&node), &args(&node, POD, 10_000)).await.unwrap();
     let expected = [
         "RunPodSandbox web",
         "PullImage img",
@@ -81,7 +81,7 @@ async fn a_refusal_moves_on_to_the_next_container_and_then_to_the_next_pass() {
     let data = node.dir.path().join("data/uid-1");
     assert!(data.is_dir());
 
-    let again = run(&global(&node), &args(&node, POD, 10_000)).await.unwrap_err().to_string();
+    let again = play(&global(&node), &args(&node, POD, 10_000)).await.unwrap_err().to_string();
     assert!(again.contains("pod default/web (sandbox-0) is already there"), "{again}");
 
     let sandbox = node.sandboxes().remove(0);
@@ -103,12 +103,12 @@ async fn a_refusal_moves_on_to_the_next_container_and_then_to_the_next_pass() {
 #[tokio::test]
 async fn refusals_to_the_end_are_repeated_and_the_pod_stays() {
     let node = Node::new(|name, there| if name == "top" { Ok(()) } else { in_order("low", there) });
-    let error = run(&global(&node), &args(&node, POD, 300)).await.unwrap_err().to_string();
+    let error = play(&global(&node), &args(&node, POD, 300)).await.unwrap_err().to_string();
     for expected in [
         "not all containers have started within --timeout",
         "container \"low\": launch order: waiting for container(s) mid",
         "container \"mid\": launch order: waiting for container(s) mid",
-        "berthctl stop default/web removes it",
+        "berthctl stop-pod default/web removes it",
     ] {
         assert!(error.contains(expected), "expected {expected:?} in {error}");
     }
@@ -121,7 +121,7 @@ async fn other_failures_end_the_launch_at_once() {
         "mid" => Err(Status::invalid_argument("the declared order is invalid")),
         _ => Ok(()),
     });
-    let error = run(&global(&node), &RunArgs { rm: true, ..args(&node, POD, 10_000) }).await.unwrap_err();
+    let error = play(&global(&node), &PlayArgs { rm: true, ..args(&node, POD, 10_000) }).await.unwrap_err();
     let error = format!("{error:#}");
     assert!(
         error.contains("CreateContainer of container mid: the declared order is invalid (INVALID_ARGUMENT)"),
@@ -144,13 +144,13 @@ async fn probes_decide_when_a_container_is_ready() {
     };
     let node = Node::new(|_, _| Ok(()));
     let never = pod("{exec: {command: [nothing]}, periodSeconds: 1}");
-    let error = run(&global(&node), &args(&node, &never, 2500)).await.unwrap_err().to_string();
+    let error = play(&global(&node), &args(&node, &never, 2500)).await.unwrap_err().to_string();
     assert!(error.contains("container \"b\": the latest probe failed: exit code 1"), "{error}");
     assert!(!error.contains("container \"a\""), "{error}");
 
     let node = Node::new(|_, _| Ok(()));
     let at_once = pod("{exec: {command: ['true']}}");
-    run(&global(&node), &args(&node, &at_once, 5000)).await.unwrap();
+    play(&global(&node), &args(&node, &at_once, 5000)).await.unwrap();
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_container_is_not_tried_before_those_above_it_are_ready() {
                periodSeconds: 1}}\n  - {name: low, image: 'i:1'}\n";
     // This runtime lets everything through.
     let node = Node::new(|_, _| Ok(()));
-    let error = run(&global(&node), &args(&node, pod, 1500)).await.unwrap_err().to_string();
+    let error = play(&global(&node), &args(&node, pod, 1500)).await.unwrap_err().to_string();
     assert!(error.contains("container \"low\": waiting for container(s) top to be ready"), "{error}");
     assert!(!node.calls().contains(&"CreateContainer low".to_owned()), "{:?}", node.calls());
 }
@@ -197,7 +197,7 @@ async fn http_and_tcp_probes_dial_the_pod() {
         ("{tcpSocket: {port: other}}".to_owned(), Some("the port \"other\", which is not among its ports")),
     ] {
         let node = Node::new(|_, _| Ok(()));
-        let result = run(&global(&node), &args(&node, &pod(&probe), 1500)).await;
+        let result = play(&global(&node), &args(&node, &pod(&probe), 1500)).await;
         match (result, expected) {
             (Ok(_), None) => {}
             (Err(error), Some(expected)) => {
@@ -214,7 +214,7 @@ async fn a_data_directory_of_someone_else_is_left_alone() {
     let data = node.dir.path().join("data/uid-1");
     std::fs::create_dir_all(&data).unwrap();
     let error =
-        run(&global(&node), &RunArgs { rm: true, ..args(&node, POD, 1000) }).await.unwrap_err().to_string();
+        play(&global(&node), &PlayArgs { rm: true, ..args(&node, POD, 1000) }).await.unwrap_err().to_string();
     assert!(error.contains("is already there"), "{error}");
     assert!(Path::new(&data).exists());
     assert!(node.calls().is_empty());

@@ -1,0 +1,116 @@
+//! Tables of lists, as kubectl prints them, and the same rows for programs. Pure.
+
+use anyhow::Context;
+use serde_json::{Map, Value};
+
+use crate::cli::ListOutput;
+
+/// Space between two columns.
+const GAP: usize = 3;
+
+/// Rows with a cell for each of the columns, those of `wide` last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sheet {
+    pub(crate) columns: &'static [&'static str],
+    pub(crate) wide: &'static [&'static str],
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    /// Text of the rows; `nothing`: what a table says when it has none.
+    pub(crate) fn text(&self, output: ListOutput, nothing: &str) -> anyhow::Result<String> {
+        Ok(match output {
+            ListOutput::Table | ListOutput::Wide if self.rows.is_empty() => format!("{nothing}\n"),
+            ListOutput::Table => self.table(self.columns),
+            ListOutput::Wide => self.table(&[self.columns, self.wide].concat()),
+            ListOutput::Json => serde_json::to_string_pretty(&self.objects()).context("write JSON")? + "\n",
+            ListOutput::Yaml => serde_saphyr::to_string(&self.objects()).context("write YAML")?,
+        })
+    }
+
+    fn table(&self, columns: &[&str]) -> String {
+        let header = columns.iter().map(|&name| name.to_owned()).collect();
+        let rows = self.rows.iter().map(|row| {
+            let cells = row.iter().take(columns.len()).map(|cell| shown(cell));
+            cells.collect::<Vec<_>>()
+        });
+        let lines: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+        let width = |column: usize| {
+            lines
+                .iter()
+                .filter_map(|line| line.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+        let mut text = String::new();
+        for line in &lines {
+            let padded = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            let line = padded.collect::<Vec<_>>().join(&" ".repeat(GAP));
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
+    /// One object a row, its fields named after the columns.
+    fn objects(&self) -> Vec<Value> {
+        let names: Vec<String> = self.columns.iter().chain(self.wide).map(|name| camel(name)).collect();
+        let object = |row: &Vec<String>| {
+            let fields = names.iter().cloned().zip(row.iter().map(|cell| Value::from(cell.as_str())));
+            Value::from(fields.collect::<Map<_, _>>())
+        };
+        self.rows.iter().map(object).collect()
+    }
+}
+
+/// A cell on one line: what is in an object may be any text.
+fn shown(cell: &str) -> String {
+    if cell.is_empty() {
+        return "-".to_owned();
+    }
+    cell.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+}
+
+/// `POD UID` as `podUid`.
+fn camel(name: &str) -> String {
+    let mut words = name.split(' ');
+    let mut text = words.next().unwrap_or_default().to_lowercase();
+    for word in words {
+        let (first, rest) = word.split_at_checked(1).unwrap_or((word, ""));
+        text += first;
+        text += &rest.to_lowercase();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_for_people_and_for_programs() {
+        let sheet = Sheet {
+            columns: &["NAME", "MESSAGE"],
+            wide: &["POD UID"],
+            rows: vec![
+                vec!["web".to_owned(), "a\nb".to_owned(), "u-1".to_owned()],
+                vec!["longer".to_owned(), String::new(), "u-2".to_owned()],
+            ],
+        };
+        let text = |output| sheet.text(output, "none").unwrap();
+        assert_eq!(text(ListOutput::Table), "NAME     MESSAGE\nweb      a b\nlonger   -\n");
+        assert_eq!(
+            text(ListOutput::Wide),
+            "NAME     MESSAGE   POD UID\nweb      a b       u-1\nlonger   -         u-2\n"
+        );
+        let json: Value = serde_json::from_str(&text(ListOutput::Json)).unwrap();
+        assert_eq!(json[0], serde_json::json!({ "name": "web", "message": "a\nb", "podUid": "u-1" }));
+        let yaml: Value = serde_saphyr::from_str(&text(ListOutput::Yaml)).unwrap();
+        assert_eq!(yaml, json);
+        let empty = Sheet { rows: Vec::new(), ..sheet };
+        assert_eq!(empty.text(ListOutput::Wide, "none").unwrap(), "none\n");
+        assert_eq!(empty.text(ListOutput::Json, "none").unwrap(), "[]\n");
+    }
+}
