@@ -192,9 +192,9 @@ impl Handler {
         sidecar_sets::judge(request, &others, &white_list)
     }
 
-    /// Waits until the entry of a new set stands, or the second one of a set that gets another reach: its pods
-    /// may be made as soon as it is stored. Where that takes long, the set is stored without, and has its entry
-    /// a little later.
+    /// Waits until the entry of a new set stands, or the second one of a set that gets another reach: its
+    /// pods may be made as soon as it is stored. Where that takes long, the set is stored without, and has
+    /// its entry a little later.
     async fn open_the_door(&self, request: &Request) {
         if request.dry_run {
             return;

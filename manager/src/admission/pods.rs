@@ -35,8 +35,8 @@ pub(super) fn complete(
     }
 }
 
-/// Tells whether a set selects the pod. The API server asks for the entry of a set about no other pods: if it does
-/// not, what is known of the set or of the namespace is older than what the API server knows.
+/// Tells whether a set selects the pod. The API server asks for the entry of a set about no other pods: if it
+/// does not, what is known of the set or of the namespace is older than what the API server knows.
 pub(super) fn takes(
     set: &Set,
     request: &Request,
@@ -118,7 +118,8 @@ mod tests {
         assert!(matches!(refused, Verdict::Refused { code: 422, .. }), "{refused:?}");
     }
 
-    /// The entry of a set is asked for pods that the set selects; others are news of the set or the namespace.
+    /// The entry of a set is asked for pods that the set selects; others are news of the set or the
+    /// namespace.
     #[rstest]
     #[case::selected(json!({"metadata": {"labels": {"app": "a"}}}), json!({"namespaceSelector": {"matchLabels": {"team": "t"}}}), true)]
     #[case::other_labels(json!({"metadata": {"labels": {"app": "b"}}}), json!({}), false)]

@@ -208,7 +208,8 @@ pub struct SidecarSetStatus {
     /// How many are both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_ready_pods: Option<i32>,
-    /// How many pods it selects that have none of its sidecars, although it asked for them when they were made.
+    /// How many pods it selects that have none of its sidecars, although it asked for them when they were
+    /// made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_injected_pods: Option<i32>,
     /// Name of the newest revision.

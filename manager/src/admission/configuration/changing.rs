@@ -1,5 +1,5 @@
-//! Sets whose reach is about to change: until such a set is stored, a second entry beside its own takes in the
-//! pods that it is going to select. One entry could not: its selectors cannot say "or".
+//! Sets whose reach is about to change: until such a set is stored, a second entry beside its own takes in
+//! the pods that it is going to select. One entry could not: its selectors cannot say "or".
 //!
 //! The entry is called as one of a set `<name>.next`, which no set is. So replicas that know nothing of the
 //! change leave it for a while, as the entry of a set that follows.

@@ -45,8 +45,8 @@ pub(super) const MOST_SETS: usize = 200;
 /// So many bytes of entries are written at the most: the API server takes objects of 1.5 MiB, and keeps who
 /// owns which field beside them.
 const MOST_BYTES: usize = 512 << 10;
-/// Bytes among them that are of sets, without their bundles: a bundle gets a second CA when the certificate is
-/// renewed, and no set is to lose its entry by that.
+/// Bytes among them that are of sets, without their bundles: a bundle gets a second CA when the certificate
+/// is renewed, and no set is to lose its entry by that.
 const MOST_OF_SETS: usize = 384 << 10;
 /// Bytes of sets with their bundles, however large these are.
 const MOST_WITH_BUNDLES: usize = 1 << 20;

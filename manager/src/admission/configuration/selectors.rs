@@ -49,8 +49,8 @@ pub(super) fn of(name: &str, set: &SetRules) -> Result<(LabelSelector, LabelSele
     Ok((pods, no_control_plane(namespaces)))
 }
 
-/// The same namespaces without those that have the label of a control plane: OpenKruise's webhook is not asked
-/// about their pods either.
+/// The same namespaces without those that have the label of a control plane: OpenKruise's webhook is not
+/// asked about their pods either.
 fn no_control_plane(mut namespaces: LabelSelector) -> LabelSelector {
     let expression = LabelSelectorRequirement {
         key: names::CONTROL_PLANE.to_owned(),

@@ -164,7 +164,8 @@ fn large_selectors_share_an_entry_too() {
     assert!(size::bytes(&desired.mutating) < 8192);
 }
 
-/// A renewal of the certificate takes its entry from no set; only bundles of somebody else's can be too large.
+/// A renewal of the certificate takes its entry from no set; only bundles of somebody else's can be too
+/// large.
 #[rstest]
 #[case::one_authority(620, false)]
 #[case::two(1240, false)]

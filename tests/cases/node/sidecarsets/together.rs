@@ -1,5 +1,5 @@
-//! A pod that has three owners at once: two sets, each of which upgrades its own sidecar, and a request for the
-//! container of the pod. Each gets what it wants, and no container is restarted twice.
+//! A pod that has three owners at once: two sets, each of which upgrades its own sidecar, and a request for
+//! the container of the pod. Each gets what it wants, and no container is restarted twice.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{ContainerUpdateRequest, UpdatePhase};
