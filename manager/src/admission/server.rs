@@ -8,7 +8,7 @@
 mod body;
 mod places;
 
-use std::{convert::Infallible, error::Error, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, error::Error, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -49,8 +49,12 @@ const BYTES_READ: usize = 32 << 20;
 const BYTES_AT_ONCE: usize = 16 << 20;
 /// A request counts for so many bytes at the least: so no more than 64 are worked on at the same time.
 const LEAST_BYTES: usize = 256 << 10;
-/// A handshake, and the head of a request, must come within it.
+/// A handshake, and the head of the first request, must come within it.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// The head of another request, on a connection of HTTP/1.1. An API server keeps one that rests for 90 s, and
+/// is to be the one who closes it: a request that comes while it is closed here would fail, as that of a
+/// `kubectl drain` which tries again each 5 s.
+const NEXT_HEAD_WITHIN: Duration = Duration::from_secs(120);
 /// The answer comes within it, less than the API server waits for it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 /// A connection is closed after so long, when its requests have been answered: one that is held open for
@@ -181,10 +185,18 @@ async fn serve<D: Decide>(
 ) {
     let pulse = place.pulse();
     let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let asked = CancellationToken::new();
+    let first = asked.clone();
     let service = service_fn(move |request| {
+        first.cancel();
         let (shared, pulse) = (shared.clone(), pulse.clone());
         async move { Ok::<_, Infallible>(shared.answer(request, pulse).await) }
     });
+    let asks_nothing = async {
+        if second || timeout(HEAD_WITHIN, asked.cancelled()).await.is_ok() {
+            pending::<()>().await;
+        }
+    };
     let io = TokioIo::new(stream);
     macro_rules! until_closed {
         ($connection:expr) => {{
@@ -192,6 +204,7 @@ async fn serve<D: Decide>(
             let ended = tokio::select! {
                 ended = connection.as_mut() => Ok(ended),
                 () = sleep(LIFETIME) => Err(GRACE),
+                () = asks_nothing => Err(GRACE),
                 () = stop.cancelled() => Err(GRACE),
                 () = place.given_away() => Err(SPARED),
             };
@@ -215,7 +228,7 @@ async fn serve<D: Decide>(
         until_closed!(builder.serve_connection(io, service))
     } else {
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN).max_buf_size(64 << 10);
+        builder.timer(TokioTimer::new()).header_read_timeout(NEXT_HEAD_WITHIN).max_buf_size(64 << 10);
         until_closed!(builder.serve_connection(io, service))
     };
     if let Err(error) = ended {

@@ -58,6 +58,7 @@ async fn broadcast_and_cron_jobs_run() -> Result<()> {
 
 async fn plays(case: &Case, client: &Client, workloads: &Workloads) -> Result<()> {
     refuses(case, client).await?;
+    samples(case, client).await?;
     broadcasts(case, client).await?;
     ticks(case, client, workloads).await
 }
@@ -114,6 +115,32 @@ async fn refuses(case: &Case, client: &Client) -> Result<()> {
         refused(cron.create(&dry, &object).await.map(|_| ()), words)?;
     }
     Ok(())
+}
+
+/// The samples as they are: a pod on the node, and a time that has not come.
+async fn samples(case: &Case, client: &Client) -> Result<()> {
+    for sample in ["samples/broadcast-job.yaml", "samples/cron-job.yaml"] {
+        deploy::apply_in(client, sample, &case.namespace).await?;
+    }
+    let jobs: Api<BroadcastJob> = Api::namespaced(client.clone(), &case.namespace);
+    let crons: Api<AdvancedCronJob> = Api::namespaced(client.clone(), &case.namespace);
+    await_condition("the samples are decided on", PATIENCE, async || {
+        let status = jobs.get("sweep").await?.status.context("no status")?;
+        ensure!(status.desired > 0 && status.active + status.succeeded > 0, "{status:?}");
+        let status = crons.get("report").await?.status.context("no status")?;
+        ensure!(status.type_.as_deref() == Some("Job") && status.active.is_empty(), "{status:?}");
+        Ok(())
+    })
+    .await?;
+    jobs.delete("sweep", &DeleteParams::background()).await?;
+    crons.delete("report", &DeleteParams::background()).await?;
+    await_condition("the pods of the sample go", PATIENCE, async || {
+        let labelled = ListParams::default().labels("broadcastjob-name=sweep");
+        let pods = case.pods.list(&labelled).await?.items;
+        ensure!(pods.is_empty(), "{} pods are there", pods.len());
+        Ok(())
+    })
+    .await
 }
 
 fn named(kind: &str, name: &str, spec: Value) -> Value {

@@ -80,6 +80,15 @@ pub async fn apply(client: &Client, name: &str) -> Result<Vec<DynamicObject>> {
     Ok(applied)
 }
 
+/// Applies a file of `deploy/` whose objects name no namespace to this one, as `kubectl -n` does.
+pub async fn apply_in(client: &Client, name: &str, namespace: &str) -> Result<()> {
+    for mut object in objects(name)? {
+        object.metadata.namespace = Some(namespace.to_owned());
+        apply_object(client, &object).await.with_context(|| format!("deploy/{name}"))?;
+    }
+    Ok(())
+}
+
 /// Applies one object, such as one of `deploy/` that was adapted to a run.
 pub async fn apply_object(client: &Client, object: &DynamicObject) -> Result<DynamicObject> {
     let params = PatchParams::apply(MANAGER).force();

@@ -174,6 +174,33 @@ async fn one_that_hangs_is_answered_in_time() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
+/// Nobody closes a connection under the hands of an API server: it keeps one that rests for 90 s.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_rests_is_kept() {
+    let (stage, bundle) = stage().await;
+    let io = tls(&stage, &bundle, "http/1.1").await.unwrap();
+    let (mut sender, connection) = conn::http1::handshake(io).await.unwrap();
+    tokio::spawn(connection);
+    for rest in [0, 6, 95] {
+        sleep(Duration::from_secs(rest)).await;
+        let body = Full::new(review("n"));
+        let request = HttpRequest::post(PODS).header("host", NAME).body(body).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 200, "after {rest} s");
+        response.into_body().collect().await.unwrap();
+    }
+}
+
+/// One that asks nothing at first holds no place.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_asks_nothing_is_closed() {
+    let (stage, bundle) = stage().await;
+    let io = tls(&stage, &bundle, "http/1.1").await.unwrap();
+    let (_sender, connection) = conn::http1::handshake::<_, Full<Bytes>>(io).await.unwrap();
+    let ended = timeout(HEAD_WITHIN + GRACE + Duration::from_secs(1), connection).await;
+    assert!(ended.is_ok(), "it is open still");
+}
+
 /// A client that trusts both CAs is served before, while and after the certificate changes.
 #[tokio::test]
 async fn a_new_certificate_fails_no_handshake() {

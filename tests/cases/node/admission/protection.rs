@@ -23,12 +23,16 @@ fn workload(
     protection: &str,
     replicas: u32,
 ) -> Result<DynamicObject> {
-    let template = json!({ "metadata": { "labels": { "app": name } },
+    let mut template = json!({ "metadata": { "labels": { "app": name } },
         "spec": { "containers": [{ "name": "app", "image": "registry.example/app:1" }] } });
+    if kind == "UnitedDeployment" {
+        template = json!({ "cloneSetTemplate": { "spec": { "template": template } } });
+    }
     Ok(serde_json::from_value(json!({
         "apiVersion": api_version, "kind": kind,
         "metadata": { "name": name, "namespace": "admission-protection", "labels": { LABEL: protection } },
         "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": name } }, "template": template,
+            "topology": (kind == "UnitedDeployment").then(|| json!({ "subsets": [{ "name": "a" }] })),
             "serviceName": (kind == "StatefulSet").then_some("s") },
     }))?)
 }
@@ -67,6 +71,7 @@ async fn what_is_protected_is_not_deleted() -> Result<()> {
         ("apps/v1", "ReplicaSet"),
         ("apps.kruise.io/v1alpha1", "CloneSet"),
         ("apps.kruise.io/v1beta1", "StatefulSet"),
+        ("apps.kruise.io/v1alpha1", "UnitedDeployment"),
     ];
     for (at, (api_version, kind)) in kinds.into_iter().enumerate() {
         let cases = [

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, PropagationPolicy,
+};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -24,11 +26,22 @@ pub(super) struct Crowd {
     sets: Api<DynamicObject>,
     uid: String,
     size: usize,
+    node: &'static str,
 }
 
 impl Crowd {
     /// Makes the CloneSet `web` and its pods, ready.
     pub(super) async fn make(scene: &Scene, namespace: &str, size: usize) -> Result<Self> {
+        Self::make_on(scene, namespace, size, "paper").await
+    }
+
+    /// The same on a node of this name.
+    pub(super) async fn make_on(
+        scene: &Scene,
+        namespace: &str,
+        size: usize,
+        node: &'static str,
+    ) -> Result<Self> {
         let set: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet",
             "metadata": { "name": "web", "namespace": namespace },
@@ -38,7 +51,7 @@ impl Crowd {
         }))?;
         let sets = deploy::api(&scene.client, &set)?;
         let uid = sets.create(&PostParams::default(), &set).await?.uid().context("no UID")?;
-        let crowd = Self { pods: scene.pods.clone(), sets, uid, size };
+        let crowd = Self { pods: scene.pods.clone(), sets, uid, size, node };
         for name in crowd.names() {
             crowd.create(&name).await?;
             crowd.ready(&name, true).await?;
@@ -60,7 +73,7 @@ impl Crowd {
             "uid": self.uid, "controller": true });
         let pod = json!({
             "metadata": { "name": name, "labels": { "app": "web" }, "ownerReferences": [owner] },
-            "spec": { "nodeName": "paper", "terminationGracePeriodSeconds": 30,
+            "spec": { "nodeName": self.node, "terminationGracePeriodSeconds": 30,
                 "readinessGates": [{ "conditionType": "InPlaceUpdateReady" }],
                 "containers": [{ "name": "app", "image": IMAGE }] },
         });
@@ -87,6 +100,14 @@ impl Crowd {
     pub(super) async fn end(&self, name: &str) -> Result<()> {
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
         self.pods.delete(name, &now).await.context("the last word of a kubelet")?;
+        Ok(())
+    }
+
+    /// Deletes the CloneSet alone, as somebody who deletes all that a namespace has.
+    pub(super) async fn delete_set(&self) -> Result<()> {
+        let policy = Some(PropagationPolicy::Background);
+        let params = DeleteParams { propagation_policy: policy, ..DeleteParams::default() };
+        self.sets.delete("web", &params).await?;
         Ok(())
     }
 

@@ -2,12 +2,14 @@
 //! never more go than the budget lets, however many ask at once.
 
 mod attack;
+mod away;
 mod crowd;
 mod recreated;
 mod story;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
+use berth_tests::node::deploy;
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams};
@@ -125,6 +127,7 @@ async fn a_budget_says_who_may_go() -> Result<()> {
     crowd.end("web-4").await?;
     // A budget that is gone limits nothing, and its entries go.
     budgets(&scene, SPACE).delete("web", &delete).await?;
+    sample(&scene, SPACE).await?;
     let hooks: Api<ValidatingWebhookConfiguration> = Api::all(scene.client.clone());
     await_condition("its entries are gone", PATIENCE, async || {
         let entries = hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
@@ -133,6 +136,19 @@ async fn a_budget_says_who_may_go() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// The sample as it is, whose Deployment nobody has made.
+async fn sample(scene: &Scene, namespace: &str) -> Result<()> {
+    deploy::apply_in(&scene.client, "samples/budget.yaml", namespace).await?;
+    counted(scene, namespace, 0, 0).await?;
+    let status = budgets(scene, namespace).get_status("web").await?.status.unwrap_or_default();
+    ensure!(
+        status.conditions.iter().any(|one| one.type_ == "Accepted" && one.status == "True"),
+        "{status:?}"
+    );
+    budgets(scene, namespace).delete("web", &DeleteParams::default()).await?;
+    Ok(())
 }
 
 /// Pods of the budget stay, and all others go.
