@@ -1,9 +1,9 @@
 //! `berthctl`: a crictl-style command line for a node.
 //!
 //! It speaks CRI to the runtime (through berthd where that runs) and the admin API to berthd. Nothing here
-//! decides about an order or a restart: `play` and `stop-pod` do what a kubelet would do, so that what
-//! they show is what a kubelet gets, and `recreate` and `update` ask berthd. Data goes to stdout, everything else to
-//! stderr.
+//! decides about an order or a restart: `play` and `stop-pod` do what a kubelet would do, so that what they
+//! show is what a kubelet gets, and `recreate` and `update` ask berthd. Data goes to stdout, everything else
+//! to stderr.
 
 #![cfg_attr(
     test,

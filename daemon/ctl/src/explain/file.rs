@@ -204,9 +204,9 @@ fn words(outlook: &Outlook) -> String {
     text +=
         &format!("  When it is deleted: {}; each after the one before has exited.\n", exit.join(", then "));
     text += "  Nodes with the label berth.dev/order=true keep this order, others do not.\n\n";
-    let rows = outlook.launch.iter().zip(1..).flat_map(|(batch, number): (&Batch, u32)| {
+    let rows = outlook.launch.iter().zip(1..).flat_map(|(batch, number): (&Batch, usize)| {
         batch.containers.iter().map(move |one| {
-            let last = (number as usize) == outlook.launch.len();
+            let last = number == outlook.launch.len();
             vec![
                 number.to_string(),
                 one.name.clone(),

@@ -1,6 +1,6 @@
 //! `berthctl explain`: why the containers of a pod are where they are, and what led there.
 //!
-//! berthd gives facts; [`sentences`] makes words of them. [`file`] is about a pod that is not there yet.
+//! berthd gives facts; [`sentences`] makes words of them. [`mod@file`] is about a pod that is not there yet.
 
 mod file;
 mod sentences;

@@ -6,11 +6,13 @@ use std::process::Output;
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{CloneSet, ContainerUpdateRequest};
 use berth_tests::node::{User, programs};
+use berth_tests::wait::await_condition;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::process::Command;
 
 use super::{Sheet, has_images};
+use crate::case::PATIENCE;
 
 const SET: &str = "cloneset/shop";
 
@@ -178,13 +180,11 @@ async fn asks_the_cluster(sheet: &Sheet, plugin: &Plugin) -> Result<()> {
 
     let requests: Api<ContainerUpdateRequest> = Api::namespaced(sheet.client.clone(), sheet.namespace);
     let end = async {
-        let name = loop {
+        let name = await_condition("the request is made", PATIENCE, async || {
             let all = requests.list(&ListParams::default()).await?.items;
-            if let Some(name) = all.into_iter().find_map(|one| one.metadata.name) {
-                break name;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        };
+            all.into_iter().find_map(|one| one.metadata.name).context("no request")
+        })
+        .await?;
         let status = json!({ "status": { "phase": "Completed", "conditions": [{ "type": "Failed", "status": "True",
             "reason": "ImageNotPulled", "message": "no such tag", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } });
         requests.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
