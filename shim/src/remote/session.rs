@@ -33,7 +33,7 @@ use crate::{
     trace::TraceParent,
 };
 
-/// How long the shim may take to read a part of the table.
+/// Time that the shim may take to read a part of the table.
 const READS: Duration = Duration::from_secs(10);
 /// The most questions that wait while the runtime is listed. More than calls that any kubelet makes.
 const MAX_QUESTIONS: usize = 64 << 10;

@@ -37,7 +37,7 @@ const PART: usize = 128 << 10;
 pub(crate) struct Table {
     sandboxes: HashMap<SandboxId, Row>,
     containers: HashMap<ContainerId, Foretold>,
-    /// Of sandboxes and containers.
+    /// Bytes of sandboxes and containers.
     bytes: usize,
     env: HashMap<PodUid, HashMap<ContainerName, EnvValues>>,
     env_bytes: usize,

@@ -27,7 +27,7 @@ pub(super) struct Asked<'a> {
     answered: bool,
 }
 
-/// Whether an agent answers, and how long there has been none.
+/// Presence of an agent, and the time without any.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Presence {
     away_since: Option<Instant>,
@@ -81,7 +81,7 @@ impl<'a> Asked<'a> {
         Self { gate, id, heard, presence, since: Instant::now(), before, answered: false }
     }
 
-    /// How long it has waited without an agent, all such times together: one that comes again and again and
+    /// Time that it has waited without an agent, all such times together: one that comes again and again and
     /// dies each time must not keep a call waiting. `None` while there is one.
     pub(super) fn alone(&mut self) -> Option<Duration> {
         let presence = *self.presence.borrow_and_update();

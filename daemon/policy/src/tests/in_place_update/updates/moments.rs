@@ -335,7 +335,7 @@ fn a_value_that_the_kubelet_puts_elsewhere_too_is_not_set() {
     assert_eq!(values(&view).keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["b"]);
 }
 
-/// Any number of variables may read one long annotation.
+/// One long annotation may be read by any number of variables.
 #[test]
 fn values_of_a_pod_are_set_as_long_as_there_is_room() {
     let mut play = Play::of(World::of(&[("a", None, &["k"]), ("b", None, &["k"]), ("c", None, &["k"])]));
