@@ -68,6 +68,10 @@ step "the same with another containerd"
 # One cell of the matrix: what leans most on the runtime.
 tests/matrix.sh 2.2 1.34 launch_order exit_order early_readiness recreate::in_a_row jobs::codes images::pins
 
+step "the same behind a berth-shim"
+# As `berthctl install` makes it; the node suite has one program but where a case says otherwise.
+tests/matrix.sh --two-programs 1.6 1.34 launch_order exit_order early_readiness recreate::in_a_row cri
+
 step "the short fuzz run"
 wait "$fuzz" || { cat "$fuzz_log" >&2; exit 1; }
 cat "$fuzz_log" >&2

@@ -4,6 +4,7 @@
 #   matrix.sh                             every cell
 #   matrix.sh 2.2 1.36                    one: containerd, kubelet
 #   matrix.sh 2.2 1.36 launch_order jobs  these cases of it; what their names begin with
+#   matrix.sh --two-programs ...          the same with a berth-shim before each berthd, as `berthctl install` makes it; and the CRI suite
 #
 # Prints a table of what has passed, and the names of what has not. What each cell said is kept in the cache, in matrix/.
 set -euo pipefail
@@ -20,6 +21,13 @@ is_one_of() { # what, those there are
 runtimes=(1.6 2.2)
 kubelets=(1.33 1.34 1.36)
 groups=(releases launch_order exit_order early_readiness recreate jobs update images::pins)
+programs=one
+if [ "${1:-}" = --two-programs ]; then
+    shift
+    programs=two
+    export BERTH_TESTS_TWO_PROGRAMS=1
+    groups+=(cri)
+fi
 if [ $# -gt 0 ]; then
     [ $# -ge 2 ] || fail "$1 with which kubelet? (matrix.sh 2.2 1.36)"
     is_one_of "$1" "${runtimes[@]}" || fail "no containerd $1 here: ${runtimes[*]}"
@@ -57,16 +65,16 @@ kubernetes_of() { # release, program
     BERTH_TESTS_KUBERNETES=$1 tests/k8s/build.sh "$2"
 }
 
-table="| containerd | kubelet | API server |"
-rule="|---|---|---|"
+table="| containerd | kubelet | API server | programs |"
+rule="|---|---|---|---|"
 for group in "${groups[@]}"; do table+=" $group |" rule+="---|"; done
 table+=$'\n'"$rule"$'\n'
 missed=() passed=0 red=0
 
 for runtime in "${runtimes[@]}"; do
     for kubelet in "${kubelets[@]}"; do
-        echo "matrix.sh: containerd $runtime, kubelet $kubelet" >&2
-        log=$logs/$runtime-$kubelet.log
+        echo "matrix.sh: containerd $runtime, kubelet $kubelet, programs: $programs" >&2
+        log=$logs/$runtime-$kubelet-$programs.log
         # How the cases end is told by their lines: one for each that has passed.
         BERTH_TESTS_CONTAINERD=$runtime BERTH_TESTS_KUBERNETES=$kubelet \
             tests/node.sh "${of[@]}" >"$log" 2>&1 || {
@@ -75,7 +83,7 @@ for runtime in "${runtimes[@]}"; do
             { grep -q '^failures:$' "$log" && sed -n '/^failures:$/,$p' "$log" || cat "$log"; } >&2
         }
         table+="| $(version "$(containerd_of "$runtime")") | $(version "$(kubernetes_of "$kubelet" kubelet)") |"
-        table+=" $(version "$(kubernetes_of "$kubelet" kube-apiserver)") |"
+        table+=" $(version "$(kubernetes_of "$kubelet" kube-apiserver)") | $programs |"
         for group in "${groups[@]}"; do
             mapfile -t cases < <(cases_of "$group")
             good=0

@@ -162,6 +162,25 @@ fn us() -> i32 {
     std::process::id().try_into().unwrap()
 }
 
+/// A process of the node's root outlives berthd's container: it keeps no more than it needs.
+#[test]
+fn a_program_outside_has_no_capability_where_it_is_to_have_none() {
+    let status = |flags: &[&str]| {
+        let mut command = Command::new(cargo_bin("berthd"));
+        let output =
+            command.arg("outside").args(flags).args(["/bin/cat", "--", "/proc/self/status"]).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let bounds = "CapBnd:\t0000000000000000";
+    assert!(!status(&[]).contains(bounds));
+    let confined = status(&["--confined"]);
+    for line in ["CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", bounds, "NoNewPrivs:\t1"] {
+        assert!(confined.contains(line), "{line}: {confined}");
+    }
+}
+
 #[test]
 fn taken_and_left_without_a_moment_in_which_nobody_answers() {
     let node = Node::new();

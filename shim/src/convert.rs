@@ -3,7 +3,7 @@
 //! Env values may be secrets. They are looked at for the name of one variable and never kept or logged.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     hash::{BuildHasher, Hash, Hasher, RandomState},
     sync::{Mutex, PoisonError},
@@ -18,8 +18,10 @@ use berth_policy::{
 use berth_proto::cri;
 use serde::{
     Deserializer,
-    de::{MapAccess, Visitor},
+    de::{Error as _, MapAccess, Visitor},
 };
+
+use crate::remote::{MAX_LIST, MAX_NAME, cut};
 
 /// On each sandbox of a kubelet.
 const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
@@ -188,10 +190,11 @@ fn state(state: i32, code: Option<i32>) -> ContainerState {
 fn plan(text: &str) -> Result<Vec<(ContainerName, i64)>, OrderError> {
     let mut json = serde_json::Deserializer::from_str(text);
     let entries = json.deserialize_map(PlanVisitor).and_then(|entries| json.end().map(|()| entries));
-    entries.map_err(|error| OrderError::MalformedPlan { reason: error.to_string() })
+    entries.map_err(|error| OrderError::MalformedPlan { reason: cut(&error.to_string()) })
 }
 
-/// Reads the map entry by entry: serde's own maps keep the last of two equal names and say nothing.
+/// Reads the map entry by entry: serde's own maps keep the last of two equal names and say nothing. More
+/// than a pod can have is an error here, so that one program and two see the same.
 struct PlanVisitor;
 
 impl<'de> Visitor<'de> for PlanVisitor {
@@ -202,11 +205,17 @@ impl<'de> Visitor<'de> for PlanVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries: Self::Value = Vec::new();
+        let (mut entries, mut names): (Self::Value, _) = (Vec::new(), HashSet::new());
         while let Some((name, priority)) = map.next_entry::<String, i64>()? {
+            if name.len() > MAX_NAME {
+                return Err(A::Error::custom(format_args!("a name has more than {MAX_NAME} bytes")));
+            }
+            if entries.len() >= MAX_LIST {
+                return Err(A::Error::custom(format_args!("it has more than {MAX_LIST} entries")));
+            }
             let name = ContainerName::from(name);
-            if entries.iter().any(|(other, _)| *other == name) {
-                return Err(serde::de::Error::custom(format_args!("{name:?} is there twice")));
+            if !names.insert(name.clone()) {
+                return Err(A::Error::custom(format_args!("there twice: {name:?}")));
             }
             entries.push((name, priority));
         }

@@ -102,6 +102,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("tests/packages/test.sh", "tests/all.sh", "tests/packages/test.sh"),
     ("tests/book.sh", "tests/all.sh", "tests/book.sh"),
     ("tests/matrix.sh 2.2 1.36", "tests/all.sh", "tests/matrix.sh 2.2 1.34"),
+    ("tests/matrix.sh --two-programs 2.2 1.36", "tests/all.sh", "tests/matrix.sh --two-programs 1.6 1.34"),
     ("cargo build", "tests/all.sh", "cargo build --workspace"),
     ("cargo test --workspace --lib NAME", "tests/all.sh", "--lib --bins"),
     ("cargo test --workspace --test in_process NAME", "tests/all.sh", "--test in_process"),

@@ -144,9 +144,11 @@ impl Node {
             Err(_) => Creations::Of(created().collect()),
             Ok(Some(_)) if deleting => Creations::Of(created().collect()),
             Ok(Some(order)) => {
-                let is_open =
-                    |priority| order.above(priority).is_empty() || sandbox.latched.contains(&priority);
-                let open = order.launch_sequence().filter(|(_, priority)| is_open(*priority));
+                let mut sequence = order.launch_sequence().peekable();
+                // Nothing is above these.
+                let first = sequence.peek().map(|(_, priority)| *priority);
+                let is_open = |priority| first == Some(priority) || sandbox.latched.contains(&priority);
+                let open = sequence.filter(|(_, priority)| is_open(*priority));
                 Creations::Of(open.map(|(name, _)| name.clone()).chain(created()).collect())
             }
         }

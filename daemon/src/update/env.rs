@@ -6,7 +6,7 @@
 //! kubelet's and OpenKruise's; what is compared here uses all 64 bits.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fmt::Write,
     hash::{DefaultHasher, Hash, Hasher},
 };
@@ -51,19 +51,26 @@ fn key(path: &str) -> Option<MetadataKey> {
 }
 
 /// The values the variables would have in a container created now.
-pub(super) fn expected(references: &BTreeMap<String, MetadataKey>, metadata: &Metadata) -> Values {
-    let value = |key: &MetadataKey| metadata.get(key).cloned().unwrap_or_default();
-    Values(references.iter().map(|(name, key)| (name.clone(), value(key))).collect())
+pub(super) fn expected<'a>(
+    references: &'a BTreeMap<String, MetadataKey>,
+    metadata: &'a Metadata,
+) -> Values<'a> {
+    let value = |key: &MetadataKey| metadata.get(key).map(String::as_str).unwrap_or_default();
+    Values(references.iter().map(|(name, key)| (name.as_str(), value(key))).collect())
 }
 
 /// The values they have in a container with this env; of several of one name the last counts.
-pub(super) fn actual(references: &BTreeMap<String, MetadataKey>, env: &[(String, String)]) -> Values {
-    let value = |name: &str| env.iter().rfind(|(other, _)| other == name).map(|(_, value)| value.clone());
-    Values(references.keys().map(|name| (name.clone(), value(name).unwrap_or_default())).collect())
+pub(super) fn actual<'a>(
+    references: &'a BTreeMap<String, MetadataKey>,
+    env: &'a [(String, String)],
+) -> Values<'a> {
+    let env: HashMap<&str, &str> = env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let value = |name: &str| env.get(name).copied().unwrap_or_default();
+    Values(references.keys().map(|name| (name.as_str(), value(name))).collect())
 }
 
-/// Variables and their values, by name. Gone as soon as they are hashed.
-pub(super) struct Values(BTreeMap<String, String>);
+/// Variables and their values, by name, where they are: many may read one long value.
+pub(super) struct Values<'a>(BTreeMap<&'a str, &'a str>);
 
 /// Kubernetes' `EnvVar`, as Go prints it.
 #[derive(Serialize)]
@@ -73,7 +80,7 @@ struct Variable<'a> {
     value: &'a str,
 }
 
-impl Values {
+impl Values<'_> {
     /// For comparison in this process.
     pub(super) fn hash(&self) -> EnvHash {
         let mut hasher = DefaultHasher::new();
@@ -137,8 +144,8 @@ fn fnv_of_go_bytes(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    fn values(list: &[(&str, &str)]) -> Values {
-        Values(list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    fn values<'a>(list: &[(&'a str, &'a str)]) -> Values<'a> {
+        Values(list.iter().copied().collect())
     }
 
     #[test]

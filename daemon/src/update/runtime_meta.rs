@@ -85,7 +85,8 @@ impl Parts {
                     return false;
                 }
             };
-            let values = made.env.as_ref().map(|env| env::actual(&env::references(container), env));
+            let references = env::references(container);
+            let values = made.env.as_ref().map(|env| env::actual(&references, env));
             containers.push(ContainerMeta {
                 name: status.name.clone(),
                 container_id: status.container_id.clone().unwrap_or_default(),

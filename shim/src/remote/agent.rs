@@ -12,7 +12,7 @@ use tokio::{
     net::UnixStream,
     sync::watch,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -32,7 +32,8 @@ use crate::{
 
 /// How long the shim may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
-/// Between two attempts to connect, at first and at most.
+/// Between two attempts to connect, at first and at most. A connection that has lasted for the latter was
+/// one; what ends sooner may end so each time.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Source of what an agent can say before it is asked.
@@ -90,7 +91,7 @@ struct Ended {
     known: Known,
     number: u64,
     error: Option<LineError>,
-    connected: bool,
+    lasted: Duration,
 }
 
 // === impl AgentLink ===
@@ -150,7 +151,7 @@ impl AgentLink {
             known = ended.known;
             shared.linked.send_replace(false);
             shared.metrics.told(0, 0, 0);
-            if ended.connected {
+            if ended.lasted >= AGAIN.1 {
                 (pause, said) = (AGAIN.0, false);
             }
             if !std::mem::replace(&mut said, true) {
@@ -164,6 +165,34 @@ impl AgentLink {
     }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+impl AgentLink {
+    /// Plays the words of a shim without a socket, to their end or to the first that is none. With each hello
+    /// another connection begins.
+    pub(super) async fn play(&self, words: impl Iterator<Item = ToAgent>) {
+        let (gate, mut known) = (&*self.shared.gate, Known::default());
+        let mut words = words.peekable();
+        'all: while words.peek().is_some() {
+            if let Some(ToAgent { told: Some(Told::Hello(hello)) }) = words.peek() {
+                known.meet(hello, gate);
+                words.next();
+            }
+            let of_this = |word: &ToAgent| !matches!(word.told, Some(Told::Hello(_)));
+            let mut session = Session::new(&self.shared, &mut known, Arc::default(), Succeeded::default());
+            while let Some(word) = words.next_if(of_this) {
+                let played = match word.told {
+                    Some(Told::CaughtUp(_)) => session.caught_up().await,
+                    _ => session.heard(word).await,
+                };
+                if played.is_err() {
+                    break 'all;
+                }
+            }
+        }
+        known.over(gate);
+    }
+}
+
 /// One connection, from its beginning to its end.
 async fn session(
     shared: Arc<Shared>,
@@ -172,11 +201,12 @@ async fn session(
     socket: PathBuf,
     succeeded: Succeeded,
 ) -> Ended {
-    let (connected, served) = match UnixStream::connect(&socket).await {
-        Ok(stream) => (true, serve(shared, &mut known, stream, succeeded).await),
-        Err(error) => (false, Err(error.into())),
+    let begun = Instant::now();
+    let served = match UnixStream::connect(&socket).await {
+        Ok(stream) => serve(shared, &mut known, stream, succeeded).await,
+        Err(error) => Err(error.into()),
     };
-    Ended { known, number, error: served.err(), connected }
+    Ended { known, number, error: served.err(), lasted: begun.elapsed() }
 }
 
 async fn serve(

@@ -12,8 +12,8 @@ use berth_policy::{
 };
 
 use super::message::{
-    BadOrder, CallMade, ContainerMade, Create, Declares, EventTold, Happened, OfContainer, Plan, PlanEntries,
-    PlanEntry, Pod, PullMade, Relist, SandboxMade, Stop, Trace, Wants,
+    BadOrder, CallMade, ContainerMade, Create, Declares, EventTold, Happened, HookOver, OfContainer, Plan,
+    PlanEntries, PlanEntry, Pod, PullMade, Relist, SandboxMade, Stop, Trace, Wants,
 };
 use crate::trace::TraceParent;
 
@@ -132,9 +132,13 @@ fn declared_of(declares: Option<Declares>) -> Result<Declared, Beyond> {
     Ok(Declared { plan, hinted, foreign })
 }
 
+/// The beginning of a text, as much as people read. It is never longer than a name.
+pub(crate) fn cut(text: &str) -> String {
+    text.chars().take(MAX_NAME / 4).collect()
+}
+
 /// Cuts its texts where they are longer than people read.
 pub(crate) fn order_to_wire(error: &OrderError) -> BadOrder {
-    let cut = |text: &str| text.chars().take(MAX_NAME / 4).collect::<String>();
     let (kind, container, text, number) = match error {
         OrderError::NotAPriority { container, value } => (1, container.as_str(), value.as_str(), 0),
         OrderError::ValueFrom { container } => (2, container.as_str(), "", 0),
@@ -212,7 +216,39 @@ pub(crate) fn event_to_wire(event: &Event) -> Result<Option<EventTold>, Beyond> 
         }
         Event::CallEnded(call) => Happened::CallEnded(call.0),
         Event::ConnectionClosed(connection) => Happened::ConnectionClosed(connection.0),
-        _ => return Ok(None),
+        Event::HookEnded(container, well) => {
+            Happened::HookEnded(HookOver { container: name(container.as_str())?, well: *well })
+        }
+        // Each by its name: whoever adds an event is asked here whether the data path tells it.
+        Event::PodSeen(_)
+        | Event::PodGone(_)
+        | Event::PodsListed(_)
+        | Event::InspectionStarted(_)
+        | Event::SandboxInspected { .. }
+        | Event::InspectionFailed(_)
+        | Event::ProbeBegan(_)
+        | Event::ProbeEnded(..)
+        | Event::ListingStarted
+        | Event::RuntimeListed { .. }
+        | Event::ContainersCreated(_)
+        | Event::HandedOver
+        | Event::LatchesLoaded(_)
+        | Event::LatchesForgotten(_)
+        | Event::RecreateSeen(_)
+        | Event::RecreateGone(_)
+        | Event::RecreatesListed(..)
+        | Event::MarksLoaded(_)
+        | Event::SidecarsLoaded(_)
+        | Event::MarkWritten(..)
+        | Event::EffectBegan(_)
+        | Event::EffectEnded(..)
+        | Event::EndHinted(_)
+        | Event::EndsTold(_)
+        | Event::CreationEnvSet(..)
+        | Event::ProbedPods(_)
+        | Event::ViewFresh(_)
+        | Event::KubeletPollStarted
+        | Event::KubeletPollEnded => return Ok(None),
     };
     Ok(Some(EventTold { happened: Some(happened) }))
 }
@@ -251,5 +287,10 @@ pub(crate) fn event_of(told: EventTold) -> Result<Option<Event>, Beyond> {
         },
         Happened::CallEnded(call) => Event::CallEnded(CallId(call)),
         Happened::ConnectionClosed(connection) => Event::ConnectionClosed(ConnectionId(connection)),
+        Happened::HookEnded(over) => Event::HookEnded(name(&over.container)?.into(), over.well),
     }))
 }
+
+#[cfg(test)]
+#[path = "../tests/remote_calls.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -14,10 +14,12 @@ use tokio::{
     sync::Notify,
 };
 
-/// The longest message. The longest that is sent is the env of one pod, which the API server bounds to less.
+/// The longest message. The longest that is sent is the env of one pod, of which no more is told.
 pub(crate) const MAX_FRAME: usize = 4 << 20;
 /// Bytes that may wait for the other side to read. One that does not read is left, and has to come back.
 const MAX_WAITING: usize = 16 << 20;
+/// Bytes that may wait already where more of a large whole is put.
+const SOME: usize = 4 << 20;
 const PREFIX: usize = 4;
 
 /// The other side does not keep to the frames.
@@ -41,6 +43,7 @@ pub(crate) struct Incoming {
 pub(crate) struct Outgoing {
     buffer: Mutex<BytesMut>,
     more: Notify,
+    taken: Notify,
 }
 
 // === impl Incoming ===
@@ -86,7 +89,7 @@ impl Outgoing {
         let Some(prefix) = u32::try_from(length).ok().filter(|_| length <= MAX_FRAME) else {
             return Err(Unput::TooLong(TooLong(length)));
         };
-        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = self.locked();
         if buffer.len() + length > MAX_WAITING {
             return Err(Unput::Unread(Unread));
         }
@@ -104,9 +107,25 @@ impl Outgoing {
         self.more.notify_one();
     }
 
+    /// Goes on when not much waits any more. Whoever has many messages to put lets the writer have those
+    /// before. Cancel-safe.
+    pub(crate) async fn room(&self) {
+        while self.locked().len() > SOME {
+            self.taken.notified().await;
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BytesMut> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// All that waits now; waits for it where there is nothing. Empty when it was only woken.
     pub(crate) async fn take(&self) -> Bytes {
-        let take = || self.buffer.lock().unwrap_or_else(PoisonError::into_inner).split().freeze();
+        let take = || {
+            let waiting = self.locked().split().freeze();
+            self.taken.notify_one();
+            waiting
+        };
         let waiting = take();
         if !waiting.is_empty() {
             return waiting;
@@ -160,6 +179,27 @@ mod tests {
             }
             assert_eq!(found, [pong.clone(), ToShim::default(), pong.clone()], "cut at {cut}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_has_more_to_say_than_may_wait_goes_on_as_it_is_written() {
+        let outgoing = Outgoing::default();
+        let part = crate::remote::message::PullMade { image: "x".repeat(SOME - 64), ..Default::default() };
+        let put = async {
+            for _ in 0..20 {
+                outgoing.room().await;
+                outgoing.put(&part).map_err(|error| error.to_string())?;
+            }
+            Ok::<_, String>(())
+        };
+        let mut written = 0;
+        let write = async {
+            while written < 20 * (SOME - 64) {
+                written += outgoing.take().await.len();
+            }
+            Ok(())
+        };
+        assert_eq!(tokio::try_join!(put, write), Ok(((), ())));
     }
 
     #[test]

@@ -1,17 +1,84 @@
 //! Both sides of the line, for the fuzz targets: any bytes of a hostile peer.
 
-use berth_policy::InAdvance;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+
+use berth_policy::{Call, CallId, Event, InAdvance, Latch, Verdict};
 use prost::Message;
+use tokio::sync::watch;
 
 use super::{
+    AgentLink, Foresight,
     answers::{answer_of, answer_to_wire, decision_of, decision_to_wire, held_of, held_to_wire},
+    asked::locked,
     calls::{call_of, call_to_wire, event_of, event_to_wire},
     frame::{Incoming, MAX_FRAME},
     gate::RemoteGate,
     message::{Asks, Said, TableChange, ToAgent, ToShim, Told},
     table::{Table, changes},
 };
-use crate::Metrics;
+use crate::{
+    Metrics,
+    gate::{Answer, BoxFuture, Gate, Query},
+};
+
+/// An agent that lets everything pass, and knows which calls go on.
+#[derive(Debug, Default)]
+struct Seen {
+    calls: Mutex<BTreeSet<CallId>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Gate for Seen {
+    fn admit(&self, call: &Call) -> Verdict {
+        self.passed(call);
+        Verdict::Forward
+    }
+
+    fn passed(&self, call: &Call) {
+        locked(&self.calls).insert(call.id);
+    }
+
+    fn observe(&self, event: Event) {
+        match event {
+            Event::RelistAsked { call, .. } | Event::PullPassed { call, .. } => {
+                locked(&self.calls).insert(call);
+            }
+            Event::CallEnded(call) => {
+                locked(&self.calls).remove(&call);
+            }
+            _ => {}
+        }
+    }
+
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn persist(&self, _: Latch) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn answer<'a>(&'a self, _: Query<'a>) -> BoxFuture<'a, Answer> {
+        Box::pin(async { Answer::Pass })
+    }
+}
+
+impl Foresight for Seen {
+    fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn foretold(&self) -> u64 {
+        0
+    }
+
+    fn in_advance(&self) -> InAdvance {
+        InAdvance::default()
+    }
+}
 
 /// Frames that a hostile agent sends to the shim: whatever they are, the gate lives, and what it takes can be
 /// told again.
@@ -43,8 +110,17 @@ pub fn line_to_shim(data: &[u8]) {
     gate.ended(number);
 }
 
-/// Frames that a hostile shim sends to the agent: what is read can be told again, as the same.
+/// Frames that a hostile shim sends to the agent: what is read can be told again, as the same; and whatever
+/// is told in whatever order, in the end no call goes on.
 pub fn line_to_agent(data: &[u8]) {
+    let seen = Arc::new(Seen::default());
+    let resync = Arc::new(|| -> BoxFuture<'static, ()> { Box::pin(async {}) });
+    let link = AgentLink::new(seen.clone(), seen.clone(), resync, Metrics::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    // A machine without memory for one is no finding.
+    let Ok(runtime) = runtime else { return };
+    runtime.block_on(link.play(frames(data).map_while(|frame| ToAgent::decode(frame).ok())));
+    assert!(locked(&seen.calls).is_empty(), "{:?}", seen.calls);
     for frame in frames(data) {
         let Ok(ToAgent { told: Some(told) }) = ToAgent::decode(frame) else { continue };
         // Far enough from the beginning of the clock that an age can be taken off.

@@ -20,7 +20,7 @@ use berth_policy::{
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, info, warn};
 
-use self::waiting::{Asked, Turn};
+use self::waiting::{Asked, Presence, Turn};
 use super::{
     answers::{answer_of, decision_of},
     asked::{Question, Questions, locked},
@@ -55,13 +55,6 @@ pub struct RemoteGate {
     /// to tell takes no lock for it.
     traces: AtomicBool,
     metrics: Metrics,
-}
-
-/// Whether an agent answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Presence {
-    Here,
-    AwaySince(Instant),
 }
 
 #[derive(Default)]
@@ -108,7 +101,7 @@ impl RemoteGate {
         let HashKey(process, _) = HashKey::own();
         Arc::new(Self {
             state: Mutex::default(),
-            presence: watch::Sender::new(Presence::AwaySince(Instant::now())),
+            presence: watch::Sender::new(Presence::away()),
             changes: watch::Sender::new(0),
             process,
             agents,
@@ -119,7 +112,7 @@ impl RemoteGate {
 
     /// Reports whether an agent is there, and has said all that it knows.
     pub fn has_agent(&self) -> bool {
-        *self.presence.borrow() == Presence::Here
+        self.presence.borrow().is_here()
     }
 
     fn ask(&self, question: Question) -> Result<Asked<'_>, Beyond> {
@@ -133,8 +126,7 @@ impl RemoteGate {
                 return Err(error);
             }
         }
-        let presence = self.presence.subscribe();
-        Ok(Asked { gate: self, id, heard, presence, since: Instant::now(), answered: false })
+        Ok(Asked::new(self, id, heard))
     }
 
     /// Notes that a call goes on, and tells it where no answer says so.
@@ -174,13 +166,7 @@ impl RemoteGate {
     }
 
     fn is_away(&self, since: Instant) {
-        self.presence.send_if_modified(|presence| match presence {
-            Presence::Here => {
-                *presence = Presence::AwaySince(since);
-                true
-            }
-            Presence::AwaySince(_) => false,
-        });
+        self.presence.send_if_modified(|presence| presence.leaves(since));
     }
 
     async fn decided(&self, call: &Call, holds: &dyn Holds) -> Decision {

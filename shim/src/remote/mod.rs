@@ -39,6 +39,7 @@ mod session;
 mod table;
 
 pub use agent::{AgentLink, Foresight, Resync};
+pub(crate) use calls::{MAX_LIST, MAX_NAME, cut};
 pub use control::{ControlError, UpgradeAsk, drain, look, scrape, upgrade};
 pub use gate::RemoteGate;
 pub use line::{Line, LineEnds};

@@ -1,13 +1,21 @@
 //! One connection of the agent to its shim: events in, questions in, answers and the table out.
 
-use std::{collections::BTreeMap, future::poll_fn, sync::Arc, task::Poll, time::Instant};
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    io::{self, ErrorKind},
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
 
 use berth_policy::{Call, CallId, ConnectionId, CredentialKey, Event, HoldReason, InAdvance};
 use tokio::{
     net::unix::OwnedReadHalf,
     task::{AbortHandle, JoinSet},
+    time::timeout,
 };
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use super::{
     agent::{Known, Shared, Succeeded},
@@ -25,6 +33,8 @@ use crate::{
     trace::TraceParent,
 };
 
+/// Time that the shim may take to read a part of the table.
+const READS: Duration = Duration::from_secs(10);
 /// The most questions that wait while the runtime is listed. More than calls that any kubelet makes.
 const MAX_QUESTIONS: usize = 64 << 10;
 
@@ -41,6 +51,8 @@ pub(super) struct Session<'a> {
     /// The table as the shim has it, and when it was foretold.
     told: Option<(u64, InAdvance)>,
     version: u64,
+    /// Rows that the shim is not told.
+    left_out: usize,
 }
 
 /// Says to the shim why a call waits.
@@ -67,6 +79,7 @@ impl<'a> Session<'a> {
             answers: JoinSet::new(),
             told: None,
             version: 0,
+            left_out: 0,
         }
     }
 
@@ -91,25 +104,38 @@ impl<'a> Session<'a> {
                 }
                 () = async { match &mut resync { Some(resync) => resync.await, None => std::future::pending().await } } => {
                     resync = None;
-                    self.tell_table()?;
-                    info!("The shim knows what the agent knows");
-                    self.link.link();
-                    for (id, (asks, trace)) in std::mem::take(&mut self.early) {
-                        self.ask(id, asks, trace).await?;
-                    }
+                    self.listed().await?;
                 }
                 Some(answered) = self.answers.join_next() => if let Ok((id, answers)) = answered {
                     self.running.remove(&id);
-                    self.answer(id, answers)?;
+                    self.answer(id, answers).await?;
                 },
                 Ok(()) = changes.changed() => if self.told.is_some() {
-                    self.tell_table()?;
+                    self.tell_table().await?;
                 },
             }
         }
     }
 
-    async fn heard(&mut self, word: ToAgent) -> Result<(), LineError> {
+    /// The runtime was listed after all was told that goes on: the agent knows what there is.
+    async fn listed(&mut self) -> Result<(), LineError> {
+        self.tell_table().await?;
+        info!("The shim knows what the agent knows");
+        self.link.link();
+        for (id, (asks, trace)) in std::mem::take(&mut self.early) {
+            self.ask(id, asks, trace).await?;
+        }
+        Ok(())
+    }
+
+    /// The shim has told all that goes on, and there was nothing else to be listed.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) async fn caught_up(&mut self) -> Result<(), LineError> {
+        self.known.caught_up(&*self.link.gate);
+        self.listed().await
+    }
+
+    pub(super) async fn heard(&mut self, word: ToAgent) -> Result<(), LineError> {
         match word.told {
             // One that a later version says.
             None | Some(Told::Hello(_) | Told::CaughtUp(_)) => {}
@@ -229,7 +255,7 @@ impl<'a> Session<'a> {
             }
         };
         match poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
-            Poll::Ready(answers) => self.answer(id, answers)?,
+            Poll::Ready(answers) => self.answer(id, answers).await?,
             Poll::Pending => {
                 let running = self.answers.spawn(async move { (id, answer.await) });
                 self.running.insert(id, running);
@@ -243,18 +269,22 @@ impl<'a> Session<'a> {
     }
 
     /// Answers, after what the table has to say.
-    fn answer(&mut self, id: u64, answers: Answers) -> Result<(), LineError> {
-        self.tell_table()?;
+    async fn answer(&mut self, id: u64, answers: Answers) -> Result<(), LineError> {
+        self.tell_table().await?;
         self.say(Said::Answer(AnswerTo { question: id, answer: Some(answers) }))
     }
 
     /// Tells what the table has to say that the shim does not know.
-    fn tell_table(&mut self) -> Result<(), LineError> {
+    async fn tell_table(&mut self) -> Result<(), LineError> {
         let foretold = self.link.foresight.foretold();
         if self.told.as_ref().is_some_and(|(told, _)| *told == foretold) {
             return Ok(());
         }
         let mut known = self.link.foresight.in_advance();
+        let left_out = table::fit(&mut known);
+        if std::mem::replace(&mut self.left_out, left_out) != left_out && left_out > 0 {
+            warn!(left_out, "Not all of the table can be told to the shim, which asks about the rest");
+        }
         for row in known.containers.values_mut() {
             if let Some(shown) = &mut row.status {
                 shown.only_to = shown.only_to.map(|connection| self.known.theirs(connection));
@@ -270,6 +300,10 @@ impl<'a> Session<'a> {
         debug!(version = self.version, parts = changes.len(), "Table told");
         let traces = self.link.gate.traces();
         for change in changes {
+            // It may be more than may wait.
+            timeout(READS, self.outgoing.room())
+                .await
+                .map_err(|_| LineError::Io(ErrorKind::TimedOut.into()))?;
             self.say(Said::Table(TableChange { traces, ..change }))?;
         }
         self.told = Some((foretold, known));
@@ -279,7 +313,7 @@ impl<'a> Session<'a> {
     fn say(&self, said: Said) -> Result<(), LineError> {
         match self.outgoing.put(&ToShim { said: Some(said) }) {
             Ok(()) => Ok(()),
-            Err(error) => Err(LineError::Io(std::io::Error::other(error))),
+            Err(error) => Err(LineError::Io(io::Error::other(error))),
         }
     }
 }

@@ -11,14 +11,24 @@ use berth_policy::{
 
 use super::{
     answers::{showing_of, showing_to_wire},
-    calls::{Beyond, list, name},
+    calls::{Beyond, MAX_LIST, MAX_NAME, list, name},
+    frame::MAX_FRAME,
     message::{ContainerRow, EnvOf, EnvValue, PodRow, SandboxRow, TableChange},
 };
 
 /// The most rows of each kind. A node has 110 pods; what is beyond is asked about.
 pub(crate) const MAX_ROWS: usize = 16 << 10;
+/// The most bytes of rows of sandboxes and containers together, and of names in them. A node of 110 pods has
+/// a hundredth of it.
+const MAX_BYTES: usize = 8 << 20;
 /// The most bytes of env values. An update of all pods of a node at once has less.
 const MAX_ENV: usize = 8 << 20;
+/// The most that an agent tells of either: in the middle of a change there are old rows beside new ones.
+const SHARE: usize = 2;
+/// The most bytes of one pod's env values that are told: a message has room for them.
+const MAX_POD: usize = MAX_FRAME / 2;
+/// Bytes around each text that is kept, at least.
+const AROUND: usize = 64;
 /// Bytes of rows after which the next message begins.
 const PART: usize = 128 << 10;
 
@@ -27,6 +37,8 @@ const PART: usize = 128 << 10;
 pub(crate) struct Table {
     sandboxes: HashMap<SandboxId, Row>,
     containers: HashMap<ContainerId, Foretold>,
+    /// Bytes of sandboxes and containers.
+    bytes: usize,
     env: HashMap<PodUid, HashMap<ContainerName, EnvValues>>,
     env_bytes: usize,
     nudges: bool,
@@ -55,19 +67,14 @@ impl Table {
         }
         self.whole |= change.complete;
         for (id, row) in sandboxes {
-            put(&mut self.sandboxes, id, row);
+            put(&mut self.sandboxes, (&mut self.bytes, MAX_BYTES), id, row, of_sandbox);
         }
         for (id, row) in containers {
-            put(&mut self.containers, id, row);
+            put(&mut self.containers, (&mut self.bytes, MAX_BYTES), id, row, of_container);
         }
         for (pod, row) in pods {
-            let before = self.env.remove(&pod).map_or(0, |row| bytes_of(&row));
-            self.env_bytes = self.env_bytes.saturating_sub(before);
-            let bytes = bytes_of(&row);
-            if !row.is_empty() && self.env.len() < MAX_ROWS && self.env_bytes + bytes <= MAX_ENV {
-                self.env_bytes += bytes;
-                self.env.insert(pod, row);
-            }
+            let row = (!row.is_empty()).then_some(row);
+            put(&mut self.env, (&mut self.env_bytes, MAX_ENV), pod, row, |pod, row| of_env(pod, row));
         }
         self.nudges = change.nudges;
         self.version = change.version;
@@ -120,32 +127,61 @@ impl Table {
 impl Table {
     pub(super) fn check_bounds(&self) {
         assert!(self.sandboxes.len() <= MAX_ROWS && self.containers.len() <= MAX_ROWS);
-        assert!(self.env.len() <= MAX_ROWS && self.env_bytes <= MAX_ENV);
-        assert_eq!(self.env.values().map(bytes_of).sum::<usize>(), self.env_bytes);
+        assert!(self.env.len() <= MAX_ROWS && self.env_bytes <= MAX_ENV && self.bytes <= MAX_BYTES);
+        let sandboxes = self.sandboxes.iter().map(|(id, row)| of_sandbox(id, row));
+        let containers = self.containers.iter().map(|(id, row)| of_container(id, row));
+        assert_eq!(sandboxes.chain(containers).sum::<usize>(), self.bytes);
+        assert_eq!(self.env.iter().map(|(pod, row)| of_env(pod, row)).sum::<usize>(), self.env_bytes);
     }
 
     pub(super) fn check_empty(&self) {
         assert!(self.sandboxes.is_empty() && self.containers.is_empty() && self.env.is_empty());
-        assert!(self.env_bytes == 0 && !self.nudges);
+        assert!(self.bytes == 0 && self.env_bytes == 0 && !self.nudges);
     }
 }
 
-/// Bytes of the values, and of what is around them.
-fn bytes_of(row: &HashMap<ContainerName, EnvValues>) -> usize {
-    let values = row.values().flat_map(|values| &values.0);
-    values.map(|(name, value)| name.len() + value.len() + 64).sum()
+/// Bytes of a text, and of what is around it.
+fn of_text(text: &str) -> usize {
+    text.len().saturating_add(AROUND)
 }
 
-fn put<K: std::hash::Hash + Eq, V>(rows: &mut HashMap<K, V>, key: K, row: Option<V>) {
-    match row {
-        None => {
-            rows.remove(&key);
-        }
-        // What is not known is asked about.
-        Some(_) if rows.len() >= MAX_ROWS && !rows.contains_key(&key) => {}
-        Some(row) => {
-            rows.insert(key, row);
-        }
+fn of_sandbox(id: &SandboxId, row: &Row) -> usize {
+    let names = match row {
+        Row::All => 0,
+        Row::Of(open) => open.iter().map(|name| of_text(name.as_str())).sum(),
+    };
+    of_text(id.as_str()) + names
+}
+
+fn of_container(id: &ContainerId, _: &Foretold) -> usize {
+    of_text(id.as_str()) + size_of::<Foretold>()
+}
+
+/// Bytes of the env values of a pod, and of the names around them.
+fn of_env<'a>(pod: &PodUid, row: impl IntoIterator<Item = (&'a ContainerName, &'a EnvValues)>) -> usize {
+    let of = |(container, values): (&ContainerName, &EnvValues)| {
+        let values = values.0.iter().map(|(name, value)| of_text(name) + of_text(value));
+        of_text(container.as_str()) + values.sum::<usize>()
+    };
+    of_text(pod.as_str()) + row.into_iter().map(of).sum::<usize>()
+}
+
+/// Puts a row in the place of the one before, if there is room for it: what is not known is asked about.
+fn put<K: std::hash::Hash + Eq, V>(
+    rows: &mut HashMap<K, V>,
+    (bytes, most): (&mut usize, usize),
+    key: K,
+    row: Option<V>,
+    of: impl Fn(&K, &V) -> usize,
+) {
+    if let Some(before) = rows.remove(&key) {
+        *bytes = bytes.saturating_sub(of(&key, &before));
+    }
+    let Some(row) = row else { return };
+    let more = of(&key, &row);
+    if rows.len() < MAX_ROWS && bytes.saturating_add(more) <= most {
+        *bytes += more;
+        rows.insert(key, row);
     }
 }
 
@@ -192,6 +228,35 @@ fn pod_of(row: &PodRow) -> Result<(PodUid, HashMap<ContainerName, EnvValues>), B
 
 // === the agent's side ===
 
+/// Leaves out what the line or the table of the shim has no room for, each row by itself: it is asked about,
+/// and containers of such a pod are created as the kubelet says. Returns how many rows are left out.
+pub(crate) fn fit(known: &mut InAdvance) -> usize {
+    let (mut left_out, mut room) = (0, MAX_BYTES / SHARE);
+    let mut fits = |room: &mut usize, bytes: usize| {
+        let left = room.checked_sub(bytes);
+        *room = left.unwrap_or(*room);
+        left_out += usize::from(left.is_none());
+        left.is_some()
+    };
+    known.sandboxes.retain(|id, row| {
+        let names = match row {
+            Creations::All => 0,
+            Creations::Of(open) => open.iter().map(|name| of_text(name.as_str())).sum(),
+        };
+        fits(&mut room, of_text(id.as_str()) + names)
+    });
+    known.containers.retain(|id, row| fits(&mut room, of_container(id, row)));
+    room = MAX_ENV / SHARE;
+    known.env.retain(|pod, row| {
+        let bytes = of_env(pod, &*row);
+        let is_told = bytes <= MAX_POD
+            && row.len() <= MAX_LIST
+            && row.iter().all(|(name, values)| name.as_str().len() <= MAX_NAME && values.0.len() <= MAX_ROWS);
+        fits(&mut room, if is_told { bytes } else { usize::MAX })
+    });
+    left_out
+}
+
 /// The messages that make a table that says `before` say `after`. Without a `before`: the whole table, and
 /// that nothing is missing.
 pub(crate) fn changes(before: Option<&InAdvance>, after: &InAdvance, version: u64) -> Vec<TableChange> {
@@ -205,8 +270,7 @@ pub(crate) fn changes(before: Option<&InAdvance>, after: &InAdvance, version: u6
             None => SandboxRow { sandbox, gone: true, ..Default::default() },
             Some(Creations::All) => SandboxRow { sandbox, all: true, ..Default::default() },
             Some(Creations::Of(open)) => {
-                let open =
-                    open.iter().take(super::calls::MAX_LIST).filter_map(|open| name(open.as_str()).ok());
+                let open = open.iter().take(MAX_LIST).filter_map(|open| name(open.as_str()).ok());
                 SandboxRow { sandbox, open: open.collect(), ..Default::default() }
             }
         };

@@ -99,6 +99,27 @@ fn plans() {
     assert_eq!(declared(&HashMap::new(), &HashMap::new()).plan, None);
 }
 
+/// The text is anybody's who makes a pod, and it is read on the thread of all calls.
+#[test]
+fn plans_are_bounded_in_entries_names_and_words() {
+    let plan = |count: usize| {
+        let entries: Vec<String> = (0..count).map(|number| format!("\"{number}\":1")).collect();
+        format!("{{{}}}", entries.join(","))
+    };
+    let read = |text: &str| declared(&HashMap::new(), &annotations(&[(PLAN_ANNOTATION, text)])).plan.unwrap();
+    assert_eq!(read(&plan(MAX_LIST)).unwrap().len(), MAX_LIST);
+    assert_eq!(read(&format!(r#"{{"{}": 1}}"#, "x".repeat(MAX_NAME))).unwrap().len(), 1);
+    for (text, reason) in [
+        (plan(MAX_LIST + 1), "it has more than 1024 entries"),
+        (plan(30_000), "it has more than 1024 entries"),
+        (format!(r#"{{"{}": 1}}"#, "x".repeat(MAX_NAME + 1)), "a name has more than 512 bytes"),
+        (format!(r#"{{"a": "{}"}}"#, "x".repeat(200_000)), "invalid type: string"),
+    ] {
+        let Err(OrderError::MalformedPlan { reason: said }) = read(&text) else { panic!("{reason}") };
+        assert!(said.starts_with(reason) && said.len() <= MAX_NAME, "{said}");
+    }
+}
+
 #[test]
 fn a_negative_stop_timeout_is_none() {
     for (timeout, expected) in [(30, 30), (0, 0), (-1, 0), (i64::MIN, 0)] {

@@ -218,6 +218,33 @@ async fn without_an_agent_each_call_has_its_default_after_the_patience() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn agents_that_come_and_die_again_and_again_are_waited_for_no_longer_than_one_that_is_away() {
+    let gate = RemoteGate::new(Metrics::default());
+    let crashing = gate.clone();
+    tokio::spawn(async move {
+        loop {
+            sleep(Duration::from_millis(1500)).await;
+            let (number, _outgoing) = crashing.begin();
+            let whole = TableChange { reset: true, complete: true, ..Default::default() };
+            crashing.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+            assert!(crashing.has_agent());
+            sleep(Duration::from_millis(100)).await;
+            crashing.ended(number);
+        }
+    });
+    let (told, _held) = mpsc::unbounded_channel();
+    let told = Told(told, None);
+    let rest = |seconds| Decision::Pass(Some(Amendment::StopTimeout(Duration::from_secs(seconds))));
+    for (request, expected) in [(create("a"), Decision::Refuse(Refusal::AgentAway)), (stop("a"), rest(25))] {
+        let begun = Instant::now();
+        assert_eq!(gate.decide(&call(1, request), &told).await, expected);
+        // Five seconds alone, and the three or four times that somebody was there.
+        let waited = begun.elapsed();
+        assert!((5000..5500).contains(&waited.as_millis()), "{waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_stands_still_is_one_that_is_away_until_it_goes_on() {
     let gate = RemoteGate::new(Metrics::default());
     let (number, _outgoing) = gate.begin();
@@ -241,6 +268,51 @@ async fn an_agent_that_stands_still_is_one_that_is_away_until_it_goes_on() {
     assert!(!gate.has_agent());
     gate.heard(number, ToShim { said: Some(Said::Pong(Default::default())) }).unwrap();
     assert!(gate.has_agent());
+}
+
+/// An agent that was cut off for the values of one pod would be cut off again and again.
+#[tokio::test]
+async fn values_that_the_line_has_no_room_for_are_left_out_and_all_else_is_told() {
+    let bed = Bed::new().await;
+    let mut agent = bed.agent().await;
+    let env = |bytes| EnvValues(vec![("K".to_owned(), "V".repeat(bytes))]);
+    agent.authority.foretell(|table| {
+        table.sandboxes.insert("s".into(), Creations::All);
+        for (pod, bytes) in [("huge", 4_300_000), ("u", 10)] {
+            table.env.insert(pod.into(), BTreeMap::from([("a".into(), env(bytes))]));
+        }
+    });
+    bed.gate.answer(Query::Hook { connection: ConnectionId(1), container: &"x".into() }).await;
+    assert_eq!(bed.decide(call(1, create("a"))).0.await.unwrap(), PASS);
+    agent.hears("passed a").await;
+    let Request::CreateContainer(mut asked) = create("a") else { unreachable!() };
+    for (pod, expected) in [("u", env(10)), ("huge", EnvValues::default())] {
+        asked.pod.uid = pod.into();
+        assert_eq!(bed.gate.answer(Query::Create(&asked)).await, Answer::WithEnv(expected), "{pod}");
+    }
+    assert!(bed.gate.has_agent());
+}
+
+#[tokio::test]
+async fn connections_that_break_at_once_are_made_ever_more_seldom() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("shim.sock");
+    let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+    let (authority, _hears) = Authority::new();
+    let resync = Arc::new(|| -> BoxFuture<'static, ()> { Box::pin(async {}) });
+    let link = AgentLink::new(authority.clone(), authority, resync, Metrics::default());
+    let task = tokio::spawn(async move { link.run(&socket, CancellationToken::new()).await });
+    let mut made = 0;
+    let broken = timeout(Duration::from_millis(900), async {
+        loop {
+            drop(listener.accept().await.unwrap());
+            made += 1;
+        }
+    });
+    assert!(broken.await.is_err());
+    task.abort();
+    // After 20 ms, 40, 80, 160, 320.
+    assert!((2..=6).contains(&made), "{made}");
 }
 
 #[tokio::test]

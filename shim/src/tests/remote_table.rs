@@ -81,3 +81,61 @@ fn what_is_beyond_the_bounds_is_not_taken_and_so_is_asked_about() {
     assert!(table.change(change).is_err());
     assert_eq!(table.containers.len(), MAX_ROWS, "all of a change or nothing");
 }
+
+/// Some hundred kilobytes of names.
+fn names() -> Creations {
+    Creations::Of((0..1000).map(|number| format!("{number:0>500}").into()).collect())
+}
+
+#[test]
+fn rows_are_bounded_in_bytes_and_what_goes_makes_room() {
+    let full = InAdvance {
+        sandboxes: (0..40).map(|id| (id.to_string().into(), names())).collect(),
+        containers: [("a".into(), plain(true))].into(),
+        ..InAdvance::default()
+    };
+    let mut table = Table::default();
+    told(&mut table, None, &full);
+    assert!((10..20).contains(&table.sandboxes.len()), "{}", table.sandboxes.len());
+    let few = InAdvance { sandboxes: [("1".into(), Creations::All)].into(), ..InAdvance::default() };
+    told(&mut table, Some(&full), &few);
+    assert_eq!((table.sandboxes.len(), table.bytes), (1, of_text("1")));
+    told(&mut table, Some(&few), &InAdvance::default());
+    table.check_empty();
+}
+
+#[test]
+fn an_agent_tells_no_more_than_the_line_and_the_shim_have_room_for() {
+    let values = |bytes: usize| env(&"x".repeat(bytes));
+    let long: CreationEnv = [("x".repeat(MAX_NAME + 1).into(), EnvValues::default())].into();
+    let many: CreationEnv = (0..=MAX_LIST).map(|n| (n.to_string().into(), EnvValues::default())).collect();
+    let mut known = InAdvance {
+        sandboxes: (0..40).map(|id| (format!("{id:0>2}").into(), names())).collect(),
+        // Behind those that have taken all the room; one without names still has some.
+        containers: [("a".into(), plain(true))].into(),
+        env: [
+            ("a".into(), values(10)),
+            ("b".into(), values(MAX_POD)),
+            ("c".into(), values(MAX_POD - 1000)),
+            ("d".into(), long),
+            ("e".into(), many),
+            ("f".into(), values(MAX_POD - 1000)),
+            ("g".into(), values(MAX_POD - 1000)),
+            ("h".into(), values(10)),
+        ]
+        .into(),
+        nudges: true,
+    };
+    let sandboxes = known.sandboxes.len();
+    let left_out = fit(&mut known);
+    let pods: Vec<&str> = known.env.keys().map(PodUid::as_str).collect();
+    assert_eq!(pods, ["a", "c", "f", "h"]);
+    assert_eq!(left_out, 4 + sandboxes - known.sandboxes.len());
+    assert!((5..10).contains(&known.sandboxes.len()) && known.containers.len() == 1);
+    assert!(changes(None, &known, 1).iter().all(|part| prost::Message::encoded_len(part) < MAX_FRAME));
+    let mut table = Table::default();
+    told(&mut table, None, &known);
+    let taken = (table.sandboxes.len(), table.containers.len(), table.env.len());
+    assert_eq!(taken, (known.sandboxes.len(), 1, 4), "all that is told is taken");
+    assert_eq!(fit(&mut known), 0);
+}

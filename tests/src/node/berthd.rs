@@ -91,8 +91,15 @@ pub struct Berthd {
 }
 
 impl Berthd {
-    /// Starts it in front of a runtime, or beside it, and waits until it is ready.
-    pub async fn start(run: &Arc<Run>, runtime: &Path, place: PathMode, view: &PodView) -> Result<Self> {
+    /// Starts it in front of a runtime, or beside it, and waits until it is ready. `kubelet` is the name of
+    /// the process that it takes for one; `None`: as by default.
+    pub async fn start(
+        run: &Arc<Run>,
+        runtime: &Path,
+        place: PathMode,
+        view: &PodView,
+        kubelet: Option<&str>,
+    ) -> Result<Self> {
         let dir = run.make_dir("berth")?;
         let (socket, admin) = (dir.join("cri.sock"), dir.join("admin.sock"));
         let desired = run.make_dir("berth/desired")?;
@@ -111,7 +118,7 @@ stateDir: {state}
 desiredDir: {desired}
 path: {path}
 httpAddress: {http}
-nodeName: {NODE_NAME}
+{kubelets}nodeName: {NODE_NAME}
 images:
   reserve: {RESERVE}
   dockerConfig: [{docker_config}]
@@ -134,6 +141,7 @@ podView:
                 PathMode::Beside => "beside",
                 PathMode::Takeover | PathMode::TakeoverBehindShim => "takeover",
             },
+            kubelets = kubelet.map(|name| format!("kubeletProcesses: [\"{name}\"]\n")).unwrap_or_default(),
             docker_config = run.write(DOCKER_CONFIG, "{}")?.display(),
             providers = run.write(PROVIDERS, &providers(""))?.display(),
             provider_dir = run.make_dir(PROVIDER_DIR)?.display(),
@@ -142,7 +150,7 @@ podView:
         let config = run.write(CONFIG, &config)?;
         let args = vec!["--config".to_owned(), config.display().to_string()];
         let (shim, kept) = match two {
-            true => shim::start(run, &socket, &shim_socket, runtime)
+            true => shim::start(run, &socket, &shim_socket, runtime, kubelet)
                 .map(|(shim, kept)| (Some(shim), Some(kept)))?,
             false if outside => (Some(Service::new(run, "berth-shim", "berth-shim", Vec::new())), None),
             false => (None, None),

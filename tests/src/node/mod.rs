@@ -37,6 +37,7 @@ pub mod token;
 pub mod tool;
 mod workloads;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +74,7 @@ pub struct Builder {
     accounts: bool,
     disk: Option<u32>,
     state_disk: Option<u32>,
+    own_kubelet: bool,
 }
 
 impl Builder {
@@ -142,6 +144,12 @@ impl Builder {
         self
     }
 
+    /// With a data path that takes this process for the kubelet; not by default.
+    pub fn own_kubelet(mut self) -> Self {
+        self.own_kubelet = true;
+        self
+    }
+
     /// Brings it up as `deploy/` makes it: all roles and policies count, and berthd has a token of its own,
     /// bound to the node.
     pub async fn start_updating(self) -> Result<Node> {
@@ -184,9 +192,11 @@ impl Builder {
         if let Some(mebibytes) = self.state_disk {
             disk::make(&run, berthd::STATE, mebibytes).await?;
         }
+        let own = fs::read_to_string("/proc/self/comm").context("the name of this process")?;
+        let own = self.own_kubelet.then(|| own.trim_end());
         let berthd = match self.berth {
             Some(place @ (PathMode::Inline | PathMode::BehindShim | PathMode::Beside)) => {
-                Some(Berthd::start(&run, containerd.socket(), place, &view).await?)
+                Some(Berthd::start(&run, containerd.socket(), place, &view, own).await?)
             }
             Some(PathMode::Takeover | PathMode::TakeoverBehindShim) | None => None,
         };
@@ -201,7 +211,7 @@ impl Builder {
         }
         if let Some(place @ (PathMode::Takeover | PathMode::TakeoverBehindShim)) = self.berth {
             let containerd = node.containerd.socket();
-            node.berthd = Some(Berthd::start(&node.run, containerd, place, &view).await?);
+            node.berthd = Some(Berthd::start(&node.run, containerd, place, &view, own).await?);
             // The connections that it has are containerd's.
             if let Some(kubelet) = &node.kubelet {
                 kubelet.restart().await?;
@@ -243,6 +253,7 @@ impl Node {
             accounts: false,
             disk: None,
             state_disk: None,
+            own_kubelet: false,
         }
     }
 

@@ -70,7 +70,7 @@ impl Shim {
 
     fn spawn(&self, starter: &Path, contained: bool) -> io::Result<Child> {
         let mut command = self.program.command(starter)?;
-        command.arg("outside");
+        command.args(["outside", "--confined"]);
         if contained {
             command.arg("--host");
         }

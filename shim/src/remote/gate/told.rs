@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tokio::time::Instant;
 
-use super::{GONE, Link, Presence, RemoteGate, SILENT, State};
+use super::{GONE, Link, RemoteGate, SILENT, State};
 use crate::remote::{
     VERSION,
     answers::held_of,
@@ -91,8 +91,7 @@ impl RemoteGate {
             Some(Said::Held(held)) => questions.heard(held.question, Heard::Held(held_of(&held)?)),
         }
         if link.complete {
-            self.presence
-                .send_if_modified(|presence| std::mem::replace(presence, Presence::Here) != Presence::Here);
+            self.presence.send_if_modified(|presence| presence.comes());
         }
         Ok(())
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use berth_policy::HoldReason;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep},
 };
 
-use super::{Presence, RemoteGate};
+use super::RemoteGate;
 use crate::remote::{
     asked::{Heard, locked},
     away::PATIENCE,
@@ -17,12 +17,22 @@ use crate::remote::{
 
 /// A question that is withdrawn when this is dropped.
 pub(super) struct Asked<'a> {
-    pub(super) gate: &'a RemoteGate,
-    pub(super) id: u64,
-    pub(super) heard: watch::Receiver<Heard>,
-    pub(super) presence: watch::Receiver<Presence>,
-    pub(super) since: Instant,
-    pub(super) answered: bool,
+    gate: &'a RemoteGate,
+    id: u64,
+    heard: watch::Receiver<Heard>,
+    presence: watch::Receiver<Presence>,
+    since: Instant,
+    /// Time without an agent before it was asked.
+    before: Duration,
+    answered: bool,
+}
+
+/// Presence of an agent, and the time without any.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Presence {
+    away_since: Option<Instant>,
+    /// Time without an agent, but for that which goes on.
+    over: Duration,
 }
 
 /// The next thing that happens to a question.
@@ -33,25 +43,64 @@ pub(super) enum Turn {
     Look,
 }
 
-impl Asked<'_> {
-    /// How long it has waited without an agent; `None` while there is one.
+impl Presence {
+    /// Nobody is there, from now on.
+    pub(super) fn away() -> Self {
+        Self { away_since: Some(Instant::now()), over: Duration::ZERO }
+    }
+
+    pub(super) fn is_here(&self) -> bool {
+        self.away_since.is_none()
+    }
+
+    /// An agent answers. Returns whether that is new.
+    pub(super) fn comes(&mut self) -> bool {
+        let was = self.away_since.take();
+        self.over = self.over.saturating_add(was.map_or(Duration::ZERO, |since| since.elapsed()));
+        was.is_some()
+    }
+
+    /// None does, since then. Returns whether that is new.
+    pub(super) fn leaves(&mut self, since: Instant) -> bool {
+        let leaves = self.is_here();
+        self.away_since.get_or_insert(since);
+        leaves
+    }
+
+    /// All the time without an agent.
+    fn alone(&self) -> Duration {
+        self.over.saturating_add(self.away_since.map_or(Duration::ZERO, |since| since.elapsed()))
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// Waits for the answer to the question of this number.
+    pub(super) fn new(gate: &'a RemoteGate, id: u64, heard: watch::Receiver<Heard>) -> Self {
+        let presence = gate.presence.subscribe();
+        let before = presence.borrow().alone();
+        Self { gate, id, heard, presence, since: Instant::now(), before, answered: false }
+    }
+
+    /// Time that it has waited without an agent, all such times together: one that comes again and again and
+    /// dies each time must not keep a call waiting. `None` while there is one.
     pub(super) fn alone(&mut self) -> Option<Duration> {
-        match *self.presence.borrow_and_update() {
-            Presence::Here => None,
-            Presence::AwaySince(since) => Some(since.max(self.since).elapsed()),
-        }
+        let presence = *self.presence.borrow_and_update();
+        (!presence.is_here()).then(|| self.waited(&presence))
+    }
+
+    fn waited(&self, presence: &Presence) -> Duration {
+        // An agent that stands still is away since before that is known.
+        presence.alone().saturating_sub(self.before).min(self.since.elapsed())
     }
 
     /// Cancel-safe.
     pub(super) async fn next(&mut self) -> Turn {
         let presence = *self.presence.borrow();
+        let left = (!presence.is_here()).then(|| PATIENCE.saturating_sub(self.waited(&presence)));
         let bound = async {
-            match presence {
-                Presence::AwaySince(since) => {
-                    let since = since.max(self.since);
-                    sleep_until(since.checked_add(PATIENCE).unwrap_or(since)).await;
-                }
-                Presence::Here => std::future::pending().await,
+            match left {
+                Some(left) => sleep(left).await,
+                None => std::future::pending().await,
             }
         };
         tokio::select! {

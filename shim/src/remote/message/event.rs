@@ -6,7 +6,7 @@ use super::{Declares, OfContainer, Pod, PullMade};
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct EventTold {
-    #[prost(oneof = "Happened", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13")]
+    #[prost(oneof = "Happened", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     pub(crate) happened: Option<Happened>,
 }
 
@@ -38,6 +38,8 @@ pub(crate) enum Happened {
     CallEnded(u64),
     #[prost(uint64, tag = "13")]
     ConnectionClosed(u64),
+    #[prost(message, tag = "14")]
+    HookEnded(HookOver),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -64,4 +66,12 @@ pub(crate) struct Relist {
     pub(crate) call: u64,
     #[prost(uint64, tag = "2")]
     pub(crate) connection: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HookOver {
+    #[prost(string, tag = "1")]
+    pub(crate) container: String,
+    #[prost(bool, tag = "2")]
+    pub(crate) well: bool,
 }

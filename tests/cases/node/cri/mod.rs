@@ -24,8 +24,6 @@ mod stats;
 mod way;
 mod wire;
 
-use std::fs;
-
 use anyhow::{Context, Result, anyhow};
 use berth_tests::compare::{Side, Transcript};
 use berth_tests::node::{Node, Registry};
@@ -48,9 +46,7 @@ struct Bench {
 static BENCH: OnceCell<Result<Bench, String>> = OnceCell::const_new();
 
 async fn bring_up() -> Result<Bench> {
-    let node = Node::builder().api(false).kubelet(false).start().await?;
-    let own = fs::read_to_string("/proc/self/comm").context("the name of this process")?;
-    node.berthd()?.configure(&format!("kubeletProcesses: [\"{}\"]\n", own.trim_end())).await?;
+    let node = Node::builder().api(false).kubelet(false).own_kubelet().start().await?;
     let (registry, private) =
         tokio::try_join!(Registry::start(node.run()), Registry::start_private(node.run()))?;
     Ok(Bench { node, registry, private, homes: Default::default() })

@@ -11,6 +11,20 @@ use berth_tests::wait::await_condition;
 use super::{await_taken, check_same, starts_in_order};
 use crate::case::{Case, PATIENCE, container, run_takeover_behind_shim};
 
+/// Accepts a process that has no capability and gets none.
+fn is_confined(pid: u32) -> Result<()> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("status of a process")?;
+    for line in [
+        "CapInh:\t0000000000000000",
+        "CapEff:\t0000000000000000",
+        "CapBnd:\t0000000000000000",
+        "NoNewPrivs:\t1",
+    ] {
+        ensure!(status.lines().any(|other| other == line), "{line} is not in {status}");
+    }
+    Ok(())
+}
+
 /// Waits until containerd's path is containerd's socket.
 async fn given_back(case: &Case) -> Result<()> {
     let containerd = case.node.containerd();
@@ -37,6 +51,7 @@ async fn berthd_comes_and_goes_and_the_runtime_is_never_missed() -> Result<()> {
         let own = containerd.socket().with_extension("sock.berth");
         starts_in_order(case, "before").await?;
         let shim = berthd.follow_shim().await?;
+        is_confined(shim)?;
 
         // Killed, ended as with its pod, and started anew: the shim is where it was, and no call fails.
         let caller = Caller::start(containerd.socket())?;
@@ -50,7 +65,9 @@ async fn berthd_comes_and_goes_and_the_runtime_is_never_missed() -> Result<()> {
         case.await_ready("meanwhile").await?;
         ensure!(berthd.follow_shim().await? == shim, "another berth-shim answers");
         berthd.upgrade_shim().await?;
-        ensure!(berthd.follow_shim().await? != shim, "the same berth-shim answers");
+        let upgraded = berthd.follow_shim().await?;
+        ensure!(upgraded != shim, "the same berth-shim answers");
+        is_confined(upgraded)?;
         starts_in_order(case, "upgraded").await?;
         caller.all_answered().await?;
         let complaints = complaints(&case.node.client().await?, &case.namespace).await?;

@@ -18,10 +18,13 @@ pub(super) fn start(
     socket: &Path,
     agent: &Path,
     runtime: &Path,
+    kubelet: Option<&str>,
 ) -> Result<(Service, UnixListener)> {
     let sockets = [("--socket", socket), ("--shim-socket", agent), ("--runtime-endpoint", runtime)];
     let args = sockets.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]);
-    let service = Service::new(run, "berth-shim", programs::berth("berth-shim")?, args.collect());
+    let kubelet = kubelet.map(|name| format!("--kubelet-processes={name}"));
+    let args = args.chain(kubelet).collect();
+    let service = Service::new(run, "berth-shim", programs::berth("berth-shim")?, args);
     let kept = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
     service.start_on(kept.try_clone().context("the kept socket")?.into())?;
     Ok((service, kept))

@@ -76,12 +76,12 @@ impl Processes {
 
     /// The memory that our programs have now.
     pub(super) fn rss_mb(&self) -> Result<f64> {
-        self.each_rss_mb().map(|each| each.iter().sum())
+        self.pids.iter().map(|pid| rss_mb(*pid)).sum()
     }
 
-    /// The same, of each.
-    pub(super) fn each_rss_mb(&self) -> Result<Vec<f64>> {
-        self.pids.iter().map(|pid| rss_mb(*pid)).collect()
+    /// The same, of the one that has the calls.
+    pub(super) fn first_rss_mb(&self) -> Result<f64> {
+        rss_mb(*self.pids.first().context("no program runs")?)
     }
 
     /// Ends all.

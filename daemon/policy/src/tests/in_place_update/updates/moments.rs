@@ -9,8 +9,8 @@ use super::{
 use crate::{
     Path, StepOutcome,
     in_place_update::{
-        FailureReason, Fetched, PodWrite, StoredRequest, UpdateAction, UpdateEvent, UpdateOutcome,
-        UpdatePermission, UpdateSource, Updates, WriteOutcome,
+        EnvReference, FailureReason, Fetched, PodWrite, StoredRequest, UpdateAction, UpdateEvent,
+        UpdateOutcome, UpdatePermission, UpdateSource, Updates, WriteOutcome,
     },
 };
 
@@ -333,6 +333,25 @@ fn a_value_that_the_kubelet_puts_elsewhere_too_is_not_set() {
     assert!(all.values().all(|env| env.0[0].1 == "2"));
     view.containers[0].references.values_mut().for_each(|reference| reference.is_expanded = true);
     assert_eq!(values(&view).keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["b"]);
+}
+
+/// One long annotation may be read by any number of variables.
+#[test]
+fn values_of_a_pod_are_set_as_long_as_there_is_room() {
+    let mut play = Play::of(World::of(&[("a", None, &["k"]), ("b", None, &["k"]), ("c", None, &["k"])]));
+    let request = play.ask(&[], &[("k", "2")]);
+    let keys = crate::in_place_update::updates::env::named(&[play.requests[&request].clone()]);
+    let mut view = play.view();
+    for (container, readers) in view.containers.iter_mut().zip([12, 4, 1]) {
+        let reference = EnvReference { key: annotation("k"), is_expanded: false };
+        container.references = (0..readers).map(|number| (format!("V{number}"), reference.clone())).collect();
+    }
+    for (kib, set) in [(1, "a b c"), (60, "a b c"), (100, "b c"), (300, "c"), (2000, "")] {
+        let changes = [(annotation("k"), "x".repeat(kib << 10))].into();
+        let values = crate::in_place_update::updates::env::values(&view, &changes, &keys);
+        let names: Vec<&str> = values.keys().map(|name| name.as_str()).collect();
+        assert_eq!(names.join(" "), set, "{kib} KiB");
+    }
 }
 
 /// All entries of a node stand in one object: what is only for people waits, a phase or an end does not.
