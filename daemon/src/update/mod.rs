@@ -38,6 +38,7 @@ mod sidecar_sets;
 mod snapshot;
 mod state;
 mod submit;
+mod turns;
 mod words;
 mod work_queue;
 mod workloads;
