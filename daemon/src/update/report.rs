@@ -324,6 +324,24 @@ fn previous(before: &Before) -> PreviousState {
 mod tests {
     use super::*;
 
+    /// Names are the same in a status and on the command line.
+    #[test]
+    fn phases_have_one_name() {
+        let name = |phase: Option<Phase>| serde_json::to_value(phase).unwrap();
+        for phase in
+            [UpdatePhase::Pending, UpdatePhase::Updating, UpdatePhase::RollingBack, UpdatePhase::Ended]
+        {
+            let report = UpdateReport { phase: Some(phase), ..UpdateReport::default() };
+            let status = status(&report, &ContainerUpdateRequestStatus::default(), Timestamp::UNIX_EPOCH);
+            assert_eq!(name(status.phase), phase.name());
+        }
+        use ContainerUpdatePhase::{Failed, Pending, Succeeded, Updating};
+        for phase in [Pending, Updating, Succeeded, Failed] {
+            let update = ContainerUpdate { name: "main".into(), phase, message: String::new() };
+            assert_eq!(name(Some(state(&update).phase)), phase.name());
+        }
+    }
+
     /// All answers of a node are in one object: long values of what was there before are in them only as long
     /// as the entry may return to them.
     #[test]
