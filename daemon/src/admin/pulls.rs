@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use berth_policy::{ImageEvent, Wish, WishId, WishPhase, WishReport, WishSource};
+use berth_policy::{ImageEvent, Wish, WishId, WishReport, WishSource};
 use berth_proto::{admin, image::Reference};
 use futures::{Stream, stream};
 use tokio::{sync::watch, time::Instant};
@@ -123,13 +123,7 @@ fn state(report: &WishReport, now: Instant) -> admin::PullState {
         wanted_by: report.id.source.name().to_owned(),
         // The file of a wish, and which one of it.
         name: report.id.key.replace('\0', " "),
-        phase: match report.phase {
-            WishPhase::Waiting => "Waiting",
-            WishPhase::Pulling => "Pulling",
-            WishPhase::Succeeded => "Succeeded",
-            WishPhase::Failed => "Failed",
-        }
-        .to_owned(),
+        phase: report.phase.name().to_owned(),
         percent: report.percent().into(),
         bytes_done: bytes.done,
         bytes_total: bytes.total,

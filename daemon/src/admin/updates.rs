@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use berth_policy::{
     AssignError,
-    in_place_update::{ContainerUpdatePhase, UpdateOutcome, UpdatePhase, UpdateRequest, UpdateSource, twins},
+    in_place_update::{UpdateOutcome, UpdatePhase, UpdateRequest, UpdateSource, twins},
 };
 use berth_proto::{
     admin,
@@ -103,7 +103,7 @@ fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
         .into_iter()
         .map(|container| admin::ContainerUpdateState {
             name: container.name.as_str().to_owned(),
-            phase: container_phase(container.phase).to_owned(),
+            phase: container.phase.name().to_owned(),
             message: container.message,
         })
         .collect();
@@ -130,7 +130,7 @@ fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
         pod_uid: update.pod.uid.as_str().to_owned(),
         revision: update.revision,
         containers,
-        phase: reported.phase.map(phase).unwrap_or_default().to_owned(),
+        phase: reported.phase.map(UpdatePhase::name).unwrap_or_default().to_owned(),
         message: reported.message,
         age_milliseconds: super::millis(now.saturating_duration_since(update.created)),
         outcome: outcome.to_owned(),
@@ -143,31 +143,15 @@ fn own_name(update: &UpdateRequest) -> String {
     update.key.split_once('/').map_or(update.key.as_str(), |(_, name)| name).to_owned()
 }
 
-fn phase(phase: UpdatePhase) -> &'static str {
-    match phase {
-        UpdatePhase::Pending => "Pending",
-        UpdatePhase::Updating => "Updating",
-        UpdatePhase::RollingBack => "RollingBack",
-        UpdatePhase::Ended => "Completed",
-    }
-}
-
-fn container_phase(phase: ContainerUpdatePhase) -> &'static str {
-    match phase {
-        ContainerUpdatePhase::Pending => "Pending",
-        ContainerUpdatePhase::Updating => "Updating",
-        ContainerUpdatePhase::Succeeded => "Succeeded",
-        ContainerUpdatePhase::Failed => "Failed",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use berth_policy::{
         PodRef,
-        in_place_update::{ContainerUpdate, Failure, FailureReason, Metadata, UpdateReport},
+        in_place_update::{
+            ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, Metadata, UpdateReport,
+        },
     };
     use berth_proto::crd::FailurePolicy;
 

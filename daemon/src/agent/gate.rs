@@ -152,7 +152,14 @@ impl Agent {
     }
 
     fn env(&self, create: &CreateContainer) -> EnvValues {
-        self.guarded(|| self.read(|node, _| node.creation_env(create))).unwrap_or_default()
+        let values = self.guarded(|| self.read(|node, _| node.creation_env(create))).unwrap_or_default();
+        if !values.0.is_empty() {
+            // Their values may be secret.
+            let names: Vec<&str> = values.0.iter().map(|(name, _)| name.as_str()).collect();
+            let (sandbox, container) = (create.sandbox.as_str(), create.container.as_str());
+            info!(sandbox, container, ?names, "Env of a container set as its pod says now");
+        }
+        values
     }
 
     async fn hook_begins(&self, connection: ConnectionId, container: &ContainerId) -> HookTurn {

@@ -268,7 +268,11 @@ impl CallError {
     fn may_be_the_client(&self) -> bool {
         match self {
             Self::Refused { code, .. } => *code == 401,
-            Self::Failed(_) | Self::Silent => true,
+            // What cannot be asked or read is the fault of one object. The others would lose their client.
+            Self::Failed(error) => {
+                !matches!(**error, kube::Error::SerdeError(_) | kube::Error::BuildRequest(_))
+            }
+            Self::Silent => true,
             Self::NoClient(_) => false,
         }
     }
@@ -282,6 +286,8 @@ impl std::fmt::Debug for Session {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::base::causes::chain;
 
@@ -300,6 +306,27 @@ mod tests {
             let error = Source::kubeconfig(path.clone()).base_client().await.err().unwrap();
             let error = chain(&error) + &format!("{error:?}");
             assert!(!error.contains("hunter2") && error.contains("kubeconfig"), "{error}");
+        }
+    }
+
+    /// One object that nobody can read must not cost all others their client, again and again.
+    #[tokio::test]
+    async fn an_object_that_cannot_be_read_keeps_the_client() {
+        use crate::cluster::fake::{Answer, FakeApi};
+        use k8s_openapi::api::core::v1::Pod;
+
+        type Answers = fn() -> Answer;
+        let unreadable: Answers = || Answer::Object(json!({ "metadata": 7 }));
+        // An identity that is too old is another matter.
+        let rows: [(Answers, &str, u64); 3] =
+            [(unreadable, "web", 1), (unreadable, "", 1), (|| Answer::Refused(401), "web", 3)];
+        for (answer, name, clients) in rows {
+            let api = FakeApi::new(move |_| answer()).await;
+            for _ in 0..3 {
+                let get = async |client| kube::Api::<Pod>::default_namespaced(client).get(name).await;
+                assert!(api.connection.ask(get).await.is_err());
+            }
+            assert_eq!(*api.connection.made().borrow(), clients, "{name:?}");
         }
     }
 }

@@ -22,6 +22,8 @@ pub mod renewal;
 pub mod token;
 
 mod events;
+#[cfg(test)]
+pub(crate) mod fake;
 pub(crate) mod follow;
 mod kubeconfig;
 pub(crate) mod node_object;

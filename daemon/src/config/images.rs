@@ -11,7 +11,7 @@ use crate::base::quantity::Quantity;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Images {
-    /// Pulls at once.
+    /// Pulls at once. One more may run for somebody who waits.
     pub parallel_pulls: NonZeroU16,
     /// Pulls at once from one registry.
     pub parallel_pulls_per_registry: NonZeroU16,

@@ -199,8 +199,14 @@ impl Shared {
         result: &Result<PulledImage, PullFailure>,
         at: Timestamp,
     ) {
-        let again =
-            matches!(result, Err(PullFailure::Refused(_) | PullFailure::TimedOut(_) | PullFailure::Away(_)));
+        // One that was told to end may only have made way; the policy says if nobody wants it any more.
+        let again = matches!(
+            result,
+            Err(PullFailure::Refused(_)
+                | PullFailure::TimedOut(_)
+                | PullFailure::Away(_)
+                | PullFailure::Cancelled)
+        );
         let Ok(Some(containerd)) = self.containerd().await else { return };
         if !again {
             release(containerd, &order.image.given, at).await;

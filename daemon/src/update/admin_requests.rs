@@ -15,6 +15,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use berth_policy::{
@@ -26,7 +27,8 @@ use berth_proto::{
     quoting::unquoted,
 };
 use k8s_openapi::jiff::Timestamp;
-use tracing::{info, warn};
+use tokio::time::{Instant, sleep};
+use tracing::{error, info, warn};
 
 use super::{
     convert::{self, Flaw, Named},
@@ -35,11 +37,14 @@ use super::{
 };
 use crate::{
     base::{causes::chain, clock::Clock},
+    cluster::pause,
     files::{FileError, store},
 };
 
 /// The end of the names of the files. JSON keeps every text as it is.
 const SUFFIX: &str = ".json";
+/// How long the updates wait for a disk that cannot be read.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// More than any file has: the annotations that are asked for and those that were there, each character as
 /// six at most.
 const LONGEST: u64 = 4 << 20;
@@ -88,13 +93,31 @@ impl AdminRequests {
         Self { directory: state_dir.join("updates"), kept: Mutex::new(kept) }
     }
 
-    /// Tells the updates of those that an earlier process kept.
+    /// Tells the updates of those that an earlier process kept. Without them it would look as if nobody
+    /// wanted anything of their pods, so a disk that cannot be read is read again; but not for so long that
+    /// nothing else is done.
     pub(super) async fn load(&self, updates: &SharedUpdates) {
         store::tidy(vec![self.directory.clone()]).await;
-        let found = store::read_all(&self.directory, SUFFIX, LONGEST).await.unwrap_or_else(|error| {
-            warn!(error = %chain(&error), "Updates of berthctl not read");
-            Vec::new()
-        });
+        let (began, mut attempt, mut waits) = (Instant::now(), 0, true);
+        let found = loop {
+            let error = match store::read_all(&self.directory, SUFFIX, LONGEST).await {
+                Ok(found) => break found,
+                Err(error) => chain(&error),
+            };
+            warn!(error, "Updates of berthctl not read, trying again");
+            if waits && began.elapsed() >= PATIENCE {
+                error!("Updates of berthctl are left out until they can be read");
+                self.list(updates);
+                waits = false;
+            }
+            sleep(pause::after(attempt)).await;
+            attempt += 1;
+        };
+        self.keep_all(found);
+        self.list(updates);
+    }
+
+    fn keep_all(&self, found: Vec<(PathBuf, io::Result<String>)>) {
         let mut kept = self.kept();
         for (path, text) in found {
             let read = text.and_then(|text| serde_json::from_str(&text).map_err(io::Error::from));
@@ -102,12 +125,18 @@ impl AdminRequests {
                 Object::of(path.clone(), request).ok_or_else(|| Unfit::Nameless.to_string())
             });
             match object {
-                Ok(object) => drop(kept.objects.insert(object.id.clone(), object)),
+                Ok(object) => {
+                    // One that came meanwhile is newer than its file was.
+                    kept.objects.entry(object.id.clone()).or_insert(object);
+                }
                 Err(error) => warn!(file = ?path, error, "File is no update of berthctl, it is left alone"),
             }
         }
-        let clock = kept.clock;
-        let entries = kept.objects.values().map(|object| object.entry(&clock, 0)).collect();
+    }
+
+    fn list(&self, updates: &SharedUpdates) {
+        let kept = self.kept();
+        let entries = kept.objects.values().map(|object| object.entry(&kept.clock, kept.version)).collect();
         drop(kept);
         updates.listed(UpdateSource::Admin, entries);
     }

@@ -38,6 +38,7 @@ mod sidecar_sets;
 mod snapshot;
 mod state;
 mod submit;
+mod turns;
 mod words;
 mod work_queue;
 mod workloads;
@@ -135,9 +136,13 @@ impl Updates {
     /// Follows what is asked for and does it, until the shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
         let parts = self.0;
-        parts.admin_requests.load(&parts.updates).await;
         let sources = async {
-            tokio::join!(parts.requests.follow(&parts.updates), parts.follow_node_pod_update());
+            // Those of the disk come first, but what is wrong with it is no reason to follow nothing else.
+            tokio::join!(
+                parts.admin_requests.load(&parts.updates),
+                parts.requests.follow(&parts.updates),
+                parts.follow_node_pod_update()
+            );
         };
         tokio::join!(parts.clone().reconcile(shutdown.clone()), async {
             // Cancel-safe: the next process lists anew.

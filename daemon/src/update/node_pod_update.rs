@@ -2,6 +2,8 @@
 
 mod newest;
 mod object;
+mod pace;
+mod room;
 mod understood;
 
 use std::{
@@ -26,6 +28,8 @@ use tracing::warn;
 use self::{
     newest::Newest,
     object::{Object, RENEW_EVERY, desired_key},
+    pace::Pace,
+    room::Room,
     understood::{Standing, understood},
 };
 use super::{
@@ -41,7 +45,7 @@ use crate::{
         FIELD_MANAGER,
         client::Connection,
         follow::{Shown, Watch, follow},
-        node_object, pause, raw,
+        node_object, raw,
         target::version,
     },
 };
@@ -104,9 +108,10 @@ impl NodeUpdates {
         };
         let watching = follow(&self.connection, &watch, raw::all::<NodePodUpdate>, ensure, each);
         let taking = async {
-            let (mut clock, mut unjudged) = (Clock::read(), false);
+            let (mut clock, mut unjudged, mut pace) = (Clock::read(), false, Pace::default());
             loop {
                 let patience = if unjudged { JUDGE_AGAIN } else { RENEW_EVERY };
+                let patience = pace.left(Instant::now()).map_or(patience, |left| left.min(patience));
                 let event = tokio::time::timeout(patience, news.take()).await.ok();
                 clock = clock.kept(Clock::read());
                 match event {
@@ -122,7 +127,7 @@ impl NodeUpdates {
                 self.make_way().await;
                 unjudged = self.tell(updates, &clock).await;
                 let waits = self.object.lock().await.as_ref().is_some_and(Object::has_one_that_waits);
-                self.tidy().await;
+                self.tidy(&mut pace).await;
                 if waits {
                     self.list(updates, &clock).await;
                 }
@@ -220,6 +225,7 @@ impl NodeUpdates {
         let entries: BTreeMap<RequestId, DesiredPod> =
             entries.filter(|(id, _)| ids.contains(id)).map(|(id, desired)| (id, desired.clone())).collect();
         let mut written = Vec::new();
+        let mut room = Room::of(&known.status.desired_pods, known.pods.values());
         for waiting in &all {
             let Some(desired) = entries.get(&waiting.id) else {
                 said(waiting, StepOutcome::Gone);
@@ -227,6 +233,15 @@ impl NodeUpdates {
             };
             let key = desired_key(desired);
             let entry = report::pod(desired, &waiting.report, known.pods.get(&key), Timestamp::now());
+            if !room.take(known.pods.get(&key), &entry) {
+                warn!(
+                    node = self.node,
+                    entry = named(desired),
+                    "No room for an answer in the NodePodUpdate, it waits until others have ended"
+                );
+                said(waiting, StepOutcome::Failed);
+                continue;
+            }
             let before = known.pods.insert(key.clone(), entry);
             written.push((waiting, key, before));
         }
@@ -311,18 +326,20 @@ impl NodeUpdates {
     }
 
     /// Answers the object, whether an update goes on or not: leaves out the entries that are not desired any
-    /// more, and reports those that make no sense.
-    async fn tidy(&self) {
-        let mut attempt = 0;
-        loop {
-            if let Some(known) = self.object.lock().await.as_mut()
-                && self.answer(known).await == StepOutcome::Failed
-            {
-                attempt += 1;
-            } else {
-                return;
-            }
-            tokio::time::sleep(pause::after(attempt)).await;
+    /// more, and reports those that make no sense. Tried once: an answer that is not taken waits beside the
+    /// news, for they may show that it is another object by now, or that less is to be said.
+    async fn tidy(&self, pace: &mut Pace) {
+        let mut object = self.object.lock().await;
+        let Some(known) = object.as_mut() else {
+            *pace = Pace::default();
+            return;
+        };
+        if !pace.may(&known.uid, Instant::now()) {
+            return;
+        }
+        match self.answer(known).await {
+            StepOutcome::Failed => pace.failed(&known.uid, Instant::now()),
+            StepOutcome::Done | StepOutcome::Gone => *pace = Pace::default(),
         }
     }
 }

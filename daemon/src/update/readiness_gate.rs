@@ -14,9 +14,8 @@ use tracing::{info, warn};
 use super::{Parts, snapshot::GATE, write::CLOSED_BY};
 use crate::{base::causes::chain, cluster::v1 as core, pods::read};
 
-/// Between two writes on this node, and after one that failed.
+/// Between two writes on this node.
 const APART: Duration = Duration::from_millis(50);
-const AGAIN: Duration = Duration::from_secs(5);
 
 /// The gate is not open, it is the agent's to open, and nothing speaks against it but an update that goes on.
 pub(super) fn is_left_shut(pod: &core::Pod) -> bool {
@@ -44,7 +43,7 @@ impl Parts {
             if self.open_gate(&taken.pod).await {
                 taken.done();
             } else {
-                sleep(AGAIN).await;
+                taken.failed();
             }
             sleep(APART).await;
         }

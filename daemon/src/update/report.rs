@@ -25,6 +25,9 @@ use crate::base::{
 
 /// Condition: since when the pod returns to what it was, with the reason of the failure.
 const ROLLING_BACK: &str = "RollingBack";
+/// The longest value of an annotation that was there before, in an answer to an entry that does not go back.
+/// Nobody needs it, and all answers of a node are in one object.
+const LONGEST_UNNEEDED: usize = 1024;
 
 /// Reads the status of a request.
 pub(super) fn read(status: &ContainerUpdateRequestStatus, clock: &Clock) -> UpdateReport {
@@ -170,7 +173,12 @@ pub(super) fn pod(
         since: Some(same.and_then(|old| old.since.clone()).unwrap_or(Time(whole_second(now, false)))),
         containers: report.containers.iter().map(state).collect(),
         swaps: swap_states(report, same.map_or(&[], |old| &old.swaps[..]), whole_second(now, false)),
-        previous: report.previous.as_ref().map(previous),
+        previous: report.previous.as_ref().map(|before| {
+            let mut previous = previous(before);
+            let may_go_back = desired.rollback_on_failure && report.outcome.is_none();
+            previous.annotations.retain(|_, value| may_go_back || value.len() <= LONGEST_UNNEEDED);
+            previous
+        }),
     }
 }
 
@@ -310,4 +318,50 @@ fn previous(before: &Before) -> PreviousState {
         }
     }
     previous
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names are the same in a status and on the command line.
+    #[test]
+    fn phases_have_one_name() {
+        let name = |phase: Option<Phase>| serde_json::to_value(phase).unwrap();
+        for phase in
+            [UpdatePhase::Pending, UpdatePhase::Updating, UpdatePhase::RollingBack, UpdatePhase::Ended]
+        {
+            let report = UpdateReport { phase: Some(phase), ..UpdateReport::default() };
+            let status = status(&report, &ContainerUpdateRequestStatus::default(), Timestamp::UNIX_EPOCH);
+            assert_eq!(name(status.phase), phase.name());
+        }
+        use ContainerUpdatePhase::{Failed, Pending, Succeeded, Updating};
+        for phase in [Pending, Updating, Succeeded, Failed] {
+            let update = ContainerUpdate { name: "main".into(), phase, message: String::new() };
+            assert_eq!(name(Some(state(&update).phase)), phase.name());
+        }
+    }
+
+    /// All answers of a node are in one object: long values of what was there before are in them only as long
+    /// as the entry may return to them.
+    #[test]
+    fn long_values_are_kept_for_the_way_back_alone() {
+        let annotation = |key: &str| MetadataKey::Annotation(key.to_owned());
+        let long = "x".repeat(LONGEST_UNNEEDED + 1);
+        let metadata = [(annotation("long"), Some(long)), (annotation("short"), Some("y".to_owned()))];
+        let before = Before { metadata: metadata.into(), ..Before::default() };
+        for (goes_back, outcome, kept) in [
+            (true, None, 2),
+            (true, Some(UpdateOutcome::Complete), 1),
+            (true, Some(UpdateOutcome::Failed(FailureReason::Unknown)), 1),
+            (false, None, 1),
+        ] {
+            let desired = DesiredPod { rollback_on_failure: goes_back, ..DesiredPod::default() };
+            let report = UpdateReport { outcome, previous: Some(before.clone()), ..UpdateReport::default() };
+            let answer = pod(&desired, &report, None, Timestamp::UNIX_EPOCH);
+            let previous = answer.previous.unwrap_or_default();
+            assert_eq!(previous.annotations.len(), kept, "{goes_back} {outcome:?}");
+            assert_eq!(previous.annotations["short"], "y");
+        }
+    }
 }

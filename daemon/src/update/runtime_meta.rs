@@ -21,9 +21,8 @@ use crate::{base::causes::chain, cluster::v1 as core, cri::creation_record::Crea
 pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";
 /// On pods with sidecars of a SidecarSet.
 const SIDECARS: &str = "kruise.io/sidecarset-hash";
-/// Between two writes on this node, and after one that failed.
+/// Between two writes on this node.
 const APART: Duration = Duration::from_millis(100);
-const AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Deserialize, Serialize, PartialEq, Eq)]
 struct RuntimeMeta {
@@ -61,7 +60,7 @@ impl Parts {
             if self.write_meta(&taken.pod).await {
                 taken.done();
             } else {
-                sleep(AGAIN).await;
+                taken.failed();
             }
             sleep(APART).await;
         }

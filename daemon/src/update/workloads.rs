@@ -5,10 +5,7 @@
 //! berth-workloads writes the entries, and whoever steals its credential can. The template is its author's;
 //! the agent reads it itself. The word on an entry stands as long as the entry does.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use berth_proto::crd::DesiredPod;
 use kube::{
@@ -18,7 +15,10 @@ use kube::{
 use serde_json::{Map, Value};
 use tracing::warn;
 
-use super::words::{REFUSALS, Words};
+use super::{
+    turns::Turns,
+    words::{REFUSALS, Words},
+};
 use crate::{
     base::causes::chain,
     cluster::client::{CallError, Connection},
@@ -46,6 +46,7 @@ pub(super) struct Workloads(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     words: Words<Unasked>,
+    turns: Turns,
     refusals: u32,
 }
 
@@ -95,8 +96,10 @@ impl Workloads {
     /// Reads the workloads of these entries, and says its word on them. Those whose workload could not be
     /// read, and those that are too many for one go, stay without.
     pub(super) async fn judge(&self, connection: &Connection, entries: &[DesiredPod]) {
-        let named: BTreeSet<Owner<'_>> = entries.iter().filter_map(owner).take(READ).collect();
-        for of in named {
+        let owners = entries.iter().filter_map(owner).map(|of| (of.to_string(), of));
+        let due = self.state().turns.next(owners, READ);
+        for (full_name, of) in due {
+            self.state().turns.tried(&full_name);
             let Owner { kind, namespace, name } = of;
             let resource = resource(kind);
             let ask = async |client| {
@@ -104,7 +107,7 @@ impl Workloads {
             };
             let read = match connection.ask(ask).await {
                 Ok(Some(set)) => Ok(set),
-                Ok(None) => Err(Unasked::Absent(of.to_string())),
+                Ok(None) => Err(Unasked::Absent(full_name)),
                 // One that comes up refuses, too, for a moment.
                 Err(CallError::Refused { code: 403, .. }) if self.is_refused_again() => {
                     Err(Unasked::Forbidden(kind.2))

@@ -27,6 +27,7 @@ mod pulls;
 mod report;
 mod slots;
 mod step;
+mod turns;
 mod view;
 mod wanted;
 mod wish;
@@ -49,7 +50,7 @@ use self::{
 };
 use crate::{model::CallId, set_aside::SetAside};
 
-/// How many pulls at once, and how pauses are spread.
+/// How many pulls at once, and how pauses are spread. One more may run for somebody who waits.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageLimits {
     /// On the whole node.
@@ -174,6 +175,7 @@ impl Images {
         self.share_pulls(now);
         steps.extend(self.cancels_due());
         steps.extend(self.pulls_due(now));
+        steps.extend(self.put_back_due(now));
         steps.extend(self.let_go_due());
         steps.extend(self.pins.due(now));
         steps
@@ -185,6 +187,7 @@ impl Images {
         let queued = self.wishes.values().filter(|wanted| wanted.state == State::Queued);
         let attempts = queued.filter_map(|wanted| wanted.not_before);
         let all = ends.chain(attempts).chain(self.look_deadlines()).chain(self.pins.deadlines());
+        let all = all.chain(self.turn_ends());
         let all = all.chain(self.planned.and_then(|planned| self.set_aside.next(planned)));
         all.filter(|deadline| self.planned.is_none_or(|planned| *deadline > planned)).min()
     }

@@ -1,12 +1,16 @@
 //! Pulls of ours that were handed out: whom they are for, how they end, and when they are told to.
 
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     ImageStep, Images,
     event::{Bytes, PullFailure, PulledImage},
     wanted::{State, Wanted},
-    wish::{CredentialKey, Credentials, ImageReference, PullId},
+    wish::{CredentialKey, Credentials, ImageReference, PullId, Wish},
 };
 
 /// A pull that was handed out. It stays until its end is known, and longer while somebody who joined it asks
@@ -15,18 +19,37 @@ use super::{
 pub(super) struct Pull {
     pub(super) image: ImageReference,
     pub(super) credentials: Credentials,
+    pub(super) began: Instant,
+    /// How long its wish had had slots before.
+    pub(super) held: Duration,
+    /// How long it has its slot, whoever waits for it.
+    pub(super) turn: Duration,
+    /// Somebody waited for it when it began.
+    pub(super) hurried: bool,
     /// Credential with which the runtime is asked at present.
     pub(super) asked: Option<CredentialKey>,
     pub(super) bytes: Option<Bytes>,
-    /// It was told to end.
+    /// It was told to end: nobody needs it, or it makes way for another one.
     pub(super) cancelled: bool,
     /// `PullImageResponse.image_ref`, once it has succeeded. One that failed is forgotten at once.
     pub(super) done: Option<String>,
 }
 
 impl Pull {
-    pub(super) fn new(image: ImageReference, credentials: Credentials) -> Self {
-        Self { image, credentials, asked: None, bytes: None, cancelled: false, done: None }
+    /// A pull of what this wish asks for.
+    pub(super) fn new(wish: &Wish, now: Instant) -> Self {
+        Self {
+            image: wish.image.clone(),
+            credentials: wish.credentials.clone(),
+            began: now,
+            held: Duration::ZERO,
+            turn: Duration::ZERO,
+            hurried: false,
+            asked: None,
+            bytes: None,
+            cancelled: false,
+            done: None,
+        }
     }
 
     /// It has its slot.
@@ -72,8 +95,10 @@ impl Images {
                 self.look_again(&image.record);
             }
             Err(failure) => {
+                let ran = pull.ran(now);
                 self.pulls.remove(&id);
                 for wanted in self.wishes.values_mut().filter(|wanted| wanted.state == State::Pulling(id)) {
+                    wanted.held = wanted.held.saturating_add(ran);
                     wanted.attempt_failed(&failure, self.limits.seed, now);
                 }
             }

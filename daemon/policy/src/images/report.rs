@@ -45,6 +45,18 @@ pub enum WishPhase {
     Failed,
 }
 
+impl WishPhase {
+    /// Name that users read, in a status as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "Waiting",
+            Self::Pulling => "Pulling",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
 impl WishReport {
     /// 0 to 100; 100 only for what is there.
     pub fn percent(&self) -> u8 {

@@ -1,16 +1,19 @@
 //! Which wish is pulled for next, and with which others.
 //!
-//! Pulls that somebody waits for go first, then whoever came first. A wish whose registry or repository is
-//! busy keeps nobody else waiting. Two pulls of one repository would load the layers they share twice, and
-//! could not be told apart by what the runtime shows of their progress.
+//! Wishes that have had no slot for long go first; among them those that somebody waits for, then whoever
+//! came first. One that somebody waits for may have a slot more than there are, so that what nobody waits for
+//! never keeps it waiting. A wish whose registry or repository is busy keeps nobody else waiting. Two pulls of
+//! one repository would load the layers they share twice, and could not be told apart by what the runtime
+//! shows of their progress.
 
 use std::time::{Duration, Instant};
 
 use super::{
     ImageStep, Images, PullOrder,
     pulls::Pull,
+    turns::{TURN, turn},
     wanted::{State, Wanted},
-    wish::{ImageReference, PullId, Wish, WishId, WishSource},
+    wish::{PullId, Wish, WishId, WishSource},
 };
 
 impl Images {
@@ -34,7 +37,7 @@ impl Images {
             let Some(first) = self.wishes.get(&id).filter(|wanted| wanted.state == State::Queued) else {
                 continue;
             };
-            if !self.is_pulled_by_kubelet(first.record()) && self.has_slot(&first.wish.image) {
+            if !self.is_pulled_by_kubelet(first.record()) && self.in_way(&first.wish).is_empty() {
                 let wish = first.wish.clone();
                 steps.push(self.pull(wish, now));
             }
@@ -48,21 +51,40 @@ impl Images {
     }
 
     /// The wishes that are due for an attempt.
-    fn in_order(&self, now: Instant) -> Vec<WishId> {
+    pub(super) fn in_order(&self, now: Instant) -> Vec<WishId> {
         let due = |wanted: &&Wanted| {
             wanted.state == State::Queued && wanted.not_before.is_none_or(|not_before| not_before <= now)
         };
         let mut due: Vec<&Wanted> = self.wishes.values().filter(due).collect();
-        due.sort_by_key(|wanted| (is_patient(wanted.wish.id.source), wanted.arrival));
+        due.sort_by_key(|wanted| {
+            let turns = wanted.held.as_secs().checked_div(TURN.as_secs());
+            (turns, !is_hurried(wanted.wish.id.source), wanted.arrival)
+        });
         due.into_iter().map(|wanted| wanted.wish.id.clone()).collect()
     }
 
-    fn has_slot(&self, image: &ImageReference) -> bool {
-        let running = || self.pulls.values().filter(|pull| pull.is_running());
-        let of_registry = || running().filter(|pull| pull.image.registry == image.registry);
-        running().count() < self.limits.parallel
-            && of_registry().count() < self.limits.per_registry
-            && !of_registry().any(|pull| pull.image.repository == image.repository)
+    /// The pulls one of which has to end before this is pulled; none when it has a slot.
+    pub(super) fn in_way(&self, wish: &Wish) -> Vec<(PullId, &Pull)> {
+        let hurried = is_hurried(wish.id.source);
+        let is_full = |running: &[(PullId, &Pull)], limit: usize| {
+            let more = hurried && !running.iter().any(|(_, pull)| pull.hurried);
+            running.len() >= limit.saturating_add(more.into())
+        };
+        let running = self.pulls.iter().filter(|(_, pull)| pull.is_running());
+        let running: Vec<_> = running.map(|(id, pull)| (*id, pull)).collect();
+        let mut of_registry = running.clone();
+        of_registry.retain(|(_, pull)| pull.image.registry == wish.image.registry);
+        let mut of_repository = of_registry.clone();
+        of_repository.retain(|(_, pull)| pull.image.repository == wish.image.repository);
+        if !of_repository.is_empty() {
+            of_repository
+        } else if is_full(&of_registry, self.limits.per_registry) {
+            of_registry
+        } else if is_full(&running, self.limits.parallel) {
+            running
+        } else {
+            Vec::new()
+        }
     }
 
     fn pull(&mut self, first: Wish, now: Instant) -> ImageStep {
@@ -75,13 +97,17 @@ impl Images {
         // One with little time left leaves by itself; its deadline is no reason to end the pull of the
         // others.
         let mut longest = Duration::ZERO;
+        let mut pull = Pull::new(&first, now);
         for wanted in served {
+            pull.held = pull.held.max(wanted.held);
+            pull.turn = pull.turn.max(turn(wanted.put_back));
+            pull.hurried |= is_hurried(wanted.wish.id.source);
             wanted.begin(id, now);
             let left = wanted.deadline().map(|deadline| deadline.saturating_duration_since(now));
             longest = longest.max(left.unwrap_or(Duration::MAX));
         }
         self.attempted.insert(first.image.given.clone(), first.image.clone());
-        self.pulls.insert(id, Pull::new(first.image.clone(), first.credentials.clone()));
+        self.pulls.insert(id, pull);
         ImageStep::Pull(Box::new(PullOrder {
             pull: id,
             image: first.image,
@@ -93,10 +119,10 @@ impl Images {
     }
 }
 
-/// Nobody sits and waits for it.
-fn is_patient(source: WishSource) -> bool {
+/// Somebody sits and waits for it.
+fn is_hurried(source: WishSource) -> bool {
     match source {
-        WishSource::Admin | WishSource::Update => false,
-        WishSource::Api | WishSource::File => true,
+        WishSource::Admin | WishSource::Update => true,
+        WishSource::Api | WishSource::File => false,
     }
 }

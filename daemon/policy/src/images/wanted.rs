@@ -28,6 +28,10 @@ pub(super) struct Wanted {
     pub(super) started: Option<Instant>,
     /// Failures in a row that did not count as attempts.
     uncounted: u32,
+    /// How long pulls that did not bring it had a slot for it.
+    pub(super) held: Duration,
+    /// How often its pull made way for another one.
+    pub(super) put_back: u32,
     /// No further attempt before then.
     pub(super) not_before: Option<Instant>,
     /// How the last attempt went wrong, for people.
@@ -84,6 +88,8 @@ impl Wanted {
             attempts: 0,
             started: None,
             uncounted: 0,
+            held: Duration::ZERO,
+            put_back: 0,
             not_before: None,
             failure: None,
         }
@@ -179,6 +185,16 @@ impl Wanted {
                 self.counted(failure, longest_pause(seed, &self.wish.id, self.attempts), now);
             }
         }
+    }
+
+    /// Its pull has run for so long and makes way for another one. That is no failure.
+    pub(super) fn put_back(&mut self, ran: Duration) {
+        self.attempts = self.attempts.saturating_sub(1);
+        self.held = self.held.saturating_add(ran);
+        self.put_back = self.put_back.saturating_add(1);
+        self.failure = Some(format!("made way for other pulls after {} s", ran.as_secs()));
+        self.state = State::Queued;
+        self.not_before = None;
     }
 
     fn counted(&mut self, failure: &PullFailure, pause: Duration, now: Instant) {

@@ -180,6 +180,30 @@ pub enum ContainerUpdatePhase {
     Failed,
 }
 
+impl UpdatePhase {
+    /// Name that users read, in a status as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Updating => "Updating",
+            Self::RollingBack => "RollingBack",
+            Self::Ended => "Completed",
+        }
+    }
+}
+
+impl ContainerUpdatePhase {
+    /// Name that users read, in a status as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Updating => "Updating",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
 impl UpdateSource {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::NodePodUpdate, Self::Api, Self::Admin];

@@ -102,6 +102,8 @@ impl Node {
         if self.handed_over {
             return Vec::new(); // what the kubelet would look for cannot be made durable any more
         }
+        // An older one says nothing, and its pod may be gone.
+        self.recreates.nudged.retain(|_, at| now < later(*at, NUDGE_AGAIN));
         // With the time of the newest mark that nobody has looked at: a nudge before that was not for it.
         let mut pods: BTreeMap<PodUid, Option<Instant>> = BTreeMap::new();
         for ((id, _), marked) in &self.recreates.marks {

@@ -139,7 +139,7 @@ fn accepted(faults: &[String], previous: &NodeImageStatus, now: Time) -> Conditi
     }
 }
 
-fn phase(phase: WishPhase) -> ImagePhase {
+pub(super) fn phase(phase: WishPhase) -> ImagePhase {
     match phase {
         WishPhase::Waiting => ImagePhase::Waiting,
         WishPhase::Pulling => ImagePhase::Pulling,

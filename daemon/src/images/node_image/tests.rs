@@ -8,7 +8,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Value, json};
 
 use super::{
-    status::{Told, status, without_progress},
+    status::{self, Told, status, without_progress},
     wishes::{Asked, asked},
 };
 use crate::base::clock::Clock;
@@ -200,4 +200,12 @@ fn faults_are_a_condition_and_progress_is_not_news() {
     assert_eq!(without_progress(&before), without_progress(&after));
     all[1].phase = WishPhase::Succeeded;
     assert_ne!(without_progress(&scene.told(&all, &[], &after)), without_progress(&after));
+}
+
+/// Names are the same in a status and on the command line.
+#[test]
+fn phases_have_one_name() {
+    for phase in [WishPhase::Waiting, WishPhase::Pulling, WishPhase::Succeeded, WishPhase::Failed] {
+        assert_eq!(serde_json::to_value(status::phase(phase)).unwrap(), phase.name());
+    }
 }

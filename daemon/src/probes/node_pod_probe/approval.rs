@@ -129,22 +129,19 @@ impl Approval {
         !std::mem::replace(&mut self.listed, true) || fewer
     }
 
-    /// The markers that the entries of the node's pods name. Those that are followed already go before
-    /// others.
+    /// The markers that are followed of those that the entries of the node's pods name.
     pub(super) fn follow(&mut self) -> BTreeSet<MarkerName> {
         let mut named = BTreeSet::new();
         let here = |pod: &PodRef| self.pods.contains_key(pod.uid.as_str());
         for WantedPod { pod, probes } in self.desired.pods.iter().filter(|asked| here(&asked.pod)) {
             named.extend(probes.iter().filter_map(|probe| Some(marker_of(pod, &probe.name)?.0)));
         }
-        self.markers.retain(|name, _| named.contains(name));
-        for name in named {
-            if self.markers.len() == MOST_MARKERS {
-                break;
-            }
-            self.markers.entry(name).or_default();
+        let followed = shared(named, |name| self.markers.contains_key(name));
+        self.markers.retain(|name, _| followed.contains(name));
+        for name in &followed {
+            self.markers.entry(name.clone()).or_default();
         }
-        self.markers.keys().cloned().collect()
+        followed
     }
 
     /// Entries that are carried out now.
@@ -245,6 +242,23 @@ impl Approval {
         decision.refused.push(Refused { pod: pod.clone(), probe: probe.name.clone(), why });
         Some(refused)
     }
+}
+
+/// As many markers as can be followed: a namespace after the other, so that nobody's markers keep another's
+/// away. Of one namespace those that are followed already go first.
+fn shared(named: BTreeSet<MarkerName>, is_followed: impl Fn(&MarkerName) -> bool) -> BTreeSet<MarkerName> {
+    let mut of_namespaces: BTreeMap<Arc<str>, Vec<MarkerName>> = BTreeMap::new();
+    for name in named {
+        of_namespaces.entry(name.0.clone()).or_default().push(name);
+    }
+    let mut turns: Vec<(usize, bool, MarkerName)> = Vec::new();
+    for mut names in of_namespaces.into_values() {
+        names.sort_by_key(|name| !is_followed(name));
+        let in_turn = names.into_iter().enumerate();
+        turns.extend(in_turn.map(|(turn, name)| (turn, !is_followed(&name), name)));
+    }
+    turns.sort();
+    turns.into_iter().take(MOST_MARKERS).map(|(_, _, name)| name).collect()
 }
 
 impl Decision {

@@ -30,7 +30,7 @@ pub use self::requests::WatchHealth;
 pub(in crate::recreate) use self::requests::shown;
 use self::{
     report::Reporter,
-    requests::Requests,
+    requests::{Refusals, Requests},
     unready::{Change, Readiness},
 };
 use crate::{
@@ -70,6 +70,7 @@ impl ApiRequests {
             reporter: self.reporter,
             metrics: self.cluster.metrics().clone(),
             health: self.health,
+            room: Refusals::default(),
         };
         requests.run(shutdown).await;
     }

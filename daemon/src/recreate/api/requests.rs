@@ -5,12 +5,15 @@
 
 use std::{future::ready, sync::Arc};
 
-use berth_policy::{Event, Origin, RecreateReport, RequestId, StepOutcome};
+use berth_policy::{Event, Origin, StepOutcome};
 use berth_proto::crd::ContainerRecreateRequest;
 use berth_shim::Gate;
 use futures::FutureExt;
 use kube::runtime::watcher;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -30,6 +33,10 @@ use crate::{
     recreate::codec::{self, Refused, Shown},
 };
 
+/// How many refusals are written at once: somebody's ten thousand must not keep the API server from
+/// another's requests.
+const REFUSED_AT_ONCE: usize = 16;
+
 /// The watch.
 #[derive(Debug)]
 pub(super) struct Requests {
@@ -40,7 +47,12 @@ pub(super) struct Requests {
     pub(super) reporter: Reporter,
     pub(super) metrics: ClusterMetrics,
     pub(super) health: watch::Sender<WatchHealth>,
+    pub(super) room: Refusals,
 }
+
+/// Room for writes of refusals.
+#[derive(Clone, Debug)]
+pub(super) struct Refusals(Arc<Semaphore>);
 
 /// How the watch is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,7 +161,8 @@ impl Requests {
     fn refuse(&self, object: &Object, refused: &Refused, refusals: &mut JoinSet<()>) {
         let report = refused.report();
         info!(request = object.target.key(), reason = report.message, "Request refused");
-        refusals.spawn(insist(self.reporter.clone(), object.id.clone(), report));
+        let (reporter, id, room) = (self.reporter.clone(), object.id.clone(), self.room.clone());
+        refusals.spawn(async move { room.insist(|| reporter.report(&id, &report)).await });
     }
 }
 
@@ -165,11 +178,28 @@ pub(in crate::recreate) fn shown(object: &Object) -> Shown<'_> {
     }
 }
 
-async fn insist(reporter: Reporter, id: RequestId, report: RecreateReport) {
-    let mut attempt = 0;
-    while reporter.report(&id, &report).await == StepOutcome::Failed {
-        tokio::time::sleep(pause::after(attempt)).await;
-        attempt += 1;
+// === impl Refusals ===
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(REFUSED_AT_ONCE)))
+    }
+}
+
+impl Refusals {
+    /// Writes until that does not fail. One that waits for its next attempt leaves its room to others.
+    async fn insist<F: Future<Output = StepOutcome>>(&self, write: impl Fn() -> F) {
+        let mut attempt = 0;
+        loop {
+            let room = self.0.acquire().await;
+            let outcome = write().await;
+            drop(room);
+            if outcome != StepOutcome::Failed {
+                return;
+            }
+            tokio::time::sleep(pause::after(attempt)).await;
+            attempt += 1;
+        }
     }
 }
 
@@ -184,5 +214,43 @@ impl WatchHealth {
             Self::NotInstalled(reason) => Some(reason),
             Self::Broken(error) => Some(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn refusals_are_written_some_at_a_time_and_each_until_it_is_written() {
+        let refusals = Refusals::default();
+        // Writes under way, the most of them, and those that were taken.
+        let counts = Mutex::new((0, 0, 0));
+        let one = |number: usize| {
+            let (refusals, counts) = (&refusals, &counts);
+            let failed = Mutex::new(false);
+            async move {
+                let write = || async {
+                    {
+                        let mut counts = counts.lock().unwrap();
+                        counts.0 += 1;
+                        counts.1 = counts.1.max(counts.0);
+                    }
+                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                    counts.lock().unwrap().0 -= 1;
+                    // Every third fails once.
+                    if number % 3 == 0 && !std::mem::replace(&mut *failed.lock().unwrap(), true) {
+                        return StepOutcome::Failed;
+                    }
+                    counts.lock().unwrap().2 += 1;
+                    StepOutcome::Done
+                };
+                refusals.insist(write).await;
+            }
+        };
+        futures::future::join_all((0..100).map(one)).await;
+        assert_eq!(*counts.lock().unwrap(), (0, REFUSED_AT_ONCE, 100));
     }
 }

@@ -154,3 +154,23 @@ fn what_cannot_be_is_not_taken() {
     assert!(label.contains("metadata.labels[track] cannot be set: the value"), "{label}");
     assert!(refused(&|request| request.metadata.uid = None).contains("metadata"));
 }
+
+/// A disk that cannot be read for a moment loses nothing, and it does not look as if nobody wanted anything.
+#[tokio::test]
+async fn a_directory_that_cannot_be_read_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = keep(&AdminRequests::new(dir.path()), &SharedUpdates::default()).await;
+    let (there, away) = (dir.path().join("updates"), dir.path().join("away"));
+    fs::rename(&there, &away).unwrap();
+    fs::write(&there, "no directory").unwrap();
+    let (next, anew) = (AdminRequests::new(dir.path()), SharedUpdates::default());
+    let mends = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(!anew.has_heard(&[UpdateSource::Admin]), "that there are none");
+        fs::remove_file(&there).unwrap();
+        fs::rename(&away, &there).unwrap();
+    };
+    tokio::join!(next.load(&anew), mends);
+    assert!(anew.has_heard(&[UpdateSource::Admin]));
+    assert_eq!(anew.entry(&id).unwrap().request.key, "shop/web-x7k2p");
+}

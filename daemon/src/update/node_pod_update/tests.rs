@@ -1,8 +1,11 @@
-//! Tests of what is asked of owners.
+//! Tests of what is asked of owners, and of answers.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use berth_proto::crd::{NodePodUpdateStatus, UpdatePhase};
 
 use super::*;
+use crate::cluster::fake::{Answer, FakeApi, Question};
 
 /// After a restart nothing is remembered but what the object says.
 #[test]
@@ -125,5 +128,51 @@ fn only_a_workloads_good_end_is_left_for_a_while() {
         let object = Object::shown(Some(ahead), shown(&[], &[answer(owner, "old", phase)]));
         assert_eq!(object.has_said(now), left, "{owner} {phase:?}");
         assert!(!object.has_said(now + RENEW_EVERY), "the next sign of life takes it along");
+    }
+}
+
+fn raw(uid: &str, version: u64) -> serde_json::Value {
+    json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+        "metadata": { "name": "node-a", "uid": uid, "resourceVersion": version.to_string() },
+        "status": {},
+    })
+}
+
+/// The Node was registered anew while an answer was refused, and the object went with it.
+#[tokio::test]
+async fn an_object_that_takes_the_place_of_one_that_cannot_be_written_is_answered() {
+    let (written, mut writes) = tokio::sync::mpsc::unbounded_channel();
+    // After the first watch there is another object.
+    let watched = AtomicBool::new(false);
+    let api = FakeApi::new(move |question| match question {
+        Question { watches: true, .. } if !watched.swap(true, Ordering::Relaxed) => {
+            Answer::Events(vec![json!({ "type": "DELETED", "object": raw("old", 2) })])
+        }
+        Question { watches: true, .. } => Answer::Events(Vec::new()),
+        Question { what, body, .. } if what.starts_with("PATCH") => {
+            let uid = body["metadata"]["uid"].as_str().unwrap().to_owned();
+            let answer = if uid == "new" { Answer::Object(raw("new", 4)) } else { Answer::Refused(409) };
+            let _ = written.send(uid);
+            answer
+        }
+        Question { what, .. } => {
+            let object = if watched.load(Ordering::Relaxed) { raw("new", 3) } else { raw("old", 1) };
+            if what.ends_with("/node-a") {
+                return Answer::Object(object);
+            }
+            Answer::Object(json!({
+                "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdateList",
+                "metadata": { "resourceVersion": "3" }, "items": [object],
+            }))
+        }
+    });
+    let api = api.await;
+    let updates = NodeUpdates::new(api.connection.clone(), "node-a".to_owned());
+    let shared = SharedUpdates::new(berth_policy::Path::Inline);
+    let answered = async { while writes.recv().await.unwrap() != "new" {} };
+    tokio::select! {
+        () = updates.follow(&shared) => unreachable!("it follows for ever"),
+        answered = tokio::time::timeout(Duration::from_secs(20), answered) => answered.expect("answered"),
     }
 }

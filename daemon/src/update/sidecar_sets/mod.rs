@@ -8,7 +8,7 @@
 mod verify;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -18,7 +18,10 @@ use tracing::warn;
 
 use self::verify::SetView;
 pub(super) use self::verify::Unasked;
-use super::words::{REFUSALS, Words};
+use super::{
+    turns::Turns,
+    words::{REFUSALS, Words},
+};
 use crate::{
     base::causes::chain,
     cluster::{
@@ -41,6 +44,7 @@ pub(super) struct SidecarSets(Mutex<State>);
 struct State {
     sets: BTreeMap<String, Arc<SetView>>,
     words: Words<Unasked>,
+    turns: Turns,
     /// How often each set was refused in a row.
     refused: BTreeMap<String, u32>,
 }
@@ -57,9 +61,10 @@ impl SidecarSets {
     /// Reads the sets of these entries, and says its word on them. Those whose set could not be read, and
     /// those that are too many for one go, stay without.
     pub(super) async fn judge(&self, connection: &Connection, entries: &[DesiredPod]) {
-        let names: BTreeSet<String> =
-            entries.iter().filter_map(owner).take(READ).map(str::to_owned).collect();
-        let read = stream::iter(names).map(|name| async move {
+        let owners = entries.iter().filter_map(owner).map(|name| (name.to_owned(), ()));
+        let due = self.state().turns.next(owners, READ);
+        let read = stream::iter(due).map(|(name, ())| async move {
+            self.state().turns.tried(&name);
             let set = read(connection, &name).await;
             (name, set)
         });

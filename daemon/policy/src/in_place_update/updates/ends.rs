@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Updates, action::UpdateAction};
+use super::{Updates, action::UpdateAction, writes::About};
 use crate::{
     in_place_update::{UpdateOutcome, UpdateReport, UpdateRequest},
     model::{PodUid, RequestId},
@@ -82,7 +82,8 @@ impl Updates {
         let open = by_pod.values().flatten().filter(|request| !writing.contains(&request.id));
         match self.ends.settle(open, now) {
             Told::Now(ends) => {
-                ends.into_iter().for_each(|(request, report)| self.report(request, report, now, actions));
+                let tell = |(request, report)| self.report(request, report, About::Pod, now, actions);
+                ends.into_iter().for_each(tell);
             }
             Told::Later(until) => self.wake.at(until),
         }

@@ -42,6 +42,7 @@ pub(crate) mod settled;
 pub(crate) mod snapshot;
 mod turn;
 mod view;
+pub(crate) mod writes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -65,6 +66,7 @@ use self::{
     requests::Requests,
     retries::Attempts,
     settled::{SeenPod, Watch},
+    writes::Writes,
 };
 use crate::{
     config::Path,
@@ -86,7 +88,7 @@ pub struct Updates {
     watch: Watch,
     pods: BTreeMap<PodUid, UpdatedPod>,
     /// Requests with a write under way.
-    writing: BTreeSet<RequestId>,
+    writing: Writes,
     /// When entries of a NodePodUpdate were last reported on.
     told_at: BTreeMap<RequestId, Instant>,
     /// Ends that wait for those of other pods.
@@ -120,7 +122,7 @@ impl Updates {
             permission: UpdatePermission::default(),
             watch: Watch::default(),
             pods: BTreeMap::new(),
-            writing: BTreeSet::new(),
+            writing: Writes::default(),
             told_at: BTreeMap::new(),
             ends: Ends::default(),
             unwritten: BTreeMap::new(),
@@ -361,7 +363,7 @@ impl Updates {
                 ..UpdatedPod::default()
             };
         }
-        self.writing.clear();
+        self.writing = Writes::default();
         self.unwritten.clear();
         (self.heard, self.told) = (None, false);
     }

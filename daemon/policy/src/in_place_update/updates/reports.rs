@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Updates, action::UpdateAction, event::StoredRequest, requests::LOOKED_AT, retries::Attempts};
+use super::{
+    Updates, action::UpdateAction, event::StoredRequest, requests::LOOKED_AT, retries::Attempts,
+    writes::About,
+};
 use crate::{
     event::StepOutcome,
     in_place_update::{
@@ -34,7 +37,7 @@ impl Updates {
             let message = format!("waits for its turn: more than {LOOKED_AT} updates for this pod are open");
             let report =
                 UpdateReport { phase: Some(UpdatePhase::Pending), message, ..request.reported.clone() };
-            self.report(request, report, now, actions);
+            self.report(request, report, About::Rest, now, actions);
         }
         let mut by_pod: BTreeMap<PodUid, Vec<UpdateRequest>> = BTreeMap::new();
         for entry in open.entries {
@@ -52,16 +55,17 @@ impl Updates {
         by_pod
     }
 
-    /// Writes what a request is to say, unless a write of it goes on or failed a moment ago.
+    /// Writes what a request is to say, unless a write of it goes on or failed a moment ago, or too many go on.
     pub(super) fn report(
         &mut self,
         request: UpdateRequest,
         report: UpdateReport,
+        about: About,
         now: Instant,
         actions: &mut Vec<UpdateAction>,
     ) {
         let paused = self.unwritten.get(&request.id).is_some_and(|attempts| attempts.pause(now).is_some());
-        if !paused && self.writing.insert(request.id.clone()) {
+        if !paused && self.writing.begin(&request, about) {
             actions.push(UpdateAction::Report(Box::new(request), Box::new(report)));
         }
     }
@@ -103,7 +107,7 @@ impl Updates {
             outcome: Some(UpdateOutcome::Failed(FailureReason::InvalidRequest)),
             ..entry.request.reported.clone()
         };
-        self.report(entry.request.clone(), report, now, actions);
+        self.report(entry.request.clone(), report, About::Rest, now, actions);
     }
 
     /// Deletes requests that ended long enough ago.
@@ -114,10 +118,9 @@ impl Updates {
             if at > now {
                 self.wake.at(at);
             } else if let Some(entry) = self.requests.get(&id)
-                && !self.writing.contains(&id)
+                && self.writing.begin(&entry.request, About::Rest)
             {
                 actions.push(UpdateAction::Delete(Box::new(entry.request.clone())));
-                self.writing.insert(id);
             }
         }
     }
@@ -133,7 +136,7 @@ impl Updates {
         for pod in self.set_aside.news() {
             for request in by_pod.get(&pod).into_iter().flatten() {
                 let report = UpdateReport { message: SET_ASIDE.to_owned(), ..request.reported.clone() };
-                self.report(request.clone(), report, now, actions);
+                self.report(request.clone(), report, About::Once, now, actions);
             }
         }
         if let Some(next) = self.set_aside.next(now) {
@@ -148,7 +151,7 @@ impl Updates {
         outcome: StepOutcome,
         now: Instant,
     ) {
-        self.writing.remove(id);
+        self.writing.end(id);
         match outcome {
             StepOutcome::Done => {
                 self.unwritten.remove(id);
@@ -167,7 +170,7 @@ impl Updates {
     }
 
     pub(super) fn deleted(&mut self, id: &RequestId, outcome: StepOutcome, now: Instant) {
-        self.writing.remove(id);
+        self.writing.end(id);
         match outcome {
             StepOutcome::Done | StepOutcome::Gone => self.requests.gone(id),
             StepOutcome::Failed => self.unwritten(id, now),

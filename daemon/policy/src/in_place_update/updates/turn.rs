@@ -11,6 +11,7 @@ use super::{
     settled::SeenPod,
     snapshot::snapshot,
     view::UpdatePermission,
+    writes::About,
 };
 use crate::{
     creation_env::CreationEnv,
@@ -66,7 +67,7 @@ impl Updates {
             {
                 match ends::can_wait(request, &report) {
                     true => self.ends.push(request, report),
-                    false => self.report(request.clone(), report, clock.now, actions),
+                    false => self.report(request.clone(), report, About::Pod, clock.now, actions),
                 }
             }
         }

@@ -10,4 +10,5 @@ mod play;
 mod sharing;
 mod slots;
 mod truth;
+mod turns;
 mod wishes;

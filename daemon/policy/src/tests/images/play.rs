@@ -14,7 +14,7 @@ use crate::{
 pub(super) struct Play {
     pub(super) images: Images,
     pub(super) now: Instant,
-    start: Instant,
+    pub(super) start: Instant,
     /// The pulls that were handed out.
     pub(super) orders: Vec<PullOrder>,
 }

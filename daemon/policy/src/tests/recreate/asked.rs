@@ -43,6 +43,19 @@ fn a_kubelet_that_did_not_look_is_nudged_again() {
 }
 
 #[test]
+fn nudges_are_remembered_no_longer_than_they_count() {
+    let mut play = Play::new(one());
+    play.request("r", &["a"], strategy());
+    assert_eq!(play.relist(), 1);
+    let is_forgotten = |play: &Play| format!("{:?}", play.world.node).contains("nudged: {}");
+    assert!(!is_forgotten(&play));
+    play.world.apply(crate::Event::RecreateGone("r".into()));
+    play.world.pass(Duration::from_secs(10));
+    assert_eq!(play.relist(), 0);
+    assert!(is_forgotten(&play));
+}
+
+#[test]
 fn a_mark_made_after_a_nudge_gets_its_own() {
     let mut play = Play::new(pod(&[("a", "0"), ("b", "0")]));
     play.request("r1", &["a"], strategy());

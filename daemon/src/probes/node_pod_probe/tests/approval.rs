@@ -278,3 +278,37 @@ fn what_the_spec_asks_for_needs_no_marker() {
     play.approval.show(Asked::default(), entry("x"), play.now);
     assert_eq!(play.stands(), "run x");
 }
+
+/// Rows: the markers of each namespace, those of them that are followed already, and how many are followed.
+#[test]
+fn markers_are_shared_by_namespaces() {
+    type Row<'a> = (&'a [(&'a str, usize)], &'a [(&'a str, usize)], &'a [(&'a str, usize)]);
+    let table: [Row<'_>; 6] = [
+        (&[("a", 3), ("b", 2)], &[], &[("a", 3), ("b", 2)]),
+        // One that names many leaves room for the others, whatever their names are.
+        (&[("a", 500), ("b", 2), ("c", 70)], &[], &[("a", 63), ("b", 2), ("c", 63)]),
+        (&[("z", 500), ("b", 2)], &[], &[("z", 126), ("b", 2)]),
+        // It had them all before the other one came.
+        (&[("a", 500), ("b", 1)], &[("a", 128)], &[("a", 127), ("b", 1)]),
+        (&[("a", 500), ("b", 500)], &[("b", 128)], &[("a", 64), ("b", 64)]),
+        (&[("a", 500)], &[], &[("a", 128)]),
+    ];
+    let all = |counts: &[(&str, usize)]| -> BTreeSet<MarkerName> {
+        let names = counts.iter().flat_map(|(namespace, count)| {
+            (0..*count).map(move |number| (Arc::from(*namespace), format!("m{number:03}").into()))
+        });
+        names.collect()
+    };
+    for (named, followed, expected) in table {
+        let before = all(followed);
+        let chosen = shared(all(named), |name| before.contains(name));
+        for (namespace, count) in expected {
+            let of = chosen.iter().filter(|(of, _)| **of == **namespace).count();
+            assert_eq!(of, *count, "{namespace} of {named:?} after {followed:?}");
+        }
+        assert_eq!(shared(all(named), |name| chosen.contains(name)), chosen, "they stay");
+    }
+    // Of one namespace those that are followed stay, whatever their names.
+    let late: BTreeSet<MarkerName> = all(&[("a", 500)]).into_iter().skip(300).take(128).collect();
+    assert_eq!(shared(all(&[("a", 500)]), |name| late.contains(name)), late);
+}

@@ -9,3 +9,4 @@ mod moments;
 mod play;
 mod seen;
 mod store;
+mod writes;
