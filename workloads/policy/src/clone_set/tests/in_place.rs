@@ -221,6 +221,9 @@ fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
 
     let mut back = World::new(spec, "1n 2o");
     back.settings.partition_rollback = true;
+    // Labels alone go back in place.
+    back.revisions[0].template = back.revisions[1].template.clone();
+    back.revisions[0].template["metadata"]["labels"]["tier"] = json!("1");
     back.pods[0].labels.insert("hook".to_owned(), "true".to_owned());
     assert_eq!(back.effect(), "PreparingUpdate n");
     back.pods[0].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());
