@@ -33,6 +33,8 @@ pub struct Plan<S> {
     pub notes: Vec<Note>,
     /// Nodes whose pods have ended and are made anew: they may end again and again.
     pub ended_on: Vec<String>,
+    /// Revisions that nodes have which keep what they have, for the next pass; `None`: nothing is new.
+    pub held: Option<BTreeMap<String, String>>,
 }
 
 /// Failures of the last writes, for the status.
@@ -67,6 +69,7 @@ impl<S> Default for Plan<S> {
             again: None,
             notes: Vec::new(),
             ended_on: Vec::new(),
+            held: None,
         }
     }
 }
@@ -74,8 +77,8 @@ impl<S> Default for Plan<S> {
 impl<S> Plan<S> {
     /// The same with another status.
     pub fn map_status<T>(self, map: impl FnOnce(S) -> T) -> Plan<T> {
-        let Self { actions, parts, status, again, notes, ended_on } = self;
-        Plan { actions, parts, status: status.map(map), again, notes, ended_on }
+        let Self { actions, parts, status, again, notes, ended_on, held } = self;
+        Plan { actions, parts, status: status.map(map), again, notes, ended_on, held }
     }
 
     /// Begins another part of the writes.

@@ -128,6 +128,13 @@ impl Played {
         }
     }
 
+    /// The garbage collector deletes pods.
+    pub(crate) fn collect(&mut self, is_gone: impl Fn(&PodView) -> bool) {
+        let gone: Vec<String> =
+            self.pods.values().filter(|pod| is_gone(pod)).map(|pod| pod.uid.clone()).collect();
+        gone.iter().for_each(|uid| self.remove(uid));
+    }
+
     pub(crate) fn nth(&self, at: usize) -> Option<String> {
         self.pods.keys().nth(at.checked_rem(self.pods.len())?).cloned()
     }

@@ -17,7 +17,7 @@ enum Op {
     Partition(i32),
     /// A node is tainted, or not any more.
     Taint(usize),
-    /// A node goes with its pods, or comes.
+    /// A node goes, or comes back, with its pods if it has any left.
     Node(usize),
     /// The agent of a node is silent, or heard again.
     Silence(usize),
@@ -42,6 +42,7 @@ struct History {
     spec: Value,
     status: Option<AdvancedDaemonSetStatus>,
     nodes: BTreeMap<String, NodeView>,
+    held: Held,
 }
 
 fn node(name: &str) -> NodeView {
@@ -59,7 +60,7 @@ impl History {
             } },
         });
         let nodes = NAMES.map(|name| (name.to_owned(), node(name))).into();
-        Self { played: Played::new(&NAMES, true), spec, status: None, nodes }
+        Self { played: Played::new(&NAMES, true), spec, status: None, nodes, held: Held::new() }
     }
 
     fn plan(&self) -> Plan {
@@ -82,6 +83,7 @@ impl History {
             agents: Agents { updating: &all, present: &all, labelling: &all, silent: &self.played.silent },
             ahead: Ahead::default(),
             rests_until: &BTreeMap::new(),
+            held: &self.held,
             failures: &Failures::default(),
             collisions: 0,
             // Names differ from pass to pass.
@@ -120,8 +122,14 @@ impl History {
 
     /// One pass: decides on what is seen, writes some of it.
     fn sync(&mut self, writes: usize) {
-        let plan = self.plan();
+        let mut plan = self.plan();
         self.keeps_its_bounds(&plan);
+        match plan.held.take() {
+            // Crashed: what it knew is lost.
+            _ if plan.actions.len() > writes => self.held.clear(),
+            Some(held) => self.held = held,
+            None => {}
+        }
         let is_all = plan.actions.len() <= writes;
         for action in plan.actions.into_iter().take(writes) {
             if let Action::CreatePod(pod) = &action {
@@ -168,6 +176,8 @@ impl History {
             self.played.deliver_all();
             self.sync(usize::MAX);
             self.played.go_on();
+            let nodes = &self.nodes;
+            self.played.collect(|pod| !nodes.contains_key(pod.wanted_node()));
         }
         self.played.deliver_all();
         let plan = self.plan();
