@@ -21,6 +21,8 @@ enum Op {
     Node(usize),
     /// The agent of a node is silent, or heard again.
     Silence(usize),
+    /// The agent of a pod cannot update it.
+    Fail(usize),
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
@@ -33,6 +35,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..4_usize).prop_map(Op::Taint),
         1 => (0..4_usize).prop_map(Op::Node),
         1 => (0..4_usize).prop_map(Op::Silence),
+        1 => (0..4_usize).prop_map(Op::Fail),
         8 => writes().prop_map(Op::Sync),
     ]
 }
@@ -112,8 +115,14 @@ impl History {
                 }
             }
             Op::Silence(at) => self.played.silence(NAMES[*at].to_owned()),
+            Op::Fail(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.fail(&uid);
+                }
+            }
             Op::Sync(writes) => self.sync(*writes),
         }
+        self.played.template.clone_from(&self.spec["template"]);
     }
 
     fn fits(&self, name: &str) -> bool {
@@ -172,6 +181,7 @@ impl History {
     }
 
     fn is_as_wanted(&mut self) {
+        self.played.template.clone_from(&self.spec["template"]);
         for _ in 0..120 {
             self.played.deliver_all();
             self.sync(usize::MAX);
