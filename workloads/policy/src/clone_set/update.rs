@@ -15,6 +15,7 @@ use crate::{
     in_place::{Change, Update},
     lifecycle::{State, held_again, holds, updating},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
+    plan::Cause,
     revision::Revision,
 };
 
@@ -67,7 +68,10 @@ impl<'a> Pass<'a> {
                 self.waits
                     .get_or_insert(format!("pod {} cannot be updated in place: {why}", member.pod.name));
             }
-            Err(_) => self.delete(member, true),
+            Err(_) => {
+                self.plan.causes.insert(member.pod.uid.clone(), Cause::Update);
+                self.delete(member, true);
+            }
         }
     }
 

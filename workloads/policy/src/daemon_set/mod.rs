@@ -240,7 +240,7 @@ impl<'a> Pass<'a> {
             let terminating = place.members.iter().any(|one| one.pod.terminating);
             let (should_run, may_go_on) = (place.should_run, place.may_go_on);
             if !may_go_on {
-                // A node that is gone may come back: its pods are the garbage collector's, as Kubernetes' own.
+                // A node that is gone may come back: its pods are the garbage collector's, as of Kubernetes.
                 let is_ours = |one: &&Member<'_>| !is_gone || one.pod.node.is_empty();
                 active.iter().chain(&ended).filter(is_ours).for_each(|one| self.delete(one));
                 continue;

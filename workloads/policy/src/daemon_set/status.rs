@@ -24,8 +24,8 @@ impl Pass<'_> {
         let of = |takes: &dyn Fn(&Place<'_>) -> bool| {
             i32::try_from(self.places.values().filter(|place| takes(place)).count()).unwrap_or(i32::MAX)
         };
-        // As in Kubernetes the oldest pod of a node speaks for it: one that is made beside it by a surge is not
-        // the node's before that one is gone.
+        // As in Kubernetes the oldest pod of a node speaks for it: one that is made beside it by a surge is
+        // not the node's before that one is gone.
         let with = |takes: &dyn Fn(&Member<'_>) -> bool| {
             of(&|place| place.should_run && place.active().next().is_some_and(takes))
         };

@@ -11,6 +11,7 @@ use crate::{
     names::{
         IN_PLACE_GATE, METADATA_OF_ANNOTATION, READY_GATE, REVISION_LABEL, STATE_LABEL, TEMPLATE_HASH_LABEL,
     },
+    plan::Cause,
 };
 
 fn spec(type_: &str) -> Value {
@@ -130,6 +131,7 @@ fn what_cannot_be_done_in_place_is_done_by_a_new_pod_or_not_at_all() {
         change(&mut world);
         let effect = world.effect();
         assert!(effect.ends_with("delete o"), "{why}: {effect}");
+        assert_eq!(world.plan().causes.into_values().collect::<Vec<_>>(), [Cause::Update], "{why}");
         let mut world = World::new(spec("InPlaceOnly"), "3o");
         change(&mut world);
         assert_eq!(world.effect(), "", "{why}");

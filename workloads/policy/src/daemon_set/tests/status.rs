@@ -46,8 +46,8 @@ fn nodes_that_do_not_fit() {
     assert_eq!((status.desired_number_scheduled, status.number_misscheduled), (7, 2));
 }
 
-/// They count among the nodes that the partition is of, and take their turn; a pod that would not come back is
-/// left where it is.
+/// They count among the nodes that the partition is of, and take their turn; a pod that would not come back
+/// is left where it is.
 #[test]
 fn n11_nodes_that_do_not_fit_any_more_take_part() {
     for (rolling, effect) in [
