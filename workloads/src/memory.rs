@@ -3,7 +3,11 @@
 use std::time::{Duration, Instant};
 
 use berth_base::time::later;
-use berth_workloads_policy::{daemon_set::Rests, plan::Failures, predownload};
+use berth_workloads_policy::{
+    daemon_set::{Held, Rests},
+    plan::Failures,
+    predownload,
+};
 
 use crate::{
     timing::{Backoff, StatusPace, Told},
@@ -18,6 +22,8 @@ const ASIDE_FOR: Duration = Duration::from_secs(600);
 pub(crate) struct Memory {
     pub(crate) failures: Failures,
     pub(crate) rests: Rests,
+    /// Revisions of its nodes that keep what they have: a pod that is gone tells nothing.
+    pub(crate) held: Held,
     backoff: Backoff,
     pub(crate) status: StatusPace,
     pub(crate) collisions: i32,

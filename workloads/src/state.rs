@@ -106,6 +106,9 @@ impl State {
                 look.events.tell(&set, note);
             }
         }
+        if let Some(held) = plan.held.take() {
+            memory.held = held;
+        }
         plan.ended_on.iter().for_each(|node| memory.rests.ended(node, Timestamp::now()));
         let mut again = plan.again.map(|again| later(look.now, again));
         if let Some(at) = memory.status.waits(look.now).filter(|_| plan.status.is_some()) {
@@ -157,6 +160,7 @@ fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings, no
         settings,
         failures: &memory.failures,
         rests: &memory.rests,
+        held: &memory.held,
         collisions: memory.collisions,
         predownload_rests: memory.predownload_rests(now),
         seed: RandomState::new().build_hasher().finish(),

@@ -15,12 +15,13 @@ mod read;
 mod revision;
 mod run;
 
-use std::fmt::Debug;
+use std::{collections::BTreeMap, fmt::Debug};
 
 use berth_proto::crd::ImagePullJob;
 use berth_workloads_policy::{
     action::{Action, Note, Target},
     clone_set::ClaimView,
+    plan::Cause,
     pod::PodView,
     predownload::PullJobView,
     revision::Revision,
@@ -89,14 +90,17 @@ struct Work {
     writer: Writer,
     set: Set,
     namespace: String,
+    /// Causes of its writes to pods, by UID.
+    causes: BTreeMap<String, Cause>,
     wrote: Vec<Wrote>,
 }
 
 impl Writer {
     /// Carries out a plan.
-    pub(crate) async fn carry_out(self, set: Set, plan: Plan) -> Report {
+    pub(crate) async fn carry_out(self, set: Set, mut plan: Plan) -> Report {
         let (namespace, uid) = (set.namespace().to_owned(), set.uid().to_owned());
-        let mut work = Work { writer: self, set, namespace, wrote: Vec::new() };
+        let causes = std::mem::take(&mut plan.causes);
+        let mut work = Work { writer: self, set, namespace, causes, wrote: Vec::new() };
         let end = work.run(plan).await;
         Report { uid, wrote: work.wrote, end }
     }
@@ -104,7 +108,7 @@ impl Writer {
     /// Reads all objects of a set, as whoever wrote before may have left them.
     pub(crate) async fn read(self, set: Set) -> Report {
         let (namespace, uid) = (set.namespace().to_owned(), set.uid().to_owned());
-        let mut work = Work { writer: self, set, namespace, wrote: Vec::new() };
+        let mut work = Work { writer: self, set, namespace, causes: BTreeMap::new(), wrote: Vec::new() };
         let end = work.read().await;
         Report { uid, wrote: work.wrote, end }
     }
@@ -146,6 +150,10 @@ impl Work {
             }
             Action::PatchPod(target, patch) => {
                 let written = self.patch::<TrimmedPod>(&target, patch).await;
+                if written.is_ok() && self.causes.get(&target.uid) == Some(&Cause::Repair) {
+                    let text = format!("pod {} has the label of its name again", target.name);
+                    self.tell(false, "SuccessfulUpdate", text);
+                }
                 self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
             }
             Action::AdoptPod(target, patch) => {
@@ -160,11 +168,18 @@ impl Work {
             }
             Action::DeletePod(target) => {
                 let deleted = self.delete::<TrimmedPod>(&target).await;
+                let is_update = self.causes.get(&target.uid) == Some(&Cause::Update);
+                let failed = if is_update { "FailedUpdatePodReCreate" } else { "FailedDelete" };
                 if deleted.is_ok() {
                     let text = format!("succeed to delete pod {}", target.name);
                     self.tell(false, "SuccessfulDelete", text);
+                    if is_update {
+                        let text = format!("pod {} is updated by a new one", target.name);
+                        self.tell(false, "SuccessfulUpdatePodReCreate", text);
+                    }
                 }
-                self.settle::<Pods>(deleted, &target.uid, Wrote::Pod, Wrote::PodGone, End::ScaleFailed).await
+                let (there, gone) = (Wrote::Pod, Wrote::PodGone);
+                self.settle_as::<Pods>(failed, deleted, &target.uid, there, gone, End::ScaleFailed).await
             }
             Action::PatchClaim(target, patch) => {
                 let written = self.patch::<PersistentVolumeClaim>(&target, patch).await;
@@ -173,8 +188,9 @@ impl Work {
             }
             Action::DeleteClaim(target) => {
                 let deleted = self.delete::<PersistentVolumeClaim>(&target).await;
-                self.settle::<Claims>(deleted, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed)
-                    .await
+                let (there, gone) = (Wrote::Claim, Wrote::ClaimGone);
+                let failed = "FailedDelete";
+                self.settle_as::<Claims>(failed, deleted, &target.uid, there, gone, End::ScaleFailed).await
             }
             Action::CreatePullJob(job) => self.pull_ahead(job).await,
             Action::DeletePullJob(target) => {
@@ -250,10 +266,23 @@ impl Work {
         gone: fn(String) -> Wrote,
         end: fn(String) -> End,
     ) -> End {
+        self.settle_as::<W>("FailedUpdate", answer, uid, there, gone, end).await
+    }
+
+    /// The same; `reason`: of the Event of a failure.
+    async fn settle_as<W: Watched>(
+        &mut self,
+        reason: &'static str,
+        answer: Result<Option<W::Object>, Failure>,
+        uid: &str,
+        there: fn(W::View) -> Wrote,
+        gone: fn(String) -> Wrote,
+        end: fn(String) -> End,
+    ) -> End {
         let wrote = match answer {
             Ok(Some(object)) => W::view(object).map_or_else(|| gone(uid.to_owned()), there),
             Ok(None) | Err(Failure::Gone) => gone(uid.to_owned()),
-            Err(failure) => return self.failed(failure, "FailedUpdate", end).await,
+            Err(failure) => return self.failed(failure, reason, end).await,
         };
         self.wrote.push(wrote);
         End::Done

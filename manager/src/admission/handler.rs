@@ -34,7 +34,7 @@ use super::{
     sidecar_sets, spread_rules,
     spreads::Placer,
     view::View,
-    workloads::{self, pods_to_delete, rules},
+    workloads::{self, pods_to_delete, rules, templates},
 };
 use crate::{
     seen::{Entry, Webhooks},
@@ -268,9 +268,12 @@ impl Handler {
         }
     }
 
-    /// Completes a workload whose names of pods are right. Pods that could not be read refuse nothing: a name
-    /// of no pod does nothing, and is taken out.
+    /// Completes a workload whose template and names of pods are right. Pods that could not be read refuse
+    /// nothing: a name of no pod does nothing, and is taken out.
     async fn workload(&self, request: &Request) -> Verdict {
+        if let Some(fault) = templates::fault(request) {
+            return Verdict::invalid(fault);
+        }
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &request.namespace);
         let names: Vec<String> = pods_to_delete::added(request).into_iter().map(str::to_owned).collect();
         let faults = stream::iter(names).map(|name| {

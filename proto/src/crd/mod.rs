@@ -99,7 +99,7 @@ pub use sidecar_set::{
 pub use stateful_set::{
     AdvancedStatefulSet, AdvancedStatefulSetRollingUpdate, AdvancedStatefulSetScaleStrategy,
     AdvancedStatefulSetSpec, AdvancedStatefulSetStatus, AdvancedStatefulSetUpdateStrategy,
-    ClaimRetentionPolicy, UnorderedUpdate,
+    ClaimRetentionPolicy, MOST_NUMBERED_PODS, UnorderedUpdate,
 };
 pub use swap::{MIGRATION_SECONDS, TwinSwap, TwinSwapState, TwinSwapStep};
 pub use united_deployment::{

@@ -125,6 +125,7 @@ pub struct UpdatePriorityStrategy {
 #[serde(rename_all = "camelCase")]
 pub struct UpdatePriorityOrderTerm {
     /// Key of the label.
+    #[schemars(length(min = 1))]
     pub ordered_key: String,
 }
 
@@ -143,6 +144,7 @@ pub struct UpdatePriorityWeightTerm {
 #[serde(rename_all = "camelCase")]
 pub struct UpdateScatterTerm {
     /// Key of the label.
+    #[schemars(length(min = 1))]
     pub key: String,
     /// Its value.
     pub value: String,

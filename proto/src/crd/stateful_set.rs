@@ -12,6 +12,9 @@ use super::{
     WorkloadLifecycle,
 };
 
+/// The most pods that a StatefulSet may have; no cluster has as many.
+pub const MOST_NUMBERED_PODS: i64 = 100_000;
+
 /// Runs pods with a number each, which keep their names and claims.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -83,7 +86,7 @@ use super::{
 pub struct AdvancedStatefulSetSpec {
     /// How many pods; 1 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = 1))]
+    #[schemars(range(min = 0, max = MOST_NUMBERED_PODS), extend("default" = 1))]
     pub replicas: Option<i32>,
     /// The pods; it must select the template's labels, and cannot be changed.
     #[schemars(extend("x-kubernetes-validations" = [

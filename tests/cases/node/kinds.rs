@@ -211,7 +211,7 @@ async fn a_stateful_set_is_whole_in_both_versions() -> Result<()> {
     let (alpha, beta) = (sets("v1alpha1")?, sets("v1beta1")?);
     let set = json!({ "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "metadata": { "name": "db" }, "spec": {
         "replicas": 1, "selector": { "matchLabels": { "app": "db" } }, "reserveOrdinals": [1],
-        "template": { "metadata": { "labels": { "app": "db" } }, "spec": { "later": [1.5] } },
+        "template": { "metadata": { "labels": { "app": "db" } }, "spec": { "containers": [{ "name": "c", "image": "i:1" }], "later": [1.5] } },
         "lifecycle": { "preDelete": { "finalizersHandler": ["example.com/x"] } },
     } });
     let made = beta.create(&PostParams::default(), &serde_json::from_value(set)?).await.context("v1beta1")?;

@@ -1,6 +1,7 @@
 //! berth-workloads beside an API server without kubelets: nodes and pods are there on paper, and a pod is
 //! Ready when the test says so. One program plays for all of these tests.
 
+mod claims;
 mod cut_over;
 mod daemon_sets;
 mod depth;

@@ -1,6 +1,7 @@
 //! Revisions of an object: which there are, and which one to go back to. Pure.
 
 use anyhow::{bail, ensure};
+use berth_workloads_policy::template::same;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde_json::{Map, Value, json};
 
@@ -46,7 +47,8 @@ pub(crate) fn of(owner: &str, all: Vec<ControllerRevision>) -> Vec<Revision> {
 
 /// Decides what an undo goes back to; 0 is the newest revision that has another template.
 pub(crate) fn undo(revisions: &[Revision], current: &Value, to: i64) -> anyhow::Result<Undo> {
-    let is_current = |one: &Revision| Some(&one.template) == current.as_object();
+    // As the controller compares them: an object that a client has written back may have other words.
+    let is_current = |one: &Revision| current.as_object().is_some_and(|now| same(&one.template, now));
     if to == 0 {
         return match revisions.iter().rev().find(|one| !is_current(one)) {
             Some(revision) => Ok(Undo::To(revision.template.clone())),
@@ -164,6 +166,16 @@ mod tests {
         let one = history().split_off(2);
         let error = undo(&one, &object("i:3").into(), 0).unwrap_err();
         assert_eq!(error.to_string(), "no last revision to roll back to");
+    }
+
+    /// A client with types of its own has written the object back: that is no change to go back from.
+    #[test]
+    fn other_words_for_the_same_template_are_no_revision() {
+        let mut current = Value::from(object("i:3"));
+        current["metadata"] = json!({ "creationTimestamp": null });
+        current["spec"]["containers"][0]["resources"] = json!({});
+        assert_eq!(undo(&history(), &current, 0).unwrap(), Undo::To(object("i:2")));
+        assert_eq!(undo(&history(), &current, 3).unwrap(), Undo::Skipped(3));
     }
 
     /// A label that came later goes with the undo.

@@ -35,7 +35,7 @@ pub struct Change {
 impl Change {
     /// Tells whether the pod has all of it with its metadata: no container gets another image, and none has
     /// an env that is taken from what changes.
-    fn is_metadata_alone(&self, to: &Map<String, Value>) -> bool {
+    pub(crate) fn is_metadata_alone(&self, to: &Map<String, Value>) -> bool {
         self.images.is_empty()
             && !env_paths(to).any(|path| {
                 let named = |map: &str, keys: &BTreeMap<String, String>| {

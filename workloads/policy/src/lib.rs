@@ -41,7 +41,7 @@ pub mod schedule;
 pub mod selector;
 pub mod stateful_set;
 pub mod store;
-mod template;
+pub mod template;
 mod time;
 pub mod united_deployment;
 mod unready;

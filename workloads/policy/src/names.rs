@@ -8,6 +8,8 @@ pub const TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 /// Label of a pod and of its claims: which claims belong to which pod.
 pub const INSTANCE_LABEL: &str = "apps.kruise.io/cloneset-instance-id";
+/// Label of a StatefulSet's pod: its own name, so that a Service can be for it alone.
+pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 /// Label of a pod that is to be deleted, whatever its value.
 pub const SPECIFIED_DELETE_LABEL: &str = "apps.kruise.io/specified-delete";
 /// Label of a pod: where it is between its creation and its end.

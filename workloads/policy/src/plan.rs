@@ -33,6 +33,19 @@ pub struct Plan<S> {
     pub notes: Vec<Note>,
     /// Nodes whose pods have ended and are made anew: they may end again and again.
     pub ended_on: Vec<String>,
+    /// Writes to pods that are more than they look, by UID: what is told of them.
+    pub causes: BTreeMap<String, Cause>,
+    /// Revisions that nodes have which keep what they have, for the next pass; `None`: nothing is new.
+    pub held: Option<BTreeMap<String, String>>,
+}
+
+/// Cause of a write to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It is deleted for its update: a new pod takes its place.
+    Update,
+    /// Something of what tells it apart was missing.
+    Repair,
 }
 
 /// Failures of the last writes, for the status.
@@ -67,6 +80,8 @@ impl<S> Default for Plan<S> {
             again: None,
             notes: Vec::new(),
             ended_on: Vec::new(),
+            causes: BTreeMap::new(),
+            held: None,
         }
     }
 }
@@ -74,8 +89,8 @@ impl<S> Default for Plan<S> {
 impl<S> Plan<S> {
     /// The same with another status.
     pub fn map_status<T>(self, map: impl FnOnce(S) -> T) -> Plan<T> {
-        let Self { actions, parts, status, again, notes, ended_on } = self;
-        Plan { actions, parts, status: status.map(map), again, notes, ended_on }
+        let Self { actions, parts, status, again, notes, ended_on, causes, held } = self;
+        Plan { actions, parts, status: status.map(map), again, notes, ended_on, causes, held }
     }
 
     /// Begins another part of the writes.

@@ -82,6 +82,8 @@ pub(crate) struct Played {
     /// Nodes whose agents are silent: they update nothing, and open no gates.
     pub(crate) silent: BTreeSet<String>,
     pub(crate) now: Timestamp,
+    /// Template of the set: an agent takes no image that it does not name.
+    pub(crate) template: Value,
     /// Nodes that pods come to which are tied to none.
     pub(crate) nodes: Vec<String>,
     /// Labels say the hash of a revision alone.
@@ -99,6 +101,7 @@ impl Played {
             in_place: BTreeMap::new(),
             silent: BTreeSet::new(),
             now: Timestamp::constant(1_000_000, 0),
+            template: Value::Null,
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             short,
             events: VecDeque::new(),
@@ -128,6 +131,13 @@ impl Played {
         }
     }
 
+    /// The garbage collector deletes pods.
+    pub(crate) fn collect(&mut self, is_gone: impl Fn(&PodView) -> bool) {
+        let gone: Vec<String> =
+            self.pods.values().filter(|pod| is_gone(pod)).map(|pod| pod.uid.clone()).collect();
+        gone.iter().for_each(|uid| self.remove(uid));
+    }
+
     pub(crate) fn nth(&self, at: usize) -> Option<String> {
         self.pods.keys().nth(at.checked_rem(self.pods.len())?).cloned()
     }
@@ -155,6 +165,33 @@ impl Played {
                 }
             }
             Step::Pass(seconds) => self.pass(seconds),
+        }
+    }
+
+    /// The agent of its node cannot carry out what it is asked for.
+    pub(crate) fn fail(&mut self, uid: &str) {
+        if let Some(asked) = self.in_place.get_mut(uid).filter(|known| known.phase == InPlacePhase::Pending) {
+            asked.phase = InPlacePhase::Failed("no room".to_owned());
+        }
+    }
+
+    /// The one that minds the hook `hook` lets a pod go that is held for its update, and holds one again that
+    /// is updated.
+    pub(crate) fn mind(&mut self, uid: &str) {
+        let Some(pod) = self.pods.get(uid) else { return };
+        match (State::of(pod), pod.label("hook")) {
+            (State::PreparingUpdate, "true") => drop(self.change(uid, |pod| drop(pod.labels.remove("hook")))),
+            (State::Updated, "") => {
+                self.change(uid, |pod| drop(pod.labels.insert("hook".to_owned(), "true".to_owned())));
+            }
+            _ => {}
+        }
+    }
+
+    /// The one that minds the hook looks at all pods.
+    pub(crate) fn mind_all(&mut self) {
+        for uid in self.pods.keys().cloned().collect::<Vec<_>>() {
+            self.mind(&uid);
         }
     }
 
@@ -228,9 +265,15 @@ impl Played {
         let has_agent = !self.silent.contains(&node);
         let asked =
             self.in_place.get_mut(uid).filter(|known| known.phase == InPlacePhase::Pending && has_agent);
-        let revision = asked.map(|asked| {
+        let revision = asked.and_then(|asked| {
+            let revision = self.revisions.iter().find(|one| one.name == asked.revision)?;
+            let named = &self.template["spec"]["containers"];
+            if revision.template["spec"]["containers"] != *named {
+                asked.phase = InPlacePhase::Failed("the template does not name the image".to_owned());
+                return None;
+            }
             asked.phase = InPlacePhase::Done;
-            asked.revision.clone()
+            Some(asked.revision.clone())
         });
         let short = self.short;
         self.change(uid, |pod| {

@@ -23,7 +23,7 @@ const FLAGS: [&str; 7] = ["hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOn
 const NUMBERS: [&str; 3] = ["initialDelaySeconds", "hostPort", "divisor"];
 
 /// Tells whether two templates, or parts of them, ask for the same pods.
-pub(crate) fn same(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
+pub fn same(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     one == other || plain(one) == plain(other)
 }
 

@@ -58,6 +58,7 @@ impl Workload for AdvancedDaemonSet {
             agents: known.agents,
             ahead: known.ahead(given.settings.predownload_daemon_sets),
             rests_until: given.rests.until(),
+            held: given.held,
             failures: given.failures,
             collisions: given.collisions,
             seed: given.seed,

@@ -11,7 +11,7 @@ use berth_base::ownership::SharedKind;
 use berth_workloads_policy::{
     agents::Agents,
     clone_set::{ClaimView, Settings},
-    daemon_set::Rests,
+    daemon_set::{Held, Rests},
     in_place::InPlaceState,
     plan::{self, Failures, NodeView, Nodes},
     pod::PodView,
@@ -105,6 +105,8 @@ pub(crate) struct Given<'a> {
     pub(crate) failures: &'a Failures,
     /// Nodes on which its pods end again and again.
     pub(crate) rests: &'a Rests,
+    /// Revisions of its nodes that keep what they have.
+    pub(crate) held: &'a Held,
     pub(crate) collisions: i32,
     /// An ImagePullJob could not be made a moment ago.
     pub(crate) predownload_rests: bool,

@@ -78,7 +78,7 @@ mod tests {
     };
 
     use berth_proto::crd::CloneSet;
-    use berth_workloads_policy::action::Target;
+    use berth_workloads_policy::{action::Target, plan::Cause};
     use http::{Method, Request, Response};
     use http_body_util::BodyExt;
     use kube::{Client, client::Body};
@@ -118,6 +118,15 @@ mod tests {
     /// Three parts, in which two pods are made, one is deleted and two gates are opened, at an API server:
     /// what it was asked, and the end.
     async fn carried_out(refused: Refused) -> (String, End) {
+        let mut plan = Plan { status: Some(json!({ "replicas": 2 })), ..Plan::default() };
+        plan.actions = vec![new("a"), new("b"), Action::DeletePod(target("c")), open("d"), open("e")];
+        plan.parts = vec![2, 3];
+        let (asked, end, _) = carry_out(plan, refused).await;
+        (asked, end)
+    }
+
+    /// Plan that is carried out at an API server: what it was asked, the end, and reasons of the Events.
+    async fn carry_out(plan: Plan, refused: Refused) -> (String, End, Vec<&'static str>) {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = asked.clone();
         let service = service_fn(move |request: Request<Body>| {
@@ -147,14 +156,31 @@ mod tests {
                 Ok::<_, Infallible>(Response::builder().status(code.unwrap_or(200)).body(answer).unwrap())
             }
         });
-        let (events, told) = events::channel();
-        drop(told);
+        let (events, mut told) = events::channel();
         let writer = Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events };
-        let mut plan = Plan { status: Some(json!({ "replicas": 2 })), ..Plan::default() };
-        plan.actions = vec![new("a"), new("b"), Action::DeletePod(target("c")), open("d"), open("e")];
-        plan.parts = vec![2, 3];
         let end = writer.carry_out(set(), plan).await.end;
-        (asked.lock().unwrap().join(" "), end)
+        let reasons = std::iter::from_fn(|| told.try_recv().ok().map(|(_, note)| note.reason)).collect();
+        (asked.lock().unwrap().join(" "), end, reasons)
+    }
+
+    /// Clients watch for these reasons.
+    #[tokio::test]
+    async fn what_is_told_of_a_write_to_a_pod() {
+        let delete = || Action::DeletePod(target("c"));
+        let patch = || Action::PatchPod(target("c"), json!({}));
+        let table: [(Action, Option<Cause>, Refused, &[&str]); 6] = [
+            (delete(), None, &[], &["SuccessfulDelete"]),
+            (delete(), None, &[("-c", 403)], &["FailedDelete"]),
+            (delete(), Some(Cause::Update), &[], &["SuccessfulDelete", "SuccessfulUpdatePodReCreate"]),
+            (delete(), Some(Cause::Update), &[("-c", 403)], &["FailedUpdatePodReCreate"]),
+            (patch(), None, &[], &[]),
+            (patch(), Some(Cause::Repair), &[], &["SuccessfulUpdate"]),
+        ];
+        for (action, cause, refused, reasons) in table {
+            let mut plan = Plan { actions: vec![action.clone()], ..Plan::default() };
+            plan.causes.extend(cause.map(|cause| ("c".to_owned(), cause)));
+            assert_eq!(carry_out(plan, refused).await.2, reasons, "{action:?} {cause:?}");
+        }
     }
 
     #[tokio::test]

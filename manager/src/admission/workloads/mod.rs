@@ -4,15 +4,16 @@
 //! Here is what a definition cannot say: the defaults of templates, which are kept as they were given, and
 //! those that depend on another field. The other ones are in the definitions (`proto/src/crd`).
 //!
-//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. Of a template
-//! nothing is refused: what it has to be the definition and the controller say. What is refused is a name
-//! in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution
-//! that its controller would set aside ([`rules`]).
+//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. What is refused is
+//! a template of a set that no pod could be made of ([`templates`]), a name in `podsToDelete` that is of no pod
+//! of the set ([`pods_to_delete`]), and a job or a ResourceDistribution that its controller would set aside
+//! ([`rules`]); what else there has to be the definition and the controller say.
 
 mod fill;
 mod pod;
 pub(super) mod pods_to_delete;
 pub(super) mod rules;
+pub(super) mod templates;
 
 use serde_json::{Value, json};
 

@@ -101,6 +101,13 @@ async fn names_of_pods_to_delete(client: &Client, namespace: &str) -> Result<()>
         ensure!(text.contains("podsToDelete") && text.contains(wrong) && text.contains(why), "{text}");
     }
     name(&["shop-a"]).await.context("a pod of its own")?;
+    // Nor a template that no pod could be made of.
+    let empty = json!({ "spec": { "template": { "spec": { "containers": [] } } } });
+    let Err(refused) = sets.patch("shop", &PatchParams::default(), &Patch::Merge(&empty)).await else {
+        bail!("a template without containers was taken")
+    };
+    let text = refused.to_string();
+    ensure!(text.contains("spec.template.spec.containers is empty"), "{text}");
     // A name that was taken holds nothing up when its pod is gone.
     let now = DeleteParams::default().grace_period(0);
     pods.delete("shop-a", &now).await.context("delete a pod")?;

@@ -98,7 +98,8 @@ async fn daemon_sets_follow_nodes_and_roll() -> Result<()> {
     let first = [("paper-a", "a:1"), ("paper-b", "a:1"), ("paper-c", "a:1")];
     stage.has("a pod on each node", &first, new(3)).await?;
 
-    // A node that does not fit any more loses its pod, one that goes as well, and a new one gets one.
+    // A node that does not fit any more loses its pod, one that goes the pod that was never bound to it, and
+    // a new one gets one.
     let label = json!({ "metadata": { "labels": { "paper": null } } });
     nodes.patch("paper-c", &PatchParams::default(), &Patch::Merge(&label)).await?;
     nodes.delete("paper-b", &DeleteParams::default()).await?;

@@ -76,6 +76,41 @@ impl Stored for ClaimView {
     }
 }
 
+/// Claims of a set, found by their instance and by their name.
+#[derive(Debug, Default)]
+pub(super) struct Claims<'a> {
+    by_instance: BTreeMap<&'a str, Vec<&'a ClaimView>>,
+    by_name: BTreeMap<&'a str, &'a ClaimView>,
+}
+
+impl<'a> Claims<'a> {
+    pub(super) fn of(claims: &[&'a ClaimView]) -> Self {
+        let mut all = Self::default();
+        for claim in claims.iter().copied() {
+            all.by_instance.entry(&claim.instance).or_default().push(claim);
+            all.by_name.insert(&claim.name, claim);
+        }
+        all
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// Claims of an instance that are there to stay.
+    fn staying(&self, instance: &str) -> impl Iterator<Item = &'a ClaimView> {
+        let all = self.by_instance.get(instance).into_iter().flatten();
+        all.copied().filter(|claim| !claim.terminating)
+    }
+}
+
+/// Pods by their instance.
+fn by_instance<'a>(pods: &[&'a PodView]) -> BTreeMap<&'a str, Vec<&'a PodView>> {
+    let mut all: BTreeMap<&str, Vec<&PodView>> = BTreeMap::new();
+    pods.iter().for_each(|pod| all.entry(pod.instance()).or_default().push(pod));
+    all
+}
+
 /// Instances that new pods may get.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
@@ -90,15 +125,16 @@ pub(super) struct Instances {
 impl Pass<'_> {
     /// Where claims are not used again, those of pods that are over go with them.
     pub(super) fn tidy_claims(&mut self, pods: &[&PodView]) {
-        if self.rules.reuses_claims {
+        if self.rules.reuses_claims || self.input.claims.is_empty() {
             return;
         }
+        let pods = by_instance(pods);
         for claim in self.input.claims.iter().filter(|claim| !claim.terminating) {
-            let mut of_instance = pods.iter().filter(|pod| pod.instance() == claim.instance);
-            if of_instance.clone().any(|pod| pod.is_active()) {
+            let of_instance = pods.get(claim.instance.as_str()).map(Vec::as_slice).unwrap_or_default();
+            if of_instance.iter().any(|pod| pod.is_active()) {
                 continue;
             }
-            let action = match of_instance.next() {
+            let action = match of_instance.first() {
                 // The garbage collector deletes it once the pod is gone.
                 Some(pod) => {
                     let mut owners: Vec<_> =
@@ -121,11 +157,10 @@ impl Pass<'_> {
 
     /// Deletes the claims of a pod that is deleted by the set's own doing.
     pub(super) fn delete_claims(&mut self, pod: &PodView) {
-        let claims = self.input.claims.iter().filter(|claim| {
-            !claim.terminating && !claim.instance.is_empty() && claim.instance == pod.instance()
-        });
-        let deletes: Vec<_> = claims.map(|claim| Action::DeleteClaim(claim.target())).collect();
-        self.plan.actions.extend(deletes);
+        if !pod.instance().is_empty() {
+            let claims = self.claims.staying(pod.instance());
+            self.plan.actions.extend(claims.map(|claim| Action::DeleteClaim(claim.target())));
+        }
     }
 
     /// Says that claims of pods that are there are not what their templates would make.
@@ -133,13 +168,11 @@ impl Pass<'_> {
         if self.rules.claims.is_empty() {
             return;
         }
-        let claims: BTreeMap<&str, &ClaimView> =
-            self.input.claims.iter().map(|claim| (claim.name.as_str(), *claim)).collect();
         let pods = self.members.iter().map(|member| member.pod).filter(|pod| !pod.instance().is_empty());
         let all = pods.flat_map(|pod| {
             self.rules.claims.iter().filter_map(|template| {
                 let name = claim_name(template.name(), self.owner.name, pod.instance());
-                let claim = claims.get(name.as_str());
+                let claim = self.claims.by_name.get(name.as_str());
                 // One that goes says nothing of its template.
                 let stays = claim.is_none_or(|claim| !claim.terminating);
                 stays.then(|| (pod.name.as_str(), template, claim.map(|claim| &claim.asks)))
@@ -157,20 +190,16 @@ impl Pass<'_> {
         if !self.rules.reuses_claims || self.rules.claims.is_empty() {
             return instances;
         }
-        let with_claims: BTreeSet<&str> = self
-            .input
-            .claims
-            .iter()
-            .filter(|claim| !claim.terminating && !claim.instance.is_empty())
-            .map(|claim| claim.instance.as_str())
-            .collect();
-        for instance in with_claims {
-            let mut pods = pods.iter().filter(|pod| pod.instance() == instance);
-            if pods.clone().any(|pod| pod.is_active()) {
+        let pods = by_instance(pods);
+        let with_claims = self.claims.by_instance.keys().copied();
+        for instance in with_claims.filter(|one| !one.is_empty() && self.claims.staying(one).next().is_some())
+        {
+            let pods = pods.get(instance).map(Vec::as_slice).unwrap_or_default();
+            if pods.iter().any(|pod| pod.is_active()) {
                 continue;
             }
             // A pod that has ended mounts nothing, whether its object goes or stays.
-            if pods.any(|pod| pod.terminating && pod.phase != Phase::Ended) {
+            if pods.iter().any(|pod| pod.terminating && pod.phase != Phase::Ended) {
                 instances.held = instances.held.saturating_add(1);
             } else {
                 instances.free.push(instance.to_owned());

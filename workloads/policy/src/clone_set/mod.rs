@@ -42,6 +42,7 @@ pub use self::{
     rules::{Priority, Rules, UpdateType},
 };
 use self::{
+    claims::Claims,
     member::Member,
     numbers::{Course, numbers},
 };
@@ -115,6 +116,7 @@ struct Pass<'a> {
     owner: Owner<'a>,
     live: Live<'a>,
     members: Vec<Member<'a>>,
+    claims: Claims<'a>,
     now: Timestamp,
     suffixes: Suffixes,
     plan: Plan,
@@ -178,6 +180,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         owner,
         live,
         members,
+        claims: Claims::of(input.claims),
         now,
         suffixes,
         plan,

@@ -100,13 +100,14 @@ impl<'a> Pass<'a> {
             };
             let name = self.free_name(&mut instances, Some(&instance));
             let (set, rules, owner) = (self.input.set, self.rules, self.owner);
-            let has = |name: &str| self.input.claims.iter().any(|claim| claim.name == name);
+            let has = |name: &str| self.claims.has(name);
             let claims = build::claims(set, rules, owner, &instance, has);
             self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
             let names = build::Names { pod: &name, instance: &instance };
             let settings = self.input.settings;
             let mut pod = build::pod(set, rules, owner, revision, names, settings, self.now);
-            if in_place && count(self.members.len()) + at >= rules.replicas {
+            // One that goes back to the current revision stays.
+            if in_place && at >= old && count(self.members.len()) + at >= rules.replicas {
                 pod["metadata"]["labels"][SURGE_LABEL] = "true".into();
             }
             self.plan.actions.push(Action::CreatePod(pod));

@@ -15,6 +15,7 @@ use crate::{
     in_place::{Change, Update},
     lifecycle::{State, held_again, holds, updating},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
+    plan::Cause,
     revision::Revision,
 };
 
@@ -67,7 +68,10 @@ impl<'a> Pass<'a> {
                 self.waits
                     .get_or_insert(format!("pod {} cannot be updated in place: {why}", member.pod.name));
             }
-            Err(_) => self.delete(member, true),
+            Err(_) => {
+                self.plan.causes.insert(member.pod.uid.clone(), Cause::Update);
+                self.delete(member, true);
+            }
         }
     }
 
@@ -77,7 +81,16 @@ impl<'a> Pass<'a> {
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.is_of(label)).copied();
         let update = Update { pod, known: member.in_place, target };
-        update.possible(self.input.revisions, from, &self.input.agents, KIND)
+        let change = update.possible(self.input.revisions, from, &self.input.agents, KIND)?;
+        // An agent takes only what the template names, and this revision is not the template's.
+        if target.name != self.live.update.name && !change.is_metadata_alone(&target.template) {
+            return Err(format!(
+                "it goes back to revision {}, and agents take images of the template alone: delete it, and it is \
+                 made anew with that revision",
+                target.name
+            ));
+        }
+        Ok(change)
     }
 
     fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {

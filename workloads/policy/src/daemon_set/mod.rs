@@ -11,6 +11,7 @@
 
 pub(crate) mod build;
 pub(crate) mod fit;
+mod held;
 mod nodes;
 mod rests;
 mod rules;
@@ -33,7 +34,7 @@ use self::{
     fit::Fit,
     nodes::{Member, Place, places},
 };
-pub use self::{rests::Rests, rules::Rules};
+pub use self::{held::Held, rests::Rests, rules::Rules};
 use crate::{
     action::{Action, Note},
     adopt::{self, Split},
@@ -74,6 +75,8 @@ pub struct Input<'a> {
     pub ahead: Ahead<'a>,
     /// Nodes whose pods have ended again and again, and when they may have another one.
     pub rests_until: &'a BTreeMap<String, Timestamp>,
+    /// Revisions that nodes behind the partition had when they were last looked at, by node.
+    pub held: &'a Held,
     /// Failures of the last writes.
     pub failures: &'a Failures,
     /// How often the name of a new revision was taken, as far as the status does not say so yet.
@@ -220,11 +223,13 @@ impl<'a> Pass<'a> {
     fn manage(&mut self) {
         let held = self.held_back();
         let of_held = self.of_held(&held);
+        self.plan.held = self.had(&held);
         let mut progress = self.progress();
         let names: Vec<String> = self.places.keys().cloned().collect();
         let before = self.plan.actions.len();
         for name in names {
             let Some(place) = self.places.get(&name) else { continue };
+            let is_gone = place.node.is_none();
             let active: Vec<Member<'a>> = place.active().copied().collect();
             let ended: Vec<Member<'a>> = place
                 .members
@@ -235,7 +240,9 @@ impl<'a> Pass<'a> {
             let terminating = place.members.iter().any(|one| one.pod.terminating);
             let (should_run, may_go_on) = (place.should_run, place.may_go_on);
             if !may_go_on {
-                active.iter().chain(&ended).for_each(|one| self.delete(one));
+                // A node that is gone may come back: its pods are the garbage collector's, as of Kubernetes.
+                let is_ours = |one: &&Member<'_>| !is_gone || one.pod.node.is_empty();
+                active.iter().chain(&ended).filter(is_ours).for_each(|one| self.delete(one));
                 continue;
             }
             let rests = self.input.rests_until.get(&name).is_some_and(|until| *until > self.now);
@@ -250,7 +257,8 @@ impl<'a> Pass<'a> {
             if should_run && is_empty && !rests {
                 let is_held = held.contains(&name);
                 if progress.is_none_or(|left| left > 0 && !is_held) {
-                    self.create(&name, if is_held { of_held } else { self.live.update });
+                    let known = is_held.then(|| self.known_of(&name).unwrap_or(of_held));
+                    self.create(&name, known.unwrap_or(self.live.update));
                     progress = progress.map(|left| left - 1);
                 }
             }
@@ -317,14 +325,19 @@ impl<'a> Pass<'a> {
         if self.deletes_left <= 0 {
             return;
         }
+        let is_held = holds(self.rules.pre_delete, member.pod);
+        if is_held && member.is_going() {
+            // It is waited for; the others are not.
+            return;
+        }
         self.deletes_left -= 1;
-        if !holds(self.rules.pre_delete, member.pod) {
+        if !is_held {
             if let Some(known) = member.in_place {
                 let (node, uid) = (known.node.clone(), member.pod.uid.clone());
                 self.plan.actions.push(Action::ForgetInPlace { node, uid });
             }
             self.plan.actions.push(Action::DeletePod(member.pod.target()));
-        } else if State::of(member.pod) != State::PreparingDelete {
+        } else {
             let patch = json!({ "metadata": entering(State::PreparingDelete, self.now) });
             self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
         }

@@ -24,8 +24,11 @@ impl Pass<'_> {
         let of = |takes: &dyn Fn(&Place<'_>) -> bool| {
             i32::try_from(self.places.values().filter(|place| takes(place)).count()).unwrap_or(i32::MAX)
         };
-        let with =
-            |takes: &dyn Fn(&Member<'_>) -> bool| of(&|place| place.should_run && place.active().any(takes));
+        // As in Kubernetes the oldest pod of a node speaks for it: one that is made beside it by a surge is
+        // not the node's before that one is gone.
+        let with = |takes: &dyn Fn(&Member<'_>) -> bool| {
+            of(&|place| place.should_run && place.active().next().is_some_and(takes))
+        };
         let (desired, available) = (of(&|place| place.should_run), with(&|one| one.available));
         // One that is being brought to it has it when its node says so by the label.
         let has_newest =
@@ -39,7 +42,9 @@ impl Pass<'_> {
             observed_generation: self.input.set.metadata.generation,
             desired_number_scheduled: desired,
             current_number_scheduled: with(&|_| true),
-            number_misscheduled: of(&|place| !place.should_run && place.active().next().is_some()),
+            number_misscheduled: of(&|place| {
+                place.node.is_some() && !place.should_run && place.active().next().is_some()
+            }),
             number_ready: with(&|one| one.pod.is_ready()),
             updated_number_scheduled: with(&has_newest),
             number_available: available,

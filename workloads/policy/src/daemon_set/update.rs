@@ -1,7 +1,5 @@
 //! Updates of a DaemonSet: node by node, their names descending, as far as the partition lets go.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde_json::json;
 
 use super::{KIND, Member, Pass, Place};
@@ -9,13 +7,12 @@ use crate::{
     action::Action,
     in_place::{self, Change, InPlacePhase, InPlaceState, Update},
     names::{IN_PLACE_GATE, REVISION_LABEL},
-    revision::Revision,
 };
 
 impl<'a> Pass<'a> {
     /// Nodes in the order in which they get the newest template: those that have it, those that are getting
     /// it, then the others that are selected; as many as the partition lets go.
-    fn let_go(&self) -> Vec<&str> {
+    pub(super) fn let_go(&self) -> Vec<&str> {
         let selected = |place: &Place<'_>| match (&self.rules.nodes, place.node) {
             (Some(selector), Some(node)) => selector.takes(&node.labels),
             (Some(_), None) => false,
@@ -46,33 +43,6 @@ impl<'a> Pass<'a> {
         let total = i64::try_from(total).unwrap_or(i64::MAX);
         ranked.truncate(usize::try_from((total - partition).max(0)).unwrap_or(usize::MAX));
         ranked.into_iter().map(|(_, name)| name).collect()
-    }
-
-    /// Nodes that keep what they have.
-    pub(super) fn held_back(&self) -> BTreeSet<String> {
-        let let_go: BTreeSet<&str> = self.let_go().into_iter().collect();
-        self.places.keys().filter(|name| !let_go.contains(name.as_str())).cloned().collect()
-    }
-
-    /// Revision of a pod that is made on a node which keeps what it has. Nothing says which one a lost pod
-    /// had: it gets the one that most pods on such nodes have, the newest included, and the newest when there
-    /// are none. Of as many the newer one: it is nearer to what the spec asks for, and never one that its
-    /// author has taken back.
-    pub(super) fn of_held(&self, held: &BTreeSet<String>) -> &'a Revision {
-        let mut pods: BTreeMap<(i64, &str), (usize, &'a Revision)> = BTreeMap::new();
-        let places = self.places.iter().filter(|(name, _)| held.contains(*name));
-        // Those that go or have ended tell as well what their nodes had.
-        for member in places.flat_map(|(_, place)| &place.members) {
-            let label = member.pod.label(REVISION_LABEL);
-            let labelled = || self.input.revisions.iter().copied().find(|one| one.is_of(label));
-            let revision = if member.updated { Some(self.live.update) } else { labelled() };
-            if let Some(one) = revision {
-                let count = pods.entry((one.number, one.name.as_str())).or_insert((0, one));
-                count.0 = count.0.saturating_add(1);
-            }
-        }
-        // The last one of the largest: numbers ascend.
-        pods.into_values().max_by_key(|(count, _)| *count).map_or(self.live.update, |(_, one)| one)
     }
 
     pub(super) fn update(&mut self) {

@@ -7,12 +7,9 @@ use super::Rules;
 use crate::{
     clone_set::{UpdateType, add_gate},
     lifecycle::{State, entering},
-    names::{IN_PLACE_GATE, READY_GATE, REVISION_LABEL},
+    names::{IN_PLACE_GATE, POD_NAME_LABEL, READY_GATE, REVISION_LABEL},
     revision::{Owner, Revision},
 };
-
-/// Label of a pod: its own name, so that a Service can be for it alone.
-const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 
 /// Name of a claim.
 pub(super) fn claim_name(template: &str, set: &str, ordinal: i64) -> String {
@@ -32,7 +29,7 @@ pub(super) fn pod(
     let entered = entering(State::Normal, now);
     let mut labels = object(given.get("labels"));
     labels.insert(REVISION_LABEL.to_owned(), revision.name.as_str().into());
-    labels.insert(NAME_LABEL.to_owned(), name.as_str().into());
+    labels.insert(POD_NAME_LABEL.to_owned(), name.as_str().into());
     labels.extend(object(entered.get("labels")));
     let mut annotations = object(given.get("annotations"));
     annotations.extend(object(entered.get("annotations")));

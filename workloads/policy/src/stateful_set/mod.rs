@@ -13,6 +13,7 @@
 mod build;
 mod claims;
 mod delete;
+mod identity;
 mod rules;
 mod status;
 mod update;

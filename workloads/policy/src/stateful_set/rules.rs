@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_proto::crd::{AdvancedStatefulSet, ClaimTemplate, LifecycleHook};
+use berth_proto::crd::{AdvancedStatefulSet, ClaimTemplate, LifecycleHook, MOST_NUMBERED_PODS};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -13,8 +13,6 @@ use crate::{
     unready::Hooks,
 };
 
-/// The most pods that a set may have; no cluster has as many.
-const MOST_REPLICAS: i64 = 100_000;
 /// The longest time that a pod may have to be ready for, in seconds.
 const MOST_READY_SECONDS: i64 = 300;
 
@@ -56,8 +54,11 @@ impl<'a> Rules<'a> {
     pub fn of(set: &'a AdvancedStatefulSet) -> Result<Self, Fault> {
         let spec = &set.spec;
         let replicas = i64::from(spec.replicas.unwrap_or(1)).max(0);
-        if replicas > MOST_REPLICAS {
-            return Err(Fault::new("spec.replicas", format!("is {replicas}: give at most {MOST_REPLICAS}")));
+        if replicas > MOST_NUMBERED_PODS {
+            return Err(Fault::new(
+                "spec.replicas",
+                format!("is {replicas}: give at most {MOST_NUMBERED_PODS}"),
+            ));
         }
         let selector = Selector::parse("spec.selector", &spec.selector)?;
         if selector.is_empty() {

@@ -19,7 +19,7 @@ use crate::{
     clone_set::ClaimView,
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::State,
-    names::{IN_PLACE_GATE, READY_GATE, REVISION_LABEL, STATE_LABEL},
+    names::{IN_PLACE_GATE, POD_NAME_LABEL, READY_GATE, REVISION_LABEL, STATE_LABEL},
     plan::Failures,
     pod::{Phase, PodView},
     predownload::Ahead,
@@ -72,14 +72,20 @@ fn pod(token: &str) -> PodView {
     let ordinal = &token[..token.len() - marks.len()];
     let has = |mark| marks.contains(mark);
     let revision = if has('o') { "db-old" } else { "db-new" };
-    let labels = [("app", "db"), (REVISION_LABEL, revision), (STATE_LABEL, State::Normal.name())];
+    let name = format!("db-{ordinal}");
+    let labels = [
+        ("app", "db"),
+        (REVISION_LABEL, revision),
+        (STATE_LABEL, State::Normal.name()),
+        (POD_NAME_LABEL, &name),
+    ];
     let is_ready = !has('!') && !has('F');
     PodView {
         namespace: "ns".to_owned(),
-        name: format!("db-{ordinal}"),
         uid: format!("uid-{ordinal}"),
         version: "1".to_owned(),
         labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        name,
         finalizers: Vec::new(),
         owners: pod_owners(),
         gates: Vec::new(),

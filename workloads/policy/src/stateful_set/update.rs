@@ -16,7 +16,7 @@ use crate::{
 
 impl<'a> Pass<'a> {
     pub(super) fn update(&mut self) {
-        if self.refresh() || self.rules.on_delete || self.rules.paused {
+        if self.name_pods() || self.refresh() || self.rules.on_delete || self.rules.paused {
             return;
         }
         let in_slots = |one: &&Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();

@@ -11,6 +11,7 @@ use crate::{
     names::{
         IN_PLACE_GATE, METADATA_OF_ANNOTATION, READY_GATE, REVISION_LABEL, STATE_LABEL, TEMPLATE_HASH_LABEL,
     },
+    plan::Cause,
 };
 
 fn spec(type_: &str) -> Value {
@@ -130,6 +131,7 @@ fn what_cannot_be_done_in_place_is_done_by_a_new_pod_or_not_at_all() {
         change(&mut world);
         let effect = world.effect();
         assert!(effect.ends_with("delete o"), "{why}: {effect}");
+        assert_eq!(world.plan().causes.into_values().collect::<Vec<_>>(), [Cause::Update], "{why}");
         let mut world = World::new(spec("InPlaceOnly"), "3o");
         change(&mut world);
         assert_eq!(world.effect(), "", "{why}");
@@ -221,6 +223,9 @@ fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
 
     let mut back = World::new(spec, "1n 2o");
     back.settings.partition_rollback = true;
+    // Labels alone go back in place.
+    back.revisions[0].template = back.revisions[1].template.clone();
+    back.revisions[0].template["metadata"]["labels"]["tier"] = json!("1");
     back.pods[0].labels.insert("hook".to_owned(), "true".to_owned());
     assert_eq!(back.effect(), "PreparingUpdate n");
     back.pods[0].labels.insert(STATE_LABEL.to_owned(), "PreparingUpdate".to_owned());

@@ -31,6 +31,14 @@ enum Op {
     Partition(i32),
     /// A quota is used up, or not any more.
     Quota,
+    /// The update rests, or goes on.
+    Pause,
+    /// The agent is silent, or heard again.
+    Silence,
+    /// The agent cannot update a pod.
+    Fail(usize),
+    /// The one that minds the hook looks at a pod.
+    Hook(usize),
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
@@ -43,34 +51,67 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1..4).prop_map(Op::Image),
         1 => (0..7).prop_map(Op::Partition),
         1 => Just(Op::Quota),
+        1 => Just(Op::Pause),
+        1 => Just(Op::Silence),
+        1 => (0..8_usize).prop_map(Op::Fail),
+        3 => (0..8_usize).prop_map(Op::Hook),
         8 => writes().prop_map(Op::Sync),
     ]
 }
 
-/// The cluster as it is, and as the program sees it.
-struct Cluster {
-    world: World,
-    played: Played,
+/// Kind of a set.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    type_: &'static str,
+    claims: bool,
     most_unavailable: i64,
     most_surge: i64,
+    /// Pods are held for their update.
+    hooked: bool,
+    /// A partition that is raised brings pods back.
+    goes_back: bool,
+}
+
+/// The cluster as it is, and as the program sees it.
+struct Cluster {
+    kind: Kind,
+    world: World,
+    played: Played,
     /// No pod can be made.
     is_refused: bool,
 }
 
 impl Cluster {
-    fn new(kind: &str, claims: bool, most_unavailable: i64, most_surge: i64) -> Self {
+    fn new(kind: Kind) -> Self {
         let mut spec = json!({
             "replicas": 3,
             "minReadySeconds": 5,
-            "updateStrategy": { "type": kind, "maxUnavailable": most_unavailable, "maxSurge": most_surge },
+            "updateStrategy": {
+                "type": kind.type_, "maxUnavailable": kind.most_unavailable, "maxSurge": kind.most_surge,
+            },
         });
-        if claims {
+        if kind.hooked {
+            spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+        }
+        if kind.claims {
             spec["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" } }]);
         }
         let mut world = World::new(spec, "");
         world.set.status = None;
-        let played = Played::new(&[NODE], false);
-        Self { world, played, most_unavailable, most_surge, is_refused: false }
+        world.settings.partition_rollback = kind.goes_back;
+        let mut cluster = Self { kind, world, played: Played::new(&[NODE], false), is_refused: false };
+        cluster.has_image(2);
+        cluster
+    }
+
+    /// The set's author writes another image.
+    fn has_image(&mut self, number: i32) {
+        let mut template = template(&format!("a:{number}"));
+        if self.kind.hooked {
+            template["metadata"]["labels"]["hook"] = json!("true");
+        }
+        self.played.template = json!(template);
+        self.world.set.spec.template.0 = template;
     }
 
     fn play(&mut self, op: &Op) {
@@ -84,12 +125,27 @@ impl Cluster {
                 }
             }
             Op::Scale(replicas) => spec.replicas = Some(*replicas),
-            Op::Image(number) => spec.template.0 = template(&format!("a:{number}")),
+            Op::Image(number) => self.has_image(*number),
             Op::Partition(partition) => {
                 let strategy = spec.update_strategy.as_mut().unwrap();
                 strategy.partition = Some(serde_json::from_value(json!(partition)).unwrap());
             }
             Op::Quota => self.is_refused = !self.is_refused,
+            Op::Pause => {
+                let strategy = spec.update_strategy.as_mut().unwrap();
+                strategy.paused = !strategy.paused;
+            }
+            Op::Silence => self.played.silence(NODE.to_owned()),
+            Op::Fail(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.fail(&uid);
+                }
+            }
+            Op::Hook(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.mind(&uid);
+                }
+            }
             Op::Sync(writes) => self.sync(*writes),
         }
     }
@@ -98,6 +154,7 @@ impl Cluster {
         self.world.pods = self.played.seen.iter().cloned().collect();
         self.world.revisions.clone_from(&self.played.revisions);
         self.world.in_place.clone_from(&self.played.in_place);
+        self.world.silent.clone_from(&self.played.silent);
         self.world.plan_at(self.played.now)
     }
 
@@ -125,7 +182,7 @@ impl Cluster {
         self.world.failures = failures;
         let active = self.played.pods.values().filter(|pod| pod.is_active()).count() as i64;
         if creates && writes >= all {
-            assert!(active <= self.replicas() + self.most_surge, "{active} pods");
+            assert!(active <= self.replicas() + self.kind.most_surge, "{active} pods");
         }
         if writes < all {
             // Crashed: what it knew is lost, and comes back by a list.
@@ -151,7 +208,7 @@ impl Cluster {
             _ => false,
         });
         let taken = taken.count() as i64;
-        let least = self.replicas() - self.most_unavailable;
+        let least = self.replicas() - self.kind.most_unavailable;
         assert!(taken == 0 || before - taken >= least, "{before} available, {taken} taken, least {least}");
         let mut deleted: Vec<&str> = plan
             .actions
@@ -187,11 +244,18 @@ impl Cluster {
             self.played.deliver_all();
             self.sync(usize::MAX);
             self.played.go_on();
+            self.played.mind_all();
         }
     }
 
     fn is_as_wanted(&mut self) {
         self.is_refused = false;
+        self.world.set.spec.update_strategy.as_mut().unwrap().paused = false;
+        if self.kind.type_ == "InPlaceOnly" {
+            // Its author mends what its nodes could not do: it waits for that, and says so.
+            self.played.silent.clear();
+            self.has_image(9);
+        }
         self.settle();
         let plan = self.plan();
         assert_eq!(plan.actions, [], "something is left to do");
@@ -203,7 +267,13 @@ impl Cluster {
         let update = status.update_revision.unwrap();
         let old =
             self.played.pods.values().filter(|pod| pod.is_active() && pod.label(REVISION_LABEL) != update);
-        assert!(old.count() as i64 <= wanted - expected);
+        let (old, kept) = (old.count() as i64, wanted - expected);
+        assert!(old <= kept, "{old} old, {kept} are to be");
+        // In place nothing goes back: it waits for somebody to delete pods.
+        let goes_back = self.kind.goes_back && self.kind.type_ != "InPlaceOnly";
+        if goes_back && status.current_revision.is_some_and(|current| current != update) {
+            assert_eq!(old, kept, "pods that are brought back");
+        }
         let instances: Vec<&str> =
             self.played.pods.values().filter(|pod| pod.is_active()).map(PodView::instance).collect();
         let distinct: std::collections::BTreeSet<&str> = instances.iter().copied().collect();
@@ -216,12 +286,15 @@ proptest! {
 
     #[test]
     fn every_history_ends_well(
-        kind in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible")],
-        claims in any::<bool>(),
+        type_ in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible"), Just("InPlaceOnly")],
+        (claims, hooked, goes_back) in any::<(bool, bool, bool)>(),
         bounds in prop_oneof![Just((1, 0)), Just((2, 0)), Just((0, 1)), Just((1, 2))],
         ops in proptest::collection::vec(op(), 0..60),
     ) {
-        let mut cluster = Cluster::new(kind, claims, bounds.0, bounds.1);
+        // Such a set takes no surge: no pod would ever be made for it.
+        let (most_unavailable, most_surge) = if type_ == "InPlaceOnly" { (bounds.0.max(1), 0) } else { bounds };
+        let mut cluster =
+            Cluster::new(Kind { type_, claims, most_unavailable, most_surge, hooked, goes_back });
         for op in &ops {
             cluster.play(op);
         }
@@ -232,7 +305,14 @@ proptest! {
 /// The shortest history of all, so that a fault of the model itself is seen.
 #[test]
 fn an_undisturbed_history_ends_well() {
-    let mut cluster = Cluster::new("ReCreate", true, 1, 0);
+    let mut cluster = Cluster::new(Kind {
+        type_: "ReCreate",
+        claims: true,
+        most_unavailable: 1,
+        most_surge: 0,
+        hooked: false,
+        goes_back: false,
+    });
     cluster.is_as_wanted();
     assert_eq!(cluster.world.claims.len(), 3);
     cluster.play(&Op::Image(3));

@@ -118,6 +118,49 @@ fn n12_a_raised_partition_brings_pods_back_where_that_is_chosen() {
     world.settings.partition_rollback = true;
     assert_eq!(calculated(&world), "upd-4");
     assert_eq!(world.effect(), "delete n x2");
+    // In place too: no agent takes an image that the template does not name.
+    let strategy = world.set.spec.update_strategy.as_mut().unwrap();
+    strategy.type_ = Some("InPlaceIfPossible".to_owned());
+    assert_eq!(world.effect(), "delete n x2");
+    world.pods.retain(|pod| pod.name != "p4" && pod.name != "p5");
+    assert_eq!(world.effect(), "create o x2");
+}
+
+/// The way back may have pods beyond the wanted number: they are no pods of an update, and stay.
+#[test]
+fn a_pod_that_is_made_on_the_way_back_stays() {
+    let mut spec = spec("4,3,0,1");
+    spec["updateStrategy"]["type"] = json!("InPlaceIfPossible");
+    let mut world = World::new(spec, "2o 2n");
+    world.settings.partition_rollback = true;
+    let plan = world.plan();
+    let [crate::action::Action::CreatePod(pod)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    assert_eq!(pod["metadata"]["labels"][crate::names::REVISION_LABEL], "shop-old");
+    assert!(pod["metadata"]["labels"].get(crate::names::SURGE_LABEL).is_none(), "{pod}");
+}
+
+/// The status says so, and how it goes on; what changes metadata alone needs no agent.
+#[test]
+fn a_raised_partition_brings_back_in_place_what_needs_no_agent() {
+    let mut spec = spec("10,8,2,0");
+    spec["updateStrategy"]["type"] = json!("InPlaceOnly");
+    let mut world = World::new(spec, "4o 6n");
+    world.settings.partition_rollback = true;
+    assert_eq!(world.effect(), "");
+    let condition = world.plan().status.unwrap().conditions.remove(0);
+    assert_eq!(condition.type_, "FailedUpdate");
+    let message = condition.message.unwrap();
+    assert!(message.contains("goes back to revision shop-old") && message.contains("delete it"), "{message}");
+    world.revisions[0].template = world.revisions[1].template.clone();
+    world.revisions[0].template["metadata"]["labels"]["tier"] = json!("1");
+    world.updating_nodes.clear();
+    let plan = world.plan();
+    let [crate::action::Action::PatchPod(_, patch), crate::action::Action::PatchPod(..)] =
+        plan.actions.as_slice()
+    else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(patch["metadata"]["labels"]["tier"], "1");
 }
 
 fn held(mut spec: Value) -> Value {

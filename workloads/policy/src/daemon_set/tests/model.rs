@@ -17,10 +17,12 @@ enum Op {
     Partition(i32),
     /// A node is tainted, or not any more.
     Taint(usize),
-    /// A node goes with its pods, or comes.
+    /// A node goes, or comes back, with its pods if it has any left.
     Node(usize),
     /// The agent of a node is silent, or heard again.
     Silence(usize),
+    /// The agent of a pod cannot update it.
+    Fail(usize),
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
@@ -33,6 +35,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..4_usize).prop_map(Op::Taint),
         1 => (0..4_usize).prop_map(Op::Node),
         1 => (0..4_usize).prop_map(Op::Silence),
+        1 => (0..4_usize).prop_map(Op::Fail),
         8 => writes().prop_map(Op::Sync),
     ]
 }
@@ -42,6 +45,7 @@ struct History {
     spec: Value,
     status: Option<AdvancedDaemonSetStatus>,
     nodes: BTreeMap<String, NodeView>,
+    held: Held,
 }
 
 fn node(name: &str) -> NodeView {
@@ -59,7 +63,7 @@ impl History {
             } },
         });
         let nodes = NAMES.map(|name| (name.to_owned(), node(name))).into();
-        Self { played: Played::new(&NAMES, true), spec, status: None, nodes }
+        Self { played: Played::new(&NAMES, true), spec, status: None, nodes, held: Held::new() }
     }
 
     fn plan(&self) -> Plan {
@@ -82,6 +86,7 @@ impl History {
             agents: Agents { updating: &all, present: &all, labelling: &all, silent: &self.played.silent },
             ahead: Ahead::default(),
             rests_until: &BTreeMap::new(),
+            held: &self.held,
             failures: &Failures::default(),
             collisions: 0,
             // Names differ from pass to pass.
@@ -110,8 +115,14 @@ impl History {
                 }
             }
             Op::Silence(at) => self.played.silence(NAMES[*at].to_owned()),
+            Op::Fail(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.fail(&uid);
+                }
+            }
             Op::Sync(writes) => self.sync(*writes),
         }
+        self.played.template.clone_from(&self.spec["template"]);
     }
 
     fn fits(&self, name: &str) -> bool {
@@ -120,8 +131,14 @@ impl History {
 
     /// One pass: decides on what is seen, writes some of it.
     fn sync(&mut self, writes: usize) {
-        let plan = self.plan();
+        let mut plan = self.plan();
         self.keeps_its_bounds(&plan);
+        match plan.held.take() {
+            // Crashed: what it knew is lost.
+            _ if plan.actions.len() > writes => self.held.clear(),
+            Some(held) => self.held = held,
+            None => {}
+        }
         let is_all = plan.actions.len() <= writes;
         for action in plan.actions.into_iter().take(writes) {
             if let Action::CreatePod(pod) = &action {
@@ -164,10 +181,13 @@ impl History {
     }
 
     fn is_as_wanted(&mut self) {
+        self.played.template.clone_from(&self.spec["template"]);
         for _ in 0..120 {
             self.played.deliver_all();
             self.sync(usize::MAX);
             self.played.go_on();
+            let nodes = &self.nodes;
+            self.played.collect(|pod| !nodes.contains_key(pod.wanted_node()));
         }
         self.played.deliver_all();
         let plan = self.plan();

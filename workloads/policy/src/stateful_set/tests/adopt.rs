@@ -81,3 +81,36 @@ fn a_set_that_is_made_anew_updates_nothing() {
     assert_eq!(plan.actions, []);
     assert_eq!(plan.status.unwrap().current_revision.as_deref(), Some("db-new"));
 }
+
+/// Rows: a change of a pod, and whether it gets the label of its name.
+#[test]
+fn a_pod_has_its_name_as_a_label() {
+    type Row = (&'static str, fn(&mut PodView), bool);
+    let table: [Row; 5] = [
+        ("as it is", |_| {}, false),
+        ("taken off", |pod| drop(pod.labels.remove(POD_NAME_LABEL)), true),
+        ("changed", |pod| drop(pod.labels.insert(POD_NAME_LABEL.to_owned(), "db-2".to_owned())), true),
+        ("going", |pod| (pod.terminating, _) = (true, pod.labels.remove(POD_NAME_LABEL)), false),
+        ("over", |pod| (pod.phase, _) = (Phase::Ended, pod.labels.remove(POD_NAME_LABEL)), false),
+    ];
+    for (what, change, named) in table {
+        let mut world = world("0n 1n 2n");
+        change(&mut world.pods[1]);
+        let names = |action: &Action| match action {
+            Action::PatchPod(target, patch) => {
+                let labels = json!({ POD_NAME_LABEL: "db-1" });
+                assert_eq!((target.uid.as_str(), &patch["metadata"]["labels"]), ("uid-1", &labels));
+                true
+            }
+            _ => false,
+        };
+        let actions = world.plan().actions;
+        assert_eq!(actions.iter().any(names), named, "{what}: {actions:?}");
+    }
+    // Whatever is updated.
+    let mut world = world("0n");
+    world.spec["updateStrategy"] = json!({ "type": "OnDelete" });
+    world.spec["replicas"] = json!(1);
+    world.pods[0].labels.remove(POD_NAME_LABEL);
+    assert_eq!(world.plan().actions.len(), 1);
+}

@@ -86,6 +86,26 @@ fn a_claim_that_goes_holds_its_pod_up() {
     assert_eq!((&pod["spec"]["hostname"], &pod["spec"]["aFieldOfLater"]), (&json!("db-1"), &json!([1])));
 }
 
+/// Scaled away and back before the garbage collector was there: a new pod would lose the claim under it.
+#[test]
+fn n12_a_claim_that_goes_with_an_earlier_pod_is_waited_for() {
+    let of_a_pod = json!([{ "apiVersion": "v1", "kind": "Pod", "name": "db-1", "uid": "before" }]);
+    for (policy, effect, says) in
+        [("Delete", "", Some("claim data-db-1 still goes with an earlier pod db-1")), ("Retain", "+1n", None)]
+    {
+        let mut world = World::new(2, with_claims("Retain", policy), "0n");
+        world.claims = vec![claim(0), claim(1)];
+        world.claims[1].owners = serde_json::from_value(of_a_pod.clone()).unwrap();
+        assert_eq!(world.effect(), effect, "{policy}");
+        let conditions = world.plan().status.unwrap().conditions;
+        let message = conditions.first().and_then(|one| one.message.as_deref());
+        assert_eq!(message.map(|text| text.split(':').next().unwrap()), says, "{policy}");
+        // It is gone: the pod comes with a new one.
+        world.claims.pop();
+        assert!(world.effect().contains("+1n"), "{policy}");
+    }
+}
+
 #[test]
 fn a_claim_that_somebody_has_deleted_is_made_again() {
     let mut world = World::new(1, with_claims("Retain", "Retain"), "0n!");

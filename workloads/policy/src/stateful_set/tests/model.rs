@@ -21,6 +21,8 @@ enum Op {
     Silence(usize),
     /// The one that minds the hook looks at a pod.
     Hook(usize),
+    /// The agent of a pod cannot update it.
+    Fail(usize),
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
@@ -35,6 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..5).prop_map(Op::Reserve),
         1 => (0..2_usize).prop_map(Op::Silence),
         3 => (0..8_usize).prop_map(Op::Hook),
+        1 => (0..8_usize).prop_map(Op::Fail),
         8 => writes().prop_map(Op::Sync),
     ]
 }
@@ -120,25 +123,17 @@ impl History {
             }
             Op::Hook(at) => {
                 if let Some(uid) = self.played.nth(*at) {
-                    self.mind(&uid);
+                    self.played.mind(&uid);
+                }
+            }
+            Op::Fail(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.fail(&uid);
                 }
             }
             Op::Sync(writes) => self.sync(*writes),
         }
-    }
-
-    /// Lets a pod go that is held for its update, and holds one again that is updated.
-    fn mind(&mut self, uid: &str) {
-        let Some(pod) = self.played.pods.get(uid) else { return };
-        match (State::of(pod), pod.label("hook")) {
-            (State::PreparingUpdate, "true") => {
-                self.played.change(uid, |pod| drop(pod.labels.remove("hook")));
-            }
-            (State::Updated, "") => {
-                self.played.change(uid, |pod| drop(pod.labels.insert("hook".to_owned(), "true".to_owned())));
-            }
-            _ => {}
-        }
+        self.played.template.clone_from(&self.spec["template"]);
     }
 
     fn slots(&self) -> Vec<i64> {
@@ -177,13 +172,12 @@ impl History {
     }
 
     fn is_as_wanted(&mut self) {
+        self.played.template.clone_from(&self.spec["template"]);
         for _ in 0..150 {
             self.played.deliver_all();
             self.sync(usize::MAX);
             self.played.go_on();
-            for uid in self.played.pods.keys().cloned().collect::<Vec<_>>() {
-                self.mind(&uid);
-            }
+            self.played.mind_all();
         }
         self.played.deliver_all();
         let plan = self.plan();
