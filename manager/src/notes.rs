@@ -1,6 +1,6 @@
-//! Events: what the indexes have to tell of SidecarSets, and of requests and jobs that have ended, written one
-//! after the other and no faster than people read. One that cannot be written is lost; the object's status
-//! says the same.
+//! Events: what the indexes have to tell of SidecarSets, and of requests and jobs that have ended, written
+//! one after the other and no faster than people read. One that cannot be written is lost; the object's
+//! status says the same.
 
 pub(crate) mod ended;
 
@@ -24,8 +24,8 @@ pub(crate) const AUTHOR: &str = "berth-manager";
 const PAUSE: Duration = Duration::from_millis(100);
 /// Events that wait; one more is lost.
 const MOST_WAITING: usize = 256;
-/// Places that ends of requests and jobs leave free: a thousand of them may end at once, and what is told of a
-/// SidecarSet is told once for a revision.
+/// Places that ends of requests and jobs leave free: a thousand of them may end at once, and what is told of
+/// a SidecarSet is told once for a revision.
 const KEPT_FREE: usize = 64;
 
 /// Something to tell of an object.

@@ -1,4 +1,4 @@
-//! What is told of a job that has ended.
+//! News of a job that has ended.
 
 use crate::{
     notes::{About, Note, ended::Ended},

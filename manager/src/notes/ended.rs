@@ -1,4 +1,4 @@
-//! What is told of a request or a job that has ended, from its status alone. Pure.
+//! News of a request or a job that has ended, from its status alone. Pure.
 //!
 //! An end is told once: by the manager that saw the object before its end and leads when it sees the end. One
 //! that was over when this manager first saw it, or began to lead, is old: its Event was another's to write.
@@ -26,8 +26,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) conditions: &'a [Condition],
 }
 
-/// Says whether the end of an object that was open before is news for who leads since then. Ends are written in
-/// seconds; one without a time is told.
+/// Says whether the end of an object that was open before is news for who leads since then. Ends are written
+/// in seconds; one without a time is told.
 pub(crate) fn is_news(leads: Option<Timestamp>, ended: Option<Timestamp>) -> bool {
     leads.is_some_and(|since| ended.is_none_or(|ended| ended.as_second() >= since.as_second()))
 }

@@ -1,4 +1,4 @@
-//! What is told of a request that has ended, of both kinds alike.
+//! News of a request that has ended, of both kinds alike.
 
 use super::{kind::RequestKind, spec::Spec, status::Status};
 use crate::{
@@ -11,7 +11,7 @@ pub(super) fn note<S: Spec, T: Status>(seen: &CustomSeen<S, T>, key: Key) -> Opt
     let status = seen.status.as_ref().ok()?;
     let (pod, named) = seen.spec.as_ref().map_or(("", 0), |spec| (spec.pod(), spec.containers().count()));
     let (states, done, failed) = status.states();
-    // One that no agent has looked at has no states, and an update has states of containers whose env changes.
+    // One that no agent has looked at has no states, and an update has some of containers whose env changes.
     let of = states.max(named);
     let (about, noun, verb) = match T::KIND {
         RequestKind::Recreate => (About::Recreate, "recreation", "recreated"),
