@@ -21,6 +21,7 @@
 //!   are wanted, probes of one's own, in-place updates.
 //! - `exec`: where steps go; stops without the kubelet.
 //! - [`succession`]: one process after another. `admin`: what can be seen and asked from outside.
+//! - `scrape`: the metrics for scrapers of the cluster, for who may read them.
 //! - [`process`]: how a run begins, wires all of it, and ends it in order.
 
 #![cfg_attr(
@@ -46,6 +47,7 @@ pub mod process;
 pub mod recreate;
 #[cfg(test)]
 mod rooms;
+pub(crate) mod scrape;
 pub mod succession;
 pub(crate) mod trace;
 #[allow(unreachable_pub, reason = "its items are being rearranged")]

@@ -131,6 +131,9 @@ impl Metrics {
     /// Registers the metrics under `berth_manager_…`.
     pub fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("berth_manager");
+        let build = Family::<One, Gauge>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("build_info", "1, with the version of the program", build);
         let metrics = Self {
             writes: Family::default(),
             // 1 ms to 4 s.

@@ -1,5 +1,8 @@
-//! Events of SidecarSets: what the index has to tell of them, written one after the other and no faster than
-//! people read. One that cannot be written is lost; the set's status says the same.
+//! Events: what the indexes have to tell of SidecarSets, and of requests and jobs that have ended, written
+//! one after the other and no faster than people read. One that cannot be written is lost; the object's
+//! status says the same.
+
+pub(crate) mod ended;
 
 use std::time::Duration;
 
@@ -9,7 +12,11 @@ use kube::Client;
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use crate::{lease::Tenure, sidecarsets::SetNote};
+use crate::{
+    lease::Tenure,
+    seen::Key,
+    wire::{Jobs, Requests, SidecarSets, Updates, Watchable},
+};
 
 /// Author of the manager's Events.
 pub(crate) const AUTHOR: &str = "berth-manager";
@@ -17,42 +24,124 @@ pub(crate) const AUTHOR: &str = "berth-manager";
 const PAUSE: Duration = Duration::from_millis(100);
 /// Events that wait; one more is lost.
 const MOST_WAITING: usize = 256;
+/// Places that ends of requests and jobs leave free: a thousand of them may end at once, and what is told of
+/// a SidecarSet is told once for a revision.
+const KEPT_FREE: usize = 64;
+
+/// Something to tell of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Kind of the object.
+    pub about: About,
+    /// Its name.
+    pub key: Key,
+    /// Which one of that name.
+    pub uid: Box<str>,
+    /// It is bad news.
+    pub warning: bool,
+    /// For programs.
+    pub reason: &'static str,
+    /// For people.
+    pub text: String,
+}
+
+/// Kinds that something is told of. The policy `berth-manager` lets no Events about others in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A SidecarSet.
+    SidecarSet,
+    /// A ContainerRecreateRequest that has ended.
+    Recreate,
+    /// A ContainerUpdateRequest that has ended.
+    Update,
+    /// An ImagePullJob that has ended.
+    ImagePullJob,
+}
+
+impl About {
+    /// The `apiVersion` and the kind.
+    fn names(self) -> (String, &'static str) {
+        match self {
+            Self::SidecarSet => of::<SidecarSets>(),
+            Self::Recreate => of::<Requests>(),
+            Self::Update => of::<Updates>(),
+            Self::ImagePullJob => of::<Jobs>(),
+        }
+    }
+}
+
+fn of<W: Watchable>() -> (String, &'static str) {
+    (format!("{}/{}", W::GROUP, W::VERSION), W::NAME)
+}
 
 /// The entrance.
 #[derive(Clone, Debug)]
 pub struct Notes {
-    sender: mpsc::Sender<SetNote>,
+    sender: mpsc::Sender<Note>,
     tenure: Tenure,
 }
 
 impl Notes {
     /// Takes something to tell; only the leader tells it.
-    pub fn tell(&self, note: SetNote) {
-        if self.tenure.holds()
-            && let Err(error) = self.sender.try_send(note)
-        {
-            debug!(%error, "Event not written, too many wait");
+    pub fn tell(&self, note: Note) {
+        if !self.tenure.holds() {
+            return;
+        }
+        let (kind, key) = (note.about.names().1, note.key.clone());
+        if !has_room(note.about, self.sender.capacity()) || self.sender.try_send(note).is_err() {
+            debug!(kind, %key, "Event not written, too many wait");
         }
     }
 }
 
+/// Says whether one more is taken where so many places are free.
+fn has_room(about: About, free: usize) -> bool {
+    about == About::SidecarSet || free > KEPT_FREE
+}
+
 /// Returns the entrance, and what comes out of it.
-pub fn channel(tenure: Tenure) -> (Notes, mpsc::Receiver<SetNote>) {
+pub fn channel(tenure: Tenure) -> (Notes, mpsc::Receiver<Note>) {
     let (sender, told) = mpsc::channel(MOST_WAITING);
     (Notes { sender, tenure }, told)
 }
 
 /// Writes what is told, for ever. Ends when nobody tells any more.
-pub async fn write(client: Client, mut told: mpsc::Receiver<SetNote>) {
-    while let Some(SetNote { name, uid, warning, reason, text }) = told.recv().await {
+pub async fn write(client: Client, mut told: mpsc::Receiver<Note>) {
+    while let Some(Note { about, key, uid, warning, reason, text }) = told.recv().await {
+        let (api_version, kind) = about.names();
         let regarding = ObjectReference {
-            api_version: Some("apps.kruise.io/v1alpha1".to_owned()),
-            kind: Some("SidecarSet".to_owned()),
-            name: Some(name.to_string()),
+            api_version: Some(api_version),
+            kind: Some(kind.to_owned()),
+            namespace: Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
+            name: Some(key.name.to_string()),
             uid: Some(uid.into_string()),
             ..ObjectReference::default()
         };
         News { regarding, warning, reason, text }.write(&client, AUTHOR).await;
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_leave_room_for_what_is_told_once() {
+        for (about, free, taken) in [
+            (About::Recreate, KEPT_FREE + 1, true),
+            (About::Recreate, KEPT_FREE, false),
+            (About::Update, 0, false),
+            (About::ImagePullJob, MOST_WAITING, true),
+            (About::SidecarSet, 1, true),
+        ] {
+            assert_eq!(has_room(about, free), taken, "{about:?}, {free} free");
+        }
+    }
+
+    #[test]
+    fn kinds_have_their_names() {
+        assert_eq!(About::SidecarSet.names(), ("apps.kruise.io/v1alpha1".to_owned(), "SidecarSet"));
+        assert_eq!(About::Update.names(), ("berth.dev/v1alpha1".to_owned(), "ContainerUpdateRequest"));
     }
 }

@@ -261,7 +261,7 @@ func TestReleaseFits(t *testing.T) {
 }
 
 // What is left out of complete/: choices of a node, of a cluster's own tools, and what stands beside an OpenKruise.
-var notComplete = []string{"cert-manager", "host", "monitoring", "openkruise", "takeover", "token-renewal", "without-protection"}
+var notComplete = []string{"agent-metrics", "cert-manager", "host", "monitoring", "openkruise", "takeover", "token-renewal", "without-protection"}
 
 // The list of everything has each component that is not a choice of its own, and is taken by kustomize.
 func TestCompleteIsEverything(t *testing.T) {

@@ -119,7 +119,7 @@ func metrics(t *testing.T) []metric {
 		if !strings.Contains(text, "prometheus_client") {
 			continue
 		}
-		prefix := "berthd"
+		prefix := "berth_agent"
 		if found := prefixed.FindStringSubmatch(text); found != nil {
 			prefix = found[1]
 		}
@@ -160,11 +160,11 @@ const made = "<!-- Made from the code: BERTH_WRITE=1 tests/packages/test.sh Refe
 
 func TestReferenceOfMetrics(t *testing.T) {
 	text := "# Metrics\n\n" + made + "After this page you know each number that the programs tell, and its name for Prometheus.\n\n" +
-		"`berth_manager_` and `berth_workloads_` are at `/metrics` of their pods (port `metrics`), `berthd_` and `berth_shim_` at that of\n" +
-		"`httpAddress` on each node. [Operations](operations.md) says what to watch.\n\n"
+		"`berth_manager_` and `berth_workloads_` are at `/metrics` of their pods (port `metrics`), `berth_agent_` and `berth_shim_` at that of\n" +
+		"`httpAddress` on each node, and of `metrics.address` where there is one. [Operations](operations.md) says what to watch.\n\n"
 	for _, program := range []struct{ prefix, title string }{
 		{"berth_manager_", "berth-manager"}, {"berth_workloads_", "berth-workloads"}, {"berth_shim_", "The path of the kubelet's calls"},
-		{"berthd_", "berthd"},
+		{"berth_agent_", "berthd"},
 	} {
 		text += "## " + program.title + "\n\n| Metric | Type | |\n|---|---|---|\n"
 		for _, one := range metrics(t) {

@@ -25,6 +25,9 @@ impl Metrics {
     /// Registers the metrics under `berth_workloads_…`.
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("berth_workloads");
+        let build = Family::<One, Gauge>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.register("build_info", "1, with the version of the program", build);
         let metrics = Self::default();
         registry.register("leads", "Whether this replica leads", metrics.leads.clone());
         let help = "Failures to take or renew the lease";

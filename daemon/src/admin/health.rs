@@ -6,8 +6,10 @@ use berth_policy::Size;
 use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
+    admin::own::OwnMetrics,
     agent::Agent,
     base::causes::chain,
+    cluster::identity::IdentityState,
     config::ViewMode,
     cri::Runtime,
     pods,
@@ -36,6 +38,10 @@ pub(crate) struct Health {
     pub api: Option<watch::Receiver<pods::api::Health>>,
     /// The threads that have tasks, by what they do.
     pub threads: Vec<(&'static str, Handle)>,
+    /// Figures of the process.
+    pub own: OwnMetrics,
+    /// Identity of the agent at the API server, where there is one.
+    pub identity: Option<watch::Receiver<IdentityState>>,
 }
 
 type Checks = Vec<(&'static str, Result<(), String>)>;
@@ -83,6 +89,15 @@ impl Health {
         self.agent.metrics().known(self.size());
         for (thread, handle) in &self.threads {
             self.agent.metrics().tasks(thread, handle.metrics().num_alive_tasks());
+        }
+        self.own.refresh();
+        // Nothing is said of what nobody knows yet.
+        if let Some(identity) = &self.identity
+            && let IdentityState::Known(identity) = &*identity.borrow()
+        {
+            for feature in &identity.features {
+                self.agent.metrics().feature(feature.name, feature.off.is_none());
+            }
         }
     }
 }

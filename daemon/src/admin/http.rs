@@ -97,7 +97,7 @@ impl Pages {
         }
     }
 
-    async fn metrics(&self) -> Response<Full<Bytes>> {
+    pub(crate) async fn metrics(&self) -> Response<Full<Bytes>> {
         self.health.refresh_metrics();
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {

@@ -8,6 +8,7 @@ pub(crate) mod fuzz;
 pub(crate) mod health;
 pub(crate) mod http;
 mod order;
+pub(crate) mod own;
 mod probes;
 mod pulls;
 mod requests;

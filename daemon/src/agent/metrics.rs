@@ -1,11 +1,20 @@
 //! Counters of the agent beside the data path. Labels come from closed lists, never from object names.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::AtomicU64,
+    time::Duration,
+};
 
-use berth_policy::{Call, Request, Size, Verdict};
+use berth_policy::{Backlog, Call, Request, Size, Verdict};
 use prometheus_client::{
-    metrics::{counter::Counter, family::Family, gauge::Gauge},
-    registry::Registry,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
 };
 use tracing::error;
 
@@ -13,6 +22,7 @@ use crate::agent::set_aside::{self, SetAsides};
 
 type Labels = [(&'static str, &'static str); 2];
 type Kind = [(&'static str, &'static str); 1];
+type RequestHistograms = Family<Kind, Histogram, fn() -> Histogram>;
 
 /// The counters of the agent. A clone counts into the same ones.
 #[derive(Clone, Debug)]
@@ -28,12 +38,27 @@ pub struct AgentMetrics {
     tasks: Family<Kind, Gauge>,
     set_aside: SetAsides,
     probes_refused: Gauge,
+    probes_behind: Gauge,
+    probes_late: Gauge<f64, AtomicU64>,
+    requests: Family<Labels, Counter>,
+    request_seconds: RequestHistograms,
+    path: Family<Kind, Gauge>,
+    features: Family<Kind, Gauge>,
+}
+
+/// Kinds of requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RequestKind {
+    /// To recreate containers.
+    Recreate,
+    /// To update a pod in place.
+    Update,
 }
 
 impl AgentMetrics {
-    /// Registers the metrics under `berthd_…`.
+    /// Registers the metrics under `berth_agent_…`.
     pub fn register(registry: &mut Registry) -> Self {
-        let registry = registry.sub_registry_with_prefix("berthd");
+        let registry = registry.sub_registry_with_prefix("berth_agent");
         let metrics = Self {
             verdicts: Family::default(),
             panics: Counter::default(),
@@ -46,6 +71,12 @@ impl AgentMetrics {
             tasks: Family::default(),
             set_aside: SetAsides::register(registry),
             probes_refused: Gauge::default(),
+            probes_behind: Gauge::default(),
+            probes_late: Gauge::default(),
+            requests: Family::default(),
+            request_seconds: Family::new_with_constructor(request_histogram),
+            path: Family::default(),
+            features: Family::default(),
         };
         registry.register(
             "verdicts",
@@ -79,6 +110,38 @@ impl AgentMetrics {
             "probe_entries_refused",
             "Entries of NodePodProbe that are not run: no live PodProbeMarker asks for them, or they are too many",
             metrics.probes_refused.clone(),
+        );
+        registry.register(
+            "probes_behind",
+            "Probes of PodProbeMarkers that run more than 1 s, or a tenth of their period, after they should; the worst of a minute",
+            metrics.probes_behind.clone(),
+        );
+        registry.register_with_unit(
+            "probes_late",
+            "How much later than it should the latest of them runs",
+            Unit::Seconds,
+            metrics.probes_late.clone(),
+        );
+        registry.register(
+            "requests",
+            "Requests to recreate containers or to update pods that ended on this node",
+            metrics.requests.clone(),
+        );
+        registry.register_with_unit(
+            "request",
+            "How long such requests took since they were made",
+            Unit::Seconds,
+            metrics.request_seconds.clone(),
+        );
+        registry.register(
+            "path",
+            "1 for the place of the agent: inline, beside or takeover",
+            metrics.path.clone(),
+        );
+        registry.register(
+            "feature",
+            "1 for a feature that is on, 0 for one that is off by the configuration, the path or the agent's identity",
+            metrics.features.clone(),
         );
         registry.register("tasks", "Tasks that have not ended", metrics.tasks.clone());
         metrics
@@ -150,6 +213,34 @@ impl AgentMetrics {
         self.probes_refused.set(i64::try_from(entries).unwrap_or(i64::MAX));
     }
 
+    /// Takes how many probes run later than they should; `None`: none does.
+    pub(crate) fn probes_behind(&self, backlog: Option<Backlog>) {
+        let Backlog { behind, late } = backlog.unwrap_or_default();
+        self.probes_behind.set(i64::try_from(behind).unwrap_or(i64::MAX));
+        self.probes_late.set(late.as_secs_f64());
+    }
+
+    /// Counts a request that ended here, so long after it was made.
+    pub(crate) fn request_ended(&self, kind: RequestKind, complete: bool, after: Duration) {
+        let kind = match kind {
+            RequestKind::Recreate => "recreate",
+            RequestKind::Update => "update",
+        };
+        let outcome = if complete { "complete" } else { "failed" };
+        self.requests.get_or_create(&[("kind", kind), ("outcome", outcome)]).inc();
+        self.request_seconds.get_or_create(&[("kind", kind)]).observe(after.as_secs_f64());
+    }
+
+    /// Place of the agent. It does not change.
+    pub(crate) fn path(&self, path: &'static str) {
+        self.path.get_or_create(&[("path", path)]).set(1);
+    }
+
+    /// Takes whether a feature is on.
+    pub(crate) fn feature(&self, feature: &'static str, on: bool) {
+        self.features.get_or_create(&[("feature", feature)]).set(i64::from(on));
+    }
+
     pub(crate) fn view_failed(&self) {
         self.view_failures.inc();
     }
@@ -176,5 +267,41 @@ impl AgentMetrics {
     /// The same.
     pub(crate) fn tasks(&self, thread: &'static str, count: usize) {
         self.tasks.get_or_create(&[("thread", thread)]).set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+}
+
+/// From 0.1 s to about 27 minutes.
+fn request_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.1, 2.0, 15))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_and_states_have_closed_labels() {
+        let mut registry = Registry::default();
+        let metrics = AgentMetrics::register(&mut registry);
+        metrics.request_ended(RequestKind::Recreate, true, Duration::from_secs(3));
+        metrics.request_ended(RequestKind::Update, false, Duration::from_secs(5));
+        metrics.path("beside");
+        metrics.feature("launch order", false);
+        metrics.probes_behind(Some(Backlog { behind: 3, late: Duration::from_millis(2500) }));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "berth_agent_requests_total{kind=\"recreate\",outcome=\"complete\"} 1",
+            "berth_agent_requests_total{kind=\"update\",outcome=\"failed\"} 1",
+            "berth_agent_request_seconds_sum{kind=\"update\"} 5.0",
+            "berth_agent_path{path=\"beside\"} 1",
+            "berth_agent_feature{feature=\"launch order\"} 0",
+            "berth_agent_probes_behind 3",
+            "berth_agent_probes_late_seconds 2.5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+        }
+        metrics.probes_behind(None);
+        assert_eq!((metrics.probes_behind.get(), metrics.probes_late.get()), (0, 0.0));
     }
 }

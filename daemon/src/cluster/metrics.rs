@@ -42,9 +42,9 @@ pub(crate) enum Write {
 }
 
 impl ClusterMetrics {
-    /// Registers the metrics under `berthd_…`.
+    /// Registers the metrics under `berth_agent_…`.
     pub fn register(registry: &mut Registry) -> Self {
-        let registry = registry.sub_registry_with_prefix("berthd");
+        let registry = registry.sub_registry_with_prefix("berth_agent");
         let metrics = Self {
             writes: Family::default(),
             watch_failures: Counter::default(),

@@ -7,6 +7,7 @@
 pub(crate) mod fuzz;
 mod images;
 mod logging;
+mod metrics;
 mod pod_view;
 mod probes;
 mod tracing;
@@ -21,6 +22,7 @@ use std::{
 
 pub use images::{Images, InvalidReserve, Reserve};
 pub use logging::{LogFormat, Logging};
+pub use metrics::Metrics;
 pub use pod_view::{Cluster, Kubelet, PodView, ServiceAccount, ViewMode};
 pub use probes::Probes;
 use serde::{Deserialize, Serialize};
@@ -61,6 +63,8 @@ pub struct Configuration {
     pub desired_dir: PathBuf,
     /// `/healthz`, `/readyz` and `/metrics`; loopback only.
     pub http_address: SocketAddr,
+    /// `/metrics` for scrapers of the cluster.
+    pub metrics: Metrics,
     /// This node's name in the API; `None` = the host name in lower case.
     pub node_name: Option<String>,
     /// How long streams may go on after a stop was asked for.
@@ -198,6 +202,7 @@ impl Default for Configuration {
             state_dir: PathBuf::from("/var/lib/berth"),
             desired_dir: PathBuf::from("/etc/berth/desired"),
             http_address: SocketAddr::from(([127, 0, 0, 1], 10353)),
+            metrics: Metrics::default(),
             node_name: None,
             drain_timeout: GoDuration(Duration::from_secs(150)),
             path: PathMode::default(),
@@ -277,7 +282,10 @@ impl Configuration {
             return conflict(field, reason);
         }
         if !self.http_address.ip().is_loopback() {
-            return conflict("httpAddress", "must be a loopback address, such as 127.0.0.1:10353");
+            return conflict(
+                "httpAddress",
+                "must be a loopback address, such as 127.0.0.1:10353; metrics.address may be another one",
+            );
         }
         let holds = [
             ("launchOrder.holdTimeout", self.launch_order.hold_timeout),
@@ -337,6 +345,9 @@ impl Configuration {
                 return conflict("podView.kubelet", "is needed for podView.mode kubelet");
             }
             ViewMode::Auto | ViewMode::Api | ViewMode::Kubelet | ViewMode::None => {}
+        }
+        if let Err((field, reason)) = self.metrics.check(view.mode == ViewMode::Api) {
+            return conflict(field, reason);
         }
         if let Some(kubelet) = &view.kubelet {
             if !kubelet.url.starts_with("http://") && !kubelet.url.starts_with("https://") {

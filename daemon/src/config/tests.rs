@@ -37,6 +37,10 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
                     "credentialProviderConfig:",
                     "credentialProviderBinDir:",
                     "endpoint:",
+                    "metrics:",
+                    "  address:",
+                    "  certificateFile:",
+                    "  keyFile:",
                 ];
                 let is_field = known.iter().any(|name| field.starts_with(name));
                 if is_field { format!("{indent}{field}\n") } else { format!("{line}\n") }
@@ -53,6 +57,7 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
     assert_eq!(config.cluster.service_account, Some(ServiceAccount::default()));
     assert_eq!(config.node_name.as_deref(), Some("node-a"));
     assert!(config.images.credential_provider_config.is_some());
+    assert!(config.metrics.address.is_some() && config.metrics.key_file.is_some());
 }
 
 #[test]
@@ -98,6 +103,13 @@ fn a_foreign_document_is_refused() {
 fn contradictions_name_the_field() {
     let table = [
         ("httpAddress: 0.0.0.0:80\n", "httpAddress"),
+        ("metrics: {address: '0.0.0.0:10354'}\n", "metrics.address"),
+        (
+            "podView: {kubeconfig: /k}\nmetrics: {certificateFile: /c, keyFile: /k}\n",
+            "metrics.certificateFile",
+        ),
+        ("podView: {kubeconfig: /k}\nmetrics: {address: '[::]:1', certificateFile: /c}\n", "metrics.keyFile"),
+        ("podView: {kubeconfig: /k}\nmetrics: {address: '[::]:1', keyFile: k}\n", "metrics.keyFile"),
         ("kubeletProcesses: ['']\n", "kubeletProcesses"),
         ("kubeletProcesses: [sixteen-bytes-xx]\n", "kubeletProcesses"),
         ("launchOrder: {holdTimeout: 0s}\n", "launchOrder.holdTimeout"),

@@ -1,15 +1,19 @@
 //! Carries out effects: where each goes, and how it ended.
 
 use berth_policy::{
-    ContainerId, DirectStop, Effect, Event, PodEffect, PodRef, RecreateMark, RequestEffect, RequestId,
-    RuntimeEffect, SidecarMark, Source, StepOutcome, StoreEffect,
+    ContainerId, DirectStop, Effect, Event, Outcome, PodEffect, PodRef, RecreateMark, RequestEffect,
+    RequestId, RuntimeEffect, SidecarMark, Source, StepOutcome, StoreEffect,
 };
 use berth_shim::Gate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::{Executor, spans::span};
-use crate::{agent::fault::Point, base::causes::chain, exec::hook};
+use crate::{
+    agent::{fault::Point, metrics::RequestKind},
+    base::causes::chain,
+    exec::hook,
+};
 
 impl Executor {
     /// Begins an effect, so that the next plan does not owe it again, and gives its outcome back.
@@ -36,7 +40,14 @@ impl Executor {
             Effect::Runtime(RuntimeEffect::StopContainer(stop)) => self.stop(stop, shutdown).await,
             Effect::Request(source, request, effect) => {
                 Point::Reporting.reached();
+                let age = self.agent.read(|node, now| node.open_since(request, now));
                 let outcome = self.change_request(*source, request, effect).await;
+                if let (Some(age), RequestEffect::Report(report), StepOutcome::Done) = (age, effect, outcome)
+                    && let Some(end) = report.outcome
+                {
+                    let complete = end == Outcome::Complete;
+                    self.agent.metrics().request_ended(RequestKind::Recreate, complete, age);
+                }
                 Point::Reported.reached();
                 outcome
             }

@@ -24,9 +24,9 @@ pub(crate) struct ImageMetrics {
 }
 
 impl ImageMetrics {
-    /// Registers the metrics under `berthd_image_…`.
+    /// Registers the metrics under `berth_agent_image_…`.
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let registry = registry.sub_registry_with_prefix("berthd_image");
+        let registry = registry.sub_registry_with_prefix("berth_agent_image");
         let metrics = Self {
             pulls: Family::default(),
             // 0.1 s to about 27 minutes.

@@ -76,6 +76,7 @@ impl Components {
             None => Metrics::register(&mut registry),
         };
         let agent_metrics = AgentMetrics::register(&mut registry);
+        from_config::tell(config, &agent_metrics);
         let images = Arc::new(SharedImages::new(node_image::limits(config), agent_metrics.clone()));
         let probes = Arc::new(SharedProbes::new(&config.probes, agent_metrics.clone()));
         let agent = Arc::new(Agent::new(from_config::policy(config), store.clone(), agent_metrics));

@@ -90,6 +90,9 @@ pub struct RunFlags {
     /// Address of /healthz, /readyz and /metrics
     #[arg(long, env = "BERTH_HTTP_ADDRESS")]
     pub http_address: Option<SocketAddr>,
+    /// Address of /metrics for scrapers of the cluster, by TLS and for who may read them
+    #[arg(long, env = "BERTH_METRICS_ADDRESS")]
+    pub metrics_address: Option<SocketAddr>,
     /// Name of this node in the API
     #[arg(long, env = "BERTH_NODE_NAME")]
     pub node_name: Option<String>,
@@ -124,6 +127,7 @@ impl RunFlags {
         put(&mut config.state_dir, self.state_dir);
         put(&mut config.desired_dir, self.desired_dir);
         put(&mut config.http_address, self.http_address);
+        put(&mut config.metrics.address, self.metrics_address.map(Some));
         put(&mut config.node_name, self.node_name.map(Some));
         put(&mut config.logging.format, self.log_format);
         put(&mut config.logging.level, self.log_level);

@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow};
 use prometheus_client::registry::Registry;
 
 use crate::{
+    agent::metrics::AgentMetrics,
     cluster::{Cluster, metrics::ClusterMetrics},
     config::{Configuration, FailurePolicy, PathMode, ViewMode},
     pods::kubelet::KubeletView,
@@ -35,6 +36,16 @@ pub(super) fn policy(config: &Configuration) -> berth_policy::Config {
         file_requests: true,
         update_requests: config.pod_view.mode == ViewMode::Api,
     }
+}
+
+/// Tells the place of the agent, and what of its features needs the path of the calls.
+pub(super) fn tell(config: &Configuration, metrics: &AgentMetrics) {
+    metrics.path(config.path.name());
+    let in_the_path = config.path != PathMode::Beside;
+    let launch_order = in_the_path && config.launch_order.enabled;
+    metrics.feature("launch order", launch_order);
+    metrics.feature("early readiness", launch_order && config.launch_order.early_readiness);
+    metrics.feature("exit order", in_the_path && config.exit_order.enabled);
 }
 
 pub(super) fn kubelet(config: &Configuration) -> anyhow::Result<Option<Arc<KubeletView>>> {

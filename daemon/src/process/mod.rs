@@ -29,13 +29,14 @@ use self::{
     sockets::Front,
 };
 use crate::{
-    admin::{self, Admin, health::Health, http},
+    admin::{self, Admin, health::Health, http, own::OwnMetrics},
     agent::fault::Point,
     cluster::Cluster,
     config::Configuration,
     cri::Runtime,
     images::gate::ImageGate,
     process::data_path::{DataPath, Serving},
+    scrape::{self, Reviewer},
     succession::{
         fd_store,
         handover::{HandOver, OldProcess, Owned, Sockets, TakeOver},
@@ -113,6 +114,8 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
             .into_iter()
             .chain(front.data_path.as_ref().map(|data_path| ("data-path", data_path.handle())))
             .collect(),
+        own: OwnMetrics::register(&mut components.registry),
+        identity: components.cluster.as_ref().map(Cluster::identity),
     };
     // Ends the accepting of those who are not the kubelet, which is also the end of the agent.
     let accepting = tasks.stop.child_token();
@@ -151,6 +154,11 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     });
     tasks.serving.spawn(admin::serve(front.admin, admin, accepting.clone()));
     tasks.serving.spawn(handover.clone().serve(front.handover, accepting.clone()));
+    if let Some(cluster) = &components.cluster {
+        let (reviewer, node) = (Reviewer::new(cluster.connection().clone()), cluster.node().to_owned());
+        let (pages, accepting) = (pages.clone(), accepting.clone());
+        tasks.serving.spawn(scrape::serve(config.metrics.clone(), reviewer, node, pages, accepting));
+    }
     tasks.serving.spawn(http::serve(front.http, pages, accepting));
 
     components.await_requests().await;

@@ -66,7 +66,7 @@ pub(super) fn queue(metrics: SpanMetrics) -> (Ended, Receiver<SpanData>) {
 
 impl SpanMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
-        let registry = registry.sub_registry_with_prefix("berthd");
+        let registry = registry.sub_registry_with_prefix("berth_agent");
         let metrics = Self::default();
         registry.register(
             "spans_exported",

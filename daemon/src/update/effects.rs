@@ -16,8 +16,11 @@ use tracing::{info, warn};
 
 use super::{Parts, snapshot, wish_id};
 use crate::{
-    agent::fault::Point, base::causes::chain, cluster::client::CallError,
-    cri::creation_record::CreationRecord, trace::Span,
+    agent::{fault::Point, metrics::RequestKind},
+    base::causes::chain,
+    cluster::client::CallError,
+    cri::creation_record::CreationRecord,
+    trace::Span,
 };
 
 /// Time between TERM and KILL of a container whose hook holds the kubelet.
@@ -219,6 +222,12 @@ impl Parts {
         }
         if let (StepOutcome::Done, Some(outcome)) = (outcome, report.outcome) {
             info!(request = request.key, ?outcome, message = report.message, "Update ended");
+            // What its source showed as ended is said once more for another reason.
+            if request.reported.outcome.is_none() {
+                let complete = outcome == UpdateOutcome::Complete;
+                let age = tokio::time::Instant::now().into_std().saturating_duration_since(request.created);
+                self.agent.metrics().request_ended(RequestKind::Update, complete, age);
+            }
         }
         UpdateEvent::Reported(request.id, Box::new(report), outcome)
     }

@@ -20,6 +20,8 @@ pub(super) struct Job {
     /// Its status as shown.
     pub(super) shown: ImagePullJobStatus,
     pub(super) stage: Stage,
+    /// It was over once, whatever its status says now.
+    pub(super) ended: bool,
     pub(super) secrets: Secrets,
     pub(super) start: Option<Timestamp>,
     /// Its last status, once decided.

@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    ImageIndex, KINDS, Wake,
+    ImageIndex, KINDS, Wake, ended,
     entries::kept,
     job::{Job, Secrets, Stage},
     memory,
@@ -19,6 +19,7 @@ use super::{
     write::{Effect, JobAct},
 };
 use crate::{
+    notes::ended::is_news,
     seen::{JobSeen, Key, Kind, Now, Pods},
     time::later,
 };
@@ -56,6 +57,8 @@ impl ImageIndex {
             spec: Err(String::new()),
             shown: Default::default(),
             stage: Stage::Open,
+            // What is over at first sight ended before it could be told.
+            ended: matches!(stage, Stage::Over(_)),
             secrets: Secrets::Unknown,
             start: None,
             end: None,
@@ -69,6 +72,12 @@ impl ImageIndex {
         job.start = shown.start_time.as_ref().map(|time| time.0).or(job.start);
         (job.shown, job.stage, job.list) = (shown, stage, list);
         job.confirm();
+        if let Stage::Over(ended) = stage
+            && !std::mem::replace(&mut job.ended, true)
+            && is_news(self.leads, Some(ended))
+        {
+            self.effects.extend(ended::note(seen, key.clone()).map(Effect::Note));
+        }
         let spec_is_new = job.spec != spec;
         let mut keeps_secrets = true;
         if spec_is_new {

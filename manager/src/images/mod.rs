@@ -39,10 +39,12 @@
 //! - an entry once written stays as it is until it is taken back: another image, limit or secret of a job
 //!   counts for nodes that are asked after that;
 //! - a write is asked for once for each version of an object, and again only if it was lost or the lease came
-//!   anew.
+//!   anew;
+//! - the end of a job is told once, by who leads and has seen the job before its end.
 
 mod advance;
 mod crowd;
+mod ended;
 mod entries;
 mod job;
 mod jobs;
@@ -66,6 +68,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+use jiff::Timestamp;
 
 pub use self::write::{Effect, Fetch, JobAct, JobWrite, NodeImageWrite, Seal, Wish};
 use self::{
@@ -111,8 +115,8 @@ const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::NodeImage, Kind::ImagePull
 #[derive(Debug, Default)]
 pub struct ImageIndex {
     views: Views,
-    /// This replica may write.
-    leads: bool,
+    /// Since when this replica may write.
+    leads: Option<Timestamp>,
     texts: Texts,
     sets: LabelSets,
     sites: HashMap<Arc<str>, Site>,
@@ -217,14 +221,14 @@ impl Index for ImageIndex {
     }
 
     fn leads(&mut self, _: &Pods, now: Now) {
-        self.leads = true;
+        self.leads = Some(now.wall);
         self.forget_decisions(now);
         self.touched.extend(self.rollouts.keys().chain(self.jobs.keys()).cloned());
         self.dirty.extend(self.sites.keys().cloned());
     }
 
     fn rests(&mut self, _: &Pods, now: Now) {
-        self.leads = false;
+        self.leads = None;
         let read = self.jobs.iter().filter(|(_, job)| job.secrets != Secrets::Unknown);
         self.effects.extend(read.map(|(uid, _)| Effect::Forget(uid.clone())));
         self.forget_decisions(now);

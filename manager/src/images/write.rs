@@ -6,8 +6,8 @@ use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    budgets::Step, podstates::PodStateStep, requests::Ask, seen::Key, sidecarsets::SetNote,
-    spreads::SpreadStep, write::Write,
+    budgets::Step, notes::Note, podstates::PodStateStep, requests::Ask, seen::Key, spreads::SpreadStep,
+    write::Write,
 };
 
 /// Effect that is owed.
@@ -19,8 +19,8 @@ pub enum Effect {
     Fetch(Fetch),
     /// Secrets that were read for this job are not needed any more.
     Forget(Arc<str>),
-    /// Something is to be told of a SidecarSet.
-    Note(SetNote),
+    /// Something is to be told of an object.
+    Note(Note),
     /// The budget of a pod is to be asked; `RequestIndex::permitted` says what it answered.
     Ask(Ask),
     /// Something is to be done for a budget.

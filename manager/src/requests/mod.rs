@@ -25,6 +25,7 @@
 //!   of their own;
 //! - `permit`: a pod that a budget covers is not recreated before its budget lets it;
 //! - `deadline`: ends that no agent can write;
+//! - `ended`: Event of a request that has ended;
 //! - `replaced`: instances known to be history, so that a pod seen late is not taken for news.
 //!
 //! Invariants:
@@ -35,12 +36,14 @@
 //! - every write names the version it was decided on, so a decision made on old news changes nothing;
 //! - a request that ended is never written to. Deleting it after its time is its agent's job, never the
 //!   manager's: one that ended on a node that is gone stays until somebody deletes it;
+//! - an end is told once, by who leads and has seen the request before its end;
 //! - what is remembered is bounded by what exists, but for the instances of deleted requests, which are
 //!   bounded by number and time.
 
 mod assignment;
 mod budgets;
 mod deadline;
+mod ended;
 mod failure;
 mod kind;
 mod lookup;
@@ -59,6 +62,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+use jiff::Timestamp;
 
 pub(crate) use self::status::under_way;
 use self::{
@@ -80,6 +85,7 @@ use crate::{
     images::Effect,
     index::Index,
     metrics::Metrics,
+    notes::ended::is_news,
     seen::{CustomSeen, Key, Kind, Now, Object, Pod, PodChange, Pods, Texts, Views},
     time::later,
     write::{Target, Write},
@@ -99,8 +105,8 @@ pub struct RequestIndex {
     texts: Texts,
     /// Budgets are asked before a pod is recreated.
     asks_budgets: bool,
-    /// This replica may write, and ask.
-    leads: bool,
+    /// Since when this replica may write, and ask.
+    leads: Option<Timestamp>,
     waiting: Waiting,
     /// Patches and questions that are owed since the last [`Index::settle`].
     owed: Vec<Effect>,
@@ -194,7 +200,7 @@ impl Index for RequestIndex {
     }
 
     fn leads(&mut self, pods: &Pods, now: Now) {
-        self.leads = true;
+        self.leads = Some(now.wall);
         let ids = self.requests.unfinished();
         for id in &ids {
             if let Some(request) = self.requests.get_mut(id) {
@@ -208,7 +214,7 @@ impl Index for RequestIndex {
 
     /// The writer drops what is owed meanwhile; whoever leads next owes it anew.
     fn rests(&mut self, pods: &Pods, now: Now) {
-        self.leads = false;
+        self.leads = None;
         self.time_passed(pods, now);
     }
 
@@ -246,11 +252,22 @@ impl RequestIndex {
         let before = before.filter(|before| *before.uid == *seen.uid);
         let request = Request::new(seen, before.as_ref(), now, &mut self.texts);
         self.replaced.add(&request.replaced);
+        if request.ended && before.is_some_and(|before| !before.ended) {
+            self.tell_end(seen, &id);
+        }
         if let Some(budget) = request.waits_for() {
             self.waiting.add(budget, request.seen.instant, &id);
         }
         self.requests.insert(id.clone(), request, self.views.list(id.kind.object()));
         self.evaluate_all(vec![id], pods, now);
+    }
+
+    /// Says once that a request has ended, and how.
+    fn tell_end<S: Spec, T: Status>(&mut self, seen: &CustomSeen<S, T>, id: &RequestId) {
+        let ended = seen.status.as_ref().ok().and_then(Status::ended);
+        if is_news(self.leads, ended) {
+            self.owed.extend(ended::note(seen, id.key.clone()).map(Effect::Note));
+        }
     }
 
     fn remove_request(&mut self, kind: RequestKind, namespace: &str, name: &str, now: Now) {
@@ -310,7 +327,7 @@ impl RequestIndex {
                 let decision = assignment::decide(&id, wanted, &facts, &mut self.replaced, now);
                 if !self.asks_budgets || id.kind != RequestKind::Recreate {
                     decision
-                } else if !self.leads {
+                } else if self.leads.is_none() {
                     // A permit is only for who assigns.
                     Decision::Nothing
                 } else {

@@ -24,6 +24,8 @@ pub(super) struct Request {
     /// When this manager saw it for the first time.
     pub(super) seen: Now,
     pub(super) stage: Stage,
+    /// It has ended once, whatever its status says now.
+    pub(super) ended: bool,
     /// The instances that are history because of it.
     pub(super) replaced: Box<[ContainerId]>,
     /// RequestAct that was asked for last, and its version. The next event of the object shows its result.
@@ -101,11 +103,13 @@ impl Request {
     ) -> Self {
         let first = before.map_or(now, |before| before.seen);
         let replaced = seen.status.as_ref().map(Status::replaced).unwrap_or_default();
+        let is_over = seen.status.as_ref().is_ok_and(Status::is_over);
         Self {
             uid: seen.uid.as_str().into(),
             resource_version: seen.resource_version.as_str().into(),
             seen: first,
             replaced,
+            ended: is_over || before.is_some_and(|before| before.ended),
             stage: stage(seen, before, first, now, texts),
             asked: before.and_then(|before| before.asked.clone()),
             permit: before.map(|before| before.permit.clone()).unwrap_or_default(),

@@ -3,6 +3,8 @@
 use berth_proto::crd::{
     ContainerRecreateRequestStatus, ContainerUpdateRequestStatus, RecreatePhase, StatusContext, UpdatePhase,
 };
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::kind::RequestKind;
 use crate::seen::{ContainerId, RecreateSeen};
@@ -29,6 +31,12 @@ pub(super) trait Status {
     fn contexts(&self) -> &[StatusContext];
     /// The instances that are history because of it.
     fn replaced(&self) -> Box<[ContainerId]>;
+    /// Containers that it tells of, and how many of them are as wanted, and never will be.
+    fn states(&self) -> (usize, usize, usize);
+    /// Its conditions.
+    fn conditions(&self) -> &[Condition];
+    /// Time of its end.
+    fn ended(&self) -> Option<Timestamp>;
 }
 
 impl Status for ContainerRecreateRequestStatus {
@@ -70,6 +78,20 @@ impl Status for ContainerRecreateRequestStatus {
         let contexts = done.filter_map(|state| contexts.iter().find(|context| context.name == state.name));
         contexts.map(|context| ContainerId::from(context.container_id.as_str())).collect()
     }
+
+    fn states(&self) -> (usize, usize, usize) {
+        let states = &self.container_recreate_states;
+        let count = |phase| states.iter().filter(|state| state.phase == phase).count();
+        (states.len(), count(RecreatePhase::Succeeded), count(RecreatePhase::Failed))
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn ended(&self) -> Option<Timestamp> {
+        self.completion_time.as_ref().map(|time| time.0)
+    }
 }
 
 /// An update is about a pod, whatever instances its containers have.
@@ -106,6 +128,20 @@ impl Status for ContainerUpdateRequestStatus {
 
     fn replaced(&self) -> Box<[ContainerId]> {
         Box::default()
+    }
+
+    fn states(&self) -> (usize, usize, usize) {
+        let states = &self.container_update_states;
+        let count = |phase| states.iter().filter(|state| state.phase == phase).count();
+        (states.len(), count(UpdatePhase::Succeeded), count(UpdatePhase::Failed))
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    fn ended(&self) -> Option<Timestamp> {
+        self.completion_time.as_ref().map(|time| time.0)
     }
 }
 

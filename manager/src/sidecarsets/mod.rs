@@ -56,7 +56,7 @@ use std::{
 use berth_base::silence::Silence;
 
 use self::set::Known;
-pub use self::write::{SetNote, SetWrite};
+pub use self::write::SetWrite;
 use crate::{
     images::Effect,
     index::Index,

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    ANSWERED_EVERY, ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SWAPS, SetNote, SetWrite,
-    SidecarIndex, WRITTEN_EVERY, Wake,
+    ANSWERED_EVERY, ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SWAPS, SetWrite, SidecarIndex,
+    WRITTEN_EVERY, Wake,
     accepted::{Hook, hook, spared_until, told_of_missing},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     images::Effect,
+    notes::{About, Note},
     pod_updates::{EntryId, PodUpdates},
     seen::{Key, Now},
     time::later,
@@ -196,7 +197,9 @@ impl SidecarIndex {
                 continue;
             }
             known.told.push((revision.to_owned(), reason));
-            let note = SetNote { name: name.clone(), uid: known.uid.clone(), warning, reason, text };
+            let key = Key::of_cluster(name);
+            let uid = known.uid.clone();
+            let note = Note { about: About::SidecarSet, key, uid, warning, reason, text };
             self.orders.push(Effect::Note(note));
         }
     }

@@ -1,4 +1,4 @@
-//! Writes and news that the index gives, as values.
+//! Writes that the index gives, as values.
 
 use std::sync::Arc;
 
@@ -15,19 +15,4 @@ pub struct SetWrite {
     pub resource_version: Box<str>,
     /// Its status: every field that is the manager's.
     pub status: Box<SidecarSetStatus>,
-}
-
-/// Something to tell of a SidecarSet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetNote {
-    /// The name of the set.
-    pub name: Arc<str>,
-    /// Which one of that name.
-    pub uid: Box<str>,
-    /// It is bad news.
-    pub warning: bool,
-    /// For programs.
-    pub reason: &'static str,
-    /// For people.
-    pub text: String,
 }

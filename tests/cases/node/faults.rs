@@ -142,7 +142,7 @@ pub(crate) async fn is_missed(case: &Case) -> Result<()> {
     let misses = async || -> Result<u64> {
         let metrics = case.node.berthd()?.metrics().await?;
         let value =
-            metrics.lines().find_map(|line| line.strip_prefix("berthd_request_watch_failures_total "));
+            metrics.lines().find_map(|line| line.strip_prefix("berth_agent_request_watch_failures_total "));
         Ok(value.context("no metric")?.parse()?)
     };
     let before = misses().await?;

@@ -41,7 +41,7 @@ fn refused<T>(made: Result<T>, field: &str) -> Result<()> {
 /// How often a policy has panicked since berthd began.
 async fn panics(case: &Case) -> Result<u64> {
     let metrics = case.node.berthd()?.metrics().await?;
-    let line = metrics.lines().find(|line| line.starts_with("berthd_policy_panics_total "));
+    let line = metrics.lines().find(|line| line.starts_with("berth_agent_policy_panics_total "));
     let count = line.and_then(|line| line.split_whitespace().last()).context("no such metric")?;
     Ok(count.parse()?)
 }

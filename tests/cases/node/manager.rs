@@ -1,6 +1,7 @@
 //! berth-manager at a real API server: with the rights that `deploy/` gives it, and nodes and pods that exist
 //! on paper, because nothing of what it does needs more. One test has a real pod.
 
+mod events;
 mod images;
 mod ownership;
 mod room;
@@ -28,8 +29,7 @@ const LEASE: (&str, u16) = ("berth-system", 3);
 /// Time limit for an assignment: it takes far less than this, and this is far less than any of the waits.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// One API server for all of these tests. It has not the policy that refuses bad requests: the manager must
-/// do without.
+/// One API server for all of these tests, without the policy that refuses bad requests.
 static PLANE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 /// There is one Lease, so the tests take turns.
 static TURN: Mutex<()> = Mutex::const_new(());

@@ -32,7 +32,7 @@ async fn await_said(case: &Case, hold: bool) -> Result<()> {
     let berthd = case.node.berthd()?;
     await_condition(format!("the agent says: {hold}"), PATIENCE, async || {
         let metrics = berthd.metrics().await?;
-        let line = format!("berthd_admission_policies_hold {}", u8::from(hold));
+        let line = format!("berth_agent_admission_policies_hold {}", u8::from(hold));
         ensure!(metrics.lines().any(|found| found == line), "no {line}");
         let status = berthd.ctl(&["status"]).await?;
         let warned = status.contains("deploy/policies is part of it");

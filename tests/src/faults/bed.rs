@@ -87,7 +87,7 @@ impl Bed {
     /// How often berthd's store has failed since it was started, as it says itself.
     pub(super) async fn store_failures(&self) -> Result<u64> {
         let metrics = self.berthd()?.metrics().await?;
-        let value = metrics.lines().find_map(|line| line.strip_prefix("berthd_store_failures_total "));
+        let value = metrics.lines().find_map(|line| line.strip_prefix("berth_agent_store_failures_total "));
         Ok(value.context("no metric")?.trim().parse()?)
     }
 

@@ -339,6 +339,11 @@ podView:
         Ok(http::get(&self.http, "/metrics").await?.body)
     }
 
+    /// Address at which scrapers of the cluster have its metrics.
+    pub fn metrics_address(&self) -> String {
+        self.run.address(Port::BerthdMetrics)
+    }
+
     /// Runs `berthctl` on it.
     pub async fn ctl(&self, args: &[&str]) -> Result<String> {
         let endpoint = format!("--runtime-endpoint=unix://{}", self.socket.display());
@@ -370,7 +375,8 @@ fn pod_view(run: &Run, view: &PodView) -> String {
     match view {
         // The kubelet's view stays configured: it is what goes on when the API server is away.
         PodView::Api { kubeconfig } => {
-            format!("  mode: api\n  kubeconfig: {}\n{kubelet}", kubeconfig.display())
+            let metrics = format!("metrics:\n  address: {}\n", run.address(Port::BerthdMetrics));
+            format!("  mode: api\n  kubeconfig: {}\n{kubelet}{metrics}", kubeconfig.display())
         }
         PodView::Kubelet => format!("  mode: kubelet\n{kubelet}"),
         PodView::None => "  mode: none\n".to_owned(),

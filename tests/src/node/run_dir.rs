@@ -65,6 +65,8 @@ pub enum Port {
     Workloads,
     /// `/metrics` of berth-workloads.
     WorkloadsMetrics,
+    /// `/metrics` of berthd for scrapers of the cluster, HTTPS.
+    BerthdMetrics,
 }
 
 /// A run in progress; its lock is released when the process that holds it ends, however it ends.

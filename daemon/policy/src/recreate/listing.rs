@@ -34,6 +34,13 @@ pub struct RequestView {
 }
 
 impl Node {
+    /// Age of a request whose source does not show an end yet; `None` for any other.
+    pub fn open_since(&self, id: &RequestId, now: Instant) -> Option<Duration> {
+        let request = self.recreates.requests.get(id)?;
+        let open = request.reported.outcome.is_none();
+        open.then(|| now.saturating_duration_since(request.asked.created))
+    }
+
     /// All requests, first come first.
     pub fn requests(&self, now: Instant) -> Vec<RequestView> {
         let mut requests: Vec<_> = self.recreates.requests.values().collect();

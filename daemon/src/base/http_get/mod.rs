@@ -32,6 +32,8 @@ use tokio::{
 use tracing::debug;
 
 pub(crate) use self::target::{Follow, Target};
+#[cfg(test)]
+pub(crate) use self::tls::connector as any_certificate;
 use self::{
     first_word::FirstWord,
     tls::{connector, speaks_no_tls},

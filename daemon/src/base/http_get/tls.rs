@@ -23,7 +23,7 @@ pub(super) fn speaks_no_tls(error: &std::io::Error) -> bool {
 }
 
 /// Takes any certificate.
-pub(super) fn connector() -> Result<TlsConnector, HttpError> {
+pub(crate) fn connector() -> Result<TlsConnector, HttpError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(AnyCertificate(provider.clone()));
     let mut config = ClientConfig::builder_with_provider(provider)

@@ -36,6 +36,7 @@ impl Reconciler {
             let Plan { steps, deadline, backlog: now } = self.probes.plan();
             if now != backlog {
                 backlog = now;
+                self.agent.metrics().probes_behind(backlog);
                 self.object.report_backlog(backlog);
             }
             for step in steps {

@@ -26,6 +26,27 @@ fn every_node_once_whoever_manages() {
     assert_eq!(world.status("j").failed_nodes.len(), failed as usize);
 }
 
+#[test]
+fn an_end_is_told_once_whoever_manages() {
+    let mut world = World::with_nodes(2);
+    world.job("j", json!({ "parallelism": 2 }));
+    world.answer("n0", "j", ImagePhase::Succeeded);
+    world.answer("n1", "j", ImagePhase::Failed);
+    world.pass(seconds(5));
+    assert!(world.is_over("j"));
+    let told = |world: &World| {
+        let notes = world.notes.iter();
+        notes.map(|note| (note.reason, note.warning, note.text.clone())).collect::<Vec<_>>()
+    };
+    let image = world.jobs["j"].spec.as_ref().unwrap().image.clone();
+    let text = format!("1 of 2 nodes have {image}, 1 failed; NodesFailed: 1 of 2 nodes failed");
+    let once = [("PullFailed", true, text)];
+    assert_eq!(told(&world), once);
+    world.fail_over();
+    world.pass(seconds(100));
+    assert_eq!(told(&world), once, "it was over before this manager saw it");
+}
+
 /// The memory in the status alone: without the entries.
 #[test]
 fn what_ended_is_remembered_without_node_images() {

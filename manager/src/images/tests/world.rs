@@ -17,6 +17,7 @@ use serde_json::Value;
 use crate::{
     images::{Effect, Fetch, ImageIndex, JobAct, NodeImageWrite, Seal},
     index::alone::Alone,
+    notes::Note,
     seen::{JobSeen, Kind, NodeImageSeen, NodeSeen, Now, Object, PodSeen, PodStage},
     write::Write,
 };
@@ -47,6 +48,8 @@ pub(super) struct World {
     pub(super) forgotten: Vec<Arc<str>>,
     /// How often an entry began to be there: by node and UID.
     pub(super) asks: BTreeMap<(String, String), u32>,
+    /// Everything that was told, by all managers.
+    pub(super) notes: Vec<Note>,
     /// Writes that were done, by kind.
     pub(super) node_writes: usize,
     pub(super) job_writes: usize,
@@ -71,6 +74,7 @@ impl World {
             fetches: Vec::new(),
             forgotten: Vec::new(),
             asks: BTreeMap::new(),
+            notes: Vec::new(),
             node_writes: 0,
             job_writes: 0,
         }
@@ -301,7 +305,7 @@ impl World {
                 }
                 Effect::Fetch(fetch) => self.fetches.push(fetch),
                 Effect::Forget(uid) => self.forgotten.push(uid),
-                Effect::Note(note) => panic!("not of this index: {note:?}"),
+                Effect::Note(note) => self.notes.push(note),
                 Effect::Ask(ask) => panic!("not of this index: {ask:?}"),
                 Effect::Budget(step) => panic!("not of this index: {step:?}"),
                 Effect::Spread(step) => panic!("not of this index: {step:?}"),

@@ -3,6 +3,7 @@
 
 mod assignment;
 mod deadlines;
+mod ended;
 mod order;
 mod patches;
 mod permits;

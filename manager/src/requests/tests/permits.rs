@@ -58,6 +58,8 @@ impl Asking {
             match effect {
                 Effect::Ask(ask) => self.asks.push(ask),
                 Effect::Write(Write::Request(patch)) => self.patches.push(patch),
+                // See `ended`.
+                Effect::Note(_) => {}
                 other => panic!("not of this index: {other:?}"),
             }
         }

@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 use crate::{
     images::Effect,
     index::alone::Alone,
+    notes::Note,
     seen::{
         Kind, NamespaceSeen, NodePodUpdateSeen, Now, Object, Phase, PodSeen, PodStage, SidecarSetSeen,
         SidecarsSeen,
     },
-    sidecarsets::{SetNote, SidecarIndex},
+    sidecarsets::SidecarIndex,
     write::Write,
 };
 
@@ -109,7 +110,7 @@ pub(super) struct World {
     pub(super) sets: BTreeMap<String, SidecarSetSeen>,
     pub(super) spaces: BTreeMap<String, NamespaceSeen>,
     pub(super) nodes: BTreeMap<String, NodePodUpdateSeen>,
-    pub(super) notes: Vec<SetNote>,
+    pub(super) notes: Vec<Note>,
     /// Writes to sets are lost.
     pub(super) loses: bool,
     /// Writes that were done to sets, and to nodes.

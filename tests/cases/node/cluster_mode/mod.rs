@@ -106,7 +106,7 @@ async fn reports_are_written_by_the_kubelets_identity() -> Result<()> {
         ensure!(report(&begun).await == StepOutcome::Done, "the same again");
         let mut encoded = String::new();
         prometheus_client::encoding::text::encode(&mut encoded, &registry)?;
-        let writes = "berthd_api_writes_total{write=\"report\",outcome=\"done\"} 1";
+        let writes = "berth_agent_api_writes_total{write=\"report\",outcome=\"done\"} 1";
         ensure!(encoded.contains(writes), "the same was written twice:\n{encoded}");
 
         // Somebody labels it meanwhile: another version, and no reason to give up.

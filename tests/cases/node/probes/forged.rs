@@ -91,7 +91,7 @@ async fn a_node_pod_probe_runs_no_command_of_its_own() -> Result<()> {
         })
         .await?;
         let metrics = stage.case.node.berthd()?.metrics().await?;
-        ensure!(metrics.contains("berthd_probe_entries_refused 1"), "not counted");
+        ensure!(metrics.contains("berth_agent_probe_entries_refused 1"), "not counted");
 
         // A marker that asks for something else.
         stage.mark(&Marker::new("own", "victim").probe("owned", "main", exec("true"))).await?;

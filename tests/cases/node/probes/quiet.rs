@@ -22,7 +22,7 @@ async fn writes(stage: &Stage<'_>) -> Result<f64> {
     let of_probes = metrics.lines().filter(|line| {
         ["mark", "event"]
             .iter()
-            .any(|kind| line.starts_with(&format!("berthd_api_writes_total{{write=\"{kind}\"")))
+            .any(|kind| line.starts_with(&format!("berth_agent_api_writes_total{{write=\"{kind}\"")))
     });
     let values = of_probes.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>());
     Ok(values.sum::<Result<f64, _>>()?)

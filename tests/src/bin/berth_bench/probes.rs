@@ -245,7 +245,7 @@ impl Bed {
     /// All writes to the API that berthd has counted.
     async fn writes(&self) -> Result<f64> {
         let metrics = self.node.berthd()?.metrics().await?;
-        sum_of(&metrics, "berthd_api_writes_total{")
+        sum_of(&metrics, "berth_agent_api_writes_total{")
     }
 
     async fn ready(&self) -> Result<bool> {

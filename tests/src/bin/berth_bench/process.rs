@@ -32,8 +32,8 @@ pub(crate) async fn sample(berthd: &Berthd, after: Duration) -> Result<Sample> {
         memory_mb(pid, "VmRSS")?,
         count(files),
         count(threads),
-        sum_of(&metrics, "berthd_tasks{")?,
-        sum_of(&metrics, "berthd_known{")?,
+        sum_of(&metrics, "berth_agent_tasks{")?,
+        sum_of(&metrics, "berth_agent_known{")?,
     ];
     Ok(Sample { at: after.as_secs_f64() / 60.0, values })
 }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn of_all_labels() {
-        let page = "# HELP a b\nberthd_tasks{thread=\"control\"} 12\nberthd_tasks{thread=\"data-path\"} 3\nother 7\n";
-        assert!((sum_of(page, "berthd_tasks{").unwrap() - 15.0).abs() < 1e-9);
+        let page = "# HELP a b\nberth_agent_tasks{thread=\"control\"} 12\nberth_agent_tasks{thread=\"data-path\"} 3\nother 7\n";
+        assert!((sum_of(page, "berth_agent_tasks{").unwrap() - 15.0).abs() < 1e-9);
     }
 }

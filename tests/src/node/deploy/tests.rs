@@ -278,6 +278,28 @@ fn closed_list(policy: &ValidatingAdmissionPolicy) -> BTreeSet<String> {
     quoted.map(str::to_owned).collect()
 }
 
+/// The kinds that the manager tells of, as its policy has them.
+#[test]
+fn events_of_the_manager_are_about_what_it_tells_of() {
+    let policies = all::<ValidatingAdmissionPolicy>("policies/manager.yaml", "ValidatingAdmissionPolicy");
+    let validations = policies[0].spec.as_ref().unwrap().validations.iter().flatten();
+    let of_events = validations.filter(|one| one.expression.contains("reportingController"));
+    let of_events: Vec<_> = of_events.collect();
+    let [validation] = of_events[..] else { panic!("one validation of Events") };
+    let (_, list) = validation.expression.rsplit_once(" in [").unwrap();
+    let kinds: Vec<_> = list.split('\'').skip(1).step_by(2).collect();
+    assert_eq!(
+        kinds,
+        [
+            "apps.kruise.io/v1alpha1 ContainerRecreateRequest",
+            "apps.kruise.io/v1alpha1 ImagePullJob",
+            "apps.kruise.io/v1alpha1 SidecarSet",
+            "apps.kruise.io/v1alpha1 WorkloadSpread",
+            "berth.dev/v1alpha1 ContainerUpdateRequest",
+        ]
+    );
+}
+
 /// Translates a role's grant to the write that admission sees.
 fn admitted(grant: &str) -> String {
     let mut words = grant.split_once(": ").unwrap().1.split(' ');

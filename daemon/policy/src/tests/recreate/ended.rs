@@ -41,6 +41,20 @@ fn a_finished_request_is_deleted_after_its_time() {
     assert!(play.effects.contains(&"delete r".to_owned()));
 }
 
+/// Requests are counted once, at their end.
+#[test]
+fn a_request_is_open_until_its_source_shows_an_end() {
+    let mut play = Play::new(one());
+    let open = |play: &Play, id: &str| play.world.node.open_since(&id.into(), play.world.now);
+    assert_eq!(open(&play, "r"), None, "nobody knows it");
+    play.request("r", &["a"], strategy());
+    play.world.pass(Duration::from_secs(7));
+    assert_eq!(open(&play, "r"), Some(Duration::from_secs(7)));
+    play.replaced_by_kubelet("a", "a-1");
+    assert_eq!(play.last("r").outcome, Some(Outcome::Complete));
+    assert_eq!(open(&play, "r"), None, "it was reported");
+}
+
 #[test]
 fn a_pod_that_goes_ends_the_request() {
     for gone in ["deleted", "removed", "ended"] {
