@@ -132,7 +132,6 @@ mod tests {
             times,
             age_milliseconds: age,
             first_age_milliseconds: 65_000,
-            ..Occurrence::default()
         };
         let events =
             [event("", "its sandbox was created", 1, 65_000), event("app", "is refused: x", 4, 5000)];

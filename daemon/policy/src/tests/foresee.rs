@@ -22,7 +22,8 @@ fn told(pod: &Pod) -> [String; 4] {
 
 #[test]
 fn order() {
-    let table: [(&[(&str, &str)], &str, &str); 3] = [
+    type Row<'a> = (&'a [(&'a str, &'a str)], &'a str, &'a str);
+    let table: [Row<'_>; 3] = [
         (&[("web", "0"), ("db", "9"), ("log", "5"), ("api", "5")], "db>log+api>web", "web>log+api>db"),
         (&[("web", "5"), ("db", "5")], "", ""),
         (&[("web", "high"), ("db", "5")], "", ""),
@@ -34,7 +35,8 @@ fn order() {
 
 #[test]
 fn ends_with_the_job() {
-    let table: [(RestartPolicy, &[&str], &str, &str); 4] = [
+    type Row<'a> = (RestartPolicy, &'a [&'a str], &'a str, &'a str);
+    let table: [Row<'_>; 4] = [
         (RestartPolicy::Never, &["log", "mesh"], "mesh+log", "main"),
         (RestartPolicy::Never, &[], "", ""),
         (RestartPolicy::OnFailure, &["mesh", "main", "log"], "", ""),
