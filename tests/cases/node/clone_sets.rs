@@ -1,7 +1,7 @@
 //! CloneSets at a real API server with a real kubelet: berth-workloads has the rights and the policy of
 //! `deploy/workloads`, and no others.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ impl<'a> Stage<'a> {
         deploy::apply(&client, "workloads/policy.yaml").await?;
         let token = token::of(&client, "berth-workloads", None).await?;
         let kubeconfig = case.node.api()?.kubeconfig_with("berth-workloads", &token)?;
-        let workloads = Workloads::start(case.node.run(), &kubeconfig, "berth-system").await?;
+        let back = ["--cloneset-partition-rollback"];
+        let workloads = Workloads::start_with(case.node.run(), &kubeconfig, "berth-system", &back).await?;
         Ok(Self { case, sets: Api::namespaced(client, &case.namespace), workloads })
     }
 
@@ -248,8 +249,6 @@ async fn updates_in_place(stage: &Stage<'_>) -> Result<()> {
     stage.status("all pods run", |status| status.available_replicas == 2).await?;
     let before = stage.pods().await?;
     stage.patch(json!({ "template": template(BUSYBOX_NEXT) })).await?;
-    let is_all =
-        |status: &CloneSetStatus| status.updated_ready_replicas == 2 && status.available_replicas == 2;
     stage.rolls_out("all pods are updated in place", 1, is_all).await?;
     let status = stage.status("all are new", is_all).await?;
     ensure!(status.current_revision == status.update_revision && status.conditions.is_empty(), "{status:?}");
@@ -314,5 +313,62 @@ async fn updates_in_place(stage: &Stage<'_>) -> Result<()> {
     stage.patch(json!({ "updateStrategy": { "type": "InPlaceIfPossible" } })).await?;
     stage.rolls_out("all pods are made anew", 1, is_all).await?;
     ensure!(uids(&stage.pods().await?).is_disjoint(&uids(&before)), "new pods");
+    holds_before_and_after(stage).await?;
+    goes_back(stage).await
+}
+
+/// The hook of updates in place, released as its owner does: each pod is held before its update and after.
+async fn holds_before_and_after(stage: &Stage<'_>) -> Result<()> {
+    let lifecycle = json!({ "inPlaceUpdate": { "labelsHandler": { "busy": "1" } } });
+    let busy = json!({ "metadata": { "labels": { "busy": "1" } } });
+    stage.patch(json!({ "lifecycle": lifecycle, "template": busy })).await?;
+    stage.rolls_out("all pods have the label of the hook", 2, is_all).await?;
+    let change =
+        json!([{ "op": "replace", "path": "/spec/template/spec/containers/0/image", "value": BUSYBOX_NEXT }]);
+    let change: Patch<()> = Patch::Json(serde_json::from_value(change)?);
+    stage.sets.patch(SET, &PatchParams::default(), &change).await.context("change the image")?;
+    let seen = RefCell::new(BTreeSet::new());
+    await_condition("the pods are held, updated and held", PATIENCE, async || {
+        for pod in stage.pods().await? {
+            let state = pod.labels()["lifecycle.apps.kruise.io/state"].clone();
+            let has_hook = pod.labels().contains_key("busy");
+            let hook = match state.as_str() {
+                "PreparingUpdate" if has_hook => Value::Null,
+                "Updated" if !has_hook => "1".into(),
+                _ => continue,
+            };
+            seen.borrow_mut().insert((pod.name_any(), state));
+            let patch = json!({ "metadata": { "labels": { "busy": hook } } });
+            stage.case.pods.patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await?;
+        }
+        let status = stage.sets.get(SET).await?.status.context("no status")?;
+        ensure!(is_all(&status) && seen.borrow().len() == 4, "{status:?}, {:?}", seen.borrow());
+        Ok(())
+    })
+    .await?;
+    stage.patch(json!({ "lifecycle": null })).await
+}
+
+/// A partition that is raised brings a pod back that was updated in place, by a new one: no agent takes an
+/// image that the template does not name.
+async fn goes_back(stage: &Stage<'_>) -> Result<()> {
+    let change = json!([
+        { "op": "replace", "path": "/spec/template/spec/containers/0/image", "value": BUSYBOX },
+        { "op": "add", "path": "/spec/updateStrategy/partition", "value": 1 },
+    ]);
+    let change: Patch<()> = Patch::Json(serde_json::from_value(change)?);
+    stage.sets.patch(SET, &PatchParams::default(), &change).await.context("change the image of one")?;
+    let is_one =
+        |status: &CloneSetStatus| status.updated_ready_replicas == 1 && status.available_replicas == 2;
+    stage.rolls_out("one pod is updated", 1, is_one).await?;
+    stage.patch(json!({ "updateStrategy": { "partition": 2 } })).await?;
+    let is_none = |status: &CloneSetStatus| status.updated_replicas == 0 && status.available_replicas == 2;
+    stage.rolls_out("it is brought back", 1, is_none).await?;
+    ensure!(stage.images().await? == [BUSYBOX_NEXT; 2], "{:?}", stage.images().await?);
     Ok(())
+}
+
+/// Both pods have the newest template, and serve.
+fn is_all(status: &CloneSetStatus) -> bool {
+    status.updated_ready_replicas == 2 && status.available_replicas == 2
 }
