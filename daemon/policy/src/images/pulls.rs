@@ -20,9 +20,9 @@ pub(super) struct Pull {
     pub(super) image: ImageReference,
     pub(super) credentials: Credentials,
     pub(super) began: Instant,
-    /// How long its wish had had slots before.
+    /// Time for which its wish had had slots before.
     pub(super) held: Duration,
-    /// How long it has its slot, whoever waits for it.
+    /// Time for which it has its slot, whoever waits for it.
     pub(super) turn: Duration,
     /// Somebody waited for it when it began.
     pub(super) hurried: bool,

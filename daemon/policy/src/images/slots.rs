@@ -1,8 +1,8 @@
 //! Which wish is pulled for next, and with which others.
 //!
 //! Wishes that have had no slot for long go first; among them those that somebody waits for, then whoever
-//! came first. One that somebody waits for may have a slot more than there are, so that what nobody waits for
-//! never keeps it waiting. A wish whose registry or repository is busy keeps nobody else waiting. Two pulls of
+//! came first. One that somebody waits for may have a slot more than there are, so that it never waits for
+//! what nobody waits for. A wish whose registry or repository is busy keeps nobody else waiting. Two pulls of
 //! one repository would load the layers they share twice, and could not be told apart by what the runtime
 //! shows of their progress.
 

@@ -23,13 +23,13 @@ pub(super) const TURN: Duration = Duration::from_secs(15 * 60);
 /// Longest turn of a pull that was put back again and again.
 pub(super) const LONGEST_TURN: Duration = Duration::from_secs(60 * 60);
 
-/// How long a pull may run that was put back so often.
+/// Turn of a pull whose wish was put back so often.
 pub(super) fn turn(put_back: u32) -> Duration {
     TURN.saturating_mul(1_u32.checked_shl(put_back).unwrap_or(u32::MAX)).min(LONGEST_TURN)
 }
 
 impl Pull {
-    /// When it makes way for a wish that has had slots for so long.
+    /// Instant at which it makes way for a wish that has had slots for so long.
     fn makes_way(&self, held: Duration) -> Instant {
         let fair = held.saturating_add(TURN).saturating_sub(self.held);
         later(self.began, self.turn.max(fair))
@@ -64,7 +64,7 @@ impl Images {
         steps
     }
 
-    /// When pulls that run make way for the wishes that wait.
+    /// Instants at which pulls that run make way for wishes that wait.
     pub(super) fn turn_ends(&self) -> impl Iterator<Item = Instant> {
         let queued = self.wishes.values().filter(|wanted| wanted.state == State::Queued);
         let held: BTreeSet<Duration> = queued.map(|wanted| wanted.held).collect();

@@ -28,9 +28,9 @@ pub(super) struct Wanted {
     pub(super) started: Option<Instant>,
     /// Failures in a row that did not count as attempts.
     uncounted: u32,
-    /// How long pulls that did not bring it had a slot for it.
+    /// Time for which pulls that did not bring it had a slot for it.
     pub(super) held: Duration,
-    /// How often its pull made way for another one.
+    /// Number of times that its pull made way for another one.
     pub(super) put_back: u32,
     /// No further attempt before then.
     pub(super) not_before: Option<Instant>,

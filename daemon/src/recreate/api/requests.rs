@@ -33,7 +33,7 @@ use crate::{
     recreate::codec::{self, Refused, Shown},
 };
 
-/// How many refusals are written at once: somebody's ten thousand must not keep the API server from
+/// Most refusals that are written at once: somebody's ten thousand must not keep the API server from
 /// another's requests.
 const REFUSED_AT_ONCE: usize = 16;
 

@@ -16,7 +16,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether the object of this UID may be answered now.
+    /// Tells whether the object of this UID may be answered now.
     pub(super) fn may(&self, uid: &str, now: Instant) -> bool {
         self.uid != uid || self.next.is_none_or(|next| next <= now)
     }

@@ -135,7 +135,7 @@ fn raw(uid: &str, version: u64) -> serde_json::Value {
     json!({
         "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
         "metadata": { "name": "node-a", "uid": uid, "resourceVersion": version.to_string() },
-        "status": {},
+        "spec": {}, "status": {},
     })
 }
 

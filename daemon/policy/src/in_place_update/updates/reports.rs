@@ -55,7 +55,8 @@ impl Updates {
         by_pod
     }
 
-    /// Writes what a request is to say, unless a write of it goes on or failed a moment ago, or too many go on.
+    /// Writes what a request is to say, unless a write of it goes on or failed a moment ago, or too many go
+    /// on.
     pub(super) fn report(
         &mut self,
         request: UpdateRequest,

@@ -8,9 +8,9 @@ use crate::{
     model::{PodUid, RequestId},
 };
 
-/// How many at once say what is done to one pod.
+/// Most writes at once that say what is done to one pod.
 pub(crate) const MOST_OF_A_POD: usize = 4;
-/// How many at once are about requests that nothing is done for: refusals, those that wait, deletions.
+/// Most writes at once about requests that nothing is done for: refusals, those that wait, deletions.
 pub(crate) const MOST_OF_THE_REST: usize = 32;
 
 /// Reason for a write.
