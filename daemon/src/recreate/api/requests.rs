@@ -241,7 +241,7 @@ mod tests {
                     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
                     counts.lock().unwrap().0 -= 1;
                     // Every third fails once.
-                    if number % 3 == 0 && !std::mem::replace(&mut *failed.lock().unwrap(), true) {
+                    if number.is_multiple_of(3) && !std::mem::replace(&mut *failed.lock().unwrap(), true) {
                         return StepOutcome::Failed;
                     }
                     counts.lock().unwrap().2 += 1;
