@@ -64,11 +64,12 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl delete --ignore-not-found -f deploy/distribution/role.yaml -f deploy/distribution/policy.yaml",
     "kubectl delete --ignore-not-found -k deploy/manager",
     "kubectl -n berth-system delete --ignore-not-found daemonset berth-agent berth-installer",
+    "kubectl delete --ignore-not-found -f deploy/agent-metrics/rbac.yaml -f deploy/agent-metrics/service.yaml",
     "kubectl delete --ignore-not-found -k deploy/policies",
     "kubectl delete --ignore-not-found -k deploy/protection",
     "kubectl delete --ignore-not-found -k deploy/rbac",
     "kubectl delete --ignore-not-found -f deploy/token-renewal/role.yaml -f deploy/requests-by-create/authors.yaml",
-    "kubectl delete --ignore-not-found -f deploy/openkruise/white-list.yaml -f deploy/openkruise/writers.yaml",
+    "kubectl delete --ignore-not-found -f deploy/openkruise/writers.yaml",
     "kubectl -n berth-system delete --ignore-not-found configmap berth-dashboard",
 ];
 
