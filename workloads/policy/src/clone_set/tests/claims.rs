@@ -170,18 +170,16 @@ fn claims_of_a_pass_are_bounded() {
     assert_eq!(made(&World::new(spec, "")).len(), 3);
 }
 
-/// A pass over many claims looks at each of them a few times, and not at all pods for each.
+/// A pass over many claims looks at each of them a few times, and not at all pods for each: that would take
+/// this test minutes.
 #[test]
 fn many_claims_are_no_work_in_pairs() {
     const MANY: i32 = 60_000;
     let mut world = World::new(spec(MANY), &format!("{MANY}n"));
     world.claims = world.pods.iter().map(|pod| claim(pod.instance())).collect();
     world.pods.pop();
-    let began = std::time::Instant::now();
     assert_eq!(made(&world).len(), 1);
     let strategy = json!({ "disablePVCReuse": true });
     world.set.spec.scale_strategy = Some(serde_json::from_value(strategy).unwrap());
     assert!(matches!(world.plan().actions.first(), Some(Action::DeleteClaim(_))));
-    // In pairs it takes minutes.
-    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
 }
