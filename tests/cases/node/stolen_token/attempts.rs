@@ -219,6 +219,15 @@ pub(super) fn event(name: &str, instance: &str) -> Value {
     })
 }
 
+/// An event of the manager: in its own name, and about a request.
+pub(super) fn event_of_manager(name: &str) -> Value {
+    let mut event = event(name, "berth-manager-0");
+    event["reportingController"] = json!("berth-manager");
+    event["regarding"]["apiVersion"] = json!("apps.kruise.io/v1alpha1");
+    event["regarding"]["kind"] = json!("ContainerRecreateRequest");
+    event
+}
+
 /// All that may change of an event.
 pub(super) fn again() -> Value {
     json!({ "series": { "count": 2, "lastObservedTime": "2026-07-02T10:01:00.000000Z" } })

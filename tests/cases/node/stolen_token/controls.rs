@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::attempts::{
-    Attempt, Verb, Who, bound, cluster, condition, core, event, events, kruise, lease, leases, object,
-    object_with, pod_image, pod_update, request, status, token_of, update,
+    Attempt, Verb, Who, bound, cluster, condition, core, event, event_of_manager, events, kruise, lease,
+    leases, object, object_with, pod_image, pod_update, request, status, token_of, update,
 };
 use super::world::{A, OPEN, World};
 
@@ -116,7 +116,7 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         (Manager, Delete, kruise("imagepulljobs/done-with-ttl"), Value::Null),
         (Manager, Merge, kruise("podprobemarkers/marker/status"), status(json!({ "matchedPods": 1 }))),
         (Manager, Post, leases("berth-system"), lease("berth-manager")),
-        (Manager, Post, events(), event("of-manager", "berth-manager-0")),
+        (Manager, Post, events(), event_of_manager("of-manager")),
         (Author, Post, request(""), made),
         (
             OpenKruise,

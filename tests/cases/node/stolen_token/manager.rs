@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::attempts::{
-    Verb, Who, annotated, cluster, core, kruise, labelled, lease, leases, object, pod_update, request, spec,
-    status, token_of, update,
+    Verb, Who, annotated, cluster, core, event, events, kruise, labelled, lease, leases, object, pod_update,
+    request, spec, status, token_of, update,
 };
 use super::refusals::Row;
 use super::world::B;
@@ -102,6 +102,13 @@ pub(super) fn writes() -> Vec<Row> {
     let node_image = || cluster(&format!("nodeimages/{B}/status"));
     let pulls = json!([{ "uid": "u", "phase": "Succeeded" }]);
     vec![
+        (
+            Manager,
+            Post,
+            events(),
+            event("x", "berth-manager-0"),
+            "the Events of the manager are in its own name",
+        ),
         (Manager, Post, request(""), made, "cannot create resource \"containerrecreaterequests\""),
         (Manager, Merge, request("/mine"), labelled("l"), TAKES_LABEL),
         (
