@@ -105,10 +105,16 @@ fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
     metadata.insert("annotations".to_owned(), Value::Object(annotations));
     let mut body = json!({ "metadata": metadata });
     if !patch.images.is_empty() {
-        let images = patch.images.iter();
-        let images: Vec<Value> =
-            images.map(|(name, image)| json!({ "name": name.as_str(), "image": &**image })).collect();
-        body["spec"] = json!({ "containers": images });
+        // In the order of the pod: a merge takes over that of the patch, and a pod's containers keep theirs.
+        let place = |name: &str| {
+            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+            containers.into_iter().position(|container| container.name == name)
+        };
+        let mut images: Vec<_> = patch.images.iter().collect();
+        images.sort_by_key(|(name, _)| place(name.as_str()));
+        let images =
+            images.into_iter().map(|(name, image)| json!({ "name": name.as_str(), "image": &**image }));
+        body["spec"] = json!({ "containers": images.collect::<Vec<_>>() });
     }
     body
 }
@@ -180,6 +186,23 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
         assert!(annotations.get(state::ANNOTATION).is_none(), "a workload's record is not touched");
         let nothing = PodPatch { images: BTreeMap::new(), ..patch };
         assert!(super::body(&pod(), &nothing)["spec"].is_null());
+    }
+
+    #[test]
+    fn images_stand_in_the_order_of_the_pod() {
+        let names = ["main", "log", "aux"];
+        let containers: Vec<_> = names.iter().map(|name| json!({ "name": name, "image": "a:1" })).collect();
+        let pod = json!({ "metadata": { "name": "web" }, "spec": { "containers": containers } });
+        let patch = PodPatch {
+            images: ["aux", "log", "main"].map(|name| (name.into(), "a:2".into())).into(),
+            metadata: BTreeMap::new(),
+            record: Record::default(),
+            stage: None,
+            records: BTreeMap::new(),
+        };
+        let body = body(&serde_json::from_value(pod).unwrap(), &patch);
+        let written = body["spec"]["containers"].as_array().unwrap().iter();
+        assert_eq!(written.map(|container| container["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
     }
 
     #[test]
