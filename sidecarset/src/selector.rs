@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_proto::names::{is_label_value, is_qualified};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use crate::fault::Fault;
@@ -28,7 +29,7 @@ impl Selector {
     pub(crate) fn parse(selector: &LabelSelector, path: &str) -> Result<Self, Fault> {
         let mut requirements = Vec::new();
         for (key, value) in selector.match_labels.iter().flatten() {
-            if !is_key(key) || !is_value(value) {
+            if !is_qualified(key) || !is_label_value(value) {
                 let message = format!("{key:?}: {value:?} is no label: correct it");
                 return Err(Fault::new(format!("{path}.matchLabels"), message));
             }
@@ -37,13 +38,13 @@ impl Selector {
         for (at, expression) in selector.match_expressions.iter().flatten().enumerate() {
             let field = |member: &str| format!("{path}.matchExpressions[{at}].{member}");
             let values: BTreeSet<_> = expression.values.iter().flatten().cloned().collect();
-            if !is_key(&expression.key) {
+            if !is_qualified(&expression.key) {
                 return Err(Fault::new(
                     field("key"),
                     format!("{:?} is no label key: correct it", expression.key),
                 ));
             }
-            if let Some(value) = values.iter().find(|value| !is_value(value)) {
+            if let Some(value) = values.iter().find(|value| !is_label_value(value)) {
                 return Err(Fault::new(field("values"), format!("{value:?} is no label value: correct it")));
             }
             let with_values = matches!(expression.operator.as_str(), "In" | "NotIn");
@@ -122,29 +123,4 @@ fn is_possible(operators: &[&Operator]) -> bool {
     }
     let one_is_left = allowed.is_none_or(|allowed| allowed.difference(&forbidden).next().is_some());
     !(present && absent) && one_is_left
-}
-
-/// Whether it may be the key of a label or an annotation: a name, with a DNS name and a slash before it or
-/// not.
-pub(crate) fn is_key(key: &str) -> bool {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let prefix = prefix.is_none_or(|prefix| {
-        prefix.len() <= 253 && prefix.split('.').all(|label| !label.is_empty() && is_dns(label))
-    });
-    prefix && !name.is_empty() && is_value(name)
-}
-
-fn is_value(value: &str) -> bool {
-    let outer = |c: char| c.is_ascii_alphanumeric();
-    value.is_empty()
-        || (value.len() <= 63
-            && value.starts_with(outer)
-            && value.ends_with(outer)
-            && value.chars().all(|c| outer(c) || matches!(c, '-' | '_' | '.')))
-}
-
-/// Whether it is a DNS label, but for its length.
-pub(crate) fn is_dns(label: &str) -> bool {
-    let outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    label.starts_with(outer) && label.ends_with(outer) && label.chars().all(|c| outer(c) || c == '-')
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use berth_proto::names::is_qualified;
 use serde_json::Value;
 
 use super::Written;
-use crate::{fault::Fault, selector::is_key, white_list::WhiteList};
+use crate::{fault::Fault, white_list::WhiteList};
 
 pub(super) fn check(written: &Written, white_list: &WhiteList, faults: &mut Vec<Fault>) {
     let mut seen = BTreeSet::new();
@@ -22,7 +23,7 @@ pub(super) fn check(written: &Written, white_list: &WhiteList, faults: &mut Vec<
             faults.push(Fault::new(&field, "no annotations defined: give at least one"));
         }
         for (key, value) in &patch.annotations {
-            if !is_key(&key.to_ascii_lowercase()) {
+            if !is_qualified(&key.to_ascii_lowercase()) {
                 faults.push(Fault::new(&field, format!("{key:?} is no annotation key: correct it")));
             }
             if !seen.insert(key) {

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use berth_proto::names::is_dns_label;
+
 use super::Written;
 use crate::{
     fault::Fault,
     json::{Object, objects, text},
-    selector::is_dns,
     sidecar::Sidecar,
 };
 
@@ -20,7 +21,7 @@ pub(super) fn check(written: &Written, faults: &mut Vec<Fault>) {
         for (at, container) in objects(written.spec, field).enumerate() {
             let path = format!("spec.{field}[{at}]");
             let sidecar = Sidecar::parse(container, init);
-            if !is_dns(&sidecar.name) || sidecar.name.len() > 63 {
+            if !is_dns_label(&sidecar.name) {
                 let message = format!("{:?} is no DNS label of at most 63 letters: correct it", sidecar.name);
                 faults.push(Fault::new(format!("{path}.name"), message));
             }

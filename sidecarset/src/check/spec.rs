@@ -1,16 +1,13 @@
 //! Faults of everything but containers, volumes and metadata.
 
-use berth_proto::crd::{SidecarSetUpdateStrategy, UpdatePriorityStrategy};
+use berth_proto::{
+    crd::{SidecarSetUpdateStrategy, UpdatePriorityStrategy},
+    names::is_qualified,
+};
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
 
 use super::Written;
-use crate::{
-    fault::Fault,
-    hash::is_native,
-    json::objects,
-    names,
-    selector::{Selector, is_key},
-};
+use crate::{fault::Fault, hash::is_native, json::objects, names, selector::Selector};
 
 pub(super) fn check(written: &Written, faults: &mut Vec<Fault>) {
     let spec = &written.set.spec;
@@ -183,7 +180,7 @@ fn check_priority(priority: &UpdatePriorityStrategy, path: &str, faults: &mut Ve
         ));
     }
     for (at, term) in priority.order_priority.iter().enumerate() {
-        if !is_key(&term.ordered_key) {
+        if !is_qualified(&term.ordered_key) {
             faults.push(Fault::new(
                 format!("{path}.orderPriority[{at}].orderedKey"),
                 "is no label key: correct it",

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use berth_proto::names::is_dns_label;
+
 use super::Written;
 use crate::{
     fault::Fault,
     json::{Object, objects, text},
-    selector::is_dns,
 };
 
 pub(super) fn check(written: &Written, faults: &mut Vec<Fault>) {
@@ -14,7 +15,7 @@ pub(super) fn check(written: &Written, faults: &mut Vec<Fault>) {
     for (at, volume) in objects(written.spec, "volumes").enumerate() {
         let path = format!("spec.volumes[{at}]");
         let name = text(volume, "name");
-        if !is_dns(name) || name.len() > 63 {
+        if !is_dns_label(name) {
             faults.push(Fault::new(format!("{path}.name"), format!("{name:?} is no DNS label: correct it")));
         }
         if !volumes.insert(name) {

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use berth_proto::names::is_dns_label;
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
 use serde_json::{Map, Value, json};
 
@@ -244,7 +245,7 @@ impl Rollout<'_> {
     fn images(&self) -> Vec<(String, String)> {
         let before = containers(&self.current.template);
         let changed = containers(&self.update.template).into_iter().filter(|one| !before.contains(one));
-        let named = changed.filter(|(name, image)| is_name(name) && !image.is_empty());
+        let named = changed.filter(|(name, image)| is_dns_label(name) && !image.is_empty());
         named.take(MOST_IMAGES).map(|(name, image)| (self.name(name), image.to_owned())).collect()
     }
 
@@ -302,15 +303,6 @@ fn containers(template: &Map<String, Value>) -> Vec<(&str, &str)> {
             (of("name"), of("image"))
         })
         .collect()
-}
-
-/// Tells whether it is the name of a container, and may stand in that of an object.
-fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= LONGEST_LABEL
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
 fn secrets(template: &Map<String, Value>) -> Vec<&str> {

@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use berth_proto::names::is_dns_label;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
@@ -74,7 +75,7 @@ fn containers(object: &Value) -> Option<String> {
             if name.is_empty() {
                 return Some(format!("{field} is empty: name the container"));
             }
-            if !is_name(name) {
+            if !is_dns_label(name) {
                 let name: String = name.chars().take(LONGEST_NAME).collect();
                 return Some(format!(
                     "{field} is {name:?}: give at most {LONGEST_NAME} small letters, digits and dashes, with no \
@@ -87,15 +88,6 @@ fn containers(object: &Value) -> Option<String> {
         }
     }
     None
-}
-
-/// Tells whether a container may have this name.
-fn is_name(name: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    name.len() <= LONGEST_NAME
-        && name.bytes().all(is_letter)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
 }
 
 #[cfg(test)]

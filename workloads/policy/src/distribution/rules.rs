@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use berth_proto::crd::{DistributedResource, NamespaceList, ResourceDistribution};
+use berth_proto::{
+    crd::{DistributedResource, NamespaceList, ResourceDistribution},
+    names::{is_dns_label, is_dns_subdomain},
+};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
@@ -19,8 +22,6 @@ use crate::{
 const OF_THE_CLUSTER: [&str; 2] = ["kube-system", "kube-public"];
 /// The most bytes of annotations, in Kubernetes and here.
 const MOST_ANNOTATION_BYTES: usize = 256 << 10;
-/// The longest name of a namespace.
-const LONGEST_NAMESPACE: usize = 63;
 
 /// Kind of a resource that is distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +87,7 @@ impl Rules {
         let nothing = Map::new();
         let meta = manifest.get("metadata").and_then(Value::as_object).unwrap_or(&nothing);
         let name = meta.get("name").and_then(Value::as_str).unwrap_or_default();
-        if !is_subdomain(name) {
+        if !is_dns_subdomain(name) {
             let why = format!("is {:?}: give the name of a {}", short(name), kind.name());
             return Err(Fault::new("spec.resource.metadata.name", why));
         }
@@ -159,7 +160,7 @@ impl Rules {
 fn names(field: &str, list: Option<&NamespaceList>) -> Result<Vec<String>, Fault> {
     let mut all = Vec::new();
     for (at, entry) in list.and_then(|list| list.list.as_ref()).into_iter().flatten().enumerate() {
-        if !is_label(&entry.name) {
+        if !is_dns_label(&entry.name) {
             let why = format!("is {:?}: give the name of a namespace", short(&entry.name));
             return Err(Fault::new(format!("spec.targets.{field}.list[{at}].name"), why));
         }
@@ -186,20 +187,6 @@ fn strings(meta: &Map<String, Value>, field: &str) -> Result<Labels, Fault> {
         }
         Some(_) => Err(fault("")),
     }
-}
-
-fn is_label(name: &str) -> bool {
-    let of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let ends = !name.starts_with('-') && !name.ends_with('-');
-    (1..=LONGEST_NAMESPACE).contains(&name.len()) && ends && name.bytes().all(of_name)
-}
-
-fn is_subdomain(name: &str) -> bool {
-    let of_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let part = |part: &str| {
-        !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(of_name)
-    };
-    name.len() <= 253 && name.split('.').all(part)
 }
 
 /// Beginning of a text, for a message.

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_proto::crd::{Subset, UnitedDeployment, WorkloadTemplate};
+use berth_proto::{
+    crd::{Subset, UnitedDeployment, WorkloadTemplate},
+    names::is_dns_label,
+};
 use serde_json::{Map, Value, json};
 
 use super::{Kind, allocation::Share};
@@ -162,13 +165,4 @@ fn subsets(united: &UnitedDeployment) -> Result<Vec<(&Subset, Option<Share>)>, F
         subsets.push((subset, share));
     }
     Ok(subsets)
-}
-
-fn is_dns_label(name: &str) -> bool {
-    let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = name.as_bytes();
-    (1..=63).contains(&bytes.len())
-        && bytes.first().is_some_and(is_end)
-        && bytes.last().is_some_and(is_end)
-        && bytes.iter().all(|byte| is_end(byte) || *byte == b'-')
 }
