@@ -50,7 +50,6 @@ pub mod seen;
 mod selector;
 pub mod sidecarsets;
 mod site;
-mod size;
 pub mod spreads;
 mod timers;
 pub mod watch;
@@ -62,3 +61,4 @@ pub mod writer;
 pub use berth_base::{http, lease, telemetry};
 
 use berth_base::time;
+use berth_proto::size;

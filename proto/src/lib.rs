@@ -35,4 +35,5 @@ pub mod names;
 pub mod nested;
 pub mod quoting;
 pub mod sealing;
+pub mod size;
 pub mod text;

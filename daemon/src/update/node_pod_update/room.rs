@@ -1,10 +1,10 @@
 //! Room for answers in the node's object: what is too large for etcd is refused as a whole, and nobody's
 //! answer would be written any more.
 
-use std::io::{self, Write};
-
-use berth_proto::crd::{DesiredPod, UpdatedPod};
-use serde::Serialize;
+use berth_proto::{
+    crd::{DesiredPod, UpdatedPod},
+    size::bytes,
+};
 
 /// Bytes of entries and answers together. etcd takes 1.5 MiB, and the names of all fields are in there again.
 const MOST: usize = 1 << 20;
@@ -18,39 +18,20 @@ pub(super) struct Room(usize);
 impl Room {
     /// Room beside what is asked for and was answered.
     pub(super) fn of<'a>(desired: &[DesiredPod], answers: impl Iterator<Item = &'a UpdatedPod>) -> Self {
-        let most = MOST.saturating_sub(size(&desired)).max(LEAST);
-        Self(answers.fold(most, |left, answer| left.saturating_sub(size(answer))))
+        let most = MOST.saturating_sub(bytes(&desired)).max(LEAST);
+        Self(answers.fold(most, |left, answer| left.saturating_sub(bytes(answer))))
     }
 
     /// Takes the room of an answer in the place of another one. False: there is not so much. One that is no
     /// larger than what it replaces always has room.
     pub(super) fn take(&mut self, old: Option<&UpdatedPod>, new: &UpdatedPod) -> bool {
-        let (old, new) = (old.map_or(0, size), size(new));
+        let (old, new) = (old.map_or(0, bytes), bytes(new));
         match new.checked_sub(old) {
             None | Some(0) => self.0 = self.0.saturating_add(old.saturating_sub(new)),
             Some(more) if more <= self.0 => self.0 = self.0.saturating_sub(more),
             Some(_) => return false,
         }
         true
-    }
-}
-
-/// Length as JSON, without a copy of it.
-fn size(part: &impl Serialize) -> usize {
-    struct Count(usize);
-    impl Write for Count {
-        fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.saturating_add(part.len());
-            Ok(part.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    match serde_json::to_writer(&mut count, part) {
-        Ok(()) => count.0,
-        Err(_) => usize::MAX,
     }
 }
 

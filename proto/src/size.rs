@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 /// Bytes of a value as JSON. One that cannot be written has no size that would fit anywhere.
-pub(crate) fn bytes(value: &impl Serialize) -> usize {
+pub fn bytes(value: &impl Serialize) -> usize {
     let mut counted = Counted(0);
     serde_json::to_writer(&mut counted, value).map_or(usize::MAX, |()| counted.0)
 }
