@@ -202,10 +202,7 @@ impl Cluster {
         let object: DynamicObject = serde_json::from_value(object)?;
         let made = self.api_of(sort).create(&params, &object).await;
         let made = made.map_err(|error| match &error {
-            kube::Error::Api(status) if status.code == 404 => anyhow!(
-                "the cluster does not know the kind {}: kubectl apply --server-side -k deploy installs it",
-                sort.kind
-            ),
+            kube::Error::Api(status) if status.code == 404 => anyhow!(sort.unknown()),
             _ => self.failed(error),
         });
         Ok(serde_json::to_value(made?)?)

@@ -57,6 +57,14 @@ impl Sort {
         let dot = if self.group.is_empty() { "" } else { "." };
         format!("{}{dot}{}/{name}", self.kind.to_lowercase(), self.group)
     }
+
+    /// Words for a cluster that has no such kind, with the remedy.
+    pub(crate) fn unknown(&self) -> String {
+        format!(
+            "the cluster does not know the kind {}: kubectl apply --server-side -k deploy installs it",
+            self.kind
+        )
+    }
 }
 
 /// A text of an object, by its path; empty where there is none.

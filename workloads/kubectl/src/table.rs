@@ -1,12 +1,13 @@
 //! Tables of lists, as kubectl prints them, and the same rows for programs. Pure.
 
 use anyhow::Context;
+use comfy_table::{Table, presets};
 use serde_json::{Map, Value};
 
 use crate::cli::ListOutput;
 
 /// Space between two columns.
-const GAP: usize = 3;
+const GAP: u16 = 3;
 
 /// Rows with a cell for each of the columns, those of `wide` last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,29 +30,15 @@ impl Sheet {
     }
 
     fn table(&self, columns: &[&str]) -> String {
-        let header = columns.iter().map(|&name| name.to_owned()).collect();
-        let rows = self.rows.iter().map(|row| {
-            let cells = row.iter().take(columns.len()).map(|cell| shown(cell));
-            cells.collect::<Vec<_>>()
-        });
-        let lines: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
-        let width = |column: usize| {
-            lines
-                .iter()
-                .filter_map(|line| line.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-        let mut text = String::new();
-        for line in &lines {
-            let padded = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-            let line = padded.collect::<Vec<_>>().join(&" ".repeat(GAP));
-            text += line.trim_end();
-            text.push('\n');
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(columns.to_vec());
+        for row in &self.rows {
+            table.add_row(row.iter().take(columns.len()).map(|cell| shown(cell)));
         }
-        text
+        for column in table.column_iter_mut() {
+            column.set_padding((0, GAP));
+        }
+        table.trim_fmt() + "\n"
     }
 
     /// One object a row, its fields named after the columns.

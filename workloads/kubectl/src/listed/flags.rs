@@ -39,12 +39,9 @@ pub(crate) struct Within {
     pub(crate) all_namespaces: bool,
 }
 
-/// Flags of every list.
+/// Flag of everything that is shown as a table.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Showing {
-    /// Number of rows at the most; how many there are more is said
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = rows)]
-    pub(crate) most: usize,
+pub(crate) struct Format {
     /// How to show it; wide is the table with more columns; json and yaml are for programs
     #[arg(
         short,
@@ -55,6 +52,16 @@ pub(crate) struct Showing {
         hide_possible_values = true
     )]
     pub(crate) output: ListOutput,
+}
+
+/// Flags of every list.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Showing {
+    /// Number of rows at the most; how many there are more is said
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = rows)]
+    pub(crate) most: usize,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 /// Flags of `requests`.
@@ -104,16 +111,8 @@ pub(crate) struct Revisions {
     /// The SidecarSet
     #[arg(value_name = "NAME")]
     pub(crate) set: String,
-    /// How to show it; wide is the table with more columns; json and yaml are for programs
-    #[arg(
-        short,
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "table|wide|json|yaml",
-        hide_possible_values = true
-    )]
-    pub(crate) output: ListOutput,
+    #[command(flatten)]
+    pub(crate) format: Format,
 }
 
 fn rows(text: &str) -> Result<usize, String> {

@@ -66,7 +66,7 @@ pub(crate) async fn run(global: &Global, listed: &Listed) -> anyhow::Result<Exit
             let keep = |set: Value| flags.names.wants(&set).then(|| sidecar_sets::row(&set, now));
             let found =
                 cluster.all(&Sort::SIDECAR_SET, Space::Everywhere, "", flags.showing.most, keep).await?;
-            let found = found.with_context(|| missing(&Sort::SIDECAR_SET))?;
+            let found = found.with_context(|| Sort::SIDECAR_SET.unknown())?;
             show(&flags.showing, sidecar_sets::sheet(found.rows), found.left, "No SidecarSets found.")
         }
         Listed::Revisions(flags) => {
@@ -75,7 +75,7 @@ pub(crate) async fn run(global: &Global, listed: &Listed) -> anyhow::Result<Exit
                 bail!("there is no SidecarSet \"{name}\": kubectl berth sidecarsets lists them");
             };
             let nothing = "No revisions recorded: berth-manager does it.";
-            print!("{}", revisions::sheet(&set, now).text(flags.output, nothing)?);
+            print!("{}", revisions::sheet(&set, now).text(flags.format.output, nothing)?);
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -101,20 +101,13 @@ async fn requests(
         rows.extend(found.rows);
     }
     if kinds == 0 {
-        bail!(missing(&Sort::RECREATE));
+        bail!(Sort::RECREATE.unknown());
     }
     Ok((rows, left))
 }
 
-fn missing(sort: &Sort) -> String {
-    format!(
-        "the cluster does not know the kind {}: kubectl apply --server-side -k deploy installs it",
-        sort.kind
-    )
-}
-
 fn show(showing: &Showing, sheet: Sheet, left: usize, nothing: &str) -> anyhow::Result<ExitCode> {
-    print!("{}", sheet.text(showing.output, nothing)?);
+    print!("{}", sheet.text(showing.format.output, nothing)?);
     if left > 0 {
         eprintln!(
             "and {left} more: --most {} shows them, or ask for less",
