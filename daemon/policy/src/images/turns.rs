@@ -45,6 +45,10 @@ impl Images {
     /// Puts pulls back that have run for long, where a wish waits that has had less.
     pub(super) fn put_back_due(&mut self, now: Instant) -> Vec<ImageStep> {
         let mut steps = Vec::new();
+        // No turn is shorter: mostly nobody has to be looked for.
+        if !self.pulls.values().any(|pull| pull.is_open() && pull.ran(now) >= TURN) {
+            return steps;
+        }
         for id in self.in_order(now) {
             let Some(waits) = self.wishes.get(&id).filter(|wanted| wanted.state == State::Queued) else {
                 continue;
