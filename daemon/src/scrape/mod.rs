@@ -7,7 +7,7 @@
 //!                                                   └── ask: TokenReview, then SubjectAccessReview
 //! ```
 //!
-//! Who cannot be told from a stranger gets no byte of the page. What strangers can cost is bounded:
+//! A caller who cannot be told from a stranger gets no byte of the page. What strangers can cost is bounded:
 //! connections, their time and bytes, and questions to the API server, of which those who were let in before
 //! have their own share. Nothing runs here while nobody comes.
 

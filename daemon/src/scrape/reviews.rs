@@ -12,7 +12,7 @@ use std::{
 
 use berth_policy::time::later;
 
-/// As long as the kubelet relies on an answer about a token.
+/// Time for which an answer about a token is relied on, as long as the kubelet does.
 const ALLOWED_FOR: Duration = Duration::from_secs(120);
 /// One that was refused is asked about again after it: a role may have come.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
