@@ -31,7 +31,7 @@ pub struct WhiteList {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    /// The sets it is for; all when left out.
+    /// The sets it is for; all when left out or empty.
     selector: Option<Selector>,
     keys: Vec<Regex>,
 }
@@ -71,6 +71,7 @@ impl WhiteList {
             let selector = rule.selector.as_ref();
             let selector =
                 selector.map(|given| Selector::parse(given, &format!("{path}.selector"))).transpose()?;
+            let selector = selector.filter(|selector| !selector.is_empty());
             let keys = rule.allowed_annotation_key_exprs.unwrap_or_default();
             few(keys.len(), &format!("{path}.allowedAnnotationKeyExprs"))?;
             let keys = keys.iter().map(|expression| compile(expression, &path)).collect::<Result<_, _>>()?;
@@ -87,18 +88,20 @@ impl WhiteList {
         faults: &mut Vec<Fault>,
     ) {
         let rules = self.rules.iter();
-        let rules: Vec<_> =
-            rules.filter(|rule| rule.selector.as_ref().is_none_or(|of| of.takes(labels))).collect();
+        let rules = rules.filter(|rule| rule.selector.as_ref().is_none_or(|of| of.takes(labels)));
+        let allowed: Vec<_> = rules.flat_map(|rule| &rule.keys).collect();
+        // As there: rules that list no expression are no rules.
+        if allowed.is_empty() && self.open {
+            return;
+        }
         for (path, key) in keys {
-            if rules.is_empty() && !self.open {
+            if allowed.is_empty() {
                 let message = format!(
                     "whitelist not found for annotation {key}: add a rule to the key {WHITE_LIST_KEY} of ConfigMap \
                      kruise-configuration"
                 );
                 faults.push(Fault::new(path, message));
-            } else if !rules.is_empty()
-                && !rules.iter().flat_map(|rule| &rule.keys).any(|regex| regex.is_match(key))
-            {
+            } else if !allowed.iter().any(|regex| regex.is_match(key)) {
                 let message = format!(
                     "annotation {key} is not allowed by the whitelist: add it to a rule, or leave it out"
                 );

@@ -2,7 +2,8 @@
 //! what the pod said when the request was made. Pure.
 //!
 //! Berth itself needs none of it: the manager and the agent read the pod. So what cannot be completed is let
-//! in as it is, and what is wrong with it is said in its status, with this server or without it.
+//! in as it is, and what is wrong with it is said in its status, with this server or without it. But a pod
+//! that is there and cannot be asked for is refused at once, as OpenKruise refuses it.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::review::{Request, Verdict};
+use crate::requests::Unfit;
 
 /// Label of a request to recreate: UID of the pod.
 pub(super) const POD_UID: &str = "crr.apps.kruise.io/pod-uid";
@@ -34,6 +36,9 @@ pub(super) fn complete(request: &Request, pod: Option<&Pod>) -> Verdict {
             format!("pod {:?} was not found, so the request has not the labels of OpenKruise", spec.pod_name);
         return Verdict::Allowed { object: None, warnings: vec![warning] };
     };
+    if let Some(unfit) = spec.containers.iter().find_map(|container| unfit(pod, &container.name)) {
+        return Verdict::bad_request(unfit.message(&spec.pod_name));
+    }
     let mut object = request.object.clone();
     for (label, value) in labels(pod) {
         put(&mut object, &["metadata", "labels"], label, value.into());
@@ -60,6 +65,28 @@ pub(super) fn complete(request: &Request, pod: Option<&Pod>) -> Verdict {
 /// One that cannot be read is refused by the definition.
 fn read(spec: &Value) -> Option<ContainerRecreateRequestSpec> {
     serde_json::from_value(spec.clone()).ok()
+}
+
+/// Tells why this container of the pod cannot be recreated.
+fn unfit<'a>(pod: &Pod, name: &'a str) -> Option<Unfit<'a>> {
+    if pod.metadata.deletion_timestamp.is_some() {
+        return Some(Unfit::Terminating);
+    }
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    if matches!(phase, Some("Succeeded" | "Failed")) {
+        return Some(Unfit::Finished);
+    }
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    if node.is_none_or(str::is_empty) {
+        return Some(Unfit::NotScheduled);
+    }
+    let Some(part) = parts(pod).find(|part| part.spec.name == name) else {
+        let mut inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+        let is_init = inits.any(|container| container.name == name);
+        return Some(if is_init { Unfit::Init(name) } else { Unfit::NoContainer(name) });
+    };
+    let id = part.status.and_then(|status| status.container_id.as_deref());
+    id.is_none_or(str::is_empty).then_some(Unfit::NeverStarted(name))
 }
 
 fn labels(pod: &Pod) -> Vec<(&'static str, String)> {

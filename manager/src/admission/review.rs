@@ -84,6 +84,11 @@ impl Verdict {
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::Refused { code: 422, reason: "Invalid", message: message.into() }
     }
+
+    /// Refuses what cannot be done with what there is.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::Refused { code: 400, reason: "BadRequest", message: message.into() }
+    }
 }
 
 /// Reads the body of a request, or says what is wrong with it.

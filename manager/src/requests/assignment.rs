@@ -12,6 +12,7 @@ use super::{
     patch::{Assignment, RequestAct},
     permit::{Next, Permit},
     replaced::Replaced,
+    unfit::Unfit,
 };
 use crate::{
     seen::{Container, ContainerId, Now, Pod, PodStage, Role},
@@ -134,65 +135,28 @@ impl Snapshot<'_> {
 
 fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result<Snapshot<'a>, Failure> {
     let name = &wanted.pod;
-    let refuse = |reason, message| Err(Failure::new(reason, message));
     let Some(pod) = pod else {
-        let namespace = &id.key.namespace;
-        return refuse(FailureReason::PodNotFound, format!("pod {name:?} is not in namespace {namespace:?}"));
+        let message = format!("pod {name:?} is not in namespace {:?}", id.key.namespace);
+        return Err(Failure::new(FailureReason::PodNotFound, message));
     };
+    let refuse = |unfit: Unfit<'_>| Err(unfit.failure(name));
     match pod.stage {
         PodStage::Active => {}
-        PodStage::Terminating => {
-            return refuse(FailureReason::PodTerminating, format!("pod {name:?} is being deleted"));
-        }
-        PodStage::Finished => {
-            return refuse(
-                FailureReason::PodFinished,
-                format!("pod {name:?} has ended: its containers stay as they are"),
-            );
-        }
+        PodStage::Terminating => return refuse(Unfit::Terminating),
+        PodStage::Finished => return refuse(Unfit::Finished),
     }
-    let Some(node) = pod.node.clone() else {
-        return refuse(
-            FailureReason::PodNotScheduled,
-            format!("pod {name:?} is not scheduled to a node yet"),
-        );
-    };
+    let Some(node) = pod.node.clone() else { return refuse(Unfit::NotScheduled) };
     let mut instances = Vec::with_capacity(wanted.containers.len());
     for wanted in &wanted.containers {
-        let Some(container) = pod.container(wanted) else {
-            return refuse(
-                FailureReason::ContainerNotFound,
-                format!("container {wanted:?} is not in pod {name:?}"),
-            );
-        };
-        if let Some(what) = unfit(id.kind, container.role) {
-            return refuse(
-                FailureReason::InitContainer,
-                format!("container {wanted:?} of pod {name:?} {what}"),
-            );
-        }
-        match (id.kind, container.id) {
-            (RequestKind::Recreate, Some(instance)) => instances.push((container, instance)),
-            (RequestKind::Recreate, None) => {
-                let message = format!("container {wanted:?} of pod {name:?} has never started");
-                return refuse(FailureReason::ContainerNotStarted, message);
-            }
+        let Some(container) = pod.container(wanted) else { return refuse(Unfit::NoContainer(wanted)) };
+        match (id.kind, container.role, container.id) {
+            (RequestKind::Recreate, Role::Init, _) => return refuse(Unfit::Init(wanted)),
+            (RequestKind::Update, Role::Init | Role::Sidecar, _) => return refuse(Unfit::NotUpdated(wanted)),
+            (RequestKind::Recreate, _, Some(instance)) => instances.push((container, instance)),
+            (RequestKind::Recreate, _, None) => return refuse(Unfit::NeverStarted(wanted)),
             // One that cannot start may be what the update is for.
-            (RequestKind::Update, _) => {}
+            (RequestKind::Update, Role::Regular, _) => {}
         }
     }
     Ok(Snapshot { pod, node, instances })
-}
-
-/// Why a container of this role is not one that can be asked for.
-const fn unfit(kind: RequestKind, role: Role) -> Option<&'static str> {
-    match (kind, role) {
-        (RequestKind::Recreate, Role::Init) => {
-            Some("is an init container that runs once: only those with restartPolicy Always can be recreated")
-        }
-        (RequestKind::Update, Role::Init | Role::Sidecar) => {
-            Some("is an init container: only spec.containers are updated in place")
-        }
-        (RequestKind::Recreate, Role::Sidecar) | (_, Role::Regular) => None,
-    }
 }

@@ -22,7 +22,7 @@
 //!   about instances, and an update about a pod, whether its containers have ever run or not;
 //! - `spec`, `status`: what both kinds say in common. Is what is asked for possible at all;
 //! - `assignment`: which agent, which instances; what is missing is waited for, because pods come by a watch
-//!   of their own;
+//!   of their own. `unfit`: which pods and containers nobody can be asked for;
 //! - `permit`: a pod that a budget covers is not recreated before its budget lets it;
 //! - `deadline`: ends that no agent can write;
 //! - `ended`: Event of a request that has ended;
@@ -53,6 +53,7 @@ mod permit;
 mod replaced;
 mod spec;
 mod status;
+mod unfit;
 
 #[cfg(test)]
 mod tests;
@@ -65,7 +66,7 @@ use std::{
 
 use jiff::Timestamp;
 
-pub(crate) use self::status::under_way;
+pub(crate) use self::{status::under_way, unfit::Unfit};
 use self::{
     assignment::Decision,
     lookup::Requests,

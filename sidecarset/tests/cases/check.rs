@@ -251,6 +251,20 @@ const RULES: &str =
     "oom",
     "whitelist not found"
 )]
+#[case::rule_without_expressions(Some(r#"{"rules":[{"selector":{"matchLabels":{"a":"b"}}}]}"#), false, "oom", "whitelist not found")]
+#[case::rule_with_a_misspelt_list(Some(r#"{"rules":[{"allowedAnnotationKeyExpr":["^x"]}]}"#), true, "oom", "")]
+#[case::beside_one_with_some(
+    Some(r#"{"rules":[{},{"allowedAnnotationKeyExprs":["^x"]}]}"#),
+    true,
+    "oom",
+    "is not allowed"
+)]
+#[case::empty_selector(
+    Some(r#"{"rules":[{"selector":{},"allowedAnnotationKeyExprs":["^x"]}]}"#),
+    true,
+    "oom",
+    "is not allowed"
+)]
 #[case::rule_of_all_sets(Some(r#"{"rules":[{"allowedAnnotationKeyExprs":["."]}]}"#), false, "oom", "")]
 fn annotations_on_the_white_list(
     #[case] list: Option<&str>,

@@ -54,9 +54,6 @@ fn completed(spec: Value) -> Value {
     "preStop": {"exec": {"command": ["stop"]}}}))]
 #[case::a_sidecar("sidecar", json!({"name": "sidecar",
     "statusContext": {"containerID": "containerd://s", "restartCount": 3}}))]
-#[case::one_that_has_not_started("late", json!({"name": "late"}))]
-#[case::an_init_container("init", json!({"name": "init"}))]
-#[case::none_of_the_pod("z", json!({"name": "z"}))]
 fn a_container(#[case] name: &str, #[case] filled: Value) {
     let object = completed(json!({"podName": "p", "containers": [{"name": name}]}));
     assert_eq!(object["spec"]["containers"], json!([filled]));
@@ -85,12 +82,12 @@ fn what_the_author_says_stays() {
 
 #[test]
 fn an_ordered_one_is_in_the_order_of_the_pod() {
-    let names = ["z", "b", "sidecar", "a"].map(|name| json!({"name": name}));
+    let names = ["b", "sidecar", "a"].map(|name| json!({"name": name}));
     let object =
         completed(json!({"podName": "p", "containers": names, "strategy": {"orderedRecreate": true}}));
     let order: Vec<_> =
         object["spec"]["containers"].as_array().unwrap().iter().map(|one| one["name"].as_str()).collect();
-    assert_eq!(order, [Some("sidecar"), Some("a"), Some("b"), Some("z")]);
+    assert_eq!(order, [Some("sidecar"), Some("a"), Some("b")]);
 }
 
 #[rstest]
@@ -108,6 +105,28 @@ fn what_an_author_filled_in_is_refused(#[case] container: Value, #[case] field: 
     let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Some(&pod())) else { panic!() };
     assert_eq!(object["spec"]["containers"][0]["statusContext"]["containerID"], "containerd://a");
     assert_eq!(object["metadata"]["labels"][POD_UID], "pod-uid");
+}
+
+#[rstest]
+#[case::one_that_has_not_started("late", json!({}), "container \"late\" of pod \"p\" has never started")]
+#[case::with_an_empty_id("late", json!({"status": {"containerStatuses": [{"name": "late", "containerID": "",
+    "restartCount": 0, "image": "i", "imageID": "", "ready": false}]}}), "has never started")]
+#[case::an_init_container("init", json!({}), "is an init container that runs once")]
+#[case::none_of_the_pod("z", json!({}), "container \"z\" is not in pod \"p\"")]
+#[case::without_a_node("a", json!({"spec": {"nodeName": ""}}), "is not scheduled to a node yet")]
+#[case::of_a_pod_that_ended("a", json!({"status": {"phase": "Failed"}}), "has ended")]
+#[case::of_one_being_deleted("a", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), "is being deleted")]
+fn one_that_nobody_can_carry_out_is_refused(#[case] name: &str, #[case] merge: Value, #[case] text: &str) {
+    let mut of = serde_json::to_value(pod()).unwrap();
+    for (section, members) in merge.as_object().unwrap() {
+        for (member, value) in members.as_object().unwrap() {
+            of[section][member] = value.clone();
+        }
+    }
+    let asked = request(json!({"podName": "p", "containers": [{"name": name}]}));
+    let refused = complete(&asked, Some(&serde_json::from_value(of).unwrap()));
+    let Verdict::Refused { code: 400, message, .. } = &refused else { panic!("{refused:?}") };
+    assert!(message.contains(text), "{message}");
 }
 
 /// The manager says what is wrong with it, as it does without this server.
