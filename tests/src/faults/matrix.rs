@@ -76,6 +76,7 @@ pub struct Row {
 enum Line {
     Recreate,
     Show,
+    Unmarking,
     Unmarked,
     Removal,
     Nudge,
@@ -105,9 +106,8 @@ impl Line {
     /// not compile.
     fn of(point: Point) -> Self {
         match point {
-            Point::Marking | Point::Marked | Point::Reporting | Point::Reported | Point::Unmarking => {
-                Self::Recreate
-            }
+            Point::Marking | Point::Marked | Point::Reporting | Point::Reported => Self::Recreate,
+            Point::Unmarking => Self::Unmarking,
             Point::Shown => Self::Show,
             Point::Unmarked => Self::Unmarked,
             Point::Removing | Point::Removed => Self::Removal,
@@ -145,6 +145,7 @@ impl Line {
         match self {
             Self::Recreate
             | Self::Show
+            | Self::Unmarking
             | Self::Unmarked
             | Self::Removal
             | Self::Nudge
