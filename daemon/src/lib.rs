@@ -50,5 +50,4 @@ mod rooms;
 pub(crate) mod scrape;
 pub mod succession;
 pub(crate) mod trace;
-#[allow(unreachable_pub, reason = "its items are being rearranged")]
 pub(crate) mod update;

@@ -18,8 +18,8 @@ pub(crate) enum Get {
     Requests(ListArgs),
     /// List in-place updates of pods
     ///
-    /// Updates of the API server (origin api), of workloads (mailbox: this node's NodePodUpdate; they are
-    /// named by their pod), and of berthctl update (admin), the oldest first.
+    /// Updates of the API server (origin api), of controllers (controller: this node's NodePodUpdate; they
+    /// are named by their pod), and of berthctl update (admin), the oldest first.
     #[command(visible_alias = "cur", alias = "update")]
     Updates(ListArgs),
 }

@@ -125,13 +125,13 @@ mod tests {
                 ..update("again", "api", "Completed")
             },
             UpdateState { containers: vec![container("main", "")], ..update("web-x7k2p", "admin", "") },
-            UpdateState { message: "pulling web:v3".into(), ..update("web", "mailbox", "Updating") },
+            UpdateState { message: "pulling web:v3".into(), ..update("web", "controller", "Updating") },
         ];
         let expected = "\
-NAME        ORIGIN    POD        PHASE       CONTAINERS                        AGE     MESSAGE
-again       api       shop/web   Completed   main (Succeeded), side (Failed)   1m30s   failed (ImageNotPulled): no such tag
-web-x7k2p   admin     shop/web   -           main                              1m30s   -
-web         mailbox   shop/web   Updating    -                                 1m30s   pulling web:v3
+NAME        ORIGIN       POD        PHASE       CONTAINERS                        AGE     MESSAGE
+again       api          shop/web   Completed   main (Succeeded), side (Failed)   1m30s   failed (ImageNotPulled): no such tag
+web-x7k2p   admin        shop/web   -           main                              1m30s   -
+web         controller   shop/web   Updating    -                                 1m30s   pulling web:v3
 ";
         assert_eq!(text(&updates, Columns::Few), expected);
         let wide = text(&updates[..1], Columns::All);

@@ -93,7 +93,7 @@ pub(super) fn answer(mut updates: Vec<UpdateRequest>, wanted: &str, now: Instant
 fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
     let (name, origin) = match update.source {
         // An entry has no name of its own, and there is one for each pod.
-        UpdateSource::NodePodUpdate => (update.pod.name.clone(), "mailbox"),
+        UpdateSource::NodePodUpdate => (update.pod.name.clone(), "controller"),
         UpdateSource::Api => (own_name(&update), "api"),
         UpdateSource::Admin => (own_name(&update), "admin"),
     };
@@ -246,7 +246,7 @@ mod tests {
             states.map(|state| (state.origin, state.name)).collect()
         };
         let pair = |origin: &str, name: &str| (origin.to_owned(), name.to_owned());
-        let [old, middle, new] = [pair("mailbox", "web"), pair("api", "again"), pair("admin", "web-x7k2p")];
+        let [old, middle, new] = [pair("controller", "web"), pair("api", "again"), pair("admin", "web-x7k2p")];
         assert_eq!(names(""), [old.clone(), middle, new.clone()]);
         assert_eq!((names("web"), names("shop/web-x7k2p")), (vec![old], vec![new]));
         assert!(names("other/again").is_empty());

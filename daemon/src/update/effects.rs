@@ -98,11 +98,11 @@ impl Parts {
             UpdateAction::WantImage(pod, image) => {
                 if let Some(wish) = self.wish(wish_id(&pod, &image), &image) {
                     info!(image = %image, "Image is pulled before anything is stopped for it");
-                    self.keeper.apply(ImageEvent::WishSeen(Box::new(wish)));
+                    self.images.apply(ImageEvent::WishSeen(Box::new(wish)));
                 }
             }
             UpdateAction::LetImageGo(pod, image) => {
-                self.keeper.apply(ImageEvent::WishGone(wish_id(&pod, &image)));
+                self.images.apply(ImageEvent::WishGone(wish_id(&pod, &image)));
             }
             UpdateAction::SetEnv(pod, values) => self.agent.set_env(&pod, values),
             UpdateAction::Restart(request) => self.agent.observe(Event::RecreateSeen(request)),

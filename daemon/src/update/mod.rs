@@ -56,7 +56,7 @@ use self::{
     admin_requests::AdminRequests, node_pod_update::NodeUpdates, reconciler::Reconciler, requests::Requests,
     shared::SharedUpdates, write::Writer,
 };
-pub use self::{pods::Pods, submit::SubmitError};
+pub(crate) use self::{pods::Pods, submit::SubmitError};
 use crate::{
     agent::Agent,
     cluster::{
@@ -74,13 +74,13 @@ const BEGIN_ANEW: Duration = Duration::from_secs(1);
 
 /// The updates of this node.
 #[derive(Clone, Debug)]
-pub struct Updates(Arc<Parts>);
+pub(crate) struct Updates(Arc<Parts>);
 
 /// Parts that the updates need.
 #[derive(Debug)]
 struct Parts {
     agent: Arc<Agent>,
-    keeper: Arc<SharedImages>,
+    images: Arc<SharedImages>,
     runtime: Runtime,
     pods: Arc<Pods>,
     updates: Arc<SharedUpdates>,
@@ -97,9 +97,9 @@ struct Parts {
 
 impl Updates {
     /// Nothing is asked before [`Updates::run`].
-    pub fn new(
+    pub(crate) fn new(
         agent: Arc<Agent>,
-        keeper: Arc<SharedImages>,
+        images: Arc<SharedImages>,
         runtime: Runtime,
         cluster: &Cluster,
         config: &Configuration,
@@ -109,7 +109,7 @@ impl Updates {
         let updates = Arc::new(SharedUpdates::new(path));
         Self(Arc::new(Parts {
             agent,
-            keeper,
+            images,
             runtime,
             pods: Arc::new(Pods::new(updates.clone())),
             updates,
@@ -124,17 +124,17 @@ impl Updates {
     }
 
     /// Where the pod watch tells what it shows.
-    pub fn pods(&self) -> Arc<Pods> {
+    pub(crate) fn pods(&self) -> Arc<Pods> {
         self.0.pods.clone()
     }
 
     /// Whether all requests are known, now and later.
-    pub fn ready(&self) -> watch::Receiver<bool> {
+    pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.0.ready.subscribe()
     }
 
     /// Follows what is asked for and does it, until the shutdown.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub(crate) async fn run(self, shutdown: CancellationToken) {
         let parts = self.0;
         let sources = async {
             // Those of the disk come first, but what is wrong with it is no reason to follow nothing else.

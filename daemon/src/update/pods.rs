@@ -19,7 +19,7 @@ use crate::{
 
 /// Cache of the pods under update. Nothing awaits while the lock is held.
 #[derive(Debug)]
-pub struct Pods {
+pub(crate) struct Pods {
     updates: Arc<SharedUpdates>,
     newest: Mutex<BTreeMap<PodUid, Arc<core::Pod>>>,
     /// Pods whose annotation of the running version is not true any more.

@@ -31,7 +31,7 @@ impl Reconciler {
         let mut requests = self.parts.updates.changes();
         let mut pods = self.parts.updates.pod_changes();
         let mut identity = self.parts.identity.clone();
-        let (mut facts, mut images) = (self.parts.agent.facts(), self.parts.keeper.news());
+        let (mut facts, mut images) = (self.parts.agent.facts(), self.parts.images.news());
         loop {
             requests.mark_unchanged();
             pods.mark_unchanged();

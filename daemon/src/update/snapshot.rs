@@ -29,7 +29,7 @@ impl Parts {
     /// The snapshot of a pod and of these images for it, from what the node knows now.
     pub(super) fn node_view<'a>(&self, pod: &PodUid, images: impl Iterator<Item = &'a Arc<str>>) -> NodeView {
         let presence = |image: &'a Arc<str>| {
-            let report = self.keeper.report(&wish_id(pod, image))?;
+            let report = self.images.report(&wish_id(pod, image))?;
             let presence = match report.phase {
                 WishPhase::Waiting | WishPhase::Pulling => Presence::Unknown,
                 WishPhase::Succeeded => Presence::Present,

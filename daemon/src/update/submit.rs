@@ -26,7 +26,7 @@ use crate::{
 
 /// Why a request was not taken. Nothing of it stays.
 #[derive(Debug, thiserror::Error)]
-pub enum SubmitError {
+pub(crate) enum SubmitError {
     /// The agent may not change pods; why.
     #[error("{0}")]
     Forbidden(String),
@@ -87,7 +87,7 @@ pub enum SubmitError {
 
 impl Updates {
     /// Takes a request for a pod given as `name` or `namespace/name`. On return it survives the agent.
-    pub async fn submit(
+    pub(crate) async fn submit(
         &self,
         pod: &str,
         mut spec: ContainerUpdateRequestSpec,
@@ -126,7 +126,7 @@ impl Updates {
     }
 
     /// The updates of this node, wherever they come from; `None` before those are known that were kept here.
-    pub fn states(&self) -> Option<Vec<UpdateRequest>> {
+    pub(crate) fn states(&self) -> Option<Vec<UpdateRequest>> {
         let updates = &self.0.updates;
         updates
             .has_heard(&[UpdateSource::Admin])

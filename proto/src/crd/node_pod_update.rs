@@ -1,5 +1,5 @@
-//! `NodePodUpdate`: the in-place updates one node is to carry out, and how far they are. The mailbox between
-//! the manager's workloads and the agent of a node.
+//! `NodePodUpdate`: the in-place updates one node is to carry out, and how far they are. Controllers write
+//! the one, the agent of the node the other.
 
 use std::collections::BTreeMap;
 

@@ -50,7 +50,7 @@ const PROGRESS_APART: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct NodeImages {
     /// Where wishes go, and reports come from.
-    pub keeper: Arc<SharedImages>,
+    pub images: Arc<SharedImages>,
     /// To the API server.
     pub connection: Connection,
     /// This node's name in the API.
@@ -107,12 +107,12 @@ impl NodeImages {
 
     fn nothing(&self, seen: &watch::Sender<Option<Seen>>) {
         seen.send_replace(None);
-        self.keeper.apply(ImageEvent::WishesListed(WishSource::Api, Vec::new()));
+        self.images.apply(ImageEvent::WishesListed(WishSource::Api, Vec::new()));
     }
 
     fn take(&self, object: &NodeImage, seen: &watch::Sender<Option<Seen>>) {
         let asked = wishes::asked(object, WishSource::Api, "", self.pin);
-        self.keeper.apply(ImageEvent::WishesListed(WishSource::Api, asked.wishes));
+        self.images.apply(ImageEvent::WishesListed(WishSource::Api, asked.wishes));
         seen.send_replace(Some(Seen {
             uid: object.metadata.uid.clone().unwrap_or_default(),
             status: object.status.clone().unwrap_or_default(),
@@ -122,7 +122,7 @@ impl NodeImages {
 
     /// Writes what changes, as long as there is an object to write it to.
     async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>) {
-        let mut changes = self.keeper.news();
+        let mut changes = self.images.news();
         let mut clock = Clock::read();
         let mut written: Option<(String, NodeImageStatus)> = None;
         let mut last = None;
@@ -183,7 +183,7 @@ impl NodeImages {
     }
 
     fn status(&self, object: &Seen, previous: &NodeImageStatus, clock: &Clock) -> NodeImageStatus {
-        let mut reports = self.keeper.reports();
+        let mut reports = self.images.reports();
         reports.retain(|report| report.id.source == WishSource::Api);
         let told = Told {
             reports: &reports,

@@ -40,7 +40,7 @@ const TOGETHER: Duration = Duration::from_millis(50);
 /// The files.
 #[derive(Debug)]
 pub(crate) struct ImageFiles {
-    keeper: Arc<SharedImages>,
+    images: Arc<SharedImages>,
     follower: Follower,
     pin: Option<Duration>,
     files: BTreeMap<PathBuf, Content>,
@@ -65,11 +65,11 @@ struct Content {
 
 impl ImageFiles {
     /// The files of this directory; it is not looked at yet.
-    pub(crate) fn new(keeper: Arc<SharedImages>, directory: PathBuf, pin: Option<Duration>) -> Self {
+    pub(crate) fn new(images: Arc<SharedImages>, directory: PathBuf, pin: Option<Duration>) -> Self {
         let belongs =
             |content: &io::Result<String>| content.as_ref().is_ok_and(|text| node_image::is_one(text));
         let follower = Follower::new(vec![directory], belongs);
-        Self { keeper, follower, pin, files: BTreeMap::new(), clock: Clock::read() }
+        Self { images, follower, pin, files: BTreeMap::new(), clock: Clock::read() }
     }
 
     /// Looks whenever something may have changed, and tells what becomes of the images, until the shutdown.
@@ -79,7 +79,7 @@ impl ImageFiles {
     }
 
     async fn turns(&mut self) {
-        let mut changes = self.keeper.news();
+        let mut changes = self.images.news();
         loop {
             let look = self.follower.look().await;
             self.take(look).await;
@@ -130,7 +130,7 @@ impl ImageFiles {
         }
         if changed {
             let wishes = self.files.values().flat_map(|content| content.asked.wishes.clone()).collect();
-            self.keeper.apply(ImageEvent::WishesListed(WishSource::File, wishes));
+            self.images.apply(ImageEvent::WishesListed(WishSource::File, wishes));
         }
     }
 
@@ -165,7 +165,7 @@ impl ImageFiles {
 
     /// Writes what is to be told; when there is more to write in any case.
     async fn tell(&mut self) -> Option<Instant> {
-        let reports = self.keeper.reports();
+        let reports = self.images.reports();
         self.clock = self.clock.kept(Clock::read());
         let mut again: Option<Instant> = None;
         let mut at = |due: Instant| again = Some(again.map_or(due, |again| again.min(due)));

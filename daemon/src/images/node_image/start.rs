@@ -68,7 +68,7 @@ pub(crate) fn start(
     tasks.spawn(files.run(stop.clone()));
     if let Some(cluster) = cluster {
         let images = NodeImages {
-            keeper: images.clone(),
+            images: images.clone(),
             connection: cluster.connection().clone(),
             node: cluster.node().to_owned(),
             pin,

@@ -84,14 +84,14 @@ mod tests {
     #[test]
     fn a_node_is_shown_with_its_agent() {
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
-        let mailbox = |name: &str, renewed: &str, conditions: Value| {
+        let object = |name: &str, renewed: &str, conditions: Value| {
             json!({ "metadata": { "name": name }, "status": {
                 "features": ["owners/v1", "swaps/v1"], "renewTime": renewed, "conditions": conditions } })
         };
         let agents: BTreeMap<_, _> = [
-            mailbox("a", "2026-01-01T00:59:00Z", json!([])),
-            mailbox("b", "2026-01-01T00:20:00Z", json!([])),
-            mailbox(
+            object("a", "2026-01-01T00:59:00Z", json!([])),
+            object("b", "2026-01-01T00:20:00Z", json!([])),
+            object(
                 "d",
                 "2026-01-01T00:59:30Z",
                 json!([{ "type": "Understood", "status": "False", "message": "entry 3" }]),
