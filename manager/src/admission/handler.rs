@@ -27,7 +27,8 @@ use super::{
     path::Route,
     pod_state_rules,
     pod_states::Restorer,
-    pods, protection, recreate,
+    pods, protection,
+    recreate::{self, Found},
     review::{Request, Verdict},
     server::Decide,
     sets::{self, SetSeen},
@@ -307,8 +308,14 @@ impl Handler {
     async fn recreate(&self, request: &Request) -> Verdict {
         let name = request.object.pointer("/spec/podName").and_then(Value::as_str).unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &request.namespace);
-        let pod = if name.is_empty() || name.contains('/') { Ok(None) } else { read(&pods, name).await };
-        recreate::complete(request, pod.ok().flatten().as_ref())
+        // The definition refuses what is no name of a pod.
+        let pod = if name.is_empty() || name.contains('/') { Err(()) } else { read(&pods, name).await };
+        let found = match &pod {
+            Ok(Some(pod)) => Found::Pod(pod),
+            Ok(None) => Found::Nothing,
+            Err(()) => Found::Unknown,
+        };
+        recreate::complete(request, found)
     }
 }
 

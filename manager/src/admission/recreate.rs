@@ -1,9 +1,9 @@
 //! ContainerRecreateRequests, completed as OpenKruise's clients expect them: the labels they select by, and
 //! what the pod said when the request was made. Pure.
 //!
-//! Berth itself needs none of it: the manager and the agent read the pod. So what cannot be completed is let
-//! in as it is, and what is wrong with it is said in its status, with this server or without it. But a pod
-//! that is there and cannot be asked for is refused at once, as OpenKruise refuses it.
+//! Berth itself needs none of it: the manager and the agent read the pod. So where the pod could not be read
+//! the request is let in as it is, and what is wrong with it is said in its status, as without this server.
+//! But what nobody can carry out is refused at once, as by OpenKruise.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,19 @@ pub(super) const NODE_NAME: &str = "crr.apps.kruise.io/node-name";
 /// Label of a request to recreate: `true` until it has ended.
 pub(super) const ACTIVE: &str = "crr.apps.kruise.io/active";
 
+/// Pod of a request, as the API server has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found<'a> {
+    /// The pod.
+    Pod(&'a Pod),
+    /// There is none of that name.
+    Nothing,
+    /// The API server did not say.
+    Unknown,
+}
+
 /// Completes a new request from its pod.
-pub(super) fn complete(request: &Request, pod: Option<&Pod>) -> Verdict {
+pub(super) fn complete(request: &Request, found: Found<'_>) -> Verdict {
     let Some(spec) = request.object.get("spec").and_then(read) else { return Verdict::AS_IT_IS };
     let labelled =
         request.object.pointer("/metadata/labels").and_then(|labels| labels.get(POD_UID)).is_some();
@@ -31,10 +42,16 @@ pub(super) fn complete(request: &Request, pod: Option<&Pod>) -> Verdict {
     if !labelled && let Some(field) = spec.filled_in() {
         return Verdict::invalid(format!("{field}: is read from the pod: leave it out"));
     }
-    let Some(pod) = pod else {
-        let warning =
-            format!("pod {:?} was not found, so the request has not the labels of OpenKruise", spec.pod_name);
-        return Verdict::Allowed { object: None, warnings: vec![warning] };
+    let pod = match found {
+        Found::Pod(pod) => pod,
+        Found::Nothing => {
+            return Verdict::bad_request(Unfit::NoPod(&request.namespace).message(&spec.pod_name));
+        }
+        Found::Unknown => {
+            let name = &spec.pod_name;
+            let warning = format!("pod {name:?} could not be read, so the request has not the labels of OpenKruise");
+            return Verdict::Allowed { object: None, warnings: vec![warning] };
+        }
     };
     if let Some(unfit) = spec.containers.iter().find_map(|container| unfit(pod, &container.name)) {
         return Verdict::bad_request(unfit.message(&spec.pod_name));

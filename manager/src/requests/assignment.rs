@@ -135,11 +135,8 @@ impl Snapshot<'_> {
 
 fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result<Snapshot<'a>, Failure> {
     let name = &wanted.pod;
-    let Some(pod) = pod else {
-        let message = format!("pod {name:?} is not in namespace {:?}", id.key.namespace);
-        return Err(Failure::new(FailureReason::PodNotFound, message));
-    };
     let refuse = |unfit: Unfit<'_>| Err(unfit.failure(name));
+    let Some(pod) = pod else { return refuse(Unfit::NoPod(&id.key.namespace)) };
     match pod.stage {
         PodStage::Active => {}
         PodStage::Terminating => return refuse(Unfit::Terminating),

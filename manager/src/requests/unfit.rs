@@ -6,6 +6,8 @@ use super::failure::{Failure, FailureReason};
 /// What stands in the way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit<'a> {
+    /// No pod of that name is in this namespace.
+    NoPod(&'a str),
     /// The pod is being deleted.
     Terminating,
     /// The pod has ended.
@@ -26,6 +28,7 @@ impl Unfit<'_> {
     /// Reason for programs.
     fn reason(self) -> FailureReason {
         match self {
+            Self::NoPod(_) => FailureReason::PodNotFound,
             Self::Terminating => FailureReason::PodTerminating,
             Self::Finished => FailureReason::PodFinished,
             Self::NotScheduled => FailureReason::PodNotScheduled,
@@ -38,6 +41,7 @@ impl Unfit<'_> {
     /// Text for people, about the pod of this name.
     pub(crate) fn message(self, pod: &str) -> String {
         match self {
+            Self::NoPod(namespace) => format!("pod {pod:?} is not in namespace {namespace:?}"),
             Self::Terminating => format!("pod {pod:?} is being deleted"),
             Self::Finished => format!("pod {pod:?} has ended: its containers stay as they are"),
             Self::NotScheduled => format!("pod {pod:?} is not scheduled to a node yet"),

@@ -38,7 +38,7 @@ fn pod() -> Pod {
 }
 
 fn completed(spec: Value) -> Value {
-    match complete(&request(spec), Some(&pod())) {
+    match complete(&request(spec), Found::Pod(&pod())) {
         Verdict::Allowed { object: Some(object), warnings } if warnings.is_empty() => object,
         other => panic!("{other:?}"),
     }
@@ -76,7 +76,7 @@ fn what_the_author_says_stays() {
     assert_eq!(object["spec"]["containers"][0]["name"], "b");
     let mut asked = request(json!({"podName": "p", "containers": [{"name": "a"}]}));
     asked.object["metadata"]["labels"] = json!({"mine": "x"});
-    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Some(&pod())) else { panic!() };
+    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Found::Pod(&pod())) else { panic!() };
     assert_eq!(object["metadata"]["labels"]["mine"], "x");
 }
 
@@ -96,13 +96,13 @@ fn an_ordered_one_is_in_the_order_of_the_pod() {
 #[case::ports(json!({"name": "a", "ports": [{"containerPort": 1}]}), "spec.containers[0].ports")]
 fn what_an_author_filled_in_is_refused(#[case] container: Value, #[case] field: &str) {
     let asked = request(json!({"podName": "p", "containers": [container.clone()]}));
-    let refused = complete(&asked, Some(&pod()));
+    let refused = complete(&asked, Found::Pod(&pod()));
     let Verdict::Refused { code: 422, message, .. } = &refused else { panic!("{refused:?}") };
     assert!(message.starts_with(field), "{message}");
     // With the label of OpenKruise's webhook it is read anew.
     let mut asked = asked;
     asked.object["metadata"]["labels"] = json!({POD_UID: "of another pod"});
-    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Some(&pod())) else { panic!() };
+    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Found::Pod(&pod())) else { panic!() };
     assert_eq!(object["spec"]["containers"][0]["statusContext"]["containerID"], "containerd://a");
     assert_eq!(object["metadata"]["labels"][POD_UID], "pod-uid");
 }
@@ -124,23 +124,29 @@ fn one_that_nobody_can_carry_out_is_refused(#[case] name: &str, #[case] merge: V
         }
     }
     let asked = request(json!({"podName": "p", "containers": [{"name": name}]}));
-    let refused = complete(&asked, Some(&serde_json::from_value(of).unwrap()));
+    let refused = complete(&asked, Found::Pod(&serde_json::from_value(of).unwrap()));
     let Verdict::Refused { code: 400, message, .. } = &refused else { panic!("{refused:?}") };
     assert!(message.contains(text), "{message}");
 }
 
-/// The manager says what is wrong with it, as it does without this server.
 #[test]
-fn one_that_cannot_be_completed_is_let_in() {
+fn one_whose_pod_is_not_there_is_refused_and_one_whose_pod_was_not_read_is_let_in() {
     let asked = request(json!({"podName": "gone", "containers": [{"name": "a"}]}));
-    let Verdict::Allowed { object: None, warnings } = complete(&asked, None) else { panic!() };
+    let Verdict::Refused { code: 400, message, .. } = complete(&asked, Found::Nothing) else { panic!() };
+    assert!(message.starts_with("pod \"gone\" is not in namespace"), "{message}");
+    let Verdict::Allowed { object: None, warnings } = complete(&asked, Found::Unknown) else { panic!() };
     assert!(warnings[0].contains("\"gone\""), "{warnings:?}");
+}
+
+/// The definition says what is wrong with it.
+#[test]
+fn one_that_cannot_be_read_is_let_in() {
     for spec in [json!(null), json!({}), json!({"podName": 1}), json!([1])] {
-        assert_eq!(complete(&request(spec), Some(&pod())), Verdict::AS_IT_IS);
+        assert_eq!(complete(&request(spec), Found::Pod(&pod())), Verdict::AS_IT_IS);
     }
     let mut long = pod();
     long.spec.as_mut().unwrap().node_name = Some("n".repeat(64));
     let asked = request(json!({"podName": "p", "containers": [{"name": "a"}]}));
-    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Some(&long)) else { panic!() };
+    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Found::Pod(&long)) else { panic!() };
     assert_eq!(object["metadata"]["labels"].get(NODE_NAME), None);
 }
