@@ -33,7 +33,7 @@ use crate::{
     upstream::Upstream,
 };
 
-/// How long the last answer on a connection has to get to its client before that is cut.
+/// Time that the last answer on a connection has to get to its client before that is cut.
 const FLUSH: Duration = Duration::from_secs(1);
 /// The services of the CRI, of whatever version.
 const CRI: &str = "/runtime.v";
@@ -42,7 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 type Connection = h2::server::Connection<Socket, bytes::Bytes>;
 
-/// How long calls that are not of the CRI may go on beside a successor: some of containerd's own never end.
+/// Time that calls which are not of the CRI have beside a successor: some of containerd's own never end.
 const FOREIGN_LIMIT: Duration = Duration::from_secs(600);
 
 /// When and how to stop.
@@ -56,7 +56,7 @@ pub struct Shutdown {
     /// that are under way have all the time they need, and a held `CreateContainer` goes back to its client
     /// as not processed, whose library asks the successor without anybody noticing.
     pub succeeded: CancellationToken,
-    /// How long calls of other services than the CRI may take then, where nothing else is left on their
+    /// Time that calls of other services than the CRI have then, where nothing else is left on their
     /// connection: a stream of events of containerd's never ends by itself, and so would this process.
     pub foreign_limit: Duration,
 }

@@ -91,7 +91,7 @@ impl EffectsInFlight {
         self.busy.iter().filter(|key| matches!(key, EffectKey::Report(_) | EffectKey::Delete(_))).count()
     }
 
-    /// How many pauses are kept.
+    /// Number of pauses that are kept.
     #[cfg(test)]
     pub(crate) fn pauses(&self) -> usize {
         self.paused.len()

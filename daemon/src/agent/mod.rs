@@ -48,7 +48,7 @@ pub struct Agent {
     /// Grows with what alters what is known before it is asked.
     foretold: watch::Sender<u64>,
     store: Arc<Store>,
-    /// What of it is still to be read.
+    /// Parts of it that are still to be read.
     unread: Mutex<Vec<Memory>>,
     metrics: AgentMetrics,
 }

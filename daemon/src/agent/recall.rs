@@ -16,7 +16,7 @@ use super::{
 };
 use crate::base::causes::chain;
 
-/// How soon a store that could not be read is read again.
+/// Time after which a store that could not be read is read again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// One of the things that the store remembers.
@@ -80,7 +80,7 @@ impl Agent {
         }
     }
 
-    /// Whether all that the store remembers is known; if not, what is not.
+    /// Reports whether all that the store remembers is known; if not, what is not.
     pub(crate) fn remembers(&self) -> Result<(), String> {
         let unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
         if unread.is_empty() { Ok(()) } else { Err(format!("not read from the store: {unread:?}")) }

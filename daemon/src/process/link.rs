@@ -11,7 +11,7 @@ use tracing::warn;
 use super::{components::Components, data_path::Serving};
 use crate::images::gate::ImageGate;
 
-/// How soon a task that has panicked is started again.
+/// Time after which a task that has panicked is started again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Makes a link around the gate of these components.

@@ -9,7 +9,7 @@ pub(super) struct Authority {
     table: Mutex<InAdvance>,
     foretold: watch::Sender<u64>,
     pub(super) traces: AtomicBool,
-    /// What it knows in advance cannot be said.
+    /// It cannot say what it knows in advance.
     pub(super) fails: AtomicBool,
     heard: mpsc::UnboundedSender<String>,
 }

@@ -1,4 +1,4 @@
-//! Who looks, and what the answer looks like to who counts frames.
+//! Looks of the kubelet and of others, and answers as one sees them who counts frames.
 
 use berth_policy::Event;
 use berth_tests::fake::framed;
@@ -29,7 +29,7 @@ async fn an_answer_that_is_kept_for_an_edit_leaves_no_empty_frames_behind() {
     .await;
 }
 
-/// Who debugs a node lists and looks as well. For the policy only the kubelet has looked.
+/// People who debug a node list and look as well. For the policy only the kubelet has looked.
 #[tokio::test]
 async fn looks_of_others_are_not_the_kubelets() {
     within(async {

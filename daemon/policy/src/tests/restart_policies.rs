@@ -1,5 +1,5 @@
-//! Whether an exited container is started again: by its own restart policy, a sidecar's, the pod's, and where
-//! it has rules by the kubelet's word. All who ask go by the same.
+//! Exited containers that are started again: by their own restart policy, a sidecar's, the pod's, and where
+//! they have rules by the kubelet's word. All who ask go by the same.
 
 use super::world::{World, latch, pod, waiting};
 use crate::{ContainerName, Event, Pod, RestartPolicy, RestartPolicy::*};

@@ -26,7 +26,7 @@ use super::{
 const LOOK: Duration = Duration::from_millis(250);
 /// How often it is made sure that there is a guardian.
 const GUARDED: Duration = Duration::from_secs(5);
-/// How often the logs of both are looked at: they are written for as long as a node lives.
+/// Time between two looks at the logs of both: they are written for as long as a node lives.
 const SHORTENED: Duration = Duration::from_secs(60);
 /// How often it is made sure that there is a `berth-shim`: sooner than the guardian loses its patience.
 const SHIMMED: Duration = Duration::from_secs(1);
