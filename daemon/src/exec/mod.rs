@@ -209,7 +209,10 @@ impl Executor {
     }
 }
 
-async fn until_listed(list: impl AsyncFn(Duration) -> Result<(), RuntimeError>) {
+async fn until_listed<F>(list: impl Fn(Duration) -> F)
+where
+    F: Future<Output = Result<(), RuntimeError>>,
+{
     let mut patience = PATIENCE;
     while let Err(error) = list(patience).await {
         warn!(error = %chain(&error), "Runtime not listed for the shim, trying every second");
@@ -233,14 +236,17 @@ mod tests {
     async fn a_runtime_that_does_not_list_is_asked_until_it_does() {
         let asked = RefCell::new(Vec::new());
         let begun = tokio::time::Instant::now();
-        until_listed(async |patience| {
+        until_listed(|patience| {
             asked.borrow_mut().push(patience.as_secs());
-            if asked.borrow().len() > 6 {
-                return Ok(());
+            let is_there = asked.borrow().len() > 6;
+            async move {
+                if is_there {
+                    return Ok(());
+                }
+                tokio::time::sleep(patience).await;
+                let status = Box::new(tonic::Status::deadline_exceeded("busy"));
+                Err(RuntimeError::Call { method: "ListPodSandbox", status })
             }
-            tokio::time::sleep(patience).await;
-            let status = Box::new(tonic::Status::deadline_exceeded("busy"));
-            Err(RuntimeError::Call { method: "ListPodSandbox", status })
         })
         .await;
         assert_eq!(asked.into_inner(), [2, 4, 8, 16, 30, 30, 30]);
