@@ -169,23 +169,23 @@ impl Context {
                 observer.on_success(OnSuccess::ContainerRemoved(container));
             }
             Asked::AllSandboxes => self.relists.sandboxes(),
+            // Others list and look as well: what they see says nothing about the kubelet.
+            Asked::Relist | Asked::ContainerStatus(_) if !self.kubelet => {}
             Asked::Relist => {
                 let call = self.next_call();
                 observer.announce(call);
                 observer.tell(Event::RelistAsked { call, connection: self.connection });
                 observer.on_success(OnSuccess::RelistAnswered);
-                if self.relists.containers() && self.kubelet {
+                if self.relists.containers() {
                     answer = self.gate.answer(Query::Relist(call)).await;
                 }
             }
             Asked::ContainerStatus(container) => {
                 observer
                     .tell(Event::StatusAsked { container: container.clone(), connection: self.connection });
-                if self.kubelet {
-                    let query = Query::Status { connection: self.connection, container: &container };
-                    answer = self.gate.answer(query).await;
-                    observer.shows(container);
-                }
+                let query = Query::Status { connection: self.connection, container: &container };
+                answer = self.gate.answer(query).await;
+                observer.shows(container);
             }
             Asked::Statuses(field) => {
                 if method == Method::GetContainerEvents {

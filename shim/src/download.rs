@@ -100,7 +100,14 @@ impl Download {
                         tap.end(None);
                     }
                     let unreleased = frame.len();
-                    self.pending = Some(Pending { frame: self.outgoing(frame, last), unreleased, last });
+                    let is_kept = unreleased > 0;
+                    let frame = self.outgoing(frame, last);
+                    if is_kept && frame.is_empty() && !last {
+                        // Kept for an edit. Clients count frames without anything in them.
+                        let _ = source.flow_control().release_capacity(unreleased);
+                        continue;
+                    }
+                    self.pending = Some(Pending { frame, unreleased, last });
                 }
                 Some(Err(error)) => return Poll::Ready(DownloadEnd::RuntimeFailed(error)),
                 None => {

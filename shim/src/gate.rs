@@ -69,7 +69,7 @@ pub trait Holds: Send + Sync {
         None
     }
 
-    /// The call waits now, for this reason. Said again with each look at it.
+    /// The call waits now, for this reason. May be said again with each look at it.
     fn held(&self, why: &HoldReason);
 }
 

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use berth_policy::{ConnectionId, Event};
+use berth_policy::{ConnectionId, Event, time::later};
 use tokio::{
     net::UnixStream,
     task::JoinSet,
-    time::{error::Elapsed, sleep, timeout},
+    time::{Instant, error::Elapsed, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -33,10 +33,17 @@ use crate::{
     upstream::Upstream,
 };
 
+/// Time that the last answer on a connection has to get to its client before that is cut.
+const FLUSH: Duration = Duration::from_secs(1);
+/// The services of the CRI, of whatever version.
+const CRI: &str = "/runtime.v";
 /// After a failed accept, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 type Connection = h2::server::Connection<Socket, bytes::Bytes>;
+
+/// Time that calls which are not of the CRI have beside a successor: some of containerd's own never end.
+const FOREIGN_LIMIT: Duration = Duration::from_secs(600);
 
 /// When and how to stop.
 #[derive(Clone, Debug)]
@@ -49,6 +56,9 @@ pub struct Shutdown {
     /// that are under way have all the time they need, and a held `CreateContainer` goes back to its client
     /// as not processed, whose library asks the successor without anybody noticing.
     pub succeeded: CancellationToken,
+    /// Time that calls of other services than the CRI have then, where nothing else is left on their
+    /// connection: a stream of events of containerd's never ends by itself, and so would this process.
+    pub foreign_limit: Duration,
 }
 
 /// Signals by which the calls of a connection learn of its end.
@@ -63,7 +73,12 @@ pub(crate) struct Leaving {
 impl Shutdown {
     /// One that nobody has asked for yet.
     pub fn new(drain_limit: Duration) -> Self {
-        Self { token: CancellationToken::new(), drain_limit, succeeded: CancellationToken::new() }
+        Self {
+            token: CancellationToken::new(),
+            drain_limit,
+            succeeded: CancellationToken::new(),
+            foreign_limit: FOREIGN_LIMIT,
+        }
     }
 }
 
@@ -92,7 +107,7 @@ pub async fn serve(
         shedding: AtomicBool::new(false),
         metrics,
         shutdown: shutdown.clone(),
-        cutoff: CancellationToken::new(),
+        cutoff: Cutoff::default(),
         next_connection: AtomicU64::new(1),
         next_call: Arc::new(AtomicU64::new(1)),
     };
@@ -117,12 +132,17 @@ pub async fn serve(
     // Whoever has the socket now accepts; only then are the clients sent there.
     drop(listener);
     info!(connections = connections.len(), "Draining");
+    let succeeded = shutdown.succeeded.is_cancelled();
+    let limit = if succeeded { shutdown.foreign_limit } else { shutdown.drain_limit };
     let drained = async { while connections.join_next().await.is_some() {} };
-    if shutdown.succeeded.is_cancelled() {
-        drained.await;
-    } else if timeout(shutdown.drain_limit, drained).await.is_err() {
-        warn!(connections = connections.len(), "Drain limit reached, open calls are cut");
-        server.cutoff.cancel();
+    if timeout(limit, drained).await.is_err() {
+        if succeeded {
+            info!(connections = connections.len(), "Connections without a call of the CRI are cut");
+            server.cutoff.foreign.cancel();
+        } else {
+            warn!(connections = connections.len(), "Drain limit reached, open calls are cut");
+            server.cutoff.all.cancel();
+        }
         while connections.join_next().await.is_some() {}
     }
 }
@@ -137,10 +157,18 @@ struct Server {
     shedding: AtomicBool,
     metrics: Metrics,
     shutdown: Shutdown,
-    /// The drain limit was reached.
-    cutoff: CancellationToken,
+    cutoff: Cutoff,
     next_connection: AtomicU64,
     next_call: Arc<AtomicU64>,
+}
+
+/// Ends of the patience with calls.
+#[derive(Clone, Debug, Default)]
+struct Cutoff {
+    /// The drain limit was reached.
+    all: CancellationToken,
+    /// The same of connections on which no call of the CRI is open.
+    foreign: CancellationToken,
 }
 
 // === impl Server ===
@@ -186,14 +214,14 @@ async fn serve_connection(
     context: Arc<Context>,
     socket: UnixStream,
     draining: CancellationToken,
-    cutoff: CancellationToken,
+    cutoff: Cutoff,
 ) {
     let _open = context.metrics.connection_opened(context.kubelet);
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
     let connection = match Socket::new(socket) {
         Ok(socket) => tokio::select! {
             connection = handshake(socket) => connection,
-            () = cutoff.cancelled() => return,
+            () = cutoff.all.cancelled() => return,
         },
         Err(error) => {
             warn!(connection = context.connection.0, %error, "Connection not taken");
@@ -221,19 +249,25 @@ async fn serve_calls(
     context: &Arc<Context>,
     mut connection: Connection,
     draining: &CancellationToken,
-    cutoff: &CancellationToken,
+    cutoff: &Cutoff,
 ) {
     // Owns the calls: when the connection ends, so do they.
     let mut calls = JoinSet::new();
-    let mut told = false;
+    let (mut told, mut cut, mut open_of_cri, mut idle) = (false, false, 0_usize, Instant::now());
     let mut goodbye = pin!(draining.cancelled());
-    let mut cutoff = pin!(cutoff.cancelled());
+    let (mut all, mut foreign) = (pin!(cutoff.all.cancelled()), pin!(cutoff.foreign.cancelled()));
     loop {
         // Cancel-safe: accept keeps a call it did not return, join_next a task.
         tokio::select! {
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
-                    calls.spawn(serve_call(context.clone(), request, respond));
+                    let of_cri = request.uri().path().starts_with(CRI);
+                    open_of_cri = open_of_cri.saturating_add(usize::from(of_cri));
+                    let call = serve_call(context.clone(), request, respond);
+                    calls.spawn(async move {
+                        call.await;
+                        of_cri
+                    });
                 }
                 Some(Err(error)) => {
                     debug!(connection = context.connection.0, %error, "Connection failed");
@@ -241,18 +275,25 @@ async fn serve_calls(
                 }
                 None => break,
             },
-            Some(ended) = calls.join_next() => {
-                if let Err(error) = ended {
-                    warn!(connection = context.connection.0, %error, "Call panicked");
+            Some(ended) = calls.join_next() => match ended {
+                Ok(of_cri) => {
+                    open_of_cri = open_of_cri.saturating_sub(usize::from(of_cri));
+                    if cut {
+                        idle = Instant::now();
+                    }
                 }
-            }
+                // It counts as open: that keeps this connection, which is the lesser evil.
+                Err(error) => warn!(connection = context.connection.0, %error, "Call panicked"),
+            },
             () = &mut goodbye, if !told => {
                 connection.graceful_shutdown();
                 // What the calls answer from now on goes out after it.
                 context.leaving.goodbye.cancel();
                 told = true;
             }
-            () = &mut cutoff => break,
+            () = &mut all => break,
+            () = &mut foreign, if told && !cut => (cut, idle) = (true, Instant::now()),
+            () = async { sleep_until(Instant::from_std(later(idle.into_std(), FLUSH))).await }, if cut && open_of_cri == 0 => break,
         }
     }
     drop(connection);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    model::{ContainerId, ContainerName, ContainerState, Pod, PodRef, Readiness, RestartPolicy, SandboxId},
+    model::{Container, ContainerId, ContainerName, ContainerState, Pod, PodRef, Readiness, SandboxId},
     node::{InFlightKind, Node},
     sandbox::{Instance, Sandbox},
     set_aside::Subject,
@@ -159,13 +159,11 @@ impl Node {
         let spec = view.and_then(|pod| pod.containers.get(&name));
         let report = view.and_then(|pod| pod.statuses.get(&name));
         let same = |instance: &Instance| report.is_some_and(|report| report.id == instance.container.id);
-        let policy = spec.and_then(|spec| {
-            let inherited = if spec.sidecar { RestartPolicy::Always } else { view?.restart_policy };
-            Some(spec.restart_policy.unwrap_or(inherited))
-        });
-        let code = match newest.map(|instance| instance.container.state) {
-            Some(ContainerState::Exited { code }) => code,
-            _ => None,
+        let restarts = |pod: &Pod| match newest.map(|instance| &instance.container) {
+            Some(Container { id, state: ContainerState::Exited { code }, .. }) => {
+                !pod.leaves_exited(&name, id, *code)
+            }
+            _ => pod.restart_policy_of(&name).restarts(None),
         };
         let since = |at: Instant| now.saturating_duration_since(at);
         let waiting = sandbox.and_then(|(_, sandbox)| sandbox.waiting.get(&name));
@@ -178,7 +176,7 @@ impl Node {
             running: newest.and_then(|instance| instance.running_since).map(since),
             ready: early || newest.is_some_and(|new| same(new) && report.is_some_and(|report| report.ready)),
             readiness: spec.map(|spec| spec.readiness),
-            restarts: policy.is_some_and(|policy| policy.restarts(code)),
+            restarts: view.filter(|_| spec.is_some()).is_some_and(restarts),
             waiting: waiting.map(|waiting| (waiting.waiting_for.clone(), since(waiting.since))),
             held: sandbox.and_then(|(id, _)| self.held_about(id, &name, now)),
             stop_asked: newest.is_some_and(|instance| instance.stop_asked),

@@ -96,6 +96,8 @@ impl Node {
             Event::StatusAsked { container, .. } => !self.is_hint(container),
             // What ended well was told before, and is not among the calls any more.
             Event::CallEnded(call) => !self.calls.contains_key(call),
+            // Of one that has said nothing, or nothing about containers.
+            Event::ConnectionClosed(connection) => !self.connections.contains_key(connection),
             _ => false,
         }
     }

@@ -15,6 +15,8 @@ use crate::{
 
 /// After an effect that failed.
 const PACE: Pace = Pace { first: Duration::from_millis(100), longest: Duration::from_secs(2) };
+/// A pause that is over for so long was the last one.
+const UNUSED: Duration = Duration::from_secs(4);
 
 /// Subject of an effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +73,14 @@ impl EffectsInFlight {
         })
     }
 
+    /// Forgets the pauses that are over and were not used: what they were about is not due any more. One that
+    /// comes back later begins its pauses anew.
+    pub(crate) fn forget_unused(&mut self, now: Instant) {
+        let busy = &self.busy;
+        let is_used = |retry: &Retry| retry.next.is_some_and(|next| now < later(next, UNUSED));
+        self.paused.retain(|key, retry| busy.contains(key) || is_used(retry));
+    }
+
     /// When those that failed may be tried again.
     pub(crate) fn retries(&self) -> impl Iterator<Item = Instant> {
         self.paused.values().filter_map(|retry| retry.next)
@@ -79,6 +89,12 @@ impl EffectsInFlight {
     /// How many requests are being written, or deleted.
     pub(crate) fn writes_about_requests(&self) -> usize {
         self.busy.iter().filter(|key| matches!(key, EffectKey::Report(_) | EffectKey::Delete(_))).count()
+    }
+
+    /// Number of pauses that are kept.
+    #[cfg(test)]
+    pub(crate) fn pauses(&self) -> usize {
+        self.paused.len()
     }
 
     /// Something is under way.

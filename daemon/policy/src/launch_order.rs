@@ -248,7 +248,9 @@ impl Node {
                 self.standing_of_running(call, sandbox, pod, instance, now)
             }
             (ContainerState::Running, Source::Plan(_) | Source::Unknown) => Standing::Satisfied,
-            (ContainerState::Exited { code }, Source::View(pod)) if !pod.restart_policy.restarts(code) => {
+            (ContainerState::Exited { code }, Source::View(pod))
+                if pod.leaves_exited(higher, &instance.container.id, code) =>
+            {
                 Standing::Satisfied
             }
             (ContainerState::Exited { .. }, Source::Plan(_)) => Standing::Satisfied,

@@ -113,6 +113,25 @@ pub struct Pod {
     pub unready: Option<Unready>,
 }
 
+impl Pod {
+    /// The restart policy of a container: its own, that of a sidecar, or the pod's.
+    pub fn restart_policy_of(&self, name: &ContainerName) -> RestartPolicy {
+        match self.containers.get(name) {
+            Some(spec) if spec.sidecar => RestartPolicy::Always,
+            Some(spec) => spec.restart_policy.unwrap_or(self.restart_policy),
+            None => self.restart_policy,
+        }
+    }
+
+    /// The kubelet does not start this instance again, which has exited so. Where it has rules, that is not
+    /// known before the kubelet has said that it has ended.
+    pub fn leaves_exited(&self, name: &ContainerName, id: &ContainerId, code: Option<i32>) -> bool {
+        let is_told = || self.statuses.get(name).is_some_and(|report| report.ended && report.id == *id);
+        let rules = self.containers.get(name).is_some_and(|spec| spec.restart_rules);
+        !self.restart_policy_of(name).restarts(code) && (!rules || is_told())
+    }
+}
+
 /// Declarations about a container, as far as a decision depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
@@ -123,6 +142,8 @@ pub struct ContainerSpec {
     pub sidecar: bool,
     /// `restartPolicy` of a regular container; it takes the place of the pod's.
     pub restart_policy: Option<RestartPolicy>,
+    /// It has `restartPolicyRules`: which exits are restarted, against its policy, only the kubelet says.
+    pub restart_rules: bool,
     /// How it becomes Ready.
     pub readiness: Readiness,
     /// `lifecycle.preStop`.

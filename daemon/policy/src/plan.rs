@@ -29,6 +29,7 @@ impl Node {
     pub fn plan(&mut self, now: Instant) -> Vec<Step> {
         self.looked = Some(now);
         self.set_aside_is_kept();
+        self.effects_in_flight.forget_unused(now);
         if self.handed_over {
             return self.questions(now, self.inspections()).collect();
         }

@@ -57,6 +57,7 @@ impl Health {
     pub(crate) async fn ready(&self) -> Checks {
         let mut checks = self.live();
         checks.push(("runtime", self.runtime.version().await.map(drop).map_err(|error| chain(&error))));
+        checks.push(("store", self.agent.remembers()));
         if let Some(place) = &self.place {
             checks.push(("place", place.health()));
         }

@@ -120,9 +120,8 @@ impl Foresight for Agent {
         *self.foretold.borrow()
     }
 
-    fn in_advance(&self) -> InAdvance {
-        // What is not known is asked.
-        self.guarded(|| self.read(Node::in_advance)).unwrap_or_default()
+    fn in_advance(&self) -> Option<InAdvance> {
+        self.guarded(|| self.read(Node::in_advance))
     }
 }
 

@@ -8,6 +8,7 @@ pub mod fault;
 mod gate;
 pub mod metrics;
 mod points;
+mod recall;
 mod removal;
 pub(crate) mod set_aside;
 pub mod store;
@@ -21,12 +22,9 @@ use std::{
 };
 
 use berth_policy::{CreationEnv, Event, Node, PodRef, PodUid, SetAsideView, Step, time::later};
-use berth_shim::Gate;
 use tokio::{sync::watch, time::Instant};
-use tracing::error;
 
-use self::{metrics::AgentMetrics, store::Store};
-use crate::base::causes::chain;
+use self::{metrics::AgentMetrics, recall::Memory, store::Store};
 
 /// When what is due is asked for again after the policy panicked as a whole.
 pub(crate) const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -50,6 +48,8 @@ pub struct Agent {
     /// Grows with what alters what is known before it is asked.
     foretold: watch::Sender<u64>,
     store: Arc<Store>,
+    /// Parts of it that are still to be read.
+    unread: Mutex<Vec<Memory>>,
     metrics: AgentMetrics,
 }
 
@@ -65,31 +65,10 @@ impl Agent {
             follows: watch::Sender::new(false),
             foretold: watch::Sender::new(0),
             store,
+            unread: Mutex::new(recall::all()),
             metrics,
         };
-        match agent.store.latches() {
-            Ok(latches) => agent.observe(Event::LatchesLoaded(latches)),
-            Err(error) => {
-                // Barriers that were open are judged again; a restart is recognised by the runtime's own
-                // list.
-                agent.metrics.store_failed();
-                error!(error = %chain(&error), "Latches not read from the store");
-            }
-        }
-        match agent.store.marks() {
-            Ok(marks) => agent.observe(Event::MarksLoaded(marks)),
-            Err(error) => {
-                agent.metrics.store_failed();
-                error!(error = %chain(&error), "Marks not read from the store");
-            }
-        }
-        match agent.store.sidecars() {
-            Ok(marks) => agent.observe(Event::SidecarsLoaded(marks)),
-            Err(error) => {
-                agent.metrics.store_failed();
-                error!(error = %chain(&error), "Marks of job sidecars not read from the store");
-            }
-        }
+        agent.recall(true);
         agent
     }
 

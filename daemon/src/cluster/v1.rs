@@ -56,7 +56,12 @@ pub(crate) struct Container {
     pub(crate) readiness_probe: Option<Probe>,
     pub(crate) startup_probe: Option<Probe>,
     pub(crate) restart_policy: Option<String>,
+    pub(crate) restart_policy_rules: Option<Vec<RestartRule>>,
 }
+
+/// A rule about exits of a container. Only that there is one is read.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub(crate) struct RestartRule {}
 
 /// An env variable.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

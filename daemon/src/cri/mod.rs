@@ -38,7 +38,7 @@ pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 /// The kubelet's own limit for one message.
 pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Longest time that stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's
 /// own figure.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
@@ -98,11 +98,11 @@ impl Runtime {
     }
 
     /// Everything the runtime has.
-    pub(crate) async fn list(&self) -> Result<Listing, RuntimeError> {
+    pub(crate) async fn list(&self, patience: Duration) -> Result<Listing, RuntimeError> {
         let mut client = self.client.clone();
         let listing = client.list_pod_sandbox(ListPodSandboxRequest::default());
-        let sandboxes = within("ListPodSandbox", PATIENCE, listing).await?.items;
-        let listed = self.listed(None).await?;
+        let sandboxes = within("ListPodSandbox", patience, listing).await?.items;
+        let listed = self.listed(None, patience).await?;
         let clock = Clock::read();
         let created = |container: &cri::Container| {
             let at = Timestamp::from_nanosecond(container.created_at.into()).ok()?;
@@ -124,7 +124,7 @@ impl Runtime {
     /// The containers of a sandbox, those that ended with their exit code.
     pub(crate) async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
         let mut containers = Vec::new();
-        for (_, container) in understood(self.listed(Some(sandbox)).await?)? {
+        for (_, container) in understood(self.listed(Some(sandbox), PATIENCE).await?)? {
             match container.state {
                 ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
                 ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
@@ -135,14 +135,18 @@ impl Runtime {
         Ok(containers)
     }
 
-    async fn listed(&self, sandbox: Option<&SandboxId>) -> Result<Vec<cri::Container>, RuntimeError> {
+    async fn listed(
+        &self,
+        sandbox: Option<&SandboxId>,
+        patience: Duration,
+    ) -> Result<Vec<cri::Container>, RuntimeError> {
         let filter = sandbox.map(|sandbox| ContainerFilter {
             pod_sandbox_id: sandbox.as_str().to_owned(),
             ..ContainerFilter::default()
         });
         let mut client = self.client.clone();
         let listing = client.list_containers(ListContainersRequest { filter });
-        Ok(within("ListContainers", PATIENCE, listing).await?.containers)
+        Ok(within("ListContainers", patience, listing).await?.containers)
     }
 
     /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is

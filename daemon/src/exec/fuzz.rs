@@ -214,7 +214,8 @@ fn shown(which: u8, length: Duration) -> Pod {
     let spec = |position: usize, job: bool| ContainerSpec {
         position,
         sidecar: false,
-        restart_policy: None,
+        restart_policy: (which > 200).then_some(policies[usize::from(which) % policies.len()]),
+        restart_rules: which > 240,
         readiness: Readiness::ReadinessProbe,
         pre_stop: Some(Hook::Sleep(length)),
         startup_probe: Some(probe(length)),

@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use crate::{
     agent::Agent,
     base::{causes::chain, deadline},
-    cri::Runtime,
+    cri::{PATIENCE, Runtime, RuntimeError},
     pods::kubelet::KubeletView,
     probes::prober::Prober,
     recreate::{api::ApiRequests, files::Files},
@@ -27,7 +27,8 @@ use crate::{
 const RESYNC_PERIOD: Duration = Duration::from_secs(60);
 /// How soon the runtime is listed again when it could not be.
 const RESYNC_RETRY: Duration = Duration::from_secs(1);
-
+/// The most time for a list that took too long before: a node that is busy answers late.
+const LONGEST_LIST: Duration = Duration::from_secs(30);
 /// How soon it is listed again for what the list before did not have.
 const MISSED_AGAIN: Duration = Duration::from_millis(200);
 
@@ -157,10 +158,10 @@ impl Executor {
         self.agent.observe(Event::KubeletPollEnded);
     }
 
-    /// Lists the runtime once.
-    pub(crate) async fn resync(&self) -> Result<(), crate::cri::RuntimeError> {
+    /// Lists the runtime once; each of its lists may take so long.
+    pub(crate) async fn resync(&self, patience: Duration) -> Result<(), RuntimeError> {
         self.agent.observe(Event::ListingStarted);
-        let listing = self.runtime.list().await?;
+        let listing = self.runtime.list(patience).await?;
         let (sandboxes, containers) = (listing.sandboxes.len(), listing.containers.len());
         self.agent
             .observe(Event::RuntimeListed { sandboxes: listing.sandboxes, containers: listing.containers });
@@ -169,20 +170,25 @@ impl Executor {
         Ok(())
     }
 
+    /// Lists the runtime until it answers.
+    pub(crate) async fn until_listed(&self) {
+        until_listed(|patience| self.resync(patience)).await;
+    }
+
     /// Lists the runtime now and then until the shutdown; soon again after a failure, and when a request is
     /// about what was made since: beside the kubelet nobody tells of a new sandbox.
     pub(crate) async fn keep_in_step(self, listed: bool, shutdown: CancellationToken) {
         let mut pause = if listed { RESYNC_PERIOD } else { RESYNC_RETRY };
-        let mut failing = !listed;
+        let (mut failing, mut patience) = (!listed, PATIENCE);
         // Cancel-safe: a listing that is dropped changed nothing yet.
         while shutdown.run_until_cancelled(tokio::time::timeout(pause, self.missed())).await.is_some() {
-            match self.resync().await {
-                Ok(()) => (pause, failing) = (RESYNC_PERIOD, false),
+            match self.resync(patience).await {
+                Ok(()) => (pause, failing, patience) = (RESYNC_PERIOD, false, PATIENCE),
                 Err(error) => {
                     if !failing {
                         warn!(error = %chain(&error), "Runtime not listed, trying every second");
                     }
-                    (pause, failing) = (RESYNC_RETRY, true);
+                    (pause, failing, patience) = (RESYNC_RETRY, true, longer(patience));
                 }
             }
             if shutdown.run_until_cancelled(tokio::time::sleep(MISSED_AGAIN)).await.is_none() {
@@ -200,5 +206,50 @@ impl Executor {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+async fn until_listed<F>(list: impl Fn(Duration) -> F)
+where
+    F: Future<Output = Result<(), RuntimeError>>,
+{
+    let mut patience = PATIENCE;
+    while let Err(error) = list(patience).await {
+        warn!(error = %chain(&error), "Runtime not listed for the shim, trying every second");
+        patience = longer(patience);
+        tokio::time::sleep(RESYNC_RETRY).await;
+    }
+}
+
+/// The time for the list after one that failed.
+fn longer(patience: Duration) -> Duration {
+    patience.saturating_mul(2).min(LONGEST_LIST)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_does_not_list_is_asked_until_it_does() {
+        let asked = RefCell::new(Vec::new());
+        let begun = tokio::time::Instant::now();
+        until_listed(|patience| {
+            asked.borrow_mut().push(patience.as_secs());
+            let is_there = asked.borrow().len() > 6;
+            async move {
+                if is_there {
+                    return Ok(());
+                }
+                tokio::time::sleep(patience).await;
+                let status = Box::new(tonic::Status::deadline_exceeded("busy"));
+                Err(RuntimeError::Call { method: "ListPodSandbox", status })
+            }
+        })
+        .await;
+        assert_eq!(asked.into_inner(), [2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(begun.elapsed().as_secs(), 2 + 4 + 8 + 16 + 30 + 30 + 6);
     }
 }

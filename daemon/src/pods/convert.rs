@@ -75,6 +75,7 @@ fn containers(spec: &core::PodSpec) -> BTreeMap<ContainerName, ContainerSpec> {
                 position,
                 sidecar,
                 restart_policy: container.restart_policy.as_deref().filter(|_| !sidecar).map(read::policy),
+                restart_rules: container.restart_policy_rules.as_ref().is_some_and(|rules| !rules.is_empty()),
                 readiness: becomes_ready_by(container),
                 pre_stop: pre_stop.and_then(|handler| hook(container, handler)),
                 startup_probe,
@@ -232,6 +233,31 @@ spec:
             assert_eq!(pod.deletion, Some(Deletion { grace: meant }));
             assert_eq!(pod.containers[&"a".into()].pre_stop, Some(Hook::Sleep(meant)));
         }
+    }
+
+    #[test]
+    fn containers_with_a_restart_policy_of_their_own() {
+        let pod = read(
+            "
+metadata: {name: m, namespace: n}
+spec:
+  restartPolicy: Never
+  initContainers: [{name: s, restartPolicy: Always}]
+  containers:
+  - {name: a}
+  - {name: b, restartPolicy: OnFailure, restartPolicyRules: []}
+  - {name: c, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]}
+",
+        );
+        let of = |name: &str| {
+            let name = name.into();
+            (pod.restart_policy_of(&name), pod.containers[&name].restart_rules)
+        };
+        use RestartPolicy::{Always, Never, OnFailure};
+        assert_eq!(
+            ["s", "a", "b", "c"].map(of),
+            [(Always, false), (Never, false), (OnFailure, false), (Never, true)]
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
     base::causes::chain,
     cluster::{Cluster, node_labels::NodeLabels},
     config::{Configuration, ViewMode},
-    cri::Runtime,
+    cri::{self, Runtime},
     exec::Executor,
     images::node_image::{self, SharedImages},
     pods::{
@@ -125,6 +125,7 @@ impl Components {
         let Tasks { work, working, stop, serving } = tasks;
         let cluster = self.cluster.as_ref();
         node_image::start(config, endpoint, &self.images, cluster, &mut self.registry, working, work);
+        working.spawn(self.agent.clone().recall_in_time(work.clone()));
         let listed = self.recover().await;
         working.spawn(self.files.watch().await.run(work.clone()));
         serving.spawn(self.executor.clone().run(stop.clone()));
@@ -156,7 +157,7 @@ impl Components {
     /// Lists the runtime once. One that is away is no reason not to start: its clients get UNAVAILABLE until
     /// it is back.
     async fn recover(&self) -> bool {
-        match self.executor.resync().await {
+        match self.executor.resync(cri::PATIENCE).await {
             Ok(()) => true,
             Err(error) => {
                 warn!(error = %chain(&error), "Runtime not listed at start, calls fail until it is there");

@@ -1,15 +1,18 @@
 //! The thread that answers a `berth-shim`, where that has the data path. A thread of its own, because what
 //! the API server sends takes milliseconds to read.
 
-use std::{path::Path, sync::Arc, thread};
+use std::{path::Path, sync::Arc, thread, time::Duration};
 
 use berth_shim::remote::{AgentLink, Resync};
 use tokio::runtime::Handle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::warn;
 
 use super::{components::Components, data_path::Serving};
-use crate::{base::causes::chain, images::gate::ImageGate};
+use crate::images::gate::ImageGate;
+
+/// Time after which a task that has panicked is started again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Makes a link around the gate of these components.
 pub(super) fn of(gate: Arc<ImageGate>, components: &Components) -> AgentLink {
@@ -36,18 +39,20 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Lists the runtime, on the thread whose connection to it is used.
+/// Lists the runtime, on the thread whose connection to it is used, until it answers: an agent that knows
+/// marks and no container would take from the shim the table that it has, which is right.
 fn resync(components: &Components) -> Resync {
     let (executor, control) = (components.executor.clone(), Handle::current());
     Arc::new(move || {
-        let executor = executor.clone();
-        let listed = control.spawn(async move { executor.resync().await });
+        let (executor, control) = (executor.clone(), control.clone());
         Box::pin(async move {
-            match listed.await {
-                Ok(Ok(())) => {}
-                // Its calls fail as well, and it is listed again soon.
-                Ok(Err(error)) => warn!(error = %chain(&error), "Runtime not listed for the shim"),
-                Err(error) => warn!(%error, "Runtime not listed for the shim"),
+            loop {
+                let executor = executor.clone();
+                let listing = control.spawn(async move { executor.until_listed().await });
+                // Dropped with the connection, it lists no more.
+                let Err(error) = AbortOnDropHandle::new(listing).await else { return };
+                warn!(%error, "Runtime not listed for the shim, trying again");
+                tokio::time::sleep(AGAIN).await;
             }
         })
     })

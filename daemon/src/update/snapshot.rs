@@ -117,6 +117,7 @@ fn declared(container: &core::Container, metadata: &Metadata) -> DeclaredContain
         name: container.name.as_str().into(),
         image: image.into(),
         definition: env::definition(&container.name, image),
+        restart_policy: container.restart_policy.as_deref().map(read::policy),
         priority: None,
         env: env::expected(&references, metadata).hash(),
         references: references.iter().map(reference).collect::<BTreeMap<_, _>>(),

@@ -44,8 +44,8 @@ pub trait Foresight: Send + Sync + 'static {
     /// A number that grows with every change that alters it; cheap to ask for.
     fn foretold(&self) -> u64;
 
-    /// All that is known before it is asked.
-    fn in_advance(&self) -> InAdvance;
+    /// All that is known before it is asked; `None` where that cannot be said.
+    fn in_advance(&self) -> Option<InAdvance>;
 }
 
 /// Lists the runtime: what happened while nobody told is known then.

@@ -61,6 +61,15 @@ impl Question {
         Ok(message::Question { id, asks: Some(asks), trace })
     }
 
+    /// The connection that it tells of.
+    pub(crate) fn connection(&self) -> Option<ConnectionId> {
+        match self {
+            Self::Call(call, _) => Some(call.connection),
+            Self::Status { connection, .. } | Self::Hook { connection, .. } => Some(*connection),
+            Self::Relist(_) | Self::Pull { .. } => None,
+        }
+    }
+
     fn trace(&self) -> Option<TraceParent> {
         match self {
             Self::Call(_, trace) | Self::Pull { trace, .. } => *trace,

@@ -75,8 +75,8 @@ impl Foresight for Seen {
         0
     }
 
-    fn in_advance(&self) -> InAdvance {
-        InAdvance::default()
+    fn in_advance(&self) -> Option<InAdvance> {
+        Some(InAdvance::default())
     }
 }
 

@@ -117,6 +117,8 @@ impl RemoteGate {
 
     fn ask(&self, question: Question) -> Result<Asked<'_>, Beyond> {
         let mut state = locked(&self.state);
+        // The agent knows it from the question.
+        state.connections.extend(question.connection());
         let (id, heard) = state.questions.ask(question.clone());
         match question.to_wire(id, std::time::Instant::now()) {
             Ok(question) => self.tell(&mut state, Told::Question(question)),
@@ -161,6 +163,7 @@ impl RemoteGate {
     fn unlink(&self, state: &mut State) {
         if let Some(link) = state.link.take() {
             link.outgoing.wake();
+            state.table.abandon();
             self.is_away(Instant::now());
         }
     }
@@ -274,9 +277,8 @@ impl Gate for RemoteGate {
             Event::CallEnded(call) => {
                 state.going.remove(call);
             }
-            Event::ConnectionClosed(connection) => {
-                state.connections.remove(connection);
-            }
+            // Nobody was told of one that has said nothing.
+            Event::ConnectionClosed(connection) if !state.connections.remove(connection) => return,
             _ => {}
         }
         if state.link.is_none() {

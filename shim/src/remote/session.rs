@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     future::poll_fn,
     io::{self, ErrorKind},
-    sync::Arc,
+    sync::{Arc, Mutex},
     task::Poll,
     time::{Duration, Instant},
 };
@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 use super::{
     agent::{Known, Shared, Succeeded},
     answers::{answer_to_wire, decision_to_wire, held_to_wire},
+    asked::locked,
     calls::{Beyond, call_of, event_of, name, text, trace_of},
     frame::{Incoming, Outgoing},
     line::{LineError, next},
@@ -60,6 +61,8 @@ struct HoldsOfShim {
     question: u64,
     trace: Option<TraceParent>,
     outgoing: Arc<Outgoing>,
+    /// The last reason that was said.
+    said: Mutex<Option<HoldReason>>,
 }
 
 impl<'a> Session<'a> {
@@ -153,6 +156,12 @@ impl<'a> Session<'a> {
                 } else if self.early.len() >= MAX_QUESTIONS {
                     return Err(Beyond("the number of questions").into());
                 } else {
+                    // Otherwise it would be over when all was told that goes on, and another one when it is
+                    // asked.
+                    if let Asks::Call(made) = &asks {
+                        let (call, connection) = (self.known.own(made.id), self.known.own(made.connection));
+                        self.known.call(CallId(call), Some(ConnectionId(connection)));
+                    }
                     self.early.insert(id, (asks, trace));
                 }
             }
@@ -224,7 +233,8 @@ impl<'a> Session<'a> {
         let mut answer: BoxFuture<'static, Answers> = match asks {
             Asks::Call(made) => {
                 let call = self.own(call_of(made, Instant::now())?);
-                let holds = HoldsOfShim { question: id, trace, outgoing: self.outgoing.clone() };
+                let (outgoing, said) = (self.outgoing.clone(), Mutex::default());
+                let holds = HoldsOfShim { question: id, trace, outgoing, said };
                 Box::pin(async move { decision_to_wire(&gate.decide(&call, &holds).await) })
             }
             Asks::Status(of) => {
@@ -280,7 +290,15 @@ impl<'a> Session<'a> {
         if self.told.as_ref().is_some_and(|(told, _)| *told == foretold) {
             return Ok(());
         }
-        let mut known = self.link.foresight.in_advance();
+        let mut known = match (self.link.foresight.in_advance(), &mut self.told) {
+            (Some(known), _) => known,
+            // What was told last is better than nothing, and all else is asked.
+            (None, Some((told, _))) => {
+                *told = foretold;
+                return Ok(());
+            }
+            (None, None) => InAdvance::default(),
+        };
         let left_out = table::fit(&mut known);
         if std::mem::replace(&mut self.left_out, left_out) != left_out && left_out > 0 {
             warn!(left_out, "Not all of the table can be told to the shim, which asks about the rest");
@@ -323,7 +341,13 @@ impl Holds for HoldsOfShim {
         self.trace
     }
 
+    /// A crowd of calls looks again after each fact: only what is new is worth a message.
     fn held(&self, why: &HoldReason) {
+        let mut said = locked(&self.said);
+        if said.as_ref() == Some(why) {
+            return;
+        }
+        *said = Some(why.clone());
         // An answer that cannot be written ends the connection; this one is only for people.
         let held = held_to_wire(self.question, why);
         let _ = self.outgoing.put(&ToShim { said: Some(Said::Held(held)) });

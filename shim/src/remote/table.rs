@@ -1,6 +1,7 @@
 //! The table: what the agent has said before it is asked. It stays in force while the agent is away.
 //!
-//! One that the table does not know is of interest: its calls are asked about.
+//! One that the table does not know is of interest: its calls are asked about. A table that is told anew comes
+//! in several messages; until the last of them the one before it is in force.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -44,6 +45,8 @@ pub(crate) struct Table {
     nudges: bool,
     /// An agent has said all of it, once.
     whole: bool,
+    /// The table that is being told anew. An agent that dies before all of it is told leaves what was known.
+    next: Option<Box<Table>>,
     /// The version of the last change.
     pub(crate) version: u64,
 }
@@ -63,22 +66,36 @@ impl Table {
         let containers = list_of_rows(&change.containers, container_of)?;
         let pods = list_of_rows(&change.pods, pod_of)?;
         if change.reset {
-            *self = Self { whole: self.whole, ..Self::default() };
+            self.next = Some(Box::default());
         }
-        self.whole |= change.complete;
+        let mut next = self.next.take();
+        let told = next.as_deref_mut().unwrap_or(&mut *self);
         for (id, row) in sandboxes {
-            put(&mut self.sandboxes, (&mut self.bytes, MAX_BYTES), id, row, of_sandbox);
+            put(&mut told.sandboxes, (&mut told.bytes, MAX_BYTES), id, row, of_sandbox);
         }
         for (id, row) in containers {
-            put(&mut self.containers, (&mut self.bytes, MAX_BYTES), id, row, of_container);
+            put(&mut told.containers, (&mut told.bytes, MAX_BYTES), id, row, of_container);
         }
         for (pod, row) in pods {
             let row = (!row.is_empty()).then_some(row);
-            put(&mut self.env, (&mut self.env_bytes, MAX_ENV), pod, row, |pod, row| of_env(pod, row));
+            put(&mut told.env, (&mut told.env_bytes, MAX_ENV), pod, row, |pod, row| of_env(pod, row));
         }
-        self.nudges = change.nudges;
-        self.version = change.version;
+        told.nudges = change.nudges;
+        told.version = change.version;
+        if !change.complete {
+            self.next = next;
+            return Ok(());
+        }
+        if let Some(next) = next {
+            *self = *next;
+        }
+        self.whole = true;
         Ok(())
+    }
+
+    /// The agent that tells it is gone: what it has told of a table anew is not.
+    pub(crate) fn abandon(&mut self) {
+        self.next = None;
     }
 
     /// The creation of this container goes on without a question.
@@ -132,11 +149,15 @@ impl Table {
         let containers = self.containers.iter().map(|(id, row)| of_container(id, row));
         assert_eq!(sandboxes.chain(containers).sum::<usize>(), self.bytes);
         assert_eq!(self.env.iter().map(|(pod, row)| of_env(pod, row)).sum::<usize>(), self.env_bytes);
+        if let Some(next) = &self.next {
+            assert!(next.next.is_none());
+            next.check_bounds();
+        }
     }
 
     pub(super) fn check_empty(&self) {
         assert!(self.sandboxes.is_empty() && self.containers.is_empty() && self.env.is_empty());
-        assert!(self.bytes == 0 && self.env_bytes == 0 && !self.nudges);
+        assert!(self.bytes == 0 && self.env_bytes == 0 && !self.nudges && self.next.is_none());
     }
 }
 

@@ -1,5 +1,7 @@
 //! Both sides of the line over a real socket: agents that come, go, and stand still while calls wait.
 
+#[path = "remote_alone.rs"]
+mod alone;
 #[path = "remote_bed.rs"]
 mod bed;
 
@@ -27,9 +29,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::bed::{Authority, Bed, PASS, Told, call, create, stop, trace};
 use super::{
-    AgentLink, Foresight, Line, LineEnds, RemoteGate,
-    asked::locked,
-    message::{Said, TableChange, ToShim},
+    AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
+    asked::{Question, locked},
+    message::{Nothing, ShimHello, ToAgent, Told as Words},
 };
 use crate::{
     Listener, Metrics, RuntimeEndpoint, bind,
@@ -190,84 +192,90 @@ async fn a_call_whose_client_is_gone_is_withdrawn_and_never_decided() {
     assert_eq!(admitted, 1, "only the call that is there");
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_an_agent_each_call_has_its_default_after_the_patience() {
-    let gate = RemoteGate::new(Metrics::default());
-    let (told, _held) = mpsc::unbounded_channel();
-    let told = Told(told, None);
-    let begun = Instant::now();
-    let decide = async |request| gate.decide(&call(1, request), &told).await;
-    assert_eq!(decide(create("a")).await, Decision::Refuse(Refusal::AgentAway));
-    assert_eq!(begun.elapsed().as_secs(), 5);
-    let rest = Amendment::StopTimeout(Duration::from_secs(25));
-    assert_eq!(decide(stop("a")).await, Decision::Pass(Some(rest)));
-    assert_eq!(begun.elapsed().as_secs(), 10);
-    let (connection, container) = (ConnectionId(1), ContainerId::from("c"));
-    let truth = Answer::Shown(Showing::Truth);
-    assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
-    assert_eq!(begun.elapsed().as_secs(), 15, "no agent has ever come");
-    let (number, _outgoing) = gate.begin();
-    let whole = TableChange { reset: true, complete: true, ..Default::default() };
-    gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
-    gate.ended(number);
-    assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
-    assert_eq!(gate.answer(Query::Hook { connection, container: &container }).await, Answer::Pass);
-    let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1), trace: None };
-    assert_eq!(gate.answer(pull).await, Answer::Pass);
-    assert_eq!(begun.elapsed().as_secs(), 15, "nobody waits for these");
+/// Everything else would be: rows that go because nobody can say them are calls that wait.
+#[tokio::test]
+async fn a_table_that_cannot_be_said_is_the_one_of_before() {
+    let bed = Bed::new().await;
+    let mut agent = bed.agent().await;
+    let creates = |table: &mut InAdvance| {
+        table.sandboxes.insert("s".into(), Creations::All);
+    };
+    agent.authority.foretell(creates);
+    let hook =
+        async || bed.gate.answer(Query::Hook { connection: ConnectionId(1), container: &"x".into() }).await;
+    hook().await;
+    agent.authority.fails.store(true, Ordering::Relaxed);
+    agent.authority.foretell(|table| table.sandboxes.clear());
+    hook().await;
+    assert_eq!(bed.decide(call(1, create("a"))).0.await.unwrap(), PASS);
+    agent.hears("passed a").await;
+    // Said again when it can be.
+    agent.authority.fails.store(false, Ordering::Relaxed);
+    agent.authority.foretell(|_| {});
+    hook().await;
+    let (_waits, mut held) = bed.decide(call(2, create("a")));
+    assert_eq!(held.recv().await.as_deref(), Some("not-ready"));
+    // One that never could is asked about everything.
+    agent.kill(&bed).await;
+    let (authority, hears) = Authority::new();
+    authority.fails.store(true, Ordering::Relaxed);
+    let mut next = bed.agent_of(authority, hears).await;
+    next.hears("admit a closed").await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn agents_that_come_and_die_again_and_again_are_waited_for_no_longer_than_one_that_is_away() {
-    let gate = RemoteGate::new(Metrics::default());
-    let crashing = gate.clone();
-    tokio::spawn(async move {
-        loop {
-            sleep(Duration::from_millis(1500)).await;
-            let (number, _outgoing) = crashing.begin();
-            let whole = TableChange { reset: true, complete: true, ..Default::default() };
-            crashing.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
-            assert!(crashing.has_agent());
-            sleep(Duration::from_millis(100)).await;
-            crashing.ended(number);
-        }
-    });
-    let (told, _held) = mpsc::unbounded_channel();
-    let told = Told(told, None);
-    let rest = |seconds| Decision::Pass(Some(Amendment::StopTimeout(Duration::from_secs(seconds))));
-    for (request, expected) in [(create("a"), Decision::Refuse(Refusal::AgentAway)), (stop("a"), rest(25))] {
-        let begun = Instant::now();
-        assert_eq!(gate.decide(&call(1, request), &told).await, expected);
-        // Five seconds alone, and the three or four times that somebody was there.
-        let waited = begun.elapsed();
-        assert!((5000..5500).contains(&waited.as_millis()), "{waited:?}");
+#[tokio::test]
+async fn a_call_that_is_looked_at_again_says_why_it_waits_once() {
+    let bed = Bed::new().await;
+    let mut agent = bed.agent().await;
+    let (decision, mut held) = bed.decide(call(1, create("a")));
+    assert_eq!(held.recv().await.as_deref(), Some("not-ready"));
+    for other in ["b", "c", "d"] {
+        agent.heard();
+        agent.authority.open(other);
+        agent.hears("admit a closed").await;
     }
+    agent.authority.open("a");
+    assert_eq!(decision.await.unwrap(), PASS);
+    assert_eq!(held.recv().await, None, "said with every look");
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_agent_that_stands_still_is_one_that_is_away_until_it_goes_on() {
-    let gate = RemoteGate::new(Metrics::default());
-    let (number, _outgoing) = gate.begin();
-    let whole = TableChange { reset: true, complete: true, ..Default::default() };
-    gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
-    assert!(gate.has_agent());
-    let looks = gate.clone();
-    tokio::spawn(async move {
-        loop {
-            sleep(Duration::from_secs(1)).await;
-            looks.look(number);
+#[tokio::test]
+async fn of_a_connection_that_has_said_nothing_nothing_is_told() {
+    let bed = Bed::new().await;
+    let mut agent = bed.agent().await;
+    bed.decide(call(1, stop("b"))).1.recv().await.unwrap();
+    bed.gate.observe(Event::StatusAsked { container: "c".into(), connection: ConnectionId(2) });
+    for connection in [7, 2, 1, 1] {
+        bed.gate.observe(Event::ConnectionClosed(ConnectionId(connection)));
+    }
+    bed.gate.observe(Event::ContainerStarted("last".into()));
+    agent.hears("StatusAsked { container: \"c\", connection: ConnectionId(2) }").await;
+    let mut heard = Vec::new();
+    while let Some(word) = timeout(Duration::from_secs(5), agent.hears.recv()).await.unwrap() {
+        if word.contains("last") {
+            break;
         }
-    });
-    sleep(Duration::from_secs(60)).await;
-    assert!(gate.has_agent(), "nobody has asked it anything");
-    let begun = Instant::now();
-    let (told, _held) = mpsc::unbounded_channel();
-    let decision = gate.decide(&call(1, create("a")), &Told(told, None)).await;
-    assert_eq!(decision, Decision::Refuse(Refusal::AgentAway));
-    assert!(begun.elapsed() <= Duration::from_secs(8), "{:?}", begun.elapsed());
-    assert!(!gate.has_agent());
-    gate.heard(number, ToShim { said: Some(Said::Pong(Default::default())) }).unwrap();
-    assert!(gate.has_agent());
+        heard.push(word);
+    }
+    assert_eq!(heard, ["ConnectionClosed(ConnectionId(2))", "ConnectionClosed(ConnectionId(1))"]);
+}
+
+/// The line broke, and neither side did: a call that waits is the same one as before.
+#[tokio::test]
+async fn a_call_that_waits_goes_on_over_a_new_line_of_the_same_agent() {
+    let (authority, mut hears) = Authority::new();
+    let resync = Arc::new(|| -> BoxFuture<'static, ()> { Box::pin(async {}) });
+    let link = AgentLink::new(authority.clone(), authority, resync, Metrics::default());
+    let hello = ShimHello { version: VERSION, process: 1, connections: vec![1], ..Default::default() };
+    let waits = Question::Call(Arc::new(call(5, create("a"))), None);
+    let waits = waits.to_wire(1, std::time::Instant::now()).unwrap();
+    let line = [Words::Hello(hello), Words::Question(waits), Words::CaughtUp(Nothing {})];
+    let words = line.iter().chain(&line).map(|told| ToAgent { told: Some(told.clone()) });
+    link.play(words).await;
+    let heard: Vec<String> = std::iter::from_fn(|| hears.try_recv().ok()).collect();
+    let asked = heard.iter().filter(|word| *word == "admit a closed").count();
+    let ended: Vec<usize> = (0..heard.len()).filter(|at| heard[*at].starts_with("CallEnded")).collect();
+    assert_eq!((asked, ended), (2, vec![heard.len() - 2]), "it ends with the shim: {heard:?}");
 }
 
 /// An agent that was cut off for the values of one pod would be cut off again and again.

@@ -9,6 +9,8 @@ pub(super) struct Authority {
     table: Mutex<InAdvance>,
     foretold: watch::Sender<u64>,
     pub(super) traces: AtomicBool,
+    /// It cannot say what it knows in advance.
+    pub(super) fails: AtomicBool,
     heard: mpsc::UnboundedSender<String>,
 }
 
@@ -21,6 +23,7 @@ impl Authority {
             table: Mutex::default(),
             foretold: watch::Sender::new(0),
             traces: AtomicBool::new(false),
+            fails: AtomicBool::new(false),
             heard,
         };
         (Arc::new(new), hears)
@@ -117,8 +120,8 @@ impl Foresight for Authority {
         *self.foretold.borrow()
     }
 
-    fn in_advance(&self) -> InAdvance {
-        locked(&self.table).clone()
+    fn in_advance(&self) -> Option<InAdvance> {
+        (!self.fails.load(Ordering::Relaxed)).then(|| locked(&self.table).clone())
     }
 }
 

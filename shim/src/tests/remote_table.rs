@@ -63,6 +63,54 @@ fn changes_make_what_is_said_now_of_what_was_said_before() {
     table.check_empty();
 }
 
+/// In the order of the messages: which of two tables is in force after each.
+#[test]
+fn a_table_that_is_told_anew_is_in_force_when_all_of_it_is_told() {
+    let of = |id: &'static str| {
+        let before = TableChange { reset: true, nudges: true, version: 2, ..Default::default() };
+        let row =
+            |id: &str| ContainerRow { container: id.to_owned(), stop_passes: true, ..Default::default() };
+        let first = TableChange { containers: vec![row("first")], ..before.clone() };
+        let more = TableChange { containers: vec![row(id)], reset: false, ..before };
+        (first, more.clone(), TableChange { complete: true, ..more })
+    };
+    let (first, more, last) = of("new");
+    let old = InAdvance { containers: [("old".into(), plain(true))].into(), ..InAdvance::default() };
+    // the messages, whether the agent is gone after them, whether the new table is in force
+    for (parts, is_gone, is_new) in [
+        (vec![], false, false),
+        (vec![&first], false, false),
+        (vec![&first, &more], false, false),
+        (vec![&first, &more], true, false),
+        (vec![&first, &last], false, true),
+        (vec![&first, &first, &more, &last], false, true),
+        (vec![&first, &last], true, true),
+    ] {
+        let mut table = Table::default();
+        told(&mut table, None, &old);
+        parts.iter().for_each(|part| table.change((*part).clone()).unwrap());
+        if is_gone {
+            table.abandon();
+            assert!(table.next.is_none());
+        }
+        table.check_bounds();
+        let known = ["old", "first", "new"].map(|id| table.stops(&id.into()));
+        assert_eq!(known, [!is_new, is_new, is_new], "{parts:?}");
+        assert_eq!((table.nudges(), table.version), (is_new, if is_new { 2 } else { 1 }));
+        assert!(table.is_whole());
+        // The next agent tells all of it, and the one after that what has changed.
+        told(&mut table, None, &InAdvance::default());
+        table.check_empty();
+        let first = TableChange { reset: true, ..Default::default() };
+        table.change(first).unwrap();
+        assert!(table.is_whole(), "of what was told");
+    }
+    // The first table of all is not one before it is whole.
+    let mut table = Table::default();
+    table.change(first).unwrap();
+    assert!(!table.is_whole() && !table.stops(&"first".into()));
+}
+
 #[test]
 fn what_is_beyond_the_bounds_is_not_taken_and_so_is_asked_about() {
     let many = 3 * MAX_ROWS / 2;

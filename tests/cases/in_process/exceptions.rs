@@ -22,7 +22,7 @@ fn map(pairs: &[(&str, &str)]) -> HashMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn status(id: &str, hash: &str) -> proto::ContainerStatusResponse {
+pub(crate) fn status(id: &str, hash: &str) -> proto::ContainerStatusResponse {
     let status = proto::ContainerStatus {
         id: id.to_owned(),
         state: 1,
@@ -54,7 +54,7 @@ fn nudge() -> Nudge {
 }
 
 /// Answers all calls with this body, frame by frame, and OK.
-fn answering(world: &World, frames: Vec<Bytes>) -> FakeRuntime {
+pub(crate) fn answering(world: &World, frames: Vec<Bytes>) -> FakeRuntime {
     world.runtime(move |mut exchange: Exchange| {
         let frames = frames.clone();
         async move {
@@ -69,7 +69,7 @@ fn answering(world: &World, frames: Vec<Bytes>) -> FakeRuntime {
 }
 
 /// A second way into the world, for clients that are not the kubelet. Its gate is armed by the test as well.
-async fn strangers(world: &World) -> (Shim, FakeKubelet) {
+pub(crate) async fn strangers(world: &World) -> (Shim, FakeKubelet) {
     let path = world.socket().with_file_name("strangers.sock");
     let listener = berth_shim::bind(&path, &world.runtime_endpoint()).await.unwrap();
     let clients = Clients { kubelet: vec!["somebody-else".to_owned()] };
@@ -77,13 +77,13 @@ async fn strangers(world: &World) -> (Shim, FakeKubelet) {
     (shim, FakeKubelet::connect(&path).await.unwrap())
 }
 
-async fn ask_status(kubelet: &FakeKubelet, id: &str) -> Reply {
+pub(crate) async fn ask_status(kubelet: &FakeKubelet, id: &str) -> Reply {
     let request = proto::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
     kubelet.call(&cri("ContainerStatus"), &request.encode_to_vec()).await.unwrap()
 }
 
 /// A relist: sandboxes first, as PLEG does.
-async fn relist(kubelet: &FakeKubelet) -> Reply {
+pub(crate) async fn relist(kubelet: &FakeKubelet) -> Reply {
     kubelet.call(&cri("ListPodSandbox"), b"").await.unwrap();
     // The filter it has says nothing.
     ask_list(kubelet, Some(proto::ContainerFilter::default())).await

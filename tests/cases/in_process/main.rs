@@ -8,6 +8,7 @@
 //! | `replay` | what the runtime did not process is sent once more, and nothing else is |
 //! | `gate` | held, released, cancelled, refused, changed; and what the policy hears |
 //! | `exceptions` | what the kubelet alone is told beyond the runtime's words, and that it is nothing else |
+//! | `looks` | looks of others are not the kubelet's, and answers that are edited have no empty frames |
 //! | `restart` | a shim that is killed or replaced leaves nothing half-done |
 //! | `bounds` | too much of anything is shed and counted, and the kubelet goes on |
 //! | `bad_input` | a clear error for each kind of nonsense, and no harm to other calls |
@@ -25,6 +26,7 @@ mod endings;
 mod exceptions;
 mod fidelity;
 mod gate;
+mod looks;
 mod pulls;
 mod replay;
 mod restart;

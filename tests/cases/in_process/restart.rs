@@ -89,6 +89,44 @@ async fn replaced_while_calls_are_under_way() {
     .await;
 }
 
+/// An old process that waited for a stream of containerd's own would be there for ever.
+#[tokio::test]
+async fn a_stream_of_another_service_ends_some_time_after_a_successor_came_and_calls_do_not() {
+    within(async {
+        let world = World::new().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let path = world.socket().with_file_name("kept.sock");
+        let listener = berth_shim::bind(&path, &world.runtime_endpoint()).await.unwrap();
+        let old = Shim::serve(listener, world.runtime_endpoint(), Clients::default());
+        let open = async |path_of_call: &str, client: &FakeKubelet| {
+            let mut call = client.open(path_of_call, &[]).await.unwrap();
+            call.send.send_data(framed(b"x"), true).unwrap();
+            call
+        };
+        let (watcher, both) =
+            (FakeKubelet::connect(&path).await.unwrap(), FakeKubelet::connect(&path).await.unwrap());
+        const EVENTS: &str = "/containerd.services.events.v1.Events/Subscribe";
+        let streams = [open(EVENTS, &watcher).await, open(EVENTS, &both).await];
+        let pull = open("/runtime.v1.ImageService/PullImage", &both).await;
+        let mut exchanges = Vec::new();
+        for _ in 0..3 {
+            exchanges.push(calls.recv().await.unwrap());
+        }
+        old.succeeded.cancel();
+        old.shutdown.cancel();
+        let [alone, beside] = streams;
+        assert!(alone.reply().await.is_err(), "its connection is cut");
+        assert!(!old.serving.is_finished(), "a pull has all the time that it needs");
+        let pulling =
+            exchanges.into_iter().find(|exchange| exchange.head.uri.path().ends_with("PullImage")).unwrap();
+        echo(pulling).await;
+        assert_eq!(pull.reply().await.unwrap().status(), Some(0));
+        assert!(beside.reply().await.is_err(), "nothing else is left there");
+        old.serving.await.unwrap();
+    })
+    .await;
+}
+
 /// Checks that a call that is held at the gate is asked of the successor, which the reset of an unprocessed
 /// call and the GOAWAY before it make of every client library; a stream without end ends in words.
 #[tokio::test]

@@ -118,12 +118,12 @@ impl Foresight for ScriptedGate {
         *self.foretold.borrow()
     }
 
-    fn in_advance(&self) -> InAdvance {
+    fn in_advance(&self) -> Option<InAdvance> {
         let completed = ShownInAdvance { showing: Showing::Completed, only_to: None };
         let row = Foretold { stop_passes: false, status: Some(completed), hook: None, changing: false };
         let ended = self.ended.lock().unwrap();
         let containers = ended.iter().map(|container| (container.clone(), row)).collect();
-        InAdvance { containers, nudges: true, ..InAdvance::default() }
+        Some(InAdvance { containers, nudges: true, ..InAdvance::default() })
     }
 }
 

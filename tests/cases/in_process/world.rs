@@ -33,12 +33,14 @@ pub(crate) struct Shim {
 }
 
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(60);
+/// For streams that are not of the CRI, beside a successor.
+const FOREIGN_LIMIT: Duration = Duration::from_millis(300);
 
 impl Shim {
     pub(crate) fn serve(listener: Listener, runtime: RuntimeEndpoint, clients: Clients) -> Self {
         let gate = Arc::new(ScriptedGate::new());
         let metrics = Metrics::default();
-        let shutdown = Shutdown::new(DRAIN_LIMIT);
+        let shutdown = Shutdown { foreign_limit: FOREIGN_LIMIT, ..Shutdown::new(DRAIN_LIMIT) };
         let line = line(&gate);
         let serving = tokio::spawn(berth_shim::serve(
             listener,

@@ -79,8 +79,7 @@ impl Node {
                     ContainerState::Running | ContainerState::Unknown => true,
                     // The kubelet would start it again.
                     ContainerState::Exited { code } => {
-                        let policy = own_policy(pod, name).unwrap_or(pod.restart_policy);
-                        let again = policy.restarts(code) && code.is_some();
+                        let again = pod.restart_policy_of(name).restarts(code) && code.is_some();
                         if !again || self.sidecars.is_marked(&instance.id) {
                             return None;
                         }
@@ -127,17 +126,10 @@ impl Node {
     /// Nothing of this main will run any more.
     fn is_over(&self, pod: &Pod, name: &ContainerName, main: &InstanceView) -> bool {
         let ContainerState::Exited { code } = main.state else { return false };
-        let own = own_policy(pod, name);
-        let ended = match own.unwrap_or(pod.restart_policy) {
-            RestartPolicy::Never => true,
-            RestartPolicy::OnFailure => code == Some(0),
-            RestartPolicy::Always => false,
-        };
-        // What goes with a policy of its own (`restartPolicyRules`) is not known here. One that was stopped
-        // may be about to be started again, whatever the policy: recreated, or with another image. Only the
-        // kubelet knows, and it says so in the status.
-        let was_stopped =
-            self.config.path == Path::Beside || own.is_some() || main.stopping || self.was_stopped(&main.id);
+        let ended = pod.leaves_exited(name, &main.id, code);
+        // One that was stopped may be about to be started again, whatever the policy: recreated, or with
+        // another image. Only the kubelet knows, and it says so in the status.
+        let was_stopped = self.config.path == Path::Beside || main.stopping || self.was_stopped(&main.id);
         let reported = || {
             let report = pod.statuses.get(name);
             report.is_some_and(|report| report.ended && report.id == main.id)
@@ -195,7 +187,7 @@ impl Node {
                     "; the agent of this node stands beside the kubelet and cannot keep its exit code from it: unless \
                      that is 0, the sidecar ",
                 );
-                note.push_str(match pod.restart_policy {
+                note.push_str(match pod.restart_policy_of(&mark.name) {
                     RestartPolicy::OnFailure => "is started again and the pod does not complete",
                     RestartPolicy::Never | RestartPolicy::Always => "fails the pod",
                 });
@@ -223,10 +215,6 @@ impl Node {
             .filter(|marked| self.sidecars.pods.contains(&marked.mark.pod))
             .map(|marked| (&marked.mark.pod, marked.since))
     }
-}
-
-fn own_policy(pod: &Pod, name: &ContainerName) -> Option<RestartPolicy> {
-    pod.containers.get(name)?.restart_policy
 }
 
 fn has_hook(pod: &Pod, name: &ContainerName) -> bool {

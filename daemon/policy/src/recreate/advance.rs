@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     config::Path,
-    model::{ContainerId, ContainerName, RequestId, RestartPolicy},
+    model::{ContainerId, ContainerName, ContainerState, RequestId, RestartPolicy},
     node::Node,
     recreate::{
         ContainerPhase, FailureReason, MarkPhase, Outcome,
@@ -202,11 +202,9 @@ impl Node {
             Standing::OldExited(_) if marked.is_some_and(|marked| marked.mark.phase > MarkPhase::Armed) => {
                 Next::Going { killed: true, message: String::new() }
             }
-            Standing::OldExited(code) => match self.restart_policy(pod, name) {
-                Some(policy) if !policy.restarts(code) => Next::Failed(left_exited(code, policy)),
-                Some(_) | None => {
-                    Next::Going { killed, message: "it has exited and is restarted".to_owned() }
-                }
+            Standing::OldExited(code) => match self.left_exited(pod, name, target, code) {
+                Some(policy) => Next::Failed(left_exited(code, policy)),
+                None => Next::Going { killed, message: "it has exited and is restarted".to_owned() },
             },
             // Not listed yet: whether it may be touched is asked when it is known.
             Standing::Absent if marked.is_none() && progress.begun.is_none() => Next::Wait(String::new()),
@@ -222,9 +220,8 @@ impl Node {
                         None => Next::Wait(String::new()),
                     };
                 }
-                if let crate::model::ContainerState::Exited { code } = instance.container.state
-                    && let Some(policy) = self.restart_policy(pod, name)
-                    && !policy.restarts(code)
+                if let ContainerState::Exited { code } = instance.container.state
+                    && let Some(policy) = self.left_exited(pod, name, &instance.container.id, code)
                 {
                     return Next::Failed(left_exited(code, policy));
                 }

@@ -120,9 +120,19 @@ impl Node {
     }
 
     pub(super) fn restart_policy(&self, pod: &PodUid, name: &ContainerName) -> Option<RestartPolicy> {
-        let pod = self.pods.get(pod)?;
-        let sidecar = pod.containers.get(name).is_some_and(|container| container.sidecar);
-        Some(if sidecar { RestartPolicy::Always } else { pod.restart_policy })
+        Some(self.pods.get(pod)?.restart_policy_of(name))
+    }
+
+    /// The policy by which this instance, which has exited so, is not started again.
+    pub(super) fn left_exited(
+        &self,
+        pod: &PodUid,
+        name: &ContainerName,
+        id: &ContainerId,
+        code: Option<i32>,
+    ) -> Option<RestartPolicy> {
+        let pod = self.pods.get(pod).filter(|pod| pod.leaves_exited(name, id, code))?;
+        Some(pod.restart_policy_of(name))
     }
 
     /// Returns the hook that the kubelet runs before it stops this container. `None`: the pod is not known.

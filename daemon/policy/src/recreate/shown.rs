@@ -32,8 +32,8 @@ pub enum Restate {
     Show(Showing),
     /// A changed definition, once this mark is durable and was given back as [`crate::Event::MarkWritten`].
     Once(RecreateMark),
-    /// To be asked again after the next look at the runtime: whether the container has exited makes the
-    /// difference.
+    /// To be asked again after the next look at the runtime, or its first list: whether the container has
+    /// exited makes the difference.
     Later,
 }
 
@@ -55,6 +55,9 @@ impl Node {
         let Some((marked, request)) = self.marked(container) else { return Restate::Show(Showing::Truth) };
         let mark = &marked.mark;
         let standing = self.standing_in(&request.asked.pod, &mark.name, &mark.container);
+        if !self.runtime_listed && matches!(standing, Standing::Absent) {
+            return Restate::Later; // the truth may be the pod's end
+        }
         if self.is_stranded(request, marked) {
             match standing {
                 // As one that was not started it would come back, too, but not with kubelet 1.36, if it was

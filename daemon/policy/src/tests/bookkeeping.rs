@@ -1,7 +1,11 @@
 //! Memory of the node, and what it forgets.
 
+use std::time::Duration;
+
 use super::world::{World, pod};
-use crate::{Call, CallId, Declared, Event, Latch, ListedSandbox, Size, Step, Verdict};
+use crate::{
+    Call, CallId, Declared, Event, Latch, ListedSandbox, Origin, Size, Step, StepOutcome, Unready, Verdict,
+};
 
 const NOTHING: Size = Size { pods: 0, sandboxes: 0, containers: 0, calls: 0, latches: 0, connections: 0 };
 
@@ -103,6 +107,64 @@ fn an_inspection_does_not_undo_what_happened_after_it_was_asked() {
     world.start(&call, "a-0");
     world.apply(Event::SandboxInspected { sandbox: "sandbox".into(), containers: vec![] });
     assert_eq!(world.node.size().containers, 1);
+}
+
+/// A node that opens the gates of pods.
+fn gated() -> World {
+    let mut world = World::new();
+    world.apply(Event::ViewFresh(true));
+    for origin in [Origin::Api, Origin::File] {
+        world.apply(Event::RecreatesListed(origin, Vec::new()));
+    }
+    world
+}
+
+#[test]
+fn a_pause_is_kept_for_a_while_and_not_for_the_life_of_the_agent() {
+    let mut world = gated();
+    for number in 0..500 {
+        let mut pod = pod(&[("a", "0")]);
+        pod.pod.uid = number.to_string().into();
+        pod.unready = Some(Unready { requests: Vec::new(), unwritten: true });
+        world.apply(pod.seen());
+        let owed = world.node.plan(world.now);
+        let [Step::Effect(effect)] = &owed[..] else { panic!("{owed:?}") };
+        // Every other one fails, and its pod is gone before it is tried again.
+        let outcome = if number % 2 == 0 { StepOutcome::Done } else { StepOutcome::Failed };
+        world.apply(Event::EffectBegan(effect.clone()));
+        world.apply(Event::EffectEnded(effect.clone(), outcome));
+        assert_eq!(world.node.plan(world.now), [], "it rests");
+        world.apply(Event::PodGone(pod.pod.uid));
+        world.pass(Duration::from_secs(1));
+        let kept = world.node.effects_in_flight.pauses();
+        assert!((1..10).contains(&kept), "{kept}");
+    }
+    world.pass(Duration::from_secs(10));
+    assert!(world.node.plan(world.now).is_empty());
+    assert_eq!((world.node.effects_in_flight.pauses(), world.node.next_deadline()), (0, None));
+}
+
+/// The pauses of one that fails again and again grow, although the ones before are over.
+#[test]
+fn a_pause_that_is_used_again_is_not_forgotten() {
+    let mut world = gated();
+    let mut pod = pod(&[("a", "0")]);
+    pod.unready = Some(Unready { requests: Vec::new(), unwritten: true });
+    world.apply(pod.seen());
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        let owed = world.node.plan(world.now);
+        let [Step::Effect(effect)] = &owed[..] else { panic!("{owed:?}") };
+        world.apply(Event::EffectBegan(effect.clone()));
+        // It takes longer than an unused pause is kept.
+        world.pass(Duration::from_secs(60));
+        world.node.plan(world.now);
+        world.apply(Event::EffectEnded(effect.clone(), StepOutcome::Failed));
+        let pause = world.node.next_deadline().unwrap() - world.now;
+        pauses.push(pause.as_millis());
+        world.pass(pause);
+    }
+    assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000]);
 }
 
 #[test]

@@ -115,6 +115,8 @@ fn a_question_hints_at_an_end_only_where_the_runtime_tells_of_none() {
         world.relist();
         world.apply(Event::CallEnded(crate::CallId(1_000)));
         assert!(!world.node.is_waiting() && world.node.has_only_asked(), "a look of the kubelet is no fact");
+        world.apply(Event::ConnectionClosed(crate::ConnectionId(1_000)));
+        assert!(!world.node.is_waiting() && world.node.has_only_asked(), "it has never said anything");
         world.apply(Event::EndHinted("a-0".into()));
         assert!(world.node.is_waiting() && !world.node.has_only_asked());
         assert_eq!(due(&mut world), 1, "the runtime's word is one");

@@ -22,6 +22,7 @@ mod pod_view;
 mod probes;
 mod probing;
 mod recreate;
+mod restart_policies;
 mod set_aside;
 mod timeline;
 pub(crate) mod world;

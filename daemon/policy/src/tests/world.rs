@@ -213,6 +213,7 @@ pub(super) fn pod(containers: &[(&str, &str)]) -> Pod {
                     position,
                     sidecar: false,
                     restart_policy: None,
+                    restart_rules: false,
                     readiness,
                     pre_stop: None,
                     startup_probe: None,

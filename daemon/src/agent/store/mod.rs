@@ -10,6 +10,8 @@ pub(crate) mod fuzz;
 mod marks;
 mod sidecars;
 #[cfg(test)]
+mod unopened;
+#[cfg(test)]
 mod waits;
 
 use std::{
@@ -22,7 +24,10 @@ use berth_policy::{Latch, SandboxId};
 use redb::{Builder, Database, Key, ReadableDatabase, ReadableTable, Table, TableDefinition, Value};
 use tracing::{error, info};
 
-use crate::{agent::fault::Point, base::durable};
+use crate::{
+    agent::fault::Point,
+    base::{causes::chain, durable},
+};
 
 /// (sandbox ID, launch priority) -> nothing.
 const LATCHES: TableDefinition<'_, (&str, i32), ()> = TableDefinition::new("latches");
@@ -91,9 +96,24 @@ pub enum StoreError {
 
 impl Store {
     /// Opens the store in `directory`, making both if they are missing. A file that is damaged beyond repair
-    /// is set aside under another name, loudly: it must not keep the node from working.
+    /// is set aside under another name, loudly: it must not keep the node from working. Nor must a disk that
+    /// is full, read-only or broken: then it is opened when it is used next.
+    ///
+    /// # Errors
+    /// Another berthd has it, or a newer one wrote it.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        let database = State::Open(opened(directory)?);
+        let database = match opened(directory) {
+            Ok(database) => State::Open(database),
+            Err(error) if error.is_final() => return Err(error),
+            Err(error) => {
+                error!(
+                    store = ?directory,
+                    error = %chain(&error),
+                    "Store not opened, going on without what it remembers; opened when it is used next"
+                );
+                State::Failed
+            }
+        };
         Ok(Self { directory: directory.to_owned(), database: RwLock::new(database) })
     }
 
@@ -190,6 +210,17 @@ impl Store {
             info!(store = ?self.directory, "Store opened anew after a failure");
         }
         Ok(())
+    }
+}
+
+impl StoreError {
+    /// Nothing that time mends, or that may be gone past: the store is somebody else's.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Schema { .. } | Self::Closed => true,
+            Self::Open { source, .. } => matches!(**source, redb::Error::DatabaseAlreadyOpen),
+            Self::Directory { .. } | Self::Read(_) | Self::Write(_) => false,
+        }
     }
 }
 

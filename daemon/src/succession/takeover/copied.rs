@@ -52,14 +52,19 @@ impl Copied {
     /// Describes a process of this program, or of the copy that starts it, which writes to its log. Nothing
     /// of this process's environment is about it: no socket of systemd, no token, no configuration.
     pub(super) fn command(&self, program: &Path) -> io::Result<Command> {
-        let long = fs::metadata(&self.log).is_ok_and(|log| log.len() > LONG);
+        self.shorten()?;
         let log = File::options().create(true).mode(0o600).append(true).open(&self.log)?;
-        if long {
-            log.set_len(0)?;
-        }
         let mut command = Command::new(program);
         command.env_clear().current_dir("/").stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(command)
+    }
+
+    /// Empties a log that has grown long. Also while its process runs, which may be for months: it appends.
+    pub(super) fn shorten(&self) -> io::Result<()> {
+        if fs::metadata(&self.log).is_ok_and(|log| log.len() > LONG) {
+            File::options().write(true).open(&self.log)?.set_len(0)?;
+        }
+        Ok(())
     }
 
     /// Waits until a process of this program is there. `may_yield`: one that ends well has found another one
@@ -92,5 +97,33 @@ impl Copied {
         // Takes note of its end, should that come before this process's own.
         tokio::spawn(async move { process.wait().await });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_log_that_has_grown_long_begins_anew_under_the_process_that_writes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = Copied::to(directory.path(), "p");
+        program.shorten().unwrap();
+        program.command("p".as_ref()).unwrap();
+        let mut writes = File::options().append(true).open(&program.log).unwrap();
+        let line = [b'x'; 1 << 10];
+        let length = || fs::metadata(&program.log).unwrap().len();
+        for _ in 0..5000 {
+            writes.write_all(&line).unwrap();
+            program.shorten().unwrap();
+            assert!(length() <= LONG + 1024, "{}", length());
+        }
+        assert!((1024..LONG).contains(&length()), "what is written afterwards is at its beginning");
+        assert_eq!(fs::read(&program.log).unwrap().first(), Some(&b'x'));
+        // A short one is kept where another process is started.
+        program.command("p".as_ref()).unwrap();
+        assert!(length() >= 1024);
     }
 }

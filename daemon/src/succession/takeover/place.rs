@@ -26,6 +26,8 @@ use super::{
 const LOOK: Duration = Duration::from_millis(250);
 /// How often it is made sure that there is a guardian.
 const GUARDED: Duration = Duration::from_secs(5);
+/// Time between two looks at the logs of both: they are written for as long as a node lives.
+const SHORTENED: Duration = Duration::from_secs(60);
 /// How often it is made sure that there is a `berth-shim`: sooner than the guardian loses its patience.
 const SHIMMED: Duration = Duration::from_secs(1);
 
@@ -124,8 +126,14 @@ impl RuntimePlace {
     pub async fn keep(self: Arc<Self>, stop: CancellationToken) {
         let (mut tick, mut guarded, mut shimmed) =
             (tokio::time::interval(LOOK), Instant::now(), Instant::now());
-        let mut pace = Pace::default();
+        let (mut pace, mut shortened) = (Pace::default(), Instant::now());
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            if shortened.elapsed() > SHORTENED {
+                shortened = Instant::now();
+                if let Err(error) = self.shorten_logs() {
+                    warn!(%error, "Log of a process that outlives this one not shortened");
+                }
+            }
             if self.is_bypassed() {
                 continue;
             }
@@ -157,6 +165,13 @@ impl RuntimePlace {
             }
             *trouble = kept;
         }
+    }
+
+    fn shorten_logs(&self) -> io::Result<()> {
+        if let Tenant::Shim(shim) = &self.tenant {
+            shim.shorten_log()?;
+        }
+        self.guardian.shorten_log()
     }
 
     /// Starts another shim where the last one has ended.

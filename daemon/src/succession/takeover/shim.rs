@@ -47,6 +47,11 @@ impl Shim {
         self.program.copy(&beside).context("berth-shim has to be beside berthd")
     }
 
+    /// Keeps its log short.
+    pub(super) fn shorten_log(&self) -> io::Result<()> {
+        self.program.shorten()
+    }
+
     /// Whether one accepts the calls of the runtime's clients.
     pub(super) fn runs(&self) -> io::Result<bool> {
         answers(&self.paths.own())

@@ -41,6 +41,11 @@ impl Guardian {
         &self.program.file
     }
 
+    /// Keeps its log short.
+    pub(super) fn shorten_log(&self) -> io::Result<()> {
+        self.program.shorten()
+    }
+
     /// Makes the copy of this program.
     pub(super) fn provide(&self) -> anyhow::Result<()> {
         self.program.copy("/proc/self/exe".as_ref())

@@ -180,6 +180,7 @@ impl Play {
             name: name.into(),
             image: format!("{name}:{}", which % 3).into(),
             definition: u32::from(which),
+            restart_policy: which.is_multiple_of(5).then_some(RestartPolicy::Never),
             priority: priorities[usize::from(which) % priorities.len()],
             references: BTreeMap::from([("K".to_owned(), EnvReference { key, is_expanded: which > 128 })]),
             env: EnvHash(u64::from(which)),

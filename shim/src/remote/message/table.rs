@@ -5,7 +5,7 @@ use prost::Message;
 /// A part of the table that has changed.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TableChange {
-    /// The table is empty before this.
+    /// A table anew begins with this, and is in force with the one that is `complete`.
     #[prost(bool, tag = "1")]
     pub(crate) reset: bool,
     #[prost(message, repeated, tag = "2")]

@@ -184,6 +184,9 @@ impl Look<'_> {
             self.again.push(at);
             ready = false;
         }
+        // With rules, the kubelet may start again what the policy leaves: its status says so.
+        let backs_off = status.is_some_and(|status| status.backs_off);
+        let policy = container.restart_policy.unwrap_or(self.view.restart_policy);
         match newest.state {
             // The kubelet has seen this very instance end. Nobody else need have: an exit between two looks
             // at the runtime tells nobody.
@@ -191,12 +194,8 @@ impl Look<'_> {
             ContainerState::Running if newest.stopping => Life::Restarting,
             ContainerState::Running => Life::Running { ready },
             ContainerState::Created | ContainerState::Unknown => Life::Restarting,
-            ContainerState::Exited { code } if self.view.restart_policy.restarts(code) => {
-                match status.is_some_and(|status| status.backs_off) {
-                    true => Life::Crashing,
-                    false => Life::Restarting,
-                }
-            }
+            ContainerState::Exited { .. } if backs_off => Life::Crashing,
+            ContainerState::Exited { code } if policy.restarts(code) => Life::Restarting,
             ContainerState::Exited { .. } => self.after_the_end(created),
         }
     }

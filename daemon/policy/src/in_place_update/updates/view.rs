@@ -75,6 +75,8 @@ pub struct DeclaredContainer {
     pub image: Arc<str>,
     /// The kubelet's hash of a definition with this name and image.
     pub definition: u32,
+    /// Its own `restartPolicy`; it takes the place of the pod's.
+    pub restart_policy: Option<RestartPolicy>,
     /// Its launch priority; `None` in a pod without a launch order.
     pub priority: Option<i32>,
     /// Env variables that come from labels and annotations, by name.

@@ -52,6 +52,12 @@ fn mains_that_are_over() {
 fn a_main_with_a_policy_of_its_own() {
     let mut pod = job(RestartPolicy::Never, &[("m", "0"), ("s", "0")]);
     pod.containers.get_mut(&"m".into()).unwrap().restart_policy = Some(RestartPolicy::OnFailure);
+    for (code, ended) in [(0, &["mark s", "stop s-0 30s"][..]), (1, &[])] {
+        let mut play = Play::of(&pod);
+        play.exits("m-0", code);
+        assert_eq!(play.done(), ended);
+    }
+    pod.containers.get_mut(&"m".into()).unwrap().restart_rules = true;
     let mut reported = pod.clone().report("m", "m-0", false);
     reported.statuses.get_mut(&"m".into()).unwrap().ended = true;
     for (code, ended) in [(0, &["mark s", "stop s-0 30s"][..]), (1, &[])] {

@@ -103,12 +103,20 @@ fn an_exited_container_that_is_not_restarted_fails() {
         (RestartPolicy::Always, 0, true),
     ];
     for (policy, code, waits) in table {
-        let mut play = Play::new(one().restarts(policy));
-        play.world.exit("a-1", code);
-        play.request("r", &["a"], strategy());
-        play.world.pass(Duration::from_secs(2));
-        play.settle();
-        assert_eq!(play.last("r").outcome.is_none(), waits, "{policy:?} {code}");
+        let mut own = one().restarts(if policy == RestartPolicy::Never {
+            RestartPolicy::Always
+        } else {
+            RestartPolicy::Never
+        });
+        own.containers.get_mut(&"a".into()).unwrap().restart_policy = Some(policy);
+        for pod in [one().restarts(policy), own] {
+            let mut play = Play::new(pod);
+            play.world.exit("a-1", code);
+            play.request("r", &["a"], strategy());
+            play.world.pass(Duration::from_secs(2));
+            play.settle();
+            assert_eq!(play.last("r").outcome.is_none(), waits, "{policy:?} {code}");
+        }
     }
 }
 

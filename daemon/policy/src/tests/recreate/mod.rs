@@ -4,3 +4,4 @@ mod asked;
 mod crowd;
 mod ended;
 mod play;
+mod unlisted;

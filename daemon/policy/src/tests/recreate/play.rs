@@ -257,6 +257,13 @@ impl Play {
 
     /// berthd is killed, and comes back with its store and an empty memory.
     pub(super) fn dies(&mut self) {
+        self.comes_back();
+        self.lists();
+        self.settle();
+    }
+
+    /// The same, and the runtime does not answer its list.
+    pub(super) fn comes_back(&mut self) {
         let requests: Vec<RecreateRequest> = self.known_requests();
         let mut world = World::with(crate::Config::default());
         std::mem::swap(&mut world.runtime, &mut self.world.runtime);
@@ -264,6 +271,12 @@ impl Play {
         world.connection = ConnectionId(self.world.connection.0 + 1);
         self.world = world;
         self.world.apply(Event::MarksLoaded(self.store.clone()));
+        self.world.apply(Event::ViewFresh(true));
+        self.world.apply(Event::PodsListed(vec![self.pod.clone()]));
+        self.world.apply(Event::RecreatesListed(Origin::Api, requests));
+    }
+
+    pub(super) fn lists(&mut self) {
         self.world.apply(Event::ListingStarted);
         let sandbox = SandboxId::from("sandbox");
         self.world.apply(Event::RuntimeListed {
@@ -274,10 +287,6 @@ impl Play {
             }],
             containers: self.world.runtime.values().cloned().collect(),
         });
-        self.world.apply(Event::ViewFresh(true));
-        self.world.apply(Event::PodsListed(vec![self.pod.clone()]));
-        self.world.apply(Event::RecreatesListed(Origin::Api, requests));
-        self.settle();
     }
 
     /// As the API server has them: with what was reported last.

@@ -184,6 +184,7 @@ impl Play {
                 name: simulated.name.clone(),
                 image: simulated.image.clone(),
                 definition: definition(&simulated.image),
+                restart_policy: None,
                 priority: simulated.priority,
                 references: references.collect(),
                 env: seen.env,

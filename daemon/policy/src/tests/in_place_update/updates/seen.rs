@@ -129,16 +129,20 @@ fn one_from_which_the_kubelet_backs_off_has_ended() {
 /// An instance that has exited may come again, for a while, whatever the restart policy says.
 #[test]
 fn an_end_is_an_end_after_a_while() {
-    for (policy, finished, life) in [
-        (RestartPolicy::Always, 0, Life::Restarting),
-        (RestartPolicy::Never, 0, Life::Ended),
-        (RestartPolicy::Never, 3, Life::Restarting),
-        (RestartPolicy::OnFailure, 0, Life::Restarting),
+    for (policy, own, finished, life) in [
+        (RestartPolicy::Always, None, 0, Life::Restarting),
+        (RestartPolicy::Never, None, 0, Life::Ended),
+        (RestartPolicy::Never, None, 3, Life::Restarting),
+        (RestartPolicy::OnFailure, None, 0, Life::Restarting),
+        // The container's own takes the place of the pod's.
+        (RestartPolicy::Always, Some(RestartPolicy::Never), 0, Life::Ended),
+        (RestartPolicy::Never, Some(RestartPolicy::Always), 0, Life::Restarting),
     ] {
         let mut play = one();
         play.world.container("a").instance.life = Life::Restarting;
         let mut view = play.view();
         view.restart_policy = policy;
+        view.containers[0].restart_policy = own;
         let node = play.node_view();
         let mut pod = pod_of(view.clone(), node.clone());
         let clock = Clock { now: play.world.now, wall: play.wall() };
@@ -153,9 +157,9 @@ fn an_end_is_an_end_after_a_while() {
         pod.created.insert(instances[&"a".into()].id.clone(), created);
         let picture = snapshot(&pod, &view, play.world.now, &node, &instances, clock);
         let instance = picture.observed.containers[0].instance.as_ref().unwrap();
-        assert_eq!(instance.life, life, "{policy:?} {finished}");
+        assert_eq!(instance.life, life, "{policy:?} {own:?} {finished}");
         let again = (finished > 0).then(|| play.world.now + Duration::from_secs(finished));
-        assert_eq!(picture.again, again, "{policy:?} {finished}");
+        assert_eq!(picture.again, again, "{policy:?} {own:?} {finished}");
     }
 }
 

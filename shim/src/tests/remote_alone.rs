@@ -1,0 +1,138 @@
+//! The side of the shim by itself, on paused time: nobody is there, one comes and dies, one stands still.
+
+use std::time::Duration;
+
+use berth_policy::{Amendment, CallId, ConnectionId, ContainerId, CredentialKey, Refusal, Showing};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+
+use super::bed::{Told, call, create, stop};
+use crate::{
+    Metrics,
+    gate::{Answer, Decision, Gate, Query},
+    remote::{
+        RemoteGate,
+        message::{ContainerRow, Said, TableChange, ToShim},
+    },
+};
+
+#[tokio::test(start_paused = true)]
+async fn without_an_agent_each_call_has_its_default_after_the_patience() {
+    let gate = RemoteGate::new(Metrics::default());
+    let (told, _held) = mpsc::unbounded_channel();
+    let told = Told(told, None);
+    let begun = Instant::now();
+    let decide = async |request| gate.decide(&call(1, request), &told).await;
+    assert_eq!(decide(create("a")).await, Decision::Refuse(Refusal::AgentAway));
+    assert_eq!(begun.elapsed().as_secs(), 5);
+    let rest = Amendment::StopTimeout(Duration::from_secs(25));
+    assert_eq!(decide(stop("a")).await, Decision::Pass(Some(rest)));
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    let (connection, container) = (ConnectionId(1), ContainerId::from("c"));
+    let truth = Answer::Shown(Showing::Truth);
+    assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
+    assert_eq!(begun.elapsed().as_secs(), 15, "no agent has ever come");
+    let (number, _outgoing) = gate.begin();
+    let whole = TableChange { reset: true, complete: true, ..Default::default() };
+    gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+    gate.ended(number);
+    assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
+    assert_eq!(gate.answer(Query::Hook { connection, container: &container }).await, Answer::Pass);
+    let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1), trace: None };
+    assert_eq!(gate.answer(pull).await, Answer::Pass);
+    assert_eq!(begun.elapsed().as_secs(), 15, "nobody waits for these");
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_that_come_and_die_again_and_again_are_waited_for_no_longer_than_one_that_is_away() {
+    let gate = RemoteGate::new(Metrics::default());
+    let crashing = gate.clone();
+    tokio::spawn(async move {
+        loop {
+            sleep(Duration::from_millis(1500)).await;
+            let (number, _outgoing) = crashing.begin();
+            let whole = TableChange { reset: true, complete: true, ..Default::default() };
+            crashing.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+            assert!(crashing.has_agent());
+            sleep(Duration::from_millis(100)).await;
+            crashing.ended(number);
+        }
+    });
+    let (told, _held) = mpsc::unbounded_channel();
+    let told = Told(told, None);
+    let rest = |seconds| Decision::Pass(Some(Amendment::StopTimeout(Duration::from_secs(seconds))));
+    for (request, expected) in [(create("a"), Decision::Refuse(Refusal::AgentAway)), (stop("a"), rest(25))] {
+        let begun = Instant::now();
+        assert_eq!(gate.decide(&call(1, request), &told).await, expected);
+        // Five seconds alone, and the three or four times that somebody was there.
+        let waited = begun.elapsed();
+        assert!((5000..5500).contains(&waited.as_millis()), "{waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_stands_still_is_one_that_is_away_until_it_goes_on() {
+    let gate = RemoteGate::new(Metrics::default());
+    let (number, _outgoing) = gate.begin();
+    let whole = TableChange { reset: true, complete: true, ..Default::default() };
+    gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+    assert!(gate.has_agent());
+    let looks = gate.clone();
+    tokio::spawn(async move {
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            looks.look(number);
+        }
+    });
+    sleep(Duration::from_secs(60)).await;
+    assert!(gate.has_agent(), "nobody has asked it anything");
+    let begun = Instant::now();
+    let (told, _held) = mpsc::unbounded_channel();
+    let decision = gate.decide(&call(1, create("a")), &Told(told, None)).await;
+    assert_eq!(decision, Decision::Refuse(Refusal::AgentAway));
+    assert!(begun.elapsed() <= Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(!gate.has_agent());
+    gate.heard(number, ToShim { said: Some(Said::Pong(Default::default())) }).unwrap();
+    assert!(gate.has_agent());
+}
+
+/// Calls that wait meanwhile are answered by the table before it, and never by half of the new one.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_dies_while_it_tells_its_table_leaves_the_one_before_in_force() {
+    let gate = RemoteGate::new(Metrics::default());
+    let ended =
+        |id: &str| ContainerRow { container: id.to_owned(), status: 5, hook: 2, ..Default::default() };
+    let part = |containers, reset, complete| ToShim {
+        said: Some(Said::Table(TableChange { containers, reset, complete, ..Default::default() })),
+    };
+    let (first, _outgoing) = gate.begin();
+    gate.heard(first, part(vec![ended("a"), ended("b")], true, true)).unwrap();
+    gate.ended(first);
+    let (connection, b) = (ConnectionId(1), ContainerId::from("b"));
+    let check = async |expected: bool| {
+        let begun = Instant::now();
+        let shown = if expected { Showing::Completed } else { Showing::Truth };
+        let status = gate.answer(Query::Status { connection, container: &b }).await;
+        assert_eq!(status, Answer::Shown(shown));
+        let hook = gate.answer(Query::Hook { connection, container: &b }).await;
+        assert_eq!(hook, if expected { Answer::Done } else { Answer::Pass });
+        assert_eq!(gate.is_completed(&b), expected);
+        assert_eq!(begun.elapsed(), Duration::ZERO, "nothing that has to be waited for");
+    };
+    check(true).await;
+    for _ in 0..3 {
+        let (number, _outgoing) = gate.begin();
+        gate.heard(number, part(vec![ended("a")], true, false)).unwrap();
+        assert!(!gate.has_agent());
+        check(true).await;
+        gate.ended(number);
+        check(true).await;
+    }
+    let (last, _outgoing) = gate.begin();
+    gate.heard(last, part(vec![ended("a")], true, false)).unwrap();
+    gate.heard(last, part(vec![], false, true)).unwrap();
+    gate.ended(last);
+    check(false).await;
+}

@@ -1,0 +1,56 @@
+//! Looks of the kubelet and of others, and answers as one sees them who counts frames.
+
+use berth_policy::Event;
+use berth_tests::fake::framed;
+use bytes::Bytes;
+use prost::Message;
+
+use crate::{
+    exceptions::{answering, ask_status, relist, status, strangers},
+    script::ScriptedGate,
+    world::{World, cri, within},
+};
+
+/// A client counts them, and gives up the connection after some.
+#[tokio::test]
+async fn an_answer_that_is_kept_for_an_edit_leaves_no_empty_frames_behind() {
+    within(async {
+        let world = World::new().await;
+        let message = [&[0x3a, 0xd0, 0x0f][..], &[b'x'; 2000]].concat();
+        let whole = framed(&message);
+        let _runtime = answering(&world, whole.chunks(10).map(Bytes::copy_from_slice).collect());
+        let kubelet = world.kubelet().await;
+        for _ in 0..3 {
+            let reply = kubelet.call(&cri("PodSandboxStatus"), b"").await.unwrap();
+            assert!(reply.frames.iter().all(|frame| !frame.is_empty()), "{}", reply.frames.len());
+            assert_eq!((reply.status(), reply.body()), (Some(0), whole.to_vec()));
+        }
+    })
+    .await;
+}
+
+/// People who debug a node list and look as well. For the policy only the kubelet has looked.
+#[tokio::test]
+async fn looks_of_others_are_not_the_kubelets() {
+    within(async {
+        let world = World::new().await;
+        let _runtime = answering(&world, vec![framed(&status("c", "1").encode_to_vec())]);
+        let (shim, stranger) = strangers(&world).await;
+        let told = |gate: &ScriptedGate| {
+            let looks = |event: &Event| {
+                let looks = "RelistAsked RelistAnswered StatusAsked";
+                looks.split(' ').find(|look| format!("{event:?}").starts_with(look))
+            };
+            gate.events().iter().filter_map(looks).collect::<Vec<_>>()
+        };
+        let kubelet = world.kubelet().await;
+        for client in [&stranger, &kubelet] {
+            relist(client).await;
+            assert_eq!(ask_status(client, "c").await.status(), Some(0));
+        }
+        world.gate.told(|event| matches!(event, Event::StatusAsked { .. })).await;
+        assert_eq!(told(&world.gate), ["RelistAsked", "RelistAnswered", "StatusAsked"]);
+        assert_eq!(told(&shim.gate), [""; 0]);
+    })
+    .await;
+}
