@@ -57,6 +57,7 @@ pub mod wire;
 mod append;
 mod bounds;
 mod call;
+mod confined;
 mod descriptor;
 mod download;
 mod edit;
@@ -85,6 +86,7 @@ mod upload;
 mod upstream;
 
 pub use bounds::MOST_MEMORY;
+pub use confined::Confined;
 pub use descriptor::own;
 pub use endpoint::{EndpointError, RuntimeEndpoint};
 pub use fd_store::{FdStore, StoredFd};
