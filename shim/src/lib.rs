@@ -32,7 +32,7 @@
 //! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client,
 //!   more than the runtime did, as bytes after the runtime's.
 //! - `trace`: where a call belongs in the trace of its client, for a gate that wants to know.
-//! - `passing`, `descriptor`: descriptors that go from one process to the next, with words.
+//! - `passing`, `descriptor`, `handover`: descriptors that go from one process to the next, with words.
 //! - [`convert`]: from CRI messages to the words of the policy.
 //!
 //! This crate holds no policy: whether a call may pass, and whether an answer is an exception, is the answer
@@ -57,6 +57,7 @@ pub mod wire;
 mod append;
 mod bounds;
 mod call;
+mod confined;
 mod descriptor;
 mod download;
 mod edit;
@@ -65,6 +66,7 @@ mod env;
 mod fd_store;
 mod forward;
 mod gate;
+mod handover;
 mod hold;
 mod http2;
 mod intercept;
@@ -84,10 +86,12 @@ mod upload;
 mod upstream;
 
 pub use bounds::MOST_MEMORY;
+pub use confined::Confined;
 pub use descriptor::own;
 pub use endpoint::{EndpointError, RuntimeEndpoint};
 pub use fd_store::{FdStore, StoredFd};
 pub use gate::{Answer, BoxFuture, Decision, Gate, Holds, Query};
+pub use handover::HandOverWord;
 pub use hold::decide_by_asking;
 pub use listener::{BindError, Listener, bind};
 pub use metrics::{Exported, Metrics};

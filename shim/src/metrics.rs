@@ -11,10 +11,10 @@ use prometheus_client::{
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
+    registry::{Registry, Unit},
 };
 
-use crate::{append::Outcome, intercept::Method};
+use crate::{append::Outcome, confined::Confined, intercept::Method};
 
 type Labels = [(&'static str, &'static str); 1];
 type Holds = Family<Labels, Histogram, fn() -> Histogram>;
@@ -78,10 +78,23 @@ impl Exported {
 }
 
 impl Metrics {
-    /// Makes metrics, and what exports them.
-    pub fn exported() -> (Self, Exported) {
+    /// Makes metrics of a process that is the data path alone, and what exports them.
+    pub fn exported(confined: Confined) -> (Self, Exported) {
         let mut registry = Registry::default();
-        (Self::register(&mut registry), Exported(registry))
+        let metrics = Self::register(&mut registry);
+        let own = registry.sub_registry_with_prefix("berth_shim");
+        let build = Family::<Labels, Gauge>::default();
+        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        own.register("build_info", "1, with the version of berth-shim", build);
+        let filtered: Gauge = Gauge::default();
+        filtered.set(confined.filtered.into());
+        let help = "1 while system calls beyond those that berth-shim needs are refused";
+        own.register("filtered", help, filtered);
+        let limit: Gauge = Gauge::default();
+        limit.set(confined.memory_limit.map_or(0, |limit| limit.try_into().unwrap_or(i64::MAX)));
+        let help = "Data that berth-shim may have, 0 where that is not limited";
+        own.register_with_unit("memory_limit", help, Unit::Bytes, limit);
+        (metrics, Exported(registry))
     }
 
     /// Registers the metrics under `berth_shim_…`.

@@ -16,28 +16,33 @@ use tokio::{io::Interest, net::UnixStream};
 use crate::descriptor::own;
 
 /// No word is as long.
-const LONGEST: usize = 4096;
+pub(crate) const LONGEST: usize = 4096;
 /// No word comes with as many descriptors.
-const MOST_DESCRIPTORS: usize = 8;
+pub(crate) const MOST_DESCRIPTORS: usize = 8;
 
 /// One end.
 #[derive(Debug)]
 pub struct PassingLine {
     stream: UnixStream,
-    heard: Vec<u8>,
+    heard: Heard,
+}
+
+/// What has come and is no whole word yet, with the descriptors that came along.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    bytes: Vec<u8>,
     descriptors: Vec<OwnedFd>,
 }
 
 impl PassingLine {
     /// The line over this connection.
     pub fn new(stream: UnixStream) -> Self {
-        Self { stream, heard: Vec::new(), descriptors: Vec::new() }
+        Self { stream, heard: Heard::default() }
     }
 
     /// Says a word. It is short, so that it goes as a whole or not at all.
     pub async fn say(&self, word: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut text = serde_json::to_vec(word)?;
-        text.push(b'\n');
+        let text = line_of(word)?;
         let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&raw)];
         let rights = if raw.is_empty() { &rights[..0] } else { &rights[..] };
@@ -57,12 +62,8 @@ impl PassingLine {
     /// The next word, and what came with it. Cancel-safe.
     pub async fn hear<W: DeserializeOwned>(&mut self) -> io::Result<(W, Vec<OwnedFd>)> {
         loop {
-            if let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.heard.drain(..=end).collect();
-                return Ok((serde_json::from_slice(&line)?, std::mem::take(&mut self.descriptors)));
-            }
-            if self.heard.len() >= LONGEST {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "no word of a hand-over"));
+            if let Some(word) = self.heard.next()? {
+                return Ok(word);
             }
             let mut buffer = [0; LONGEST];
             let (length, descriptors) =
@@ -70,10 +71,43 @@ impl PassingLine {
             if length == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            self.heard.extend_from_slice(&buffer[..length]);
-            self.descriptors.extend(descriptors);
+            self.heard.push(&buffer[..length], descriptors);
         }
     }
+}
+
+impl Heard {
+    /// Takes what has come. Of the descriptors of one word no more are kept than a word may have.
+    pub(crate) fn push(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) {
+        self.bytes.extend_from_slice(bytes);
+        let room = MOST_DESCRIPTORS.saturating_sub(self.descriptors.len());
+        self.descriptors.extend(descriptors.into_iter().take(room));
+    }
+
+    /// The next whole word, and what came until then; `None` until there is one.
+    pub(crate) fn next<W: DeserializeOwned>(&mut self) -> io::Result<Option<(W, Vec<OwnedFd>)>> {
+        if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.bytes.drain(..=end).collect();
+            return Ok(Some((serde_json::from_slice(&line)?, std::mem::take(&mut self.descriptors))));
+        }
+        if self.bytes.len() >= LONGEST {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "no word of a hand-over"));
+        }
+        Ok(None)
+    }
+
+    /// Bytes and descriptors that are kept.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn kept(&self) -> (usize, usize) {
+        (self.bytes.len(), self.descriptors.len())
+    }
+}
+
+/// A word as it goes over the line.
+pub(crate) fn line_of(word: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_vec(word)?;
+    text.push(b'\n');
+    Ok(text)
 }
 
 fn receive(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {

@@ -70,21 +70,30 @@ pub(crate) async fn state(socket: &Path) -> Option<String> {
 }
 
 fn words(state: &ShimState) -> String {
-    let ShimState { program, pid, agent, table, connections, kubelet, held, .. } = state;
+    let ShimState { program, pid, agent, table, connections, kubelet, held, filtered, .. } = state;
     let berthd = match agent {
         true => format!("berthd is connected (table {table})"),
         false => format!("no berthd is connected (table {table} stays in force)"),
     };
+    let filter = match filtered {
+        Some(true) => "; system calls filtered",
+        Some(false) => "; system calls NOT filtered, its log says why",
+        None => "",
+    };
+    let limit = match state.memory_limit {
+        0 => String::new(),
+        bytes => format!("; {} MiB of data at most", bytes >> 20),
+    };
     format!(
         "berth-shim {program}, process {pid}; {berthd}; {connections} connections, {kubelet} of them the kubelet's; \
-         {held} calls wait"
+         {held} calls wait{filter}{limit}"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use berth_shim::remote::{Line, LineEnds, RemoteGate};
-    use berth_shim::{Metrics, RuntimeEndpoint, bind};
+    use berth_shim::{Confined, Metrics, RuntimeEndpoint, bind};
     use tokio::sync::mpsc;
     use tokio_util::sync::CancellationToken;
 
@@ -99,10 +108,12 @@ mod tests {
         assert!(format!("{gone:#}").contains("no berth-shim answers"), "{gone:#}");
         let runtime = RuntimeEndpoint::from(dir.path().join("runtime.sock"));
         let (upgrades, mut asked) = mpsc::channel(1);
-        let line = Line::new(bind(&socket, &runtime).await.unwrap()).upgrading(upgrades);
+        let confined = Confined { filtered: true, memory_limit: Some(64 << 20) };
+        let line = Line::new(bind(&socket, &runtime).await.unwrap()).upgrading(upgrades).confined(confined);
         tokio::spawn(line.serve(RemoteGate::new(Metrics::default()), LineEnds::default()));
         let said = state(&socket).await.unwrap();
         assert!(said.contains(&format!("process {}; no berthd is connected", std::process::id())), "{said}");
+        assert!(said.ends_with("0 calls wait; system calls filtered; 64 MiB of data at most"), "{said}");
         for (stage, expected) in [
             (UpgradeStage { pid: 7, ready: true, ..UpgradeStage::default() }, None),
             (UpgradeStage { error: "it ended".into(), ..UpgradeStage::default() }, Some("goes on: it ended")),

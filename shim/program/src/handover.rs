@@ -28,11 +28,10 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use berth_shim::{
-    PassingLine, Shutdown,
+    HandOverWord as Word, PassingLine, Shutdown,
     remote::{LineEnds, RemoteGate, UpgradeAsk, UpgradeStage},
 };
 use sd_notify::NotifyState;
-use serde::{Deserialize, Serialize};
 use tokio::{
     process::{Child, Command},
     sync::mpsc,
@@ -53,23 +52,6 @@ const AGAIN: Duration = Duration::from_secs(2);
 const SELF: &str = "/proc/self/exe";
 /// Variables that are about this process and not about a successor. systemd tells each by pid.
 const OWN: [&str; 4] = ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
-
-/// Messages between the two processes, which may be of different versions: a word is only ever added, and a
-/// field has a default.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-enum Word {
-    /// The new one is there and wants the sockets.
-    Take {
-        /// Its version.
-        #[serde(default)]
-        version: String,
-    },
-    /// They come with the word: the kubelet's, and berthd's.
-    Taken,
-    /// The new one has all that it takes to serve.
-    Ready,
-}
 
 /// The old process, whose place is taken.
 pub(crate) struct OldProcess(PassingLine);
@@ -106,10 +88,7 @@ impl OldProcess {
         self.0.say(&Word::Take { version }, &[]).await.context("hand-over not asked for")?;
         let told = timeout(PATIENCE, self.0.hear()).await.context("the old berth-shim gives nothing")?;
         let (word, descriptors): (Word, _) = told.context("the old berth-shim is gone")?;
-        ensure!(word == Word::Taken, "the old berth-shim answered with another word: {word:?}");
-        let sockets: Result<[OwnedFd; 2], _> = descriptors.try_into();
-        let Ok(sockets) = sockets else { bail!("the old berth-shim gave other sockets than two") };
-        Ok(sockets.map(UnixListener::from))
+        Ok(word.sockets(descriptors)?)
     }
 
     /// Says that this process serves from now on: the old one does not any more.

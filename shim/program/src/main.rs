@@ -4,6 +4,7 @@
 //! One thread, no credential, no network, no file but its two sockets. It is changed rarely; then a new
 //! process takes the place of the old one ([`handover`]).
 
+mod confine;
 mod handover;
 mod passed;
 
@@ -12,7 +13,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 use anyhow::Context;
 use berth_malloc::growth::keep_small;
 use berth_shim::{
-    Clients, Listener, Metrics, RuntimeEndpoint, Shutdown,
+    Clients, Confined, Listener, Metrics, RuntimeEndpoint, Shutdown,
     remote::{Line, LineEnds, RemoteGate, UpgradeAsk},
 };
 use clap::Parser;
@@ -93,7 +94,8 @@ fn main() -> ExitCode {
     raise_open_files();
     // Before any thread is started: it reads the environment and owns bare descriptors.
     let passed = passed::passed();
-    match run(flags, passed) {
+    let confined = confine::confine();
+    match run(flags, passed, confined) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "berth-shim ended");
@@ -102,12 +104,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(flags: Flags, passed: Passed) -> anyhow::Result<()> {
+fn run(flags: Flags, passed: Passed, confined: Confined) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(flags, passed))
+    runtime.block_on(serve(flags, passed, confined))
 }
 
-async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
+async fn serve(flags: Flags, mut passed: Passed, confined: Confined) -> anyhow::Result<()> {
     // Before anything is taken: a stop that is asked for during the start is a clean one too.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut hangup = signal(SignalKind::hangup())?;
@@ -141,16 +143,19 @@ async fn serve(flags: Flags, mut passed: Passed) -> anyhow::Result<()> {
         socket = %flags.socket.display(),
         agent = %flags.shim_socket.display(),
         runtime = %endpoint,
+        confined.filtered,
+        confined.memory_limit,
         "berth-shim serves"
     );
     let ((metrics, exported), shutdown) =
-        (Metrics::exported(), Shutdown::new(Duration::from_secs(flags.drain_timeout)));
+        (Metrics::exported(confined), Shutdown::new(Duration::from_secs(flags.drain_timeout)));
     let gate = RemoteGate::of_pods(metrics.clone(), flags.agent_namespace);
     // Answers to the end of the last call.
     let ends = LineEnds::default();
     let (upgrades, asks) = mpsc::channel(1);
     let drain = CancellationToken::new();
     let line = Line::new(agent).upgrading(upgrades.clone()).exporting(exported).draining(drain.clone());
+    let line = line.confined(confined);
     let line = tokio::spawn(line.serve(gate.clone(), ends.clone()));
     let place =
         Place { program, sockets, gate: gate.clone(), shutdown: shutdown.clone(), line: ends.clone() };

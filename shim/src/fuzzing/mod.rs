@@ -6,21 +6,26 @@ mod calls;
 mod edit;
 mod env;
 mod frames;
+mod handover;
 mod wire_edit;
 
-pub use self::{append::append, calls::calls, edit::edit, env::env, frames::frames, wire_edit::wire_edit};
+pub use self::{
+    append::append, calls::calls, edit::edit, env::env, frames::frames, handover::handover,
+    wire_edit::wire_edit,
+};
 pub use crate::remote::fuzz::{line_table, line_to_agent, line_to_shim};
 
 /// A target.
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("append", append),
     ("calls", calls),
     ("edit", edit),
     ("env", env),
     ("frames", frames),
+    ("handover", handover),
     ("line_table", line_table),
     ("line_to_agent", line_to_agent),
     ("line_to_shim", line_to_shim),

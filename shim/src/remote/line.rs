@@ -23,9 +23,9 @@ use super::{
     control::UpgradeAsk,
     frame::{Incoming, Outgoing, TooLong},
     gate::RemoteGate,
-    message::{AgentHello, Said, ToAgent, ToShim, Told, UpgradeStage},
+    message::{AgentHello, Said, ShimState, ToAgent, ToShim, Told, UpgradeStage},
 };
-use crate::{convert::HashKey, listener::Listener, metrics::Exported};
+use crate::{confined::Confined, convert::HashKey, listener::Listener, metrics::Exported};
 
 /// How long an agent may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
@@ -53,6 +53,7 @@ struct People {
     upgrades: Option<mpsc::Sender<UpgradeAsk>>,
     exported: Option<Arc<Exported>>,
     drain: Option<CancellationToken>,
+    confined: Option<Confined>,
 }
 
 /// When to stop.
@@ -101,6 +102,12 @@ impl Line {
         self
     }
 
+    /// Tells people what this process cannot do.
+    pub fn confined(mut self, confined: Confined) -> Self {
+        self.people.confined = Some(confined);
+        self
+    }
+
     /// Cancels this where a drain is asked for.
     pub fn draining(mut self, drain: CancellationToken) -> Self {
         self.people.drain = Some(drain);
@@ -139,6 +146,12 @@ impl Line {
     }
 }
 
+/// State of the process, for people.
+fn state(gate: &RemoteGate, confined: Option<Confined>) -> ShimState {
+    let Some(Confined { filtered, memory_limit }) = confined else { return gate.state() };
+    ShimState { filtered: Some(filtered), memory_limit: memory_limit.unwrap_or_default(), ..gate.state() }
+}
+
 /// The next one that comes; nobody does where the socket is another process's. Cancel-safe.
 async fn accept(listener: Option<&Listener>) -> io::Result<UnixStream> {
     match listener {
@@ -155,7 +168,7 @@ async fn serve_peer(gate: Arc<RemoteGate>, people: People, ended: CancellationTo
             }
             Ok((First::Looks, _, mut writer, _)) => {
                 // Whoever does not listen has asked for nothing.
-                let _ = say(&mut writer, Told::State(gate.state())).await;
+                let _ = say(&mut writer, Told::State(state(&gate, people.confined))).await;
             }
             Ok((First::Scrapes, _, mut writer, _)) => {
                 let text = people.exported.map(|exported| exported.text()).unwrap_or_default();

@@ -147,6 +147,12 @@ pub struct ShimState {
     /// Version of the line.
     #[prost(uint32, tag = "8")]
     pub line: u32,
+    /// System calls beyond those that it needs are refused. One that knows no filter does not say.
+    #[prost(bool, optional, tag = "9")]
+    pub filtered: Option<bool>,
+    /// Bytes of data that it may have; 0: as many as there are.
+    #[prost(uint64, tag = "10")]
+    pub memory_limit: u64,
 }
 
 /// Stage of an upgrade of `berth-shim`.

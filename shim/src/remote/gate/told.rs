@@ -116,6 +116,7 @@ impl RemoteGate {
             kubelet: self.metrics.kubelet_connections_open(),
             held: self.metrics.held_now(),
             line: VERSION,
+            ..ShimState::default()
         }
     }
 

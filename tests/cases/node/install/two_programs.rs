@@ -42,6 +42,7 @@ async fn two_programs_are_installed_and_removed() -> Result<()> {
             ensure!(now != old && now != "0", "{now}");
             let said = node.ctl(&["status"]).await?;
             ensure!(said.contains("berthd is connected"), "{said}");
+            ensure!(said.contains("system calls filtered"), "{said}");
             Ok(())
         })
         .await?;

@@ -11,7 +11,7 @@ use berth_tests::wait::await_condition;
 use super::{await_taken, check_same, starts_in_order};
 use crate::case::{Case, PATIENCE, container, run_takeover_behind_shim};
 
-/// Accepts a process that has no capability and gets none.
+/// Accepts a process that has no capability and gets none, and whose system calls and memory are bounded.
 fn is_confined(pid: u32) -> Result<()> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("status of a process")?;
     for line in [
@@ -19,9 +19,13 @@ fn is_confined(pid: u32) -> Result<()> {
         "CapEff:\t0000000000000000",
         "CapBnd:\t0000000000000000",
         "NoNewPrivs:\t1",
+        "Seccomp:\t2",
     ] {
         ensure!(status.lines().any(|other| other == line), "{line} is not in {status}");
     }
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).context("limits of a process")?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max data size"));
+    ensure!(limit.is_some_and(|limit| limit.trim_start().starts_with("1073741824 ")), "{limits}");
     Ok(())
 }
 

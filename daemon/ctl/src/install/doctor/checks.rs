@@ -265,6 +265,11 @@ fn shim_is_well(looked: anyhow::Result<ShimState>) -> Check {
             format!("berth-shim is {}, berthctl is {own}", state.program),
             "install all from one release, then berthctl upgrade --shim",
         ),
+        Ok(state) if state.filtered == Some(false) => Check::warn(
+            NAME,
+            "system calls of berth-shim are not filtered",
+            "its log says why: a kernel without seccomp, or a machine that no filter is made for",
+        ),
         Ok(state) => {
             let ShimState { connections, kubelet, .. } = state;
             Check::ok(NAME, format!("{connections} connections, {kubelet} of them the kubelet's"))
@@ -345,6 +350,11 @@ mod tests {
         for (looked, verdict, words) in [
             (Ok(state(own, true)), Verdict::Ok, "3 connections, 2 of them the kubelet's"),
             (Ok(state("0.0.1", true)), Verdict::Warn, "berth-shim is 0.0.1"),
+            (
+                Ok(ShimState { filtered: Some(false), ..state(own, true) }),
+                Verdict::Warn,
+                "system calls of berth-shim are not filtered",
+            ),
             (Ok(state(own, false)), Verdict::Fail, "no berthd is connected"),
             (Err(anyhow::anyhow!("no berth-shim answers")), Verdict::Fail, "no berth-shim answers"),
         ] {

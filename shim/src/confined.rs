@@ -1,0 +1,8 @@
+/// What a process of the data path cannot do. It is told to whoever asks how it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Confined {
+    /// System calls beyond those that it needs are refused.
+    pub filtered: bool,
+    /// Bytes of data that it may have.
+    pub memory_limit: Option<u64>,
+}
