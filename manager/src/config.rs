@@ -35,8 +35,8 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
-    /// Owner of the kinds that OpenKruise has as well: detect (Berth, once no OpenKruise decides), or an
-    /// owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,SidecarSet=berth
+    /// Owner of the kinds that OpenKruise has as well: detect (OpenKruise while one decides, else Berth), or
+    /// an owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,SidecarSet=berth
     #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
     /// Admission

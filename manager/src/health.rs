@@ -1,10 +1,7 @@
 //! Is this replica ready? When every kind has been listed once, or is known not to be installed: then it
 //! could lead at once. And when its admission server, if it has one, could answer.
 
-use berth_base::{
-    http::{Check, Checks},
-    openkruise,
-};
+use berth_base::http::{Check, Checks};
 use tokio::sync::watch;
 
 use crate::seen::Kind;
@@ -63,21 +60,13 @@ impl Admits {
     }
 }
 
-/// Checks of this replica, as they are whenever somebody asks. `owned` is whether the kinds are Berth's.
-pub fn checks(
-    owned: watch::Receiver<bool>,
-    listed: watch::Receiver<Listed>,
-    admits: watch::Receiver<Admits>,
-) -> Checks {
+/// Checks of this replica, as they are whenever somebody asks.
+pub fn checks(listed: watch::Receiver<Listed>, admits: watch::Receiver<Admits>) -> Checks {
     Box::new(move || {
-        let owned = openkruise::check(*owned.borrow());
         let kinds = listed.borrow().checks();
         let kinds = kinds.map(|(name, done)| Check { name, done, missing: "not listed yet" });
         let admission = admits.borrow().checks();
-        std::iter::once(owned)
-            .chain(kinds)
-            .chain(admission.map(|(name, done, missing)| Check { name, done, missing }))
-            .collect()
+        kinds.chain(admission.map(|(name, done, missing)| Check { name, done, missing })).collect()
     })
 }
 

@@ -15,11 +15,13 @@ use std::{process::ExitCode, time::Duration};
 use anyhow::{Context, anyhow};
 use berth_base::{
     client::{client, identity},
-    openkruise,
+    openkruise::{self, End, Owners},
+    ownership::Ownership,
     signals::Signals,
 };
 use berth_malloc::growth::keep_small;
 use clap::Parser;
+use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
@@ -101,14 +103,31 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     // Before anything is taken: a stop that is asked for during the start is a clean one too.
     let mut signals = Signals::listen()?;
     let client = client(config.kubeconfig.as_deref()).await?;
-    let health_page = TcpListener::bind(config.health_address).await.context("--health-address")?;
-    let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
     let terms = terms(&config)?;
     info!(version = env!("CARGO_PKG_VERSION"), identity = terms.identity, "berth-manager starts");
+    tokio::spawn(keep_small(RETURN_UNUSED));
+    let mut owners = Owners::new(&client, config.ownership);
+    while let Some(ownership) = owners.known(config.health_address, &mut signals).await? {
+        if !work(&config, ownership, (&client, terms.clone()), (&mut signals, &mut owners)).await? {
+            break;
+        }
+    }
+    info!("berth-manager stopped");
+    Ok(())
+}
 
+/// Works until the program is told to end, or until the kinds change hands; returns whether it is the latter.
+async fn work(
+    config: &Config,
+    ownership: Ownership,
+    (client, terms): (&Client, Terms),
+    (signals, owners): (&mut Signals, &mut Owners),
+) -> anyhow::Result<bool> {
+    let health_page = TcpListener::bind(config.health_address).await.context("--health-address")?;
+    let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let (owns, owned) = watch::channel(false);
+    openkruise::register(registry.sub_registry_with_prefix("berth_manager"), ownership);
     let (listed, readiness) = watch::channel(Listed::default());
     let (admits, admission_readiness) = watch::channel(Admits::default());
     let (standing, webhooks) = watch::channel(Webhooks::default());
@@ -160,20 +179,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     tasks.spawn(http::serve(
         health_page,
-        Pages::Health(health::checks(owned, readiness, admission_readiness)),
+        Pages::Health(health::checks(readiness, admission_readiness)),
         stop.clone(),
     ));
-    // Cancel-safe: nothing has been begun.
-    if signals.tell_before(openkruise::stopped(&client, config.ownership, &owns)).await {
-        stop.cancel();
-        while tasks.join_next().await.is_some() {}
-        return Ok(());
-    }
     let mut watches = JoinSet::new();
     admission::start(
-        (&config.admission, config.ownership),
+        (&config.admission, ownership),
         &config.namespace,
-        &client,
+        client,
         (leads, (asked_permits, reply)),
         &metrics,
         (&mut watches, &mut tasks),
@@ -181,7 +194,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     )
     .await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
-    let follower = Follower { client: client.clone(), inputs: sender, metrics, ownership: config.ownership };
+    let follower = Follower { client: client.clone(), inputs: sender, metrics, ownership };
     follower.follow::<Nodes>(&mut watches);
     follower.follow::<Pods>(&mut watches);
     follower.follow::<Requests>(&mut watches);
@@ -199,7 +212,6 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     follower.follow::<AdvancedSets>(&mut watches);
     follower.follow::<NodeUpdates>(&mut watches);
     drop(follower);
-    watches.spawn(openkruise::warn_of(client.clone(), config.ownership));
     watches.spawn(notes::write(client.clone(), told));
     watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
@@ -209,29 +221,24 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();
     let mut writes = JoinSet::new();
-    writes.spawn(writer.run(client, stop.clone()));
+    writes.spawn(writer.run(client.clone(), stop.clone()));
     tasks.spawn(candidate.run(written.clone()));
 
-    tokio::spawn(keep_small(RETURN_UNUSED));
     // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but
     // to report it.
-    let ended = tokio::select! {
-        () = signals.told() => None,
-        ended = tasks.join_next() => Some(ended),
-        ended = watches.join_next() => Some(ended),
-        ended = writes.join_next() => Some(ended),
+    let end = tokio::select! {
+        () = signals.told() => End::Told,
+        () = owners.changed() => End::OtherOwner,
+        ended = tasks.join_next() => End::Task(ended),
+        ended = watches.join_next() => End::Task(ended),
+        ended = writes.join_next() => End::Task(ended),
     };
     stop.cancel();
     watches.shutdown().await;
     while writes.join_next().await.is_some() {}
     written.cancel();
     while tasks.join_next().await.is_some() {}
-    info!("berth-manager stopped");
-    match ended.flatten() {
-        None => Ok(()),
-        Some(Ok(())) => Err(anyhow!("a task ended before it was told to")),
-        Some(Err(error)) => Err(error).context("a task ended before it was told to"),
-    }
+    end.goes_on()
 }
 
 fn terms(config: &Config) -> anyhow::Result<Terms> {

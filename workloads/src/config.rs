@@ -37,8 +37,8 @@ pub struct Config {
     /// Address of /metrics
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
-    /// Owner of the kinds that OpenKruise has as well: detect (Berth, once no OpenKruise decides), or an
-    /// owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,SidecarSet=berth
+    /// Owner of the kinds that OpenKruise has as well: detect (OpenKruise while one decides, else Berth), or
+    /// an owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,SidecarSet=berth
     #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
     /// Bring pods of a CloneSet back to its current revision when its partition is raised
@@ -93,9 +93,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Switches off what is only for kinds that are left to OpenKruise.
-    pub fn leave(&mut self) {
-        let owner = self.ownership;
+    /// With this ownership, what is only for kinds that are left to OpenKruise is off.
+    #[must_use]
+    pub fn with(mut self, owner: Ownership) -> Self {
+        self.ownership = owner;
         self.broadcast_jobs &= owner.has(SharedKind::BroadcastJob);
         self.cron_jobs &= owner.has(SharedKind::AdvancedCronJob);
         self.united_deployments &= owner.has(SharedKind::UnitedDeployment);
@@ -104,6 +105,7 @@ impl Config {
         if !owner.has(SharedKind::SidecarSet) {
             self.sidecar_set_revisions = None;
         }
+        self
     }
 
     /// Returns the filter of the log.
@@ -161,8 +163,9 @@ mod tests {
         let on = |ownership: &str| {
             let ownership = format!("--ownership={ownership}");
             let args = ["berth-workloads", &ownership].into_iter().chain(all);
-            let mut config = Config::try_parse_from(args).unwrap();
-            config.leave();
+            let config = Config::try_parse_from(args).unwrap();
+            let ownership = config.ownership;
+            let config = config.with(ownership);
             [
                 config.broadcast_jobs,
                 config.cron_jobs,

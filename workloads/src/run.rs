@@ -10,7 +10,7 @@ use berth_base::{
     client::{client, identity},
     http::{self, Check, Pages},
     lease::{Candidate, Terms},
-    openkruise,
+    openkruise::{self, End, Owners},
     ownership::SharedKind,
     signals::Signals,
     telemetry,
@@ -18,6 +18,7 @@ use berth_base::{
 use berth_malloc::growth::keep_small;
 use berth_workloads_policy::clone_set::Settings;
 use clap::Parser;
+use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::{
     net::TcpListener,
@@ -82,13 +83,9 @@ fn run(config: Config) -> anyhow::Result<()> {
     runtime.block_on(serve(config))
 }
 
-async fn serve(mut config: Config) -> anyhow::Result<()> {
-    config.leave();
-    let ownership = config.ownership;
+async fn serve(config: Config) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let client = client(config.kubeconfig.as_deref()).await?;
-    let health = TcpListener::bind(config.health_address).await.context("--health-address")?;
-    let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
     let terms = Terms {
         namespace: config.namespace.clone(),
         name: config.lease_name.clone(),
@@ -96,9 +93,30 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
         duration: config.lease_duration(),
     };
     info!(version = env!("CARGO_PKG_VERSION"), identity = terms.identity, "berth-workloads starts");
+    tokio::spawn(keep_small(RETURN_UNUSED));
+    let mut owners = Owners::new(&client, config.ownership);
+    while let Some(ownership) = owners.known(config.health_address, &mut signals).await? {
+        let config = config.clone().with(ownership);
+        if !work(config, (&client, terms.clone()), (&mut signals, &mut owners)).await? {
+            break;
+        }
+    }
+    info!("berth-workloads stopped");
+    Ok(())
+}
 
+/// Works until the program is told to end, or until the kinds change hands; returns whether it is the latter.
+async fn work(
+    config: Config,
+    (client, terms): (&Client, Terms),
+    (signals, owners): (&mut Signals, &mut Owners),
+) -> anyhow::Result<bool> {
+    let ownership = config.ownership;
+    let health = TcpListener::bind(config.health_address).await.context("--health-address")?;
+    let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
+    openkruise::register(registry.sub_registry_with_prefix("berth_workloads"), ownership);
     // Whoever distributes has rights on Secrets, and does nothing else.
     let distributes = config.resource_distributions;
     let has_distributions = ownership.has(SharedKind::ResourceDistribution);
@@ -131,12 +149,10 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     let files = config.sidecar_set_revisions.is_some();
     let (revisions_listed, revisions_readiness) = watch::channel(sidecar_sets::listed(files));
 
-    let (owns, owned) = watch::channel(false);
     let stop = CancellationToken::new();
     let (mut tasks, mut watches) = (JoinSet::new(), JoinSet::new());
     let checks = Box::new(move || {
         let check = |(name, done)| Check { name, done, missing: "not listed yet" };
-        let owned = openkruise::check(*owned.borrow());
         let all = [
             &readiness,
             &jobs_readiness,
@@ -145,17 +161,10 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
             &states_readiness,
             &revisions_readiness,
         ];
-        let listed = all.map(|listed| listed.borrow().clone()).into_iter().flatten().map(check);
-        std::iter::once(owned).chain(listed).collect()
+        all.map(|listed| listed.borrow().clone()).into_iter().flatten().map(check).collect()
     });
     tasks.spawn(http::serve(health, Pages::Health(checks), stop.clone()));
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
-    // Cancel-safe: nothing has been begun.
-    if signals.tell_before(openkruise::stopped(&client, ownership, &owns)).await {
-        stop.cancel();
-        while tasks.join_next().await.is_some() {}
-        return Ok(());
-    }
     let connections = |listed| Connections { tenure: tenure.clone(), writer: writer.clone(), listed };
     if distributes {
         if has_distributions {
@@ -192,29 +201,23 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
         watches.spawn(follow::<Mailboxes>(client.clone(), sender, metrics));
         watches.spawn(controller.run(inputs));
     }
-    watches.spawn(openkruise::warn_of(client.clone(), ownership));
-    watches.spawn(events::write(client, told));
-    tokio::spawn(keep_small(RETURN_UNUSED));
+    watches.spawn(events::write(client.clone(), told));
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();
     tasks.spawn(candidate.run(written.clone()));
 
     // Cancel-safe: a signal that is not taken stays pending, and no task's end is awaited before the stop but
     // to report it.
-    let ended = tokio::select! {
-        () = signals.told() => None,
-        ended = tasks.join_next() => Some(ended),
-        ended = watches.join_next() => Some(ended),
+    let end = tokio::select! {
+        () = signals.told() => End::Told,
+        () = owners.changed() => End::OtherOwner,
+        ended = tasks.join_next() => End::Task(ended),
+        ended = watches.join_next() => End::Task(ended),
     };
     stop.cancel();
     // Writes on their way end with the controller; whoever follows reads what came of them.
     watches.shutdown().await;
     written.cancel();
     while tasks.join_next().await.is_some() {}
-    info!("berth-workloads stopped");
-    match ended.flatten() {
-        None => Ok(()),
-        Some(Ok(())) => Err(anyhow!("a task ended before it was told to")),
-        Some(Err(error)) => Err(error).context("a task ended before it was told to"),
-    }
+    end.goes_on()
 }

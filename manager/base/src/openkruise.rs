@@ -1,359 +1,219 @@
-//! Whether an OpenKruise decides in this cluster: two programs that decide on the same kinds fight over them,
-//! so nothing is begun until it has stopped, or somebody has said whose the kinds are.
+//! Owners of the kinds that OpenKruise has as well, followed for as long as a program runs: two programs that
+//! decide on the same kinds fight over them.
 //!
-//! Its manager renews a Lease while it leads (`kruise-manager`), and its Deployment wants pods while it is
-//! installed. They are in `kruise-system` by its defaults, or wherever its webhook configurations say that
-//! its Service is: only administrators write those, and a Lease of that name elsewhere may be anybody's.
-//! As in our own election only that the lease moves counts, by our own clock; a sign of life that is ten
-//! minutes old needs no second look.
+//! Where the configuration does not say whose they are, they are left to an OpenKruise that decides, whenever
+//! it comes, and are Berth's when it has gone. A program works for one ownership at a time: when that
+//! changes it ends its work as for a stop, and begins anew.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+mod look;
 
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::{Context, anyhow};
+use kube::Client;
+use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
+use tokio::{net::TcpListener, task::JoinError, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use self::look::{Look, Verdict};
+use crate::{
+    http::{self, Check, Pages},
+    ownership::Ownership,
+    signals::Signals,
 };
-use k8s_openapi::api::{apps::v1::Deployment, coordination::v1::Lease};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::{Api, Client};
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep, timeout},
-};
-use tracing::warn;
 
-use crate::{http::Check, ownership::Ownership, telemetry::chain};
-
-const NAMESPACE: &str = "kruise-system";
-const LEASE: &str = "kruise-manager";
-const DEPLOYMENT: &str = "kruise-controller-manager";
-const MUTATING: &str = "kruise-mutating-webhook-configuration";
-const VALIDATING: &str = "kruise-validating-webhook-configuration";
-/// Most namespaces that are looked into.
-const MOST_NAMESPACES: usize = 8;
-/// Between two looks while nothing is begun.
+/// Between two looks before anything has begun.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Between two looks once all has begun.
-const LONG_PAUSE: Duration = Duration::from_secs(60);
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Promise of a holder that makes none, and the most that is believed.
-const PROMISED: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(60));
-const UNKNOWN: &str = "Whether an OpenKruise runs is not known, looking again";
-const FORBIDDEN: &str = "Whether an OpenKruise runs may not be looked for; apply the new roles, or say with \
-                         --ownership whose the kinds are";
-/// Age of a sign of life that cannot be a difference of clocks.
-const LONG_GONE: SignedDuration = SignedDuration::from_mins(10);
+/// Between two looks afterwards. For so long both may decide.
+const LATER: Duration = Duration::from_secs(5);
+/// Between two looks where nothing depends on them.
+const RARELY: Duration = Duration::from_secs(60);
+const LEFT: &str = "An OpenKruise decides: the kinds that both have are left to it; stop its manager, or say \
+                    with --ownership whose they are";
+const TWO: &str = "An OpenKruise decides on the same kinds; stop its manager, or this one";
 
-/// Verdict of one look; of several namespaces the last in this order counts.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
-    /// No OpenKruise runs.
-    Free,
-    /// It is not known before the next look.
-    Unclear,
-    /// One runs, and by what that is known.
-    Decides(String),
+/// Registers the metric that says whether the kinds are left to an OpenKruise, for as long as the program
+/// works for one ownership.
+pub fn register(registry: &mut Registry, ownership: Ownership) {
+    let gauge = Gauge::<i64>::default();
+    gauge.set(i64::from(ownership.yields()));
+    let help = "1 while an OpenKruise decides and the kinds that both have are left to it; 0 where the \
+                configuration says whose they are";
+    registry.register("yields", help, gauge);
 }
 
-/// A state of the lease, and since when it is so.
-#[derive(Clone, Debug)]
-struct Observed {
-    holder: String,
-    renewed: Option<MicroTime>,
-    since: Instant,
-    moved: bool,
+/// Follows whose the kinds are.
+pub struct Owners {
+    /// Ownership that was configured.
+    asked: Ownership,
+    look: Look,
+    /// An OpenKruise decides; `None` while that is not known.
+    decides: Option<bool>,
 }
 
-/// Looks at leases and Deployments, again and again.
-struct Look {
-    client: Client,
-    /// States of the leases, by namespace.
-    observed: BTreeMap<String, Observed>,
-    /// Outcome that was said last.
-    said: Option<String>,
-}
-
-/// Comes back when the kinds are Berth's: at once where that is said, else when no OpenKruise runs. `clear`
-/// tells that to the page of readiness. Cancel-safe.
-pub async fn stopped(client: &Client, ownership: Ownership, clear: &watch::Sender<bool>) {
-    if ownership.detects() {
-        none_decides(client).await;
+impl Owners {
+    /// Owners as they are configured, and as the cluster shows them where they are not.
+    pub fn new(client: &Client, asked: Ownership) -> Self {
+        Self { asked, look: Look::new(client), decides: None }
     }
-    clear.send_replace(true);
-}
 
-async fn none_decides(client: &Client) {
-    let mut look = Look::new(client);
-    loop {
-        match look.take().await {
-            Some(Verdict::Free) => return,
-            Some(Verdict::Decides(by)) => look.say(
-                by,
-                "Nothing is begun while an OpenKruise decides; stop its manager, or say with --ownership whose the kinds are",
-            ),
+    /// Comes back with the ownership as it is now, as soon as it is known; with nothing when the program is
+    /// told to end first. A page of health says meanwhile what is missing.
+    ///
+    /// # Errors
+    ///
+    /// When the address of the page cannot be had.
+    pub async fn known(
+        &mut self,
+        page: SocketAddr,
+        signals: &mut Signals,
+    ) -> anyhow::Result<Option<Ownership>> {
+        if self.asked.detects() && self.decides.is_none() {
+            let listener = TcpListener::bind(page).await.context("--health-address")?;
+            let stop = CancellationToken::new();
+            let missing = "it is not known yet whether an OpenKruise decides";
+            let checks = Box::new(move || vec![Check { name: "ownership", done: false, missing }]);
+            let served = tokio::spawn(http::serve(listener, Pages::Health(checks), stop.clone()));
+            // Cancel-safe: nothing has been begun.
+            let told = signals.tell_before(self.learn()).await;
+            stop.cancel();
+            served.await.context("the page of health")?;
+            if told {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.asked.beside(self.decides == Some(true))))
+    }
+
+    async fn learn(&mut self) {
+        while self.decides.is_none() {
+            self.decides = self.take().await;
+            if self.decides.is_none() {
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Comes back when the kinds have changed hands. Where they are configured they never do; then it says
+    /// when an OpenKruise decides although all of them are Berth's. Cancel-safe: what was seen is kept.
+    pub async fn changed(&mut self) {
+        if !self.asked.detects() && !self.asked.has_all() {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            sleep(if self.asked.detects() { LATER } else { RARELY }).await;
+            let decides = self.take().await;
+            let changed = self.asked.detects() && decides != self.decides;
+            self.decides = decides;
+            if changed {
+                return;
+            }
+        }
+    }
+
+    /// Looks once, says what is new, and returns whether an OpenKruise decides.
+    async fn take(&mut self) -> Option<bool> {
+        let verdict = self.look.take().await;
+        let next = next(self.decides, verdict.as_ref());
+        match verdict {
+            Some(Verdict::Decides(by)) => self.look.say(by, if self.asked.detects() { LEFT } else { TWO }),
+            Some(Verdict::Free) => self.look.forget(),
             Some(Verdict::Unclear) | None => {}
         }
-        sleep(PAUSE).await;
-    }
-}
-
-/// Readiness by whether the kinds are Berth's.
-pub fn check(owned: bool) -> Check {
-    Check { name: "ownership", done: owned, missing: "an OpenKruise decides, or that is not known yet" }
-}
-
-/// Says so when an OpenKruise begins to decide as well, unless some kinds are its own. Never ends.
-pub async fn warn_of(client: Client, ownership: Ownership) {
-    if !ownership.has_all() {
-        return std::future::pending().await;
-    }
-    let mut look = Look::new(&client);
-    loop {
-        match look.take().await {
-            Some(Verdict::Decides(by)) => {
-                look.say(by, "An OpenKruise decides on the same kinds; stop its manager, or this one");
-            }
-            Some(Verdict::Free) => look.said = None,
-            Some(Verdict::Unclear) | None => {}
+        if self.decides == Some(true) && next == Some(false) {
+            info!("No OpenKruise decides any more");
         }
-        sleep(LONG_PAUSE).await;
+        next
     }
 }
 
-// === impl Look ===
-
-impl Look {
-    fn new(client: &Client) -> Self {
-        Self { client: client.clone(), observed: BTreeMap::new(), said: None }
-    }
-
-    /// Takes one look; `None` without an answer.
-    async fn take(&mut self) -> Option<Verdict> {
-        let answer = timeout(ANSWER_WITHIN, self.look()).await;
-        told(answer.map_err(drop)).map_err(|(about, words)| self.say(about, words)).ok()
-    }
-
-    async fn look(&mut self) -> kube::Result<Verdict> {
-        let namespaces = self.namespaces().await?;
-        self.observed.retain(|namespace, _| namespaces.contains(namespace));
-        let mut all = Verdict::Free;
-        for namespace in namespaces {
-            let leases: Api<Lease> = Api::namespaced(self.client.clone(), &namespace);
-            let lease = leases.get_opt(LEASE).await?;
-            let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &namespace);
-            let deployment = deployments.get_opt(DEPLOYMENT).await?;
-            let now = Instant::now();
-            let before = self.observed.remove(&namespace);
-            let observed = lease.as_ref().and_then(|lease| Observed::next(before, lease, now));
-            let of_lease = observed.as_ref().zip(lease.as_ref());
-            let of_lease =
-                of_lease.map(|(seen, lease)| seen.verdict(&namespace, lease, Timestamp::now(), now));
-            let of_deployment = deployment
-                .filter(wants_pods)
-                .map(|_| Verdict::Decides(format!("Deployment {namespace}/{DEPLOYMENT}, which wants pods")));
-            all = of_lease.into_iter().chain(of_deployment).fold(all, Verdict::max);
-            self.observed.extend(observed.map(|observed| (namespace, observed)));
-        }
-        Ok(all)
-    }
-
-    /// Namespaces that OpenKruise may be in.
-    async fn namespaces(&self) -> kube::Result<BTreeSet<String>> {
-        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        let mutating = mutating.get_opt(MUTATING).await?.and_then(|one| one.webhooks).unwrap_or_default();
-        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        let validating =
-            validating.get_opt(VALIDATING).await?.and_then(|one| one.webhooks).unwrap_or_default();
-        let mutating = mutating.into_iter().map(|one| one.client_config);
-        Ok(namespaces(mutating.chain(validating.into_iter().map(|one| one.client_config))))
-    }
-
-    /// Says it, if it is news.
-    fn say(&mut self, about: String, words: &'static str) {
-        if self.said.as_ref() != Some(&about) {
-            warn!(about, "{words}");
-        }
-        self.said = Some(about);
-    }
+/// End of what a program does for one ownership.
+#[derive(Debug)]
+pub enum End {
+    /// It was told to end.
+    Told,
+    /// The kinds have changed hands.
+    OtherOwner,
+    /// One of its tasks ended by itself.
+    Task(Option<Result<(), JoinError>>),
 }
 
-/// Verdict of an answer; without one, what is to be said of it, and the words for that.
-fn told(answer: Result<kube::Result<Verdict>, ()>) -> Result<Verdict, (String, &'static str)> {
-    match answer {
-        Ok(Ok(verdict)) => Ok(verdict),
-        // With roles of another release. Taken for a cluster without one, it could make two that decide.
-        Ok(Err(kube::Error::Api(status))) if status.code == 403 => Err((status.message.clone(), FORBIDDEN)),
-        Ok(Err(error)) => Err((chain(&error), UNKNOWN)),
-        Err(()) => Err(("no answer".to_owned(), UNKNOWN)),
-    }
-}
-
-/// Namespaces of the Services that webhooks are answered by, and the one of OpenKruise's defaults.
-fn namespaces(webhooks: impl Iterator<Item = WebhookClientConfig>) -> BTreeSet<String> {
-    let mut found = BTreeSet::from([NAMESPACE.to_owned()]);
-    for namespace in webhooks.filter_map(|one| Some(one.service?.namespace)) {
-        if found.len() < MOST_NAMESPACES && !namespace.is_empty() {
-            found.insert(namespace);
+impl End {
+    /// Tells whether the program begins anew.
+    ///
+    /// # Errors
+    ///
+    /// Where a task ended by itself: none ever should.
+    pub fn goes_on(self) -> anyhow::Result<bool> {
+        match self {
+            Self::Told => Ok(false),
+            Self::OtherOwner => Ok(true),
+            Self::Task(Some(Err(error))) => Err(error).context("a task ended before it was told to"),
+            Self::Task(Some(Ok(())) | None) => Err(anyhow!("a task ended before it was told to")),
         }
     }
-    found
 }
 
-fn wants_pods(deployment: &Deployment) -> bool {
-    deployment.spec.as_ref().is_some_and(|spec| spec.replicas.unwrap_or(1) > 0)
-}
-
-// === impl Observed ===
-
-impl Observed {
-    /// State after this look; `None` where nobody holds the lease.
-    fn next(before: Option<Self>, lease: &Lease, now: Instant) -> Option<Self> {
-        let spec = lease.spec.as_ref()?;
-        let holder = spec.holder_identity.clone().filter(|holder| !holder.is_empty())?;
-        let renewed = spec.renew_time.clone();
-        Some(match before {
-            Some(before) if before.holder == holder && before.renewed == renewed => before,
-            before => Self { holder, renewed, since: now, moved: before.is_some() },
-        })
-    }
-
-    fn verdict(&self, namespace: &str, lease: &Lease, wall: Timestamp, now: Instant) -> Verdict {
-        let old = self.renewed.as_ref().is_some_and(|renewed| wall.duration_since(renewed.0) > LONG_GONE);
-        let promised = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-        let promised = promised.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
-        let silent = now.saturating_duration_since(self.since);
-        match silent >= promised.unwrap_or(PROMISED.0).min(PROMISED.1) {
-            true => Verdict::Free,
-            false if self.moved => {
-                Verdict::Decides(format!("Lease {namespace}/{LEASE}, held by {}", self.holder))
-            }
-            false if old => Verdict::Free,
-            false => Verdict::Unclear,
-        }
+/// Tells whether an OpenKruise decides, after a look: what is not clear changes nothing.
+fn next(before: Option<bool>, verdict: Option<&Verdict>) -> Option<bool> {
+    match verdict {
+        Some(Verdict::Free) => Some(false),
+        Some(Verdict::Decides(_)) => Some(true),
+        Some(Verdict::Unclear) | None => before,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::admissionregistration::v1::ServiceReference;
-    use k8s_openapi::api::apps::v1::DeploymentSpec;
-    use k8s_openapi::api::coordination::v1::LeaseSpec;
-    use kube::core::Status;
     use rstest::rstest;
 
     use super::*;
+    use crate::ownership::SharedKind;
 
-    const WALL: i64 = 1_000_000;
-
-    fn lease(holder: Option<&str>, renewed: i64, promised: Option<i32>) -> Lease {
-        let spec = LeaseSpec {
-            holder_identity: holder.map(str::to_owned),
-            renew_time: Some(MicroTime(Timestamp::from_second(WALL + renewed).unwrap())),
-            lease_duration_seconds: promised,
-            ..LeaseSpec::default()
-        };
-        Lease { spec: Some(spec), ..Lease::default() }
-    }
-
-    fn decides() -> Verdict {
-        Verdict::Decides("Lease n/kruise-manager, held by a".to_owned())
-    }
-
-    /// Looks, each with the seconds since the first, at leases renewed so long before the first.
-    fn last(holder: Option<&str>, promised: Option<i32>, looks: &[(u64, i64)]) -> Verdict {
-        let start = Instant::now();
-        let (mut observed, mut verdict) = (None, Verdict::Unclear);
-        for (after, renewed) in looks {
-            let (lease, now) = (lease(holder, *renewed, promised), start + Duration::from_secs(*after));
-            let wall = Timestamp::from_second(WALL + i64::try_from(*after).unwrap()).unwrap();
-            observed = Observed::next(observed, &lease, now);
-            verdict = observed.as_ref().map_or(Verdict::Free, |seen| seen.verdict("n", &lease, wall, now));
-        }
-        verdict
-    }
-
+    /// From what is known and looks to what is known.
     #[rstest]
-    #[case::nobody(None, None, &[(0, 0)], Verdict::Free)]
-    #[case::given_up(Some(""), None, &[(0, 0)], Verdict::Free)]
-    #[case::first_look(Some("a"), Some(15), &[(0, -1)], Verdict::Unclear)]
-    #[case::moves(Some("a"), Some(15), &[(0, -1), (2, 1)], decides())]
-    #[case::moves_by_a_clock_far_behind(Some("a"), Some(15), &[(0, -9000), (2, -8998)], decides())]
-    #[case::long_gone(Some("a"), Some(15), &[(0, -9000)], Verdict::Free)]
-    #[case::goes_silent(Some("a"), Some(15), &[(0, -1), (14, -1)], Verdict::Unclear)]
-    #[case::silent(Some("a"), Some(15), &[(0, -1), (15, -1)], Verdict::Free)]
-    #[case::silent_after_it_moved(Some("a"), Some(15), &[(0, -1), (2, 1), (17, 1)], Verdict::Free)]
-    #[case::no_promise(Some("a"), None, &[(0, -1), (15, -1)], Verdict::Free)]
-    #[case::no_end(Some("a"), Some(i32::MAX), &[(0, -1), (60, -1)], Verdict::Free)]
-    #[case::less_than_nothing(Some("a"), Some(-1), &[(0, -1), (2, -1)], Verdict::Unclear)]
-    fn verdict(
-        #[case] holder: Option<&str>,
-        #[case] promised: Option<i32>,
-        #[case] looks: &[(u64, i64)],
-        #[case] expected: Verdict,
+    #[case::nothing_is_known(None, &[], None)]
+    #[case::no_answer(None, &[None], None)]
+    #[case::not_clear(None, &[Some("?"), None], None)]
+    #[case::none_is_there(None, &[Some("?"), Some("-")], Some(false))]
+    #[case::one_is_there(None, &[Some("kruise")], Some(true))]
+    #[case::one_comes(Some(false), &[Some("-"), Some("kruise")], Some(true))]
+    #[case::one_may_have_come(Some(false), &[Some("?")], Some(false))]
+    #[case::one_may_have_gone(Some(true), &[Some("?")], Some(true))]
+    #[case::no_answer_is_no_end(Some(true), &[None, None], Some(true))]
+    #[case::it_goes(Some(true), &[Some("?"), Some("-")], Some(false))]
+    #[case::it_comes_back(Some(true), &[Some("-"), Some("kruise")], Some(true))]
+    fn what_is_clear_counts(
+        #[case] before: Option<bool>,
+        #[case] looks: &[Option<&str>],
+        #[case] expected: Option<bool>,
     ) {
-        assert_eq!(last(holder, promised, looks), expected);
-    }
-
-    /// A lease without a time has no age.
-    #[test]
-    fn no_time_is_no_sign_of_age() {
-        let mut lease = lease(Some("a"), 0, None);
-        lease.spec.as_mut().unwrap().renew_time = None;
-        let now = Instant::now();
-        let seen = Observed::next(None, &lease, now).unwrap();
-        assert_eq!(seen.verdict("n", &lease, Timestamp::MAX, now), Verdict::Unclear);
-    }
-
-    /// An administrator has put it elsewhere; others' leases are not asked for.
-    #[test]
-    fn it_is_looked_for_where_its_webhooks_are_answered() {
-        let of = |namespace: Option<&str>| WebhookClientConfig {
-            service: namespace.map(|namespace| ServiceReference {
-                namespace: namespace.to_owned(),
-                name: "kruise-webhook-service".to_owned(),
-                ..ServiceReference::default()
-            }),
-            ..WebhookClientConfig::default()
+        let verdict = |look: &str| match look {
+            "-" => Verdict::Free,
+            "?" => Verdict::Unclear,
+            by => Verdict::Decides(by.to_owned()),
         };
-        let found =
-            |all: Vec<Option<&str>>| namespaces(all.into_iter().map(of)).into_iter().collect::<Vec<_>>();
-        assert_eq!(found(vec![]), ["kruise-system"]);
-        assert_eq!(found(vec![Some("kruise-system"), None, Some("")]), ["kruise-system"]);
-        assert_eq!(found(vec![Some("elsewhere"), Some("elsewhere")]), ["elsewhere", "kruise-system"]);
-        let many: Vec<String> = (0..100).map(|at| format!("n{at}")).collect();
-        assert_eq!(found(many.iter().map(|name| Some(name.as_str())).collect()).len(), MOST_NAMESPACES);
+        let after = looks.iter().fold(before, |known, look| next(known, look.map(verdict).as_ref()));
+        assert_eq!(after, expected);
     }
 
+    /// The configuration counts, whatever runs.
     #[rstest]
-    #[case::as_by_default(None, true)]
-    #[case::some(Some(2), true)]
-    #[case::stopped(Some(0), false)]
-    #[case::less_than_nothing(Some(-1), false)]
-    fn a_deployment_that_wants_pods_decides(#[case] replicas: Option<i32>, #[case] expected: bool) {
-        let spec = DeploymentSpec { replicas, ..DeploymentSpec::default() };
-        assert_eq!(wants_pods(&Deployment { spec: Some(spec), ..Deployment::default() }), expected);
-        assert!(!wants_pods(&Deployment::default()));
-    }
-
-    #[test]
-    fn one_that_decides_counts_more_than_what_is_not_known() {
-        let all = [Verdict::Unclear, decides(), Verdict::Free];
-        assert_eq!(all.iter().cloned().fold(Verdict::Free, Verdict::max), decides());
-        assert_eq!(
-            [Verdict::Unclear, Verdict::Free].into_iter().fold(Verdict::Free, Verdict::max),
-            Verdict::Unclear
-        );
-    }
-
-    /// A right that is missing is no sign that there is none.
-    #[test]
-    fn only_an_answer_is_a_verdict() {
-        let api =
-            |code| kube::Error::Api(Box::new(Status::failure("leases is forbidden", "").with_code(code)));
-        assert_eq!(told(Ok(Ok(Verdict::Free))), Ok(Verdict::Free));
-        assert_eq!(told(Ok(Err(api(403)))), Err(("leases is forbidden".to_owned(), FORBIDDEN)));
-        assert_eq!(told(Ok(Err(api(500)))).map_err(|(_, words)| words), Err(UNKNOWN));
-        assert_eq!(told(Err(())), Err(("no answer".to_owned(), UNKNOWN)));
+    #[case::detect("detect", false, true, true)]
+    #[case::detect_beside("detect", true, false, false)]
+    #[case::berth("berth", true, true, true)]
+    #[case::one_is_left("berth,CloneSet=openkruise", true, false, true)]
+    #[case::one_is_ours("openkruise,CloneSet=berth", true, true, false)]
+    #[case::none_is_ours("openkruise", false, false, false)]
+    fn kinds_beside_an_openkruise(
+        #[case] asked: &str,
+        #[case] decides: bool,
+        #[case] clone_sets: bool,
+        #[case] sidecar_sets: bool,
+    ) {
+        let ownership = asked.parse::<Ownership>().unwrap().beside(decides);
+        assert_eq!(ownership.has(SharedKind::CloneSet), clone_sets);
+        assert_eq!(ownership.has(SharedKind::SidecarSet), sidecar_sets);
     }
 }

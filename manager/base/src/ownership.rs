@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 /// Owner of each shared kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ownership {
-    /// All are Berth's, once no OpenKruise decides.
+    /// All are Berth's while no OpenKruise decides, and left to one that does.
     detects: bool,
     /// Bits of those that are left to OpenKruise.
     left: u32,
@@ -57,9 +57,22 @@ impl Ownership {
         self.left & kind.bit() == 0
     }
 
-    /// Tells whether nothing is begun while an OpenKruise decides.
+    /// Tells whether the kinds are left to an OpenKruise that decides.
     pub const fn detects(self) -> bool {
         self.detects
+    }
+
+    /// Ownership as it is where an OpenKruise decides, or none does.
+    pub(crate) const fn beside(self, decides: bool) -> Self {
+        match self.detects && decides {
+            true => Self { left: u32::MAX, ..self },
+            false => self,
+        }
+    }
+
+    /// Tells whether the kinds are left because an OpenKruise decides, and nobody has said whose they are.
+    pub const fn yields(self) -> bool {
+        self.detects && self.left != 0
     }
 
     /// Tells whether all kinds are Berth's, so that an OpenKruise beside it is one too many.

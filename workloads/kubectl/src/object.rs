@@ -1,5 +1,6 @@
 //! Objects of the cluster as they are read: leniently, for one that is odd must not hide the others. Pure.
 
+use berth_proto::remedy::APPLY;
 use jiff::Timestamp;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
@@ -60,10 +61,7 @@ impl Sort {
 
     /// Words for a cluster that has no such kind, with the remedy.
     pub(crate) fn unknown(&self) -> String {
-        format!(
-            "the cluster does not know the kind {}: kubectl apply --server-side -k deploy installs it",
-            self.kind
-        )
+        format!("the cluster does not know the kind {}: {APPLY}", self.kind)
     }
 }
 

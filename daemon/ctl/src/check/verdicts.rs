@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_proto::remedy::APPLY;
 use jiff::{SignedDuration, Timestamp};
 
 use super::facts::{Definition, Facts, Known, Program};
@@ -13,9 +14,6 @@ use crate::install::doctor::cluster::{API, at_least};
 const SILENT: SignedDuration = SignedDuration::from_mins(10);
 /// Most names in a finding.
 const MOST_NAMES: usize = 5;
-/// Remedy for objects that are missing or old. A part that is applied by itself takes back what components
-/// have added to the same objects.
-const APPLY: &str = "apply your kustomization or chart again, as a whole; docs/packages.md";
 /// Remedy for definitions that are another's: their fields have another owner.
 const TAKE: &str =
     "apply your kustomization again, as a whole, with --server-side --force-conflicts; docs/packages.md";
@@ -115,7 +113,7 @@ fn openkruise(programs: &BTreeMap<String, Program>, facts: &Facts) -> Vec<Check>
             Some(owner) => Check::ok("openkruise", format!("its manager runs; owners of kinds: {owner}")),
             None => Check::warn(
                 "openkruise",
-                "its manager runs: Berth begins nothing beside it",
+                "its manager runs: the kinds that both have are left to it, all of them",
                 format!(
                     "kubectl -n {} scale deployment kruise-controller-manager --replicas=0, or say with \
                      --ownership whose the kinds are; {MIGRATION}",

@@ -98,7 +98,7 @@ fn an_openkruise_that_runs_is_found() {
     assert_eq!(
         warned,
         [
-            "openkruise: its manager runs: Berth begins nothing beside it",
+            "openkruise: its manager runs: the kinds that both have are left to it, all of them",
             "openkruise: its daemon runs: two programs pull images, probe and recreate containers",
         ]
     );
