@@ -61,7 +61,7 @@ pub(super) fn view(pod: &Value) -> PodView {
 #[case::done(None, (3, 1), true, false, None)]
 #[case::a_pod_takes_no_more(Some((Method::PATCH, "p0", 422)), (3, 1), false, false, None)]
 #[case::it_is_held_back(Some((Method::PATCH, "p0", 429)), (3, 1), false, true, None)]
-#[case::nobody_knows(Some((Method::PATCH, "p0", 500)), (1, 0), false, false, None)]
+#[case::a_webhook_fails(Some((Method::PATCH, "p0", 500)), (3, 1), false, false, None)]
 #[case::it_has_changed(Some((Method::DELETE, "p2", 409)), (3, 1), true, false, Some(1))]
 #[tokio::test]
 async fn a_pod_that_is_refused_holds_no_other_up(

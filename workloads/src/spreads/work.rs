@@ -89,7 +89,7 @@ impl Work {
             Err(failure) => {
                 let held = match failure {
                     Failure::Held(text) => Some(text),
-                    Failure::Refused(text) => {
+                    Failure::Refused(text) | Failure::ServerError(text) => {
                         self.tell(REFUSED, text);
                         None
                     }
@@ -261,7 +261,7 @@ impl Failed {
     /// Takes in a failure of one pod. One that is of more than that ends the plan, and so do many.
     fn of_one(&mut self, failure: Failure) -> Result<(), Failure> {
         match failure {
-            Failure::Refused(text) => drop(self.refused.get_or_insert(text)),
+            Failure::Refused(text) | Failure::ServerError(text) => drop(self.refused.get_or_insert(text)),
             Failure::Held(text) => drop(self.held.get_or_insert(text)),
             failure => return Err(failure),
         }
