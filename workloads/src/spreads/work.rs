@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use berth_spread::{COST, Fit, MATCHED, Matched, Move, Room, SpreadPlan, Subset, adopt, is_merged, plan};
+use berth_spread::{
+    COST, Fit, MATCHED, Matched, Move, Room, SpreadPlan, Subset, adopt, is_merged, metadata, plan,
+};
 use berth_workloads_policy::{
     action::Note,
     place::{fits, prefers},
@@ -209,7 +211,10 @@ impl Work {
         let found = adopt(&fits).and_then(|at| Some((at, spread.subsets.get(at)?)));
         if let Some((at, subset)) = found {
             let matched = Matched { name: name.clone(), subset: subset.name.clone(), uid: None };
-            self.annotate(pod, json!({ MATCHED: matched.text() })).await?;
+            let patch = subset.patch.as_ref().filter(|_| self.spread.gives_metadata);
+            let mut given = Value::Object(patch.map(|patch| metadata(&whole, patch)).unwrap_or_default());
+            given["annotations"][MATCHED] = matched.text().into();
+            self.patch(pod, given).await?;
             room.take(at);
             return Ok(true);
         }
@@ -223,7 +228,12 @@ impl Work {
     }
 
     async fn annotate(&self, pod: &PodView, annotations: Value) -> Result<(), Failure> {
-        let patch = json!({ "metadata": { "uid": pod.seen.uid, "annotations": annotations } });
+        self.patch(pod, json!({ "annotations": annotations })).await
+    }
+
+    async fn patch(&self, pod: &PodView, mut metadata: Value) -> Result<(), Failure> {
+        metadata["uid"] = pod.seen.uid.as_str().into();
+        let patch = json!({ "metadata": metadata });
         let api: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
         let (params, patch) = (params::patch(), Patch::Merge(&patch));
         match self.writer.ask("annotate", api.patch_metadata(&pod.name, &params, &patch)).await {
