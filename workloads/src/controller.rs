@@ -99,7 +99,7 @@ impl Controller {
 
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
-        let Report { uid, wrote, end } = report;
+        let Report { uid, wrote, unread, end } = report;
         let cluster = &mut state.cluster;
         let mut was_read = false;
         for wrote in wrote {
@@ -129,9 +129,10 @@ impl Controller {
         if was_read {
             (memory.unread, memory.read_in) = (false, read_in);
         }
+        memory.unread |= unread;
         let pause = memory.ends(&end);
         match &end {
-            End::Done | End::Changed => {}
+            End::Done | End::Read | End::Changed => {}
             End::NameTaken => info!(set = name, "Name of a revision is taken, another one is made"),
             End::PullFailed(error) => warn!(set = name, error, "Image not pulled ahead, going on without"),
             End::ScaleFailed(error) | End::UpdateFailed(error) => {

@@ -109,6 +109,7 @@ impl Mailbox {
             node: self.node.clone(),
             revision: entry.revision.clone(),
             attempt: entry.attempt,
+            generation: entry.owner_generation,
             phase,
         }
     }
@@ -176,6 +177,7 @@ pub(crate) fn entry(update: &InPlaceUpdate, set: &dyn Workload, now: Timestamp) 
         uid: update.uid.clone(),
         owner: set.entry_owner(),
         owner_uid: set.uid().to_owned(),
+        owner_generation: update.generation,
         namespace: set.namespace().to_owned(),
         name: update.name.clone(),
         revision: update.revision.clone(),
@@ -203,6 +205,7 @@ mod tests {
             uid: uid.to_owned(),
             revision: "shop-new".to_owned(),
             attempt: 0,
+            generation: Some(4),
             images: [("main".to_owned(), "a:2".to_owned())].into(),
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),

@@ -10,7 +10,7 @@ use berth_workloads_policy::{
 };
 
 use crate::{
-    timing::{Backoff, StatusPace, Told},
+    timing::{Backoff, SPACING, StatusPace, Told},
     write::End,
 };
 
@@ -50,6 +50,8 @@ impl Memory {
         self.takes_in(end);
         match end {
             End::Held(_) => self.backoff.is_held(),
+            // What failed before is still to be done.
+            End::Read => SPACING,
             end => self.backoff.ends(*end == End::Done),
         }
     }
@@ -57,7 +59,7 @@ impl Memory {
     fn takes_in(&mut self, end: &End) {
         match end {
             End::Done => self.failures = Failures::default(),
-            End::Changed => {}
+            End::Read | End::Changed => {}
             End::PullFailed(_) => self.pull_failed = Some(Instant::now()),
             End::NameTaken => self.collisions = self.collisions.saturating_add(1),
             End::ScaleFailed(error) => self.failures.scale = Some(error.clone()),
@@ -87,13 +89,17 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::timing::SPACING;
 
     #[test]
     fn failures_in_a_row_are_tried_less_and_less() {
         let mut memory = Memory::default();
         let failed = End::ScaleFailed("no quota".to_owned());
-        let pauses: Vec<_> = (0..9).map(|_| memory.ends(&failed)).collect();
+        // Where nobody knows what was written all is read between two tries.
+        let mut fails = || {
+            assert_eq!(memory.ends(&End::Read), SPACING);
+            memory.ends(&failed)
+        };
+        let pauses: Vec<_> = (0..9).map(|_| fails()).collect();
         assert!(pauses.is_sorted() && pauses[8] == Duration::from_secs(60));
         assert_eq!(memory.failures.scale.as_deref(), Some("no quota"));
         memory.ends(&End::NameTaken);

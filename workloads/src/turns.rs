@@ -1,10 +1,14 @@
 //! Turns of a controller: it waits for inputs, for plans that end, for the lease and for what is due. All
-//! controllers have it in common, so what wakes a replica, and which one may begin a plan, is decided once.
+//! controllers have it in common, so what wakes a replica, and which one may begin a plan and go on with it, is
+//! decided once.
 
 use std::{
     any::Any,
     collections::BTreeMap,
+    future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    task::Poll,
     time::Instant,
 };
 
@@ -41,7 +45,8 @@ pub(crate) struct Turns<I, R> {
     pub(crate) agenda: Agenda,
     /// Time of a turn that comes whether this replica leads or not.
     pub(crate) wakes: Option<Instant>,
-    plans: JoinSet<R>,
+    /// `None` of one that outlasted its term.
+    plans: JoinSet<Option<R>>,
     /// Object of each plan on its way.
     of: BTreeMap<Id, String>,
     /// Standing of the reading at the start of a term, where a controller begins with one.
@@ -141,7 +146,8 @@ impl<I, R: Send + 'static> Turns<I, R> {
     /// Begins the plan of an object; no other one of it begins before its end.
     pub(crate) fn spawn(&mut self, uid: String, plan: impl Future<Output = R> + Send + 'static) {
         self.agenda.in_flight.insert(uid.clone());
-        let handle = self.plans.spawn(plan);
+        let (tenure, term) = (self.tenure.clone(), self.term());
+        let handle = self.plans.spawn(in_term(tenure, term, plan));
         self.of.insert(handle.id(), uid);
     }
 
@@ -188,10 +194,10 @@ impl<I, R: Send + 'static> Turns<I, R> {
 
     /// Begins the reading of all objects.
     pub(crate) fn read(&mut self, reading: impl Future<Output = R> + Send + 'static) {
-        self.plans.spawn(reading);
+        self.plans.spawn(async { Some(reading.await) });
     }
 
-    fn ended(&mut self, ended: Result<(Id, R), JoinError>) -> Turn<I, R> {
+    fn ended(&mut self, ended: Result<(Id, Option<R>), JoinError>) -> Turn<I, R> {
         let id = match &ended {
             Ok((id, _)) => *id,
             Err(error) => error.id(),
@@ -201,7 +207,9 @@ impl<I, R: Send + 'static> Turns<I, R> {
             self.agenda.in_flight.remove(uid);
         }
         match (ended, uid) {
-            (Ok((_, report)), _) => Turn::Report(report),
+            (Ok((_, Some(report))), _) => Turn::Report(report),
+            // All is due, and read, when another term begins.
+            (Ok((_, None)), _) => Turn::Due,
             // Said in the log already; the others go on.
             (Err(error), Some(uid)) => Turn::Panic(uid, error.try_into_panic().map(text).unwrap_or_default()),
             (Err(_), None) => {
@@ -213,6 +221,17 @@ impl<I, R: Send + 'static> Turns<I, R> {
             }
         }
     }
+}
+
+/// Carries a plan out for as long as its term lasts. Between any two of its requests the clock is asked: a
+/// process that was stopped for a while wakes up in the midst of a plan, and another replica leads by then.
+async fn in_term<R>(tenure: Tenure, term: Option<u64>, plan: impl Future<Output = R>) -> Option<R> {
+    let mut plan = pin!(plan);
+    poll_fn(|context| match tenure.term() {
+        Some(now) if Some(now) == term => plan.as_mut().poll(context).map(Some),
+        _ => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Result of a decision, or the text of the panic that it ended in. It would do so again, and it is about one
@@ -229,11 +248,49 @@ fn text(panic: Box<dyn Any + Send>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
 
     use berth_base::lease::Term;
 
     use super::*;
+
+    fn in_seconds(seconds: u64) -> tokio::time::Instant {
+        tokio::time::Instant::now().checked_add(Duration::from_secs(seconds)).unwrap()
+    }
+
+    /// The clock goes on, and nobody says that the lease is lost: so it is for a process that was stopped.
+    #[tokio::test(start_paused = true)]
+    async fn a_plan_writes_nothing_after_its_term() {
+        let (_sender, inputs) = mpsc::channel::<()>(1);
+        let (lease, tenure) = Tenure::of_test();
+        lease.send_replace(Some(Term::of_test(in_seconds(5))));
+        let mut turns = Turns::<(), ()>::new(inputs, tenure);
+        turns.tenure.changed().await;
+        let written = Arc::new(AtomicUsize::new(0));
+        let count = written.clone();
+        turns.spawn("long".to_owned(), async move {
+            for _ in 0..100 {
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::time::sleep(Duration::from_secs(2)).await;
+            }
+        });
+        assert!(matches!(turns.next(false).await, Some(Turn::Due)));
+        assert!(turns.agenda.in_flight.is_empty(), "the next term begins another one");
+        assert_eq!(written.load(Ordering::SeqCst), 3, "at 0, 2 and 4 s");
+        // One that is begun too late writes nothing at all.
+        let count = written.clone();
+        turns.spawn("late".to_owned(), async move {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+        assert!(matches!(turns.next(false).await, Some(Turn::Due)));
+        assert_eq!(written.load(Ordering::SeqCst), 3);
+    }
 
     #[test]
     fn a_panic_ends_one_plan_and_no_other() {
@@ -255,8 +312,7 @@ mod tests {
             tokio::time::timeout(Duration::from_millis(50), turns.next(listed)).await.is_ok()
         };
         assert!(!wakes(&mut turns, true).await, "another one leads");
-        let until = tokio::time::Instant::now().checked_add(Duration::from_secs(3600)).unwrap();
-        lease.send_replace(Some(Term::of_test(until)));
+        lease.send_replace(Some(Term::of_test(in_seconds(3600))));
         assert!(wakes(&mut turns, false).await && turns.begins_term() && !turns.begins_term());
         assert!(!wakes(&mut turns, false).await, "not all is listed");
         assert!(wakes(&mut turns, true).await);
@@ -275,7 +331,10 @@ mod tests {
     #[tokio::test]
     async fn a_plan_ends_with_its_report_or_its_panic() {
         let (_sender, inputs) = mpsc::channel::<()>(1);
-        let mut turns = Turns::new(inputs, Tenure::of_test().1);
+        let (lease, tenure) = Tenure::of_test();
+        lease.send_replace(Some(Term::of_test(in_seconds(3600))));
+        let mut turns = Turns::new(inputs, tenure);
+        turns.tenure.changed().await;
         turns.spawn("well".to_owned(), async { 7 });
         assert!(turns.agenda.in_flight.contains("well"));
         assert!(matches!(turns.next(false).await, Some(Turn::Report(7))));

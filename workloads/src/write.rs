@@ -1,8 +1,8 @@
 //! The writes of a plan, in their order; what was answered goes back to the picture.
 //!
-//! The first failure ends its part of the plan: the rest of it is decided anew. After an answer that did not
-//! come nobody knows what there is: the set's objects are read from the API server before anything else is
-//! decided.
+//! A write to a pod that fails leaves that pod alone; any other failure ends its part of the plan, and the rest
+//! of it is decided anew. After an answer that did not come, or that says of an error of the API server, nobody
+//! knows what there is: the set's objects are read from it before anything else is decided.
 
 mod adopt;
 mod create;
@@ -74,6 +74,8 @@ pub(crate) enum Wrote {
 pub(crate) struct Report {
     pub(crate) uid: String,
     pub(crate) wrote: Vec<Wrote>,
+    /// Nobody knows what was written: all is to be read before the next plan.
+    pub(crate) unread: bool,
     pub(crate) end: End,
 }
 
@@ -93,28 +95,40 @@ struct Work {
     /// Causes of its writes to pods, by UID.
     causes: BTreeMap<String, Cause>,
     wrote: Vec<Wrote>,
+    unread: bool,
 }
 
 impl Writer {
     /// Carries out a plan.
     pub(crate) async fn carry_out(self, set: Set, mut plan: Plan) -> Report {
-        let (namespace, uid) = (set.namespace().to_owned(), set.uid().to_owned());
         let causes = std::mem::take(&mut plan.causes);
-        let mut work = Work { writer: self, set, namespace, causes, wrote: Vec::new() };
+        let mut work = Work::new(self, set, causes);
         let end = work.run(plan).await;
-        Report { uid, wrote: work.wrote, end }
+        work.report(end)
     }
 
     /// Reads all objects of a set, as whoever wrote before may have left them.
     pub(crate) async fn read(self, set: Set) -> Report {
-        let (namespace, uid) = (set.namespace().to_owned(), set.uid().to_owned());
-        let mut work = Work { writer: self, set, namespace, causes: BTreeMap::new(), wrote: Vec::new() };
-        let end = work.read().await;
-        Report { uid, wrote: work.wrote, end }
+        let mut work = Work::new(self, set, BTreeMap::new());
+        let end = match work.read().await {
+            End::Done => End::Read,
+            end => end,
+        };
+        work.report(end)
     }
 }
 
 impl Work {
+    fn new(writer: Writer, set: Set, causes: BTreeMap<String, Cause>) -> Self {
+        let namespace = set.namespace().to_owned();
+        Self { writer, set, namespace, causes, wrote: Vec::new(), unread: false }
+    }
+
+    fn report(self, end: End) -> Report {
+        let Self { set, wrote, unread, .. } = self;
+        Report { uid: set.uid().to_owned(), wrote, unread, end }
+    }
+
     async fn write(&mut self, action: Action) -> End {
         match action {
             Action::CreateRevision(object) => {

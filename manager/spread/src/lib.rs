@@ -33,7 +33,7 @@ pub use self::{
     choose::{Choice, Question, choose, release},
     count::{Ages, Counted, Facts, Member, Note, count, is_open},
     inject::{Matched, inject},
-    merge::{is_merged, merge},
+    merge::{is_merged, merge, metadata},
     plan::{Fit, Move, PodSeen, Room, SpreadPlan, adopt, plan},
     spec::{Amount, Limits, Spread, Subset, Target},
 };
@@ -42,7 +42,7 @@ pub use self::{
 pub const MATCHED: &str = "apps.kruise.io/matched-workloadspread";
 /// Annotation of a pod that orders scale-in.
 pub const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-/// Annotation of a WorkloadSpread: pods that were there before get no metadata of its patches.
+/// Annotation of a WorkloadSpread: with `true` pods that were there before get no metadata of its patches.
 pub const IGNORE_METADATA: &str = "workloadspread.kruise.io/ignore-patch-existing-pods-metadata";
 /// The condition of a subset that takes new pods.
 pub const SCHEDULABLE: &str = "Schedulable";

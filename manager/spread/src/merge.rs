@@ -26,6 +26,10 @@ const LISTS: [(&str, &str); 18] = [
     ("podIPs", "ip"),
     ("hostIPs", "ip"),
 ];
+/// Labels by which controllers of Kubernetes and OpenKruise know the revision of a pod.
+const REVISIONS: [&str; 3] = ["controller-revision-hash", "pod-template-generation", "pod-template-hash"];
+/// Domains of keys by which others decide.
+const DOMAINS: [&str; 4] = ["berth.dev", "k8s.io", "kruise.io", "kubernetes.io"];
 /// Says what becomes of a map or an item: `replace`, `delete` or `merge`.
 const DIRECTIVE: &str = "$patch";
 /// Values that are taken out of a list of plain ones.
@@ -57,6 +61,41 @@ pub fn is_merged(object: &Value, patch: &Map<String, Value>) -> bool {
     let mut after = object.clone();
     merge(&mut after, patch);
     before == without(after)
+}
+
+/// Finds the labels and annotations of a patch that a pod which was there before is to get, as a part of a merge
+/// patch of its metadata. Nothing is taken off a running pod, and nothing is given to it that others decide by
+/// (`deploy/spreads/policy.yaml` says the same).
+pub fn metadata(pod: &Value, patch: &Map<String, Value>) -> Map<String, Value> {
+    let mut given = Map::new();
+    let Some(patch) = patch.get("metadata").and_then(Value::as_object) else { return given };
+    for part in ["labels", "annotations"] {
+        let Some(patch) = patch.get(part).and_then(Value::as_object) else { continue };
+        let before = pod.get("metadata").and_then(|metadata| metadata.get(part)).cloned().unwrap_or_default();
+        let mut after = before.clone();
+        merge(&mut after, patch);
+        let is_news = |(key, value): &(String, Value)| {
+            value.is_string() && before.get(key) != Some(value) && !is_of_others(key)
+        };
+        let Value::Object(after) = after else { continue };
+        let news: Map<String, Value> = after.into_iter().filter(is_news).collect();
+        if !news.is_empty() {
+            given.insert(part.to_owned(), news.into());
+        }
+    }
+    given
+}
+
+/// Tells whether somebody decides by this label or annotation of a running pod: its controller, Kubernetes or
+/// Berth.
+fn is_of_others(key: &str) -> bool {
+    let domain = key.split_once('/').map(|(domain, _)| domain);
+    let is_in = |of: &&str| {
+        domain
+            .and_then(|domain| domain.strip_suffix(of))
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    REVISIONS.contains(&key) || DOMAINS.iter().any(|of| is_in(of))
 }
 
 fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>) {

@@ -254,6 +254,7 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("progress", 0, 100),
     ("version", 0, EXACT),
     ("observedGeneration", 0, EXACT),
+    ("ownerGeneration", 0, EXACT),
     ("matchedPods", 0, EXACT),
     ("desired", 0, I32),
     ("active", 0, I32),

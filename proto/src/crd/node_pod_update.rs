@@ -72,6 +72,10 @@ pub struct DesiredPod {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("default" = ""))]
     pub owner_uid: String,
+    /// Generation of that object by which this was decided, for workloads: what a node could not do then is
+    /// tried anew when the object has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner_generation: Option<i64>,
     /// Its namespace.
     pub namespace: String,
     /// Its name.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{SpreadSubsetCondition, WorkloadSpread};
 use berth_tests::node::{ControlPlane, Manager, Replica, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
@@ -173,6 +173,39 @@ impl Stage {
         .await
     }
 
+    /// Who steals the program's token gives a pod labels only along with a subset, and none that others decide
+    /// by. Nothing of it is stored.
+    async fn labels_are_for_adoption(&self, thief: &Client) -> Result<()> {
+        let pods: Api<Pod> = Api::namespaced(thief.clone(), SPACE);
+        let pod = self.of("earlier").await?.first().context("no pod")?.name_any();
+        let matched = json!({ "apps.kruise.io/matched-workloadspread": "{\"name\":\"x\",\"subset\":\"a\"}" });
+        let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+        for (metadata, passes) in [
+            (json!({ "annotations": matched }), true),
+            (json!({ "annotations": matched, "labels": { "of-zone": "a" } }), true),
+            (json!({ "labels": { "of-zone": "a" } }), false),
+            (json!({ "annotations": { "note": "a" } }), false),
+            (json!({ "annotations": matched, "labels": { "app": null } }), false),
+            (json!({ "annotations": matched, "labels": { "pod-template-hash": "a" } }), false),
+            (json!({ "annotations": matched, "labels": { "apps.kruise.io/subset-name": "a" } }), false),
+            (json!({ "annotations": matched, "labels": { "kubernetes.io/x": "a" } }), false),
+            (json!({ "annotations": matched, "finalizers": ["example.com/a"] }), false),
+        ] {
+            let patch = json!({ "metadata": metadata });
+            let answer = pods.patch(&pod, &dry, &Patch::Merge(&patch)).await;
+            let is_refused = match &answer {
+                Ok(_) => false,
+                Err(kube::Error::Api(status)) => {
+                    ensure!(status.code == 403 && status.message.contains("WorkloadSpreads"), "{status:?}");
+                    true
+                }
+                Err(error) => bail!("{error}"),
+            };
+            ensure!(is_refused != passes, "{metadata}: {answer:?}");
+        }
+        Ok(())
+    }
+
     /// Waits until the pods of each zone have this cost.
     async fn cost(&self, name: &str, costs: &[(&str, &str)]) -> Result<()> {
         await_condition(format!("{name} has its costs"), PATIENCE, async || {
@@ -242,6 +275,33 @@ async fn pods_are_spread_and_leave_in_the_contrary_order() -> Result<()> {
         has(4).await?;
         stage.are_in(name, &[("a", 2), ("b", 1), ("c", 1)]).await.context(kind)?;
     }
+
+    // Pods that were there before get their subset and the label of its patch, each by its node.
+    let target = ("apps/v1", "Deployment", "earlier");
+    let workloads = stage.workload(target).await?;
+    let four = json!({ "spec": { "replicas": 4 } });
+    workloads.patch("earlier", &PatchParams::default(), &Patch::Merge(&four)).await?;
+    await_condition("its pods have nodes", PATIENCE, async || {
+        let pods = stage.of("earlier").await?;
+        let placed = pods.iter().filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()));
+        ensure!(placed.count() == 4, "{} pods", pods.len());
+        Ok(())
+    })
+    .await?;
+    let token = token::of(&stage.client, "berth-workloads", None).await?;
+    stage.labels_are_for_adoption(&plane.api().client_with("stolen", &token).await?).await?;
+    stage.spread(target, &[("a", None), ("b", None), ("c", None)], false).await?;
+    await_condition("they are adopted", PATIENCE, async || {
+        for pod in stage.of("earlier").await? {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).context("without a node")?;
+            let zone = node.split('-').next().map(str::to_owned);
+            ensure!(pod.labels().get("of-zone") == zone.as_ref(), "on {node}: {:?}", pod.labels());
+            let matched = pod.annotations().get("apps.kruise.io/matched-workloadspread");
+            ensure!(matched.is_some_and(|text| text.contains("earlier")), "{:?}", pod.annotations());
+        }
+        Ok(())
+    })
+    .await?;
 
     // A pod that finds no node in its zone moves on, and the zone is closed for a while.
     let target = ("apps/v1", "Deployment", "moves");

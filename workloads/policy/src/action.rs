@@ -72,6 +72,8 @@ pub struct InPlaceUpdate {
     pub revision: String,
     /// Number of the try.
     pub attempt: i32,
+    /// Generation of the set by which it was decided.
+    pub generation: Option<i64>,
     /// New images, by container.
     pub images: BTreeMap<String, String>,
     /// Labels to set.

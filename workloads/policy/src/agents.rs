@@ -201,6 +201,7 @@ mod tests {
             node: "alive".to_owned(),
             revision: "r".to_owned(),
             attempt: 0,
+            generation: None,
             phase: InPlacePhase::Pending,
         };
         let in_place = [("pending".to_owned(), pending)].into();

@@ -94,6 +94,8 @@ pub struct InPlaceState {
     pub revision: String,
     /// Number of the try.
     pub attempt: i32,
+    /// Generation of the set by which it was asked for, where the entry says it.
+    pub generation: Option<i64>,
     /// How far it is.
     pub phase: InPlacePhase,
 }
@@ -311,6 +313,7 @@ mod tests {
                 uid: "p".to_owned(),
                 revision: "new".to_owned(),
                 attempt: 0,
+                generation: None,
                 images: BTreeMap::new(),
                 labels: BTreeMap::new(),
                 annotations: BTreeMap::new(),

@@ -348,8 +348,10 @@ impl Played {
             Action::DeleteRevision(target) => self.revisions.retain(|one| one.name != target.name),
             Action::UpdateInPlace(update) => {
                 let (node, revision, attempt) = (update.node, update.revision, update.attempt);
+                let generation = update.generation;
                 assert!(!self.silent.contains(&node), "a silent agent is asked for nothing");
-                let asked = InPlaceState { node, revision, attempt, phase: InPlacePhase::Pending };
+                let asked =
+                    InPlaceState { node, revision, attempt, generation, phase: InPlacePhase::Pending };
                 self.in_place.insert(update.uid, asked);
             }
             Action::ForgetInPlace { uid, .. } => drop(self.in_place.remove(&uid)),

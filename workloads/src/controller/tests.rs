@@ -29,6 +29,10 @@ struct Server {
     objects: BTreeMap<String, Vec<Value>>,
     asked: Vec<(&'static str, String)>,
     count: u64,
+    /// A webhook fails on new pods of this name, or on all.
+    fails: Option<&'static str>,
+    /// Status of the set that was written last.
+    status: Value,
 }
 
 type Shared = Arc<Mutex<Server>>;
@@ -40,6 +44,11 @@ impl Server {
         let plural = parts.get(at).copied().unwrap_or_default().to_owned();
         self.asked.push((who, format!("{method} {plural}")));
         self.count += 1;
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        if *method == Method::POST && plural == "pods" && self.fails.is_some_and(|of| name.contains(of)) {
+            return json!({ "kind": "Status", "status": "Failure", "code": 500, "metadata": {},
+                "message": "failed calling webhook", "reason": "InternalError" });
+        }
         let objects = self.objects.entry(plural).or_default();
         if *method == Method::GET {
             return json!({ "metadata": {}, "items": objects });
@@ -54,6 +63,7 @@ impl Server {
             // The status of the set.
             object = set(self.count);
             object["status"] = body["status"].clone();
+            self.status = body["status"].clone();
         }
         object
     }
@@ -201,4 +211,24 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
     let lists = ["GET pods", "GET persistentvolumeclaims", "GET controllerrevisions"];
     assert_eq!(lists.map(|list| server.count("one", list)), [1, 1, 1], "{:?}", server.asked);
     assert!(server.asked[..3].iter().all(|(_, asked)| asked.starts_with("GET ")), "{:?}", server.asked);
+}
+
+/// A webhook that fails on every new pod: the status says so, other pods get what is theirs, and the API server
+/// is asked less and less.
+#[tokio::test]
+async fn a_webhook_that_fails_is_said_and_asked_less_and_less() {
+    let server = Arc::new(Mutex::new(Server { fails: Some("shop"), ..Server::default() }));
+    let replica = Replica::start("one", &server).await;
+    replica.leads(true);
+    until(&server, "it is said", |server| server.status.to_string().contains("failed calling webhook")).await;
+    assert_eq!(server.lock().unwrap().status["conditions"][0]["type"], "FailedScale");
+    tokio::time::sleep(Duration::from_millis(1400)).await;
+    let tries = server.lock().unwrap().count("one", "POST pods");
+    // Three pods a try; tries after 0.1, 0.5 and 1 s at the earliest.
+    assert!((3..=12).contains(&tries), "{tries}: {:?}", server.lock().unwrap().asked);
+    server.lock().unwrap().fails = None;
+    until(&server, "its pods are made", |server| server.objects["pods"].len() == 3).await;
+    until(&server, "nothing has failed", |server| server.status["conditions"] == Value::Null).await;
+    let server = server.lock().unwrap();
+    assert_eq!(server.objects["pods"].len(), 3, "none is made twice");
 }

@@ -110,4 +110,5 @@ async fn a_node_that_nobody_may_use_keeps_no_other_waiting(
         inputs.send(Input::Node(Shown::Applied((name.to_owned(), view)))).await.unwrap();
     }
     served.until("the others have their pods", |served| served.names("pods").len() == made).await;
+    served.until("it is said", |served| served.count("PATCH broadcastjobs one") > 0).await;
 }

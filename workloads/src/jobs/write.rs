@@ -1,7 +1,7 @@
 //! The writes of a plan of jobs, in their order; what was answered goes back to the picture.
 //!
-//! An object that the API server refuses to make holds none of the others up: it may be the one of a node
-//! that nobody may use. Any other failure ends the plan: the rest is decided anew. A name follows from what
+//! An object that the API server refuses to make, or has an error of its own for, holds none of the others up: it
+//! may be the one of a node that nobody may use. Any other failure ends the plan: the rest is decided anew. A name follows from what
 //! an object is for, so one that is taken is read: it is the object that was to be made, or somebody else's,
 //! and then that is told.
 
@@ -147,8 +147,11 @@ impl Work<Jobs> {
                         self.wrote.push(wrote);
                     }
                     Err(failure) => {
-                        // An admission webhook that fails on one object is an answer that nobody knows.
-                        if matches!(failure, Failure::Refused(_) | Failure::Unknown(_)) {
+                        // An admission webhook may fail on this one alone.
+                        if matches!(
+                            failure,
+                            Failure::Refused(_) | Failure::ServerError(_) | Failure::Unknown(_)
+                        ) {
                             self.put_off.push(name.to_owned());
                         }
                         match self.failed(failure, "FailedCreate", Some(name)) {
@@ -277,7 +280,7 @@ impl Work<Jobs> {
     }
 
     /// Consequence of a failure; with the name of an object that was to be made.
-    fn failed(&self, failure: Failure, reason: &'static str, name: Option<&str>) -> End {
+    fn failed(&mut self, failure: Failure, reason: &'static str, name: Option<&str>) -> End {
         let text = failure.text();
         match failure {
             Failure::Changed | Failure::Gone => End::Changed,
@@ -286,6 +289,12 @@ impl Work<Jobs> {
             Failure::Refused(_) => {
                 self.tell(true, reason, text.clone());
                 End::Failed { text, refused: name.map(str::to_owned) }
+            }
+            // It may be there all the same.
+            Failure::ServerError(_) => {
+                self.unread = true;
+                self.tell(true, reason, text.clone());
+                End::failed(text)
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::{
     object::Object,
     owned::Concerned,
     reading::Ended,
-    timing::AT_ONCE,
+    timing::{AT_ONCE, SPACING},
     turns::{Connections, Turn, Turns, guarded},
     write::HELD_BACK,
 };
@@ -166,7 +166,7 @@ impl<P: Picture> Controller<P> {
     }
 
     /// Takes in what a plan has written.
-    fn settle(&mut self, Report { uid, wrote, put_off, end }: Report<P::Wrote>) {
+    fn settle(&mut self, Report { uid, wrote, put_off, unread, end }: Report<P::Wrote>) {
         wrote.into_iter().for_each(|wrote| self.picture.wrote(&uid, wrote));
         let planned = self.picture.object(&uid);
         let title = || planned.map(Object::title);
@@ -174,7 +174,9 @@ impl<P: Picture> Controller<P> {
         memory.put_off(put_off);
         let pause = match end {
             End::Held(_) => memory.backoff.is_held(),
-            _ => memory.backoff.ends(matches!(end, End::Done | End::Read)),
+            // What failed before is still to be done.
+            End::Read => SPACING,
+            _ => memory.backoff.ends(end == End::Done),
         };
         match end {
             End::Done => (memory.failure, memory.refused) = (None, None),
@@ -200,6 +202,7 @@ impl<P: Picture> Controller<P> {
                 memory.unread = true;
             }
         }
+        memory.unread |= unread;
         self.turns.agenda.add(uid, later(Instant::now(), pause));
     }
 

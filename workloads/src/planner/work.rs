@@ -42,6 +42,8 @@ pub(super) struct Report<W> {
     pub(super) wrote: Vec<W>,
     /// Names of objects that could not be made.
     pub(super) put_off: Vec<String>,
+    /// Nobody knows what one of the writes did, though the plan went on.
+    pub(super) unread: bool,
     pub(super) end: End,
 }
 
@@ -53,6 +55,8 @@ pub(crate) struct Work<P: Picture> {
     pub(crate) wrote: Vec<P::Wrote>,
     /// Names of objects that could not be made, which the next plan tries last.
     pub(crate) put_off: Vec<String>,
+    /// The API server answered a write with an error of its own: all is read before the next plan.
+    pub(crate) unread: bool,
 }
 
 impl End {
@@ -67,14 +71,14 @@ pub(super) async fn carry_out<P: Picture>(
     object: P::Object,
     plan: Plan<P::Action>,
 ) -> Report<P::Wrote> {
-    let mut work = Work::<P> { writer, object, wrote: Vec::new(), put_off: Vec::new() };
+    let mut work = Work::<P>::new(writer, object);
     let end = P::carry_out(&mut work, plan).await;
     work.report(end)
 }
 
 /// Reads an object and what it has made, as whoever wrote before may have left them.
 pub(super) async fn read<P: Picture>(writer: Writer, object: P::Object) -> Report<P::Wrote> {
-    let mut work = Work::<P> { writer, object, wrote: Vec::new(), put_off: Vec::new() };
+    let mut work = Work::<P>::new(writer, object);
     let end = match P::read(&mut work).await {
         Ok(()) => End::Read,
         Err(Failure::Gone) => End::Changed,
@@ -85,9 +89,13 @@ pub(super) async fn read<P: Picture>(writer: Writer, object: P::Object) -> Repor
 }
 
 impl<P: Picture> Work<P> {
+    const fn new(writer: Writer, object: P::Object) -> Self {
+        Self { writer, object, wrote: Vec::new(), put_off: Vec::new(), unread: false }
+    }
+
     fn report(self, end: End) -> Report<P::Wrote> {
-        let Self { object, wrote, put_off, .. } = self;
-        Report { uid: object.uid().to_owned(), wrote, put_off, end }
+        let Self { object, wrote, put_off, unread, .. } = self;
+        Report { uid: object.uid().to_owned(), wrote, put_off, unread, end }
     }
 
     /// Objects of a kind beside the object.

@@ -1,7 +1,8 @@
 //! Plans of a WorkloadSpread at an API server in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use berth_spread::{COST, IGNORE_METADATA, MATCHED};
 use http::Method;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use super::{
     view::{PodView, SpreadView},
     work::{Memory, Work},
 };
-use crate::served::Served;
+use crate::served::{self, Served};
 
 /// Three pods are in the first subset, which takes no more.
 pub(super) fn spread() -> SpreadView {
@@ -61,7 +62,7 @@ pub(super) fn view(pod: &Value) -> PodView {
 #[case::done(None, (3, 1), true, false, None)]
 #[case::a_pod_takes_no_more(Some((Method::PATCH, "p0", 422)), (3, 1), false, false, None)]
 #[case::it_is_held_back(Some((Method::PATCH, "p0", 429)), (3, 1), false, true, None)]
-#[case::nobody_knows(Some((Method::PATCH, "p0", 500)), (1, 0), false, false, None)]
+#[case::a_webhook_fails(Some((Method::PATCH, "p0", 500)), (3, 1), false, false, None)]
 #[case::it_has_changed(Some((Method::DELETE, "p2", 409)), (3, 1), true, false, Some(1))]
 #[tokio::test]
 async fn a_pod_that_is_refused_holds_no_other_up(
@@ -88,4 +89,50 @@ async fn a_pod_that_is_refused_holds_no_other_up(
     assert_eq!((served.count("PATCH pods one"), served.count("DELETE pods one")), asked, "{served:?}");
     // One that has changed since is looked at again, though no event of it may be of any concern.
     assert_eq!((report.done, report.held.is_some(), report.again), (done, held, again));
+}
+
+/// A pod that was there before gets its subset and what the patch of that gives in one write; or its subset
+/// alone, where the WorkloadSpread says so.
+#[rstest]
+#[case::by_itself(json!({}), json!({ "zone": "a" }))]
+#[case::not_wanted(json!({ IGNORE_METADATA: "true" }), Value::Null)]
+#[case::wanted(json!({ IGNORE_METADATA: "false" }), json!({ "zone": "a" }))]
+#[tokio::test]
+async fn a_pod_that_was_there_before_is_adopted_by_one_write(
+    #[case] annotations: Value,
+    #[case] labels: Value,
+) {
+    let term = json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] });
+    let patch = json!({ "metadata": { "labels": { "zone": "a", "pod-template-hash": "1" } } });
+    let spread = json!({
+        "metadata": { "namespace": "ns", "name": "s", "uid": "s", "annotations": annotations },
+        "spec": {
+            "targetRef": { "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web" },
+            "subsets": [{ "name": "a", "requiredNodeSelectorTerm": term, "patch": patch }],
+        },
+    });
+    let mut one = pod("p0", true);
+    one["metadata"]["annotations"] = json!({ COST: "100" });
+    let node = json!({ "metadata": { "name": "n", "labels": { "zone": "a" } }, "spec": {} });
+    let (written, shown) = (Arc::new(Mutex::new(Vec::new())), one.clone());
+    let seen = written.clone();
+    let writer = served::writer(move |method, path, body| {
+        if *method == Method::PATCH {
+            seen.lock().unwrap().push(body["metadata"].clone());
+        }
+        if path.ends_with("/nodes/n") { node.clone() } else { shown.clone() }
+    });
+    let work = Work {
+        writer,
+        spread: SpreadView::of(serde_json::from_value(spread).unwrap()).unwrap(),
+        pods: vec![Arc::new(view(&one))],
+        memory: Memory::default(),
+        names: ["s".to_owned()].into(),
+    };
+    assert!(work.carry_out().await.done);
+    let mut wanted = json!({ "uid": "p0", "annotations": { MATCHED: "{\"name\":\"s\",\"subset\":\"a\"}" } });
+    if !labels.is_null() {
+        wanted["labels"] = labels;
+    }
+    assert_eq!(*written.lock().unwrap(), [wanted]);
 }

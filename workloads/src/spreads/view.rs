@@ -1,7 +1,7 @@
 //! WorkloadSpreads and pods, reduced to what is decided by. Conversion only.
 
 use berth_proto::crd::{WorkloadSpread, WorkloadSpreadStatus};
-use berth_spread::{COST, MATCHED, Matched, PodSeen, Spread};
+use berth_spread::{COST, IGNORE_METADATA, MATCHED, Matched, PodSeen, Spread};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 
 /// A WorkloadSpread as it is now.
@@ -12,6 +12,8 @@ pub(super) struct SpreadView {
     pub(super) uid: String,
     pub(super) version: String,
     pub(super) generation: i64,
+    /// Pods that were there before get labels and annotations of the patches.
+    pub(super) gives_metadata: bool,
     /// The manager says why one cannot be carried out.
     pub(super) spread: Spread,
     pub(super) status: WorkloadSpreadStatus,
@@ -41,6 +43,11 @@ impl SpreadView {
             uid: meta.uid?,
             version: meta.resource_version.unwrap_or_default(),
             generation: meta.generation.unwrap_or_default(),
+            gives_metadata: meta
+                .annotations
+                .unwrap_or_default()
+                .get(IGNORE_METADATA)
+                .is_none_or(|ignore| ignore != "true"),
             spread: Spread::parse(&spread.spec).ok()?,
             status: spread.status.unwrap_or_default(),
         })

@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use berth_spread::{COST, Fit, MATCHED, Matched, Move, Room, SpreadPlan, Subset, adopt, is_merged, plan};
+use berth_spread::{
+    COST, Fit, MATCHED, Matched, Move, Room, SpreadPlan, Subset, adopt, is_merged, metadata, plan,
+};
 use berth_workloads_policy::{
     action::Note,
     place::{fits, prefers},
@@ -89,7 +91,7 @@ impl Work {
             Err(failure) => {
                 let held = match failure {
                     Failure::Held(text) => Some(text),
-                    Failure::Refused(text) => {
+                    Failure::Refused(text) | Failure::ServerError(text) => {
                         self.tell(REFUSED, text);
                         None
                     }
@@ -209,7 +211,10 @@ impl Work {
         let found = adopt(&fits).and_then(|at| Some((at, spread.subsets.get(at)?)));
         if let Some((at, subset)) = found {
             let matched = Matched { name: name.clone(), subset: subset.name.clone(), uid: None };
-            self.annotate(pod, json!({ MATCHED: matched.text() })).await?;
+            let patch = subset.patch.as_ref().filter(|_| self.spread.gives_metadata);
+            let mut given = Value::Object(patch.map(|patch| metadata(&whole, patch)).unwrap_or_default());
+            given["annotations"][MATCHED] = matched.text().into();
+            self.patch(pod, given).await?;
             room.take(at);
             return Ok(true);
         }
@@ -223,7 +228,12 @@ impl Work {
     }
 
     async fn annotate(&self, pod: &PodView, annotations: Value) -> Result<(), Failure> {
-        let patch = json!({ "metadata": { "uid": pod.seen.uid, "annotations": annotations } });
+        self.patch(pod, json!({ "annotations": annotations })).await
+    }
+
+    async fn patch(&self, pod: &PodView, mut metadata: Value) -> Result<(), Failure> {
+        metadata["uid"] = pod.seen.uid.as_str().into();
+        let patch = json!({ "metadata": metadata });
         let api: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
         let (params, patch) = (params::patch(), Patch::Merge(&patch));
         match self.writer.ask("annotate", api.patch_metadata(&pod.name, &params, &patch)).await {
@@ -261,7 +271,7 @@ impl Failed {
     /// Takes in a failure of one pod. One that is of more than that ends the plan, and so do many.
     fn of_one(&mut self, failure: Failure) -> Result<(), Failure> {
         match failure {
-            Failure::Refused(text) => drop(self.refused.get_or_insert(text)),
+            Failure::Refused(text) | Failure::ServerError(text) => drop(self.refused.get_or_insert(text)),
             Failure::Held(text) => drop(self.held.get_or_insert(text)),
             failure => return Err(failure),
         }

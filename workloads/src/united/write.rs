@@ -1,7 +1,7 @@
 //! The writes of a plan of a UnitedDeployment, in their order; what was answered goes back to the picture.
 //!
-//! A write that is refused holds none of the others up: a subset that cannot be made is not the fault of the
-//! one beside it. Any other failure ends the plan: the rest is decided anew.
+//! A write that is refused, or that the API server has an error of its own for, holds none of the others up: a
+//! subset that cannot be made is not the fault of the one beside it. Any other failure ends the plan: the rest is decided anew.
 
 use berth_base::sent::Sent;
 use berth_workloads_policy::{
@@ -56,7 +56,10 @@ impl Work<UnitedDeployments> {
                 Err(Failure::Taken) => return End::NameTaken,
                 Err(Failure::Unknown(text)) => return End::Unknown(format!("{what}: {text}")),
                 Err(Failure::Held(text)) => drop(held.get_or_insert(format!("{what}: {text}"))),
-                Err(Failure::Refused(text)) => {
+                Err(failure @ (Failure::Refused(_) | Failure::ServerError(_))) => {
+                    // It may be done all the same.
+                    self.unread |= matches!(failure, Failure::ServerError(_));
+                    let text = failure.text();
                     let text = format!("{what}: {text}");
                     self.tell(true, reason, text.clone());
                     refused.get_or_insert(text);
@@ -69,7 +72,9 @@ impl Work<UnitedDeployments> {
                 Err(Failure::Changed | Failure::Gone | Failure::Taken) => return End::Changed,
                 Err(Failure::Unknown(text)) => return End::Unknown(text),
                 Err(Failure::Held(text)) => return End::Held(format!("write the status: {text}")),
-                Err(Failure::Refused(text)) => return End::failed(format!("write the status: {text}")),
+                Err(Failure::Refused(text) | Failure::ServerError(text)) => {
+                    return End::failed(format!("write the status: {text}"));
+                }
             }
         }
         refused.map(End::failed).or(held.map(End::Held)).unwrap_or(End::Done)

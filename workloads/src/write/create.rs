@@ -1,5 +1,5 @@
-//! New pods and their claims: first one, then twice as many each time, so that a quota that is used up is not
-//! asked for a thousand pods.
+//! New pods and their claims: first one, then twice as many each time until one fails, so that a quota that is
+//! used up is not asked for a thousand pods. One that cannot be made keeps none of the others from it.
 
 use berth_workloads_policy::{action::Action, clone_set::ClaimView, pod::PodView};
 use futures::future::join_all;
@@ -15,6 +15,8 @@ use super::{End, Work, Writer, Wrote, failure::Failure, params, typed};
 
 /// The most pods that are made at once for one set.
 const MOST_AT_ONCE: usize = 32;
+/// Failures of one plan after which the rest is not asked for: a quota that is used up refuses all.
+const MOST_FAILED: usize = 4;
 
 impl Work {
     /// Makes pods, each after its claims.
@@ -32,14 +34,15 @@ impl Work {
             units.push(unit);
         }
         let (mut units, mut at_once) = (units.into_iter(), 1);
+        let (mut first_failed, mut failures) = (End::Done, 0_usize);
         loop {
             let batch: Vec<_> = units.by_ref().take(at_once).collect();
-            if batch.is_empty() {
-                return End::Done;
+            if batch.is_empty() || failures >= MOST_FAILED {
+                return first_failed;
             }
             let done =
                 join_all(batch.into_iter().map(|unit| make(&self.writer, &self.namespace, unit))).await;
-            let mut end = End::Done;
+            let (mut end, before) = (End::Done, failures);
             for (wrote, failure) in done {
                 for wrote in wrote {
                     if let Wrote::Pod(pod) = &wrote {
@@ -52,15 +55,20 @@ impl Work {
                         Failure::Taken => self.pod_taken(&name).await,
                         failure => self.failed(failure, "FailedCreate", End::ScaleFailed).await,
                     };
-                    if end == End::Done {
+                    if !failed.is_failure() {
                         end = failed;
+                        continue;
+                    }
+                    failures = failures.saturating_add(1);
+                    if first_failed == End::Done {
+                        first_failed = failed;
                     }
                 }
             }
             if end != End::Done {
                 return end;
             }
-            at_once = at_once.saturating_mul(2).min(MOST_AT_ONCE);
+            at_once = if failures > before { 1 } else { at_once.saturating_mul(2).min(MOST_AT_ONCE) };
         }
     }
 

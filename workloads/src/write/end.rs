@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Done,
+    /// All was read that there is.
+    Read,
     /// Something has changed since; decided anew at once.
     Changed,
     /// A revision's name is taken by another one.
@@ -24,7 +26,7 @@ impl End {
         match self {
             Self::ScaleFailed(text) | Self::PullFailed(text) | Self::UpdateFailed(text) => text,
             Self::Held(what) => what.text(),
-            Self::Done | Self::Changed | Self::NameTaken => "",
+            Self::Done | Self::Read | Self::Changed | Self::NameTaken => "",
         }
     }
 

@@ -15,7 +15,10 @@ pub(crate) enum Failure {
     Changed,
     Gone,
     Taken,
+    /// No answer came.
     Unknown(String),
+    /// The API server, or a webhook of its, answers with an error of its own: it is not done, most likely.
+    ServerError(String),
     /// It may be done later, by the word of whoever refused it: a budget, or an API server with much to do.
     Held(String),
     Refused(String),
@@ -35,8 +38,18 @@ impl Work {
             Failure::Taken | Failure::Unknown(_) => match self.read().await {
                 // What there is now says what is left to do.
                 End::Done => End::Changed,
-                _ => end(text),
+                _ => {
+                    self.unread = true;
+                    end(text)
+                }
             },
+            // As a refusal: it may be about one object alone. Should it be done all the same, that is seen
+            // before anything else is decided.
+            Failure::ServerError(_) => {
+                self.unread = true;
+                self.tell(true, reason, text.clone());
+                end(text)
+            }
             Failure::Held(_) => End::Held(Box::new(end(text))),
             Failure::Refused(_) => {
                 self.tell(true, reason, text.clone());
@@ -73,6 +86,7 @@ impl Failure {
             409 => Self::Changed,
             429 => Self::Held(format!("held back for now: {}", status.message)),
             400..=499 => Self::Refused(status.message.clone()),
+            500..=599 => Self::ServerError(status.message.clone()),
             _ => Self::Unknown(status.message.clone()),
         }
     }
@@ -82,7 +96,7 @@ impl Failure {
             Self::Changed => "conflict",
             Self::Gone => "gone",
             Self::Taken => "taken",
-            Self::Unknown(_) => "unknown",
+            Self::Unknown(_) | Self::ServerError(_) => "unknown",
             Self::Held(_) => "held",
             Self::Refused(_) => "refused",
         }
@@ -93,7 +107,9 @@ impl Failure {
             Self::Changed => "the object has changed since".to_owned(),
             Self::Gone => "the object is gone".to_owned(),
             Self::Taken => "the name is taken".to_owned(),
-            Self::Unknown(text) | Self::Held(text) | Self::Refused(text) => text.clone(),
+            Self::Unknown(text) | Self::ServerError(text) | Self::Held(text) | Self::Refused(text) => {
+                text.clone()
+            }
         }
     }
 }
@@ -118,9 +134,11 @@ mod tests {
             (503, "ServiceUnavailable", "unknown"),
         ];
         for (code, reason, name) in table {
+            let is_server_error = code >= 500;
             let status = Status::failure("budget \"web\" is forbidden", reason).with_code(code);
             let failure = Failure::of(&kube::Error::Api(Box::new(status)));
             assert_eq!(failure.name(), name, "{code} {reason}");
+            assert_eq!(matches!(failure, Failure::ServerError(_)), is_server_error, "{code} {reason}");
             let says = failure.text().contains("budget \"web\"");
             assert_eq!(says, !["gone", "taken", "conflict"].contains(&name), "{}", failure.text());
         }

@@ -53,6 +53,7 @@ impl Work {
         match ask.await {
             Ok((pods, claims, revisions)) => {
                 self.wrote.push(Wrote::Read(selector, pods, claims, revisions));
+                self.unread = false;
                 End::Done
             }
             Err(failure) => End::UpdateFailed(failure.text()),
@@ -111,7 +112,7 @@ mod tests {
         .unwrap();
         let writer = served::reads(|path, query| list(path, query).to_string());
         let report = writer.read(Arc::new(set)).await;
-        assert_eq!(report.end, End::Done);
+        assert_eq!(report.end, End::Read);
         let Some(Wrote::Read(_, _, claims, _)) = report.wrote.first() else { panic!("{:?}", report.wrote) };
         let names: Vec<&str> = claims.iter().map(|claim| claim.name.as_str()).collect();
         assert_eq!(names, ["data-a", "data-b"]);

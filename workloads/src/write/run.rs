@@ -1,13 +1,18 @@
 //! Parts of a plan, one after the other.
 //!
 //! A part that fails keeps none of the others from being written: with a quota that is used up gates are
-//! opened, and pods that are there get their update. Where a picture turns out to be old, all is decided
-//! anew.
+//! opened, and pods that are there get their update. In a part a pod that cannot be written to is set aside.
+//! Where a picture turns out to be old, all is decided anew.
+
+use std::collections::BTreeSet;
 
 use berth_workloads_policy::action::Action;
 
 use super::{End, Work};
 use crate::kinds::Plan;
+
+/// Failures of a part after which its rest is decided anew: what refuses so many may refuse all.
+const MOST_ASIDE: usize = 16;
 
 impl Work {
     /// Writes a plan. The first failure is its end.
@@ -38,28 +43,94 @@ impl Work {
 
     async fn part(&mut self, actions: Vec<Action>) -> End {
         let mut actions = actions.into_iter().peekable();
+        let mut aside = Aside::default();
         while let Some(action) = actions.next() {
-            let end = if is_new(&action) {
-                let mut new = vec![action];
-                while let Some(action) = actions.next_if(is_new) {
-                    new.push(action);
-                }
-                self.create(new).await
-            } else if is_in_place(&action) {
-                let mut all = vec![action];
-                while let Some(action) = actions.next_if(is_in_place) {
-                    all.push(action);
-                }
-                self.in_place(all).await
-            } else {
-                self.write(action).await
+            let mut all = vec![action];
+            let together = all.first().and_then(together);
+            while let Some(next) = together.and_then(|together| actions.next_if(together)) {
+                all.push(next);
+            }
+            aside.leave_out(&mut all);
+            let pods: Vec<String> = all.iter().filter_map(pod).map(str::to_owned).collect();
+            let end = match all.first() {
+                None => continue,
+                Some(action) if is_new(action) => self.create(all).await,
+                Some(action) if is_in_place(action) => self.in_place(all).await,
+                Some(_) => match all.pop() {
+                    Some(action) => self.write(action).await,
+                    None => continue,
+                },
             };
-            if end != End::Done {
+            if let Some(end) = aside.take(pods, end) {
                 return end;
             }
         }
-        End::Done
+        aside.failed.unwrap_or(End::Done)
     }
+}
+
+/// Pods of a part that are left alone, since a write to them has failed. What is decided on others goes on: all
+/// of a part counts against the same budget, and what is not done takes nothing of it.
+#[derive(Debug, Default)]
+struct Aside {
+    pods: BTreeSet<String>,
+    /// What comes next belongs to one of them: a pod that is not deleted keeps its claims.
+    is_behind: bool,
+    /// The first failure.
+    failed: Option<End>,
+    count: usize,
+}
+
+impl Aside {
+    /// Leaves out what is about these pods.
+    fn leave_out(&mut self, actions: &mut Vec<Action>) {
+        actions.retain(|action| match pod(action) {
+            Some(uid) if self.pods.contains(uid) => {
+                self.is_behind = true;
+                false
+            }
+            Some(_) => true,
+            None => !self.is_behind || !is_of_claim(action),
+        });
+    }
+
+    /// Takes in the end of writes to these pods; the end of the part, where that is one.
+    fn take(&mut self, pods: Vec<String>, end: End) -> Option<End> {
+        if end == End::Done {
+            self.is_behind &= pods.is_empty();
+            return None;
+        }
+        self.count = self.count.saturating_add(1);
+        if !end.is_failure() {
+            return Some(end);
+        }
+        let is_last = pods.is_empty() || self.count >= MOST_ASIDE;
+        self.pods.extend(pods);
+        self.is_behind = true;
+        let first = self.failed.get_or_insert(end);
+        is_last.then(|| first.clone())
+    }
+}
+
+/// Tells which actions are written together with this one, where they follow it.
+fn together(action: &Action) -> Option<fn(&Action) -> bool> {
+    [is_new as fn(&Action) -> bool, is_in_place].into_iter().find(|is_of| is_of(action))
+}
+
+/// UID of the one pod that an action is about, if it is there already and the set's.
+fn pod(action: &Action) -> Option<&str> {
+    match action {
+        Action::PatchPod(target, _) | Action::PatchPodStatus(target, _) | Action::DeletePod(target) => {
+            Some(&target.uid)
+        }
+        Action::UpdateInPlace(update) => Some(&update.uid),
+        Action::ForgetInPlace { uid, .. } => Some(uid),
+        _ => None,
+    }
+}
+
+fn is_of_claim(action: &Action) -> bool {
+    matches!(action, Action::DeleteClaim(_) | Action::PatchClaim(..))
 }
 
 fn is_new(action: &Action) -> bool {
@@ -127,10 +198,17 @@ mod tests {
 
     /// Plan that is carried out at an API server: what it was asked, the end, and reasons of the Events.
     async fn carry_out(plan: Plan, refused: Refused) -> (String, End, Vec<&'static str>) {
+        carry_out_refusing(plan, refused.to_vec()).await
+    }
+
+    async fn carry_out_refusing(plan: Plan, refused: Vec<(&str, u16)>) -> (String, End, Vec<&'static str>) {
+        let refused: Vec<(String, u16)> =
+            refused.into_iter().map(|(what, code)| (what.to_owned(), code)).collect();
+        let refused = Arc::new(refused);
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let seen = asked.clone();
         let service = service_fn(move |request: Request<Body>| {
-            let seen = seen.clone();
+            let (seen, refused) = (seen.clone(), refused.clone());
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
@@ -184,19 +262,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_ends_its_part_alone() {
+    async fn a_failure_keeps_nothing_else_from_being_written() {
         let scale = |what: &str| End::ScaleFailed(format!("{what} is refused"));
         let held = |what: &str| {
             End::Held(Box::new(End::ScaleFailed(format!("held back for now: {what} is refused"))))
         };
         let update = |what: &str| End::UpdateFailed(format!("{what} is refused"));
-        let table: [(Refused, &str, End); 7] = [
-            (&[], "+a +b -c open d open e status", End::Done),
-            (&[("+a", 403)], "+a -c open d open e status", scale("+a")),
-            (&[("+b", 403)], "+a +b -c open d open e status", scale("+b")),
-            (&[("-c", 429)], "+a +b -c open d open e status", held("-c")),
-            (&[("+a", 403), ("-c", 429), ("open d", 403)], "+a -c open d status", scale("+a")),
-            (&[("open d", 403)], "+a +b -c open d status", update("open d")),
+        let all = "+a +b -c open d open e status";
+        let table: [(Refused, &str, End); 9] = [
+            (&[], all, End::Done),
+            (&[("+a", 403)], all, scale("+a")),
+            // A webhook fails on one pod.
+            (&[("+a", 500)], all, scale("+a")),
+            (&[("+b", 403)], all, scale("+b")),
+            (&[("-c", 429)], all, held("-c")),
+            (&[("+a", 503), ("-c", 429), ("open d", 403)], all, scale("+a")),
+            (&[("open d", 403)], all, update("open d")),
+            (&[("open d", 500)], all, update("open d")),
             // The picture is old: all is decided anew, and what has failed goes on counting.
             (&[("open d", 409)], "+a +b -c open d", End::Changed),
         ];
@@ -205,7 +287,63 @@ mod tests {
         }
         assert_eq!(
             carried_out(&[("+a", 403), ("open d", 409)]).await,
-            ("+a -c open d status".to_owned(), scale("+a"))
+            ("+a +b -c open d status".to_owned(), scale("+a"))
         );
+    }
+
+    /// All of these are in one part.
+    #[tokio::test]
+    async fn a_pod_that_cannot_be_written_to_is_set_aside_with_its_claims() {
+        let forget = || Action::ForgetInPlace { node: "n".to_owned(), uid: "x".to_owned() };
+        let delete = |name: &str| Action::DeletePod(target(name));
+        let claim = |name: &str| Action::DeleteClaim(target(name));
+        let table: [(Vec<Action>, Refused, &str); 6] = [
+            (
+                vec![delete("x"), claim("of-x"), delete("y"), claim("of-y"), open("z")],
+                &[],
+                "-x -of-x -y -of-y open z",
+            ),
+            (
+                vec![delete("x"), claim("of-x"), delete("y"), claim("of-y"), open("z")],
+                &[("-x", 429)],
+                "-x -y -of-y open z",
+            ),
+            (
+                vec![delete("x"), claim("of-x"), delete("y"), claim("of-y"), open("x"), claim("of-x")],
+                &[("-x", 500)],
+                "-x -y -of-y",
+            ),
+            // Its update is not taken back, so it is not deleted.
+            (vec![forget(), delete("x"), claim("of-x"), delete("y")], &[("open n", 503)], "open n -y"),
+            // Nobody knows what hangs on a claim.
+            (vec![claim("c"), delete("x")], &[("-c", 403)], "-c"),
+            ((0..20).map(|_| open("z")).collect(), &[("open z", 403)], "open z"),
+        ];
+        for (actions, refused, asked) in table {
+            let plan = Plan { actions, ..Plan::default() };
+            assert_eq!(carry_out(plan, refused).await.0, asked, "{refused:?}");
+        }
+        let many = (0..20).map(|at| open(&format!("p{at}"))).collect();
+        let all: Vec<String> = (0..20).map(|at| format!("open p{at}")).collect();
+        let refused = all.iter().map(|what| (what.as_str(), 403)).collect::<Vec<_>>();
+        let asked = carry_out_refusing(Plan { actions: many, ..Plan::default() }, refused).await.0;
+        assert_eq!(asked, all[..MOST_ASIDE].join(" "), "what refuses all is not asked a thousand times");
+    }
+
+    /// One that cannot be made keeps no other one from it; a quota that is used up is not asked for all.
+    #[tokio::test]
+    async fn pods_that_cannot_be_made_are_few_requests() {
+        let table: [(Refused, &str); 4] = [
+            (&[], "+0 +1 +2 +3 +4 +5 +6 +7 +8 +9"),
+            (&[("+0", 500)], "+0 +1 +2 +3 +4 +5 +6 +7 +8 +9"),
+            (&[("+4", 403), ("+8", 500)], "+0 +1 +2 +3 +4 +5 +6 +7 +8 +9"),
+            (&[("+0", 403), ("+1", 403), ("+2", 403), ("+3", 403)], "+0 +1 +2 +3"),
+        ];
+        for (refused, asked) in table {
+            let actions = (0..10).map(|at| new(&at.to_string())).collect();
+            let made = carry_out(Plan { actions, ..Plan::default() }, refused).await;
+            assert_eq!(made.0, asked, "{refused:?}");
+            assert_eq!(made.1 == End::Done, refused.is_empty(), "{refused:?}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Map, Value, json};
 
 use super::spread;
-use crate::{MATCHED, Matched, inject, is_merged, merge};
+use crate::{MATCHED, Matched, inject, is_merged, merge, metadata};
 
 fn map(value: &Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
@@ -41,6 +41,36 @@ fn a_patch_that_changes_nothing_is_told() {
     let annotation = json!({"metadata": {"labels": {"a": "1"}, "annotations": {"x": "2"}}});
     assert!(is_merged(&pod, &map(&annotation)), "annotations aside");
     assert!(!is_merged(&pod, &map(&json!({"metadata": {"labels": {"a": "2"}}}))));
+}
+
+/// Rows: a patch of `metadata`, and what a running pod gets of it.
+#[rstest]
+#[case::new_ones(
+    json!({"labels": {"zone": "a"}, "annotations": {"note": "b"}}),
+    json!({"labels": {"zone": "a"}, "annotations": {"note": "b"}})
+)]
+#[case::another_value(json!({"labels": {"app": "x", "tier": "2"}}), json!({"labels": {"tier": "2"}}))]
+#[case::all_is_there(json!({"labels": {"app": "x"}, "annotations": {"x": "1"}}), json!({}))]
+#[case::nothing_is_taken_off(json!({"labels": {"tier": null, "zone": "a"}}), json!({"labels": {"zone": "a"}}))]
+#[case::nothing_is_replaced(json!({"labels": {"$patch": "replace", "zone": "a"}}), json!({"labels": {"zone": "a"}}))]
+#[case::no_text(json!({"labels": {"zone": 1}, "annotations": ["x"]}), json!({}))]
+#[case::nothing_else(json!({"finalizers": ["a"], "name": "b", "ownerReferences": [{"uid": "c"}]}), json!({}))]
+#[case::keys_of_others(
+    json!({
+        "labels": {
+            "pod-template-hash": "1", "controller-revision-hash": "2", "apps.kruise.io/x": "3", "kubernetes.io/x": "4",
+            "topology.kubernetes.io/zone": "5", "my-kubernetes.io/x": "6", "kubernetes.io": "7", "x.org/kubernetes.io": "8",
+        },
+        "annotations": {MATCHED: "9", crate::COST: "10", "berth.dev/x": "11"},
+    }),
+    json!({"labels": {"kubernetes.io": "7", "my-kubernetes.io/x": "6", "x.org/kubernetes.io": "8"}})
+)]
+fn a_pod_that_was_there_before_gets_metadata(#[case] patch: Value, #[case] given: Value) {
+    let pod = json!({"metadata": {"labels": {"app": "x", "tier": "1"}, "annotations": {"x": "1"}}});
+    assert_eq!(Value::Object(metadata(&pod, &map(&json!({"metadata": patch, "spec": {"a": 1}})))), given);
+    // One without any.
+    let bare = metadata(&json!({"metadata": {}}), &map(&json!({"metadata": {"labels": {"zone": "a"}}})));
+    assert_eq!(Value::Object(bare), json!({"labels": {"zone": "a"}}));
 }
 
 fn term(zone: &str) -> Value {

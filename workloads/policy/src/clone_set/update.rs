@@ -80,7 +80,8 @@ impl<'a> Pass<'a> {
         let pod = member.pod;
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.is_of(label)).copied();
-        let update = Update { pod, known: member.in_place, target };
+        let generation = self.input.set.metadata.generation;
+        let update = Update { pod, known: member.in_place, target, generation };
         let change = update.possible(self.input.revisions, from, &self.input.agents, KIND)?;
         // An agent takes only what the template names, and this revision is not the template's.
         if target.name != self.live.update.name && !change.is_metadata_alone(&target.template) {
@@ -112,7 +113,8 @@ impl<'a> Pass<'a> {
         let own = [(REVISION_LABEL, label), (TEMPLATE_HASH_LABEL, target.hash())];
         // Set with the image, the hash is no write of its own afterwards.
         let by_node = if self.input.agents.labels(&pod.node) { &own[..] } else { &own[..1] };
-        let update = Update { pod, known: member.in_place, target };
+        let generation = self.input.set.metadata.generation;
+        let update = Update { pod, known: member.in_place, target, generation };
         let state = updating(hook, pod, self.now);
         let (grace, actions) = (self.rules.grace_seconds, &mut self.plan.actions);
         update.carry_out(&change, &own, by_node, state.as_ref(), grace, actions);

@@ -279,7 +279,8 @@ fn a_deletion_that_is_begun_goes_on() {
 fn what_a_silent_agent_has_begun_is_done_by_a_new_pod() {
     let mut world = World::new(json!({ "rollingUpdateType": "InPlaceIfPossible" }), &ten("o"));
     let (node, revision) = ("j".to_owned(), "log-new".to_owned());
-    let known = InPlaceState { node, revision, attempt: 0, phase: InPlacePhase::Pending };
+    let known =
+        InPlaceState { node, revision, attempt: 0, generation: Some(1), phase: InPlacePhase::Pending };
     world.in_place.insert("uid-9".to_owned(), known);
     assert_eq!(world.effect(), "", "it is heard");
     world.silent.insert("j".to_owned());

@@ -104,7 +104,8 @@ impl<'a> Pass<'a> {
             Some(change) => {
                 let target = self.live.update;
                 let own = [(REVISION_LABEL, target.hash())];
-                let update = Update { pod: member.pod, known: member.in_place, target };
+                let generation = self.input.set.metadata.generation;
+                let update = Update { pod: member.pod, known: member.in_place, target, generation };
                 update.carry_out(&change, &own, &own, None, None, &mut self.plan.actions);
             }
             None => self.delete(member),
@@ -118,7 +119,8 @@ impl<'a> Pass<'a> {
             return None;
         }
         let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL))).copied();
-        let update = Update { pod, known: member.in_place, target };
+        let generation = self.input.set.metadata.generation;
+        let update = Update { pod, known: member.in_place, target, generation };
         update.possible(self.input.revisions, from, &self.input.agents, KIND).ok()
     }
 

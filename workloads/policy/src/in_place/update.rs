@@ -20,6 +20,8 @@ pub(crate) struct Update<'a> {
     pub(crate) known: Option<&'a InPlaceState>,
     /// Revision that it gets.
     pub(crate) target: &'a Revision,
+    /// Generation of the set.
+    pub(crate) generation: Option<i64>,
 }
 
 impl Update<'_> {
@@ -40,10 +42,21 @@ impl Update<'_> {
             return Ok(change);
         }
         agents.updates(&self.pod.node, kind)?;
-        match self.known.map(|known| (&known.phase, known.revision == self.target.name)) {
-            Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
+        match self.known.map(|known| (&known.phase, known)) {
+            Some((InPlacePhase::Failed(why), known))
+                if known.revision == self.target.name && !self.is_later(known) =>
+            {
+                Err(format!("its node could not do it: {why}"))
+            }
             _ => Ok(change),
         }
+    }
+
+    /// Tells whether the set has changed since a try. Its template may have gone away and come back, with
+    /// nobody looking but the node, which refused what the template did not name at that moment: without
+    /// another try `InPlaceOnly` would wait for good. Each change of the set gives one more.
+    fn is_later(&self, known: &InPlaceState) -> bool {
+        known.generation.zip(self.generation).is_some_and(|(then, now)| then < now)
     }
 
     /// Carries the change out: by one write where it is metadata alone, and by the node of the pod otherwise.
@@ -69,6 +82,7 @@ impl Update<'_> {
             uid: self.pod.uid.clone(),
             revision: self.target.name.clone(),
             attempt: self.known.map_or(0, |known| known.attempt.saturating_add(1)),
+            generation: self.generation,
             images: change.images.clone(),
             labels: change.labels.clone().into_iter().chain(own).collect(),
             annotations: change.annotations.clone(),

@@ -165,7 +165,8 @@ impl<'a> Pass<'a> {
         let pod = member.pod;
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.name == label).copied();
-        let update = Update { pod, known: member.in_place, target };
+        let generation = self.input.set.metadata.generation;
+        let update = Update { pod, known: member.in_place, target, generation };
         update.possible(self.input.revisions, from, &self.input.agents, KIND)
     }
 
@@ -185,7 +186,8 @@ impl<'a> Pass<'a> {
             return;
         }
         let own = [(REVISION_LABEL, target.name.as_str())];
-        let update = Update { pod, known: member.in_place, target };
+        let generation = self.input.set.metadata.generation;
+        let update = Update { pod, known: member.in_place, target, generation };
         let state = updating(self.rules.in_place_update, pod, self.now);
         let (grace, actions) = (self.rules.grace_seconds, &mut self.plan.actions);
         update.carry_out(&change, &own, &own, state.as_ref(), grace, actions);

@@ -22,7 +22,13 @@ fn spec(type_: &str) -> Value {
 }
 
 fn known(phase: InPlacePhase) -> InPlaceState {
-    InPlaceState { node: NODE.to_owned(), revision: "shop-new".to_owned(), attempt: 0, phase }
+    InPlaceState {
+        node: NODE.to_owned(),
+        revision: "shop-new".to_owned(),
+        attempt: 0,
+        generation: Some(1),
+        phase,
+    }
 }
 
 #[test]

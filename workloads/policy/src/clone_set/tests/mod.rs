@@ -6,6 +6,7 @@ mod in_place;
 mod model;
 mod order;
 mod refused;
+mod retries;
 mod surge;
 mod worked;
 mod world;

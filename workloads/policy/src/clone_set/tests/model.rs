@@ -6,7 +6,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     super::{ClaimView, Plan},
@@ -110,11 +110,25 @@ impl Cluster {
         if self.kind.hooked {
             template["metadata"]["labels"]["hook"] = json!("true");
         }
+        self.has_template(template);
+    }
+
+    fn has_template(&mut self, template: Map<String, Value>) {
         self.played.template = json!(template);
         self.world.set.spec.template.0 = template;
+        self.is_edited();
+    }
+
+    /// The API server counts what its author has changed.
+    fn is_edited(&mut self) {
+        let generation = &mut self.world.set.metadata.generation;
+        *generation = generation.map(|generation| generation + 1);
     }
 
     fn play(&mut self, op: &Op) {
+        if matches!(op, Op::Scale(_) | Op::Partition(_) | Op::Pause) {
+            self.is_edited();
+        }
         let spec = &mut self.world.set.spec;
         match op {
             Op::Cluster(step) => self.played.play(step),
@@ -252,9 +266,12 @@ impl Cluster {
         self.is_refused = false;
         self.world.set.spec.update_strategy.as_mut().unwrap().paused = false;
         if self.kind.type_ == "InPlaceOnly" {
-            // Its author mends what its nodes could not do: it waits for that, and says so.
+            // Its author asks again for what its nodes could not do: it waits for that, and says so. No pass
+            // sees that the template was another one.
             self.played.silent.clear();
+            let template = self.world.set.spec.template.0.clone();
             self.has_image(9);
+            self.has_template(template);
         }
         self.settle();
         let plan = self.plan();

@@ -53,6 +53,7 @@ impl Rollout {
                         node: NODE.to_owned(),
                         revision: update.revision.clone(),
                         attempt: update.attempt,
+                        generation: update.generation,
                         phase: InPlacePhase::Pending,
                     };
                     self.world.in_place.insert(update.uid.clone(), known);

@@ -7,8 +7,13 @@ fn pods_are_updated_in_place_and_labelled() {
     let spec = rolling(json!({ "podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2 }));
     let mut world = World::new(3, spec, "0o 1o 2o");
     assert_eq!(world.effect(), "~2 ~1");
-    let known =
-        |phase| InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase };
+    let known = |phase| InPlaceState {
+        node: NODE.to_owned(),
+        revision: "db-new".to_owned(),
+        attempt: 0,
+        generation: Some(1),
+        phase,
+    };
     world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Pending));
     assert_eq!(world.effect(), "~1");
     world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Done));
@@ -30,8 +35,13 @@ fn a_silent_agent_is_waited_for_only_where_nothing_else_is_allowed() {
     let silent = |policy: &str| {
         let mut world = World::new(2, spec(policy), "0o 1o");
         let pending = InPlacePhase::Pending;
-        let known =
-            InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase: pending };
+        let known = InPlaceState {
+            node: NODE.to_owned(),
+            revision: "db-new".to_owned(),
+            attempt: 0,
+            generation: Some(1),
+            phase: pending,
+        };
         world.in_place.insert("uid-1".to_owned(), known);
         world
     };
@@ -135,6 +145,7 @@ fn a_pod_that_is_being_updated_is_not_ready_anew() {
                 node: NODE.to_owned(),
                 revision: "db-new".to_owned(),
                 attempt: 0,
+                generation: Some(1),
                 phase: phase.clone(),
             };
             world.in_place.insert(uid.to_owned(), known);
