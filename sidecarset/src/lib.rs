@@ -27,6 +27,7 @@ mod selector;
 mod set;
 mod sidecar;
 mod since;
+pub mod upgradable;
 mod white_list;
 
 pub use approval::{REVISIONS, approve, approves, digest};

@@ -1,10 +1,12 @@
 //! Updates in place: entries of workloads in the objects of nodes, and what the nodes say of them.
 //!
 //! An object of a node has many writers. Each change of the entries is made on the version that was just read
-//! and fails if that has changed: so two sets with pods on one node take nothing from each other.
+//! and fails if that has changed: so two sets with pods on one node take nothing from each other. What has no
+//! room in the object waits until others are done.
 
 use std::collections::BTreeMap;
 
+use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{
     DesiredPod, NodePodUpdate, NodePodUpdateStatus, PodService, UpdateContainer, UpdatePhase, UpdatedPod,
 };
@@ -91,13 +93,7 @@ impl Mailbox {
     }
 
     fn state(&self, entry: &DesiredPod) -> InPlaceState {
-        let answer = self.pods.iter().find(|pod| {
-            pod.uid == entry.uid
-                && pod.owner == entry.owner
-                && pod.revision == entry.revision
-                && pod.attempt == entry.attempt
-        });
-        let phase = match answer.map(|answer| (&answer.phase, answer)) {
+        let phase = match self.answer(entry).map(|answer| (&answer.phase, answer)) {
             Some((UpdatePhase::Succeeded, _)) => InPlacePhase::Done,
             Some((UpdatePhase::Failed, answer)) => {
                 let why = answer.message.clone().or_else(|| answer.reason.clone());
@@ -114,25 +110,43 @@ impl Mailbox {
         }
     }
 
-    /// Body with these changes, made one after the other. `None`: nothing is to be changed.
-    pub(crate) fn changed(&self, changes: &[Change]) -> Option<Value> {
-        let mut entries: Vec<&DesiredPod> = self.entries.iter().collect();
-        let mut is_other = false;
+    /// The node's word on this try of an entry.
+    fn answer(&self, entry: &DesiredPod) -> Option<&UpdatedPod> {
+        self.pods.iter().find(|pod| {
+            pod.uid == entry.uid
+                && pod.owner == entry.owner
+                && pod.revision == entry.revision
+                && pod.attempt == entry.attempt
+        })
+    }
+
+    /// Returns what is to be written for these changes, made one after the other.
+    pub(crate) fn changed(&self, changes: &[Change]) -> Changed {
+        let key = |entry: &DesiredPod| (entry.uid.clone(), entry.owner.clone());
+        let shown: BTreeMap<Key, &DesiredPod> =
+            self.entries.iter().map(|entry| (key(entry), entry)).collect();
+        let mut wanted = shown.clone();
         for change in changes {
-            let (uid, owner) = change.key();
-            let known = entries.iter().position(|entry| entry.uid == uid && entry.owner == owner);
-            match (change, known) {
-                (Change::Put(entry), Some(at)) if asks_the_same(entries[at], entry) => continue,
-                (Change::Take { .. }, None) => continue,
-                (_, Some(at)) => drop(entries.remove(at)),
-                (Change::Put(_), None) => {}
+            match change {
+                Change::Put(entry) => {
+                    let key = key(entry);
+                    if !wanted.get(&key).is_some_and(|known| asks_the_same(known, entry)) {
+                        wanted.insert(key, entry);
+                    }
+                }
+                Change::Take { uid, owner } => drop(wanted.remove(&(uid.clone(), owner.clone()))),
             }
-            if let Change::Put(entry) = change {
-                entries.push(entry);
-            }
-            is_other = true;
         }
-        is_other.then(|| self.body(&entries))
+        let of_now = |key: &Key| shown.get(key).and_then(|entry| self.answer(entry));
+        let kept =
+            fitting(wanted.clone(), &shown, |key| of_now(key).is_some_and(|one| is_at_work(one.phase)));
+        let has_room =
+            |key: &Key, entry: &DesiredPod| kept.get(key).is_some_and(|kept| asks_the_same(kept, entry));
+        let waiting = wanted.iter().filter(|(key, entry)| !has_room(key, entry));
+        let waiting = waiting.map(|(_, entry)| entry.name.clone()).collect();
+        let entries: Vec<&DesiredPod> = kept.into_values().collect();
+        let is_other = !entries.iter().copied().eq(shown.into_values());
+        Changed { body: is_other.then(|| self.body(&entries)), waiting }
     }
 
     fn body(&self, entries: &[&DesiredPod]) -> Value {
@@ -154,14 +168,17 @@ pub(crate) enum Change {
     Take { uid: String, owner: String },
 }
 
-impl Change {
-    fn key(&self) -> (&str, &str) {
-        match self {
-            Self::Put(entry) => (&entry.uid, &entry.owner),
-            Self::Take { uid, owner } => (uid, owner),
-        }
-    }
+/// Result of changes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Changed {
+    /// Body of the write. `None`: nothing is to be written.
+    pub(crate) body: Option<Value>,
+    /// Names of the pods whose entries have no room yet.
+    pub(crate) waiting: Vec<String>,
 }
+
+/// UID of a pod, and the owner of an entry.
+type Key = (String, String);
 
 /// Tells whether two entries of a pod and owner are the same try of the same revision.
 fn asks_the_same(one: &DesiredPod, other: &DesiredPod) -> bool {
@@ -242,14 +259,15 @@ mod tests {
         let mailbox = mailbox(None);
         assert_eq!(mailbox.checks, ["CloneSet"]);
         assert!(!mailbox.labels_hash, "an agent of before");
-        assert_eq!(mailbox.changed(&[put("p")]), None, "it is there");
-        let body = mailbox.changed(&[put("q")]).unwrap();
-        assert_eq!(body["status"]["desiredPods"].as_array().unwrap().len(), 2);
-        assert_eq!(body["metadata"]["resourceVersion"], "7");
-        let body = mailbox.changed(&[take("p", "CloneSet/shop")]).unwrap();
-        assert_eq!(body["status"]["desiredPods"], json!([]));
-        assert_eq!(mailbox.changed(&[take("q", "CloneSet/shop")]), None);
-        assert_eq!(mailbox.changed(&[take("p", "StatefulSet/shop")]), None);
+        let body = |change: Change| mailbox.changed(&[change]).body;
+        assert_eq!(body(put("p")), None, "it is there");
+        let with_q = body(put("q")).unwrap();
+        assert_eq!(with_q["status"]["desiredPods"].as_array().unwrap().len(), 2);
+        assert_eq!(with_q["metadata"]["resourceVersion"], "7");
+        let without_p = body(take("p", "CloneSet/shop")).unwrap();
+        assert_eq!(without_p["status"]["desiredPods"], json!([]));
+        assert_eq!(body(take("q", "CloneSet/shop")), None);
+        assert_eq!(body(take("p", "StatefulSet/shop")), None);
     }
 
     fn put(uid: &str) -> Change {
@@ -264,7 +282,7 @@ mod tests {
     fn changes_of_a_node_are_one_write() {
         let mailbox = mailbox(None);
         let uids = |changes: &[Change]| {
-            let body = mailbox.changed(changes)?;
+            let body = mailbox.changed(changes).body?;
             let entries = body["status"]["desiredPods"].as_array()?.iter();
             Some(entries.map(|entry| entry["uid"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
         };
@@ -272,11 +290,67 @@ mod tests {
         assert_eq!(uids(&[take("p", set), put("q"), put("r")]).unwrap(), ["q", "r"]);
         assert_eq!(uids(&[put("p"), take("q", set)]), None, "as it is");
         // The same pod again: what comes last counts.
-        assert_eq!(uids(&[take("p", set), put("p")]).unwrap(), ["p"]);
+        assert_eq!(uids(&[take("p", set), put("p")]), None, "as it is");
+        assert_eq!(uids(&[put("q"), take("q", set), take("p", set)]).unwrap(), [""; 0]);
         let mut next = made("p");
         next.attempt = 1;
-        let body = mailbox.changed(&[Change::Put(Box::new(next))]).unwrap();
+        let body = mailbox.changed(&[Change::Put(Box::new(next))]).body.unwrap();
         assert_eq!(body["status"]["desiredPods"][0]["attempt"], 1);
+    }
+
+    /// Entry of a pod with an annotation of so many KiB.
+    fn large(uid: &str, attempt: i32, kib: usize) -> DesiredPod {
+        let annotations = [("note".to_owned(), "x".repeat(kib << 10))].into();
+        DesiredPod { attempt, annotations, ..made(uid) }
+    }
+
+    /// Rows: KiB of the entries that are there, what the node says of the first of them, the changes (pod, try
+    /// and KiB), the entries after them, and the pods that wait.
+    #[test]
+    fn what_has_no_room_waits() {
+        type Entry = (&'static str, i32, usize);
+        let table: [(&[Entry], &str, &[Entry], &[&str], &[&str]); 8] = [
+            (&[], "", &[("a", 0, 100), ("b", 0, 100)], &["a0", "b0"], &[]),
+            (&[], "", &[("a", 0, 100), ("b", 0, 100), ("c", 0, 100)], &["a0", "b0"], &["pod-c"]),
+            (&[("b", 0, 200)], "", &[("a", 0, 100), ("c", 0, 50)], &["b0", "c0"], &["pod-a"]),
+            // Nothing to write.
+            (&[("b", 0, 200)], "", &[("a", 0, 100)], &[], &["pod-a"]),
+            (&[], "", &[("a", 0, 900), ("b", 0, 1)], &["b0"], &["pod-a"]),
+            // Alone it has room, however large.
+            (&[], "", &[("a", 0, 900)], &["a0"], &[]),
+            // One that is at work stays until the next one fits; one that was not begun is taken back.
+            (&[("a", 0, 100), ("b", 0, 100)], "Updating", &[("a", 1, 200)], &[], &["pod-a"]),
+            (&[("a", 0, 100), ("b", 0, 100)], "Pending", &[("a", 1, 200)], &["b0"], &["pod-a"]),
+        ];
+        for (there, phase, changes, after, waiting) in table {
+            let entries: Vec<_> =
+                there.iter().map(|(uid, attempt, kib)| large(uid, *attempt, *kib)).collect();
+            let answers = entries.iter().take(usize::from(!phase.is_empty())).map(|entry| {
+                json!({ "uid": entry.uid, "owner": entry.owner, "revision": entry.revision, "phase": phase })
+            });
+            let answers: Vec<UpdatedPod> =
+                answers.map(|answer| serde_json::from_value(answer).unwrap()).collect();
+            let mailbox = Mailbox { entries, pods: answers, ..mailbox(None) };
+            let puts = changes.iter().map(|(uid, attempt, kib)| large(uid, *attempt, *kib));
+            let puts: Vec<Change> = puts.map(|entry| Change::Put(Box::new(entry))).collect();
+            let changed = mailbox.changed(&puts);
+            let written =
+                changed.body.iter().flat_map(|body| body["status"]["desiredPods"].as_array().unwrap());
+            let written: Vec<_> = written
+                .map(|entry| {
+                    let attempt = entry["attempt"].as_i64().unwrap_or(0);
+                    format!("{}{attempt}", entry["uid"].as_str().unwrap())
+                })
+                .collect();
+            assert_eq!(
+                (written, changed.waiting),
+                (
+                    after.iter().map(|text| (*text).to_owned()).collect(),
+                    waiting.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>(),
+                ),
+                "{changes:?}"
+            );
+        }
     }
 
     #[test]

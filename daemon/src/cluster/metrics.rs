@@ -33,6 +33,8 @@ pub(crate) enum Write {
     Update,
     /// An annotation of a pod.
     Annotation,
+    /// The condition of a pod that says whether SidecarSets can upgrade it.
+    Condition,
     /// An Event about a pod.
     Event,
     /// Write of a probe on a pod.
@@ -86,6 +88,7 @@ impl ClusterMetrics {
             Write::Annotation => "annotation",
             Write::Event => "event",
             Write::Mark => "mark",
+            Write::Condition => "condition",
             Write::NodeLabels => "node-labels",
         };
         let outcome = match result {

@@ -136,7 +136,11 @@ pub(super) fn desired(
         None => (UpdateOwner::Workload, Err(Flaw::Owner(entry.owner.chars().take(80).collect()))),
     };
     let (merges, merged) = merges(&entry.merge_annotations);
-    let flaw = empty.map_or(Ok(()), Err).and(owned).and_then(|()| check(&wanted)).and(merged);
+    let sound = match entry.upgradable {
+        Some(_) => alone(&wanted, &owner),
+        None => check(&wanted),
+    };
+    let flaw = empty.map_or(Ok(()), Err).and(owned).and(sound).and(merged);
     let pod = PodRef {
         uid: entry.uid.as_str().into(),
         namespace: entry.namespace.clone(),
@@ -158,6 +162,14 @@ pub(super) fn desired(
         ..of(wanted, id, UpdateSource::NodePodUpdate, created, pod, reported)
     };
     (UpdateRequest { ended, ..request }, flaw)
+}
+
+/// A word for a pod's condition is a SidecarSet's, and nothing else is asked for with it.
+fn alone(wanted: &Wanted<'_>, owner: &UpdateOwner) -> Result<(), Flaw> {
+    let maps = [wanted.labels, wanted.annotations, wanted.merged, wanted.defaults];
+    let nothing =
+        wanted.containers.is_empty() && wanted.swaps.is_empty() && maps.iter().all(|map| map.is_empty());
+    if nothing && matches!(owner, UpdateOwner::SidecarSet(_)) { Ok(()) } else { Err(Flaw::Word) }
 }
 
 /// Reads the owner of an entry; `None` for one of a kind that is not known here.

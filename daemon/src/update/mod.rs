@@ -16,6 +16,7 @@
 //! - `convert`, `report`: between objects and the policy's words. `state`: the annotation. `env`: hashes.
 //! - `runtime_meta`: an annotation for others. `readiness_gate`: where no update goes on. `work_queue`: the
 //!   pods of both.
+//! - `upgradable`: words of SidecarSets in a condition of pods.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
 
 mod admin_requests;
@@ -39,6 +40,7 @@ mod snapshot;
 mod state;
 mod submit;
 mod turns;
+mod upgradable;
 mod words;
 mod work_queue;
 mod workloads;
@@ -159,7 +161,12 @@ impl Parts {
         loop {
             identity.mark_unchanged();
             let both = async {
-                tokio::join!(self.node_pod_update.follow(&self.updates), self.keep_meta(), self.keep_gates())
+                tokio::join!(
+                    self.node_pod_update.follow(&self.updates),
+                    self.keep_meta(),
+                    self.keep_gates(),
+                    self.keep_words()
+                )
             };
             let changed = match self.permission() {
                 Permission::Unknown => identity.changed().await,

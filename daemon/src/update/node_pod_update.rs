@@ -4,6 +4,7 @@ mod newest;
 mod object;
 mod pace;
 mod room;
+mod told;
 mod understood;
 
 use std::{
@@ -22,7 +23,7 @@ use futures::FutureExt;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Client, runtime::watcher};
 use serde_json::json;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tracing::warn;
 
 use self::{
@@ -51,8 +52,15 @@ use crate::{
 };
 
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
-const FEATURES: [&str; 6] =
-    ["owners/v1", "swaps/v1", "clonesets/v1", "daemonsets/v1", "statefulsets/v1", "pod-template-hash/v1"];
+const FEATURES: [&str; 7] = [
+    "owners/v1",
+    "swaps/v1",
+    "upgradable/v1",
+    "clonesets/v1",
+    "daemonsets/v1",
+    "statefulsets/v1",
+    "pod-template-hash/v1",
+];
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Before owners that could not be read are read again.
@@ -69,6 +77,8 @@ pub(super) struct NodeUpdates {
     waiting: std::sync::Mutex<Vec<Waiting>>,
     /// The owners of entries.
     sets: Owners,
+    /// There may be words for pods that nobody has said yet.
+    words: Notify,
 }
 
 /// A report that waits for a write. All that wait are written together.
@@ -88,6 +98,7 @@ impl NodeUpdates {
             object: Mutex::new(None),
             waiting: std::sync::Mutex::default(),
             sets: Owners::default(),
+            words: Notify::new(),
         }
     }
 
@@ -185,7 +196,10 @@ impl NodeUpdates {
             return updates.listed(UpdateSource::NodePodUpdate, Vec::new());
         };
         let now = now();
-        let entries = known.entries().filter_map(|desired| {
+        if known.status.desired_pods.iter().any(|desired| desired.upgradable.is_some()) {
+            self.words.notify_one();
+        }
+        let entries = known.entries().filter(|desired| desired.upgradable.is_none()).filter_map(|desired| {
             let first_seen = updates.entry(&id(desired)).map_or(now, |entry| entry.request.created);
             let answered = known.pods.get(&desired_key(desired));
             let entry = entry(desired, answered, known.version, first_seen, clock);

@@ -16,6 +16,10 @@ pub(super) struct Owners {
 impl Owners {
     /// The word on an entry; `None` before its owner was read.
     pub(super) fn word(&self, entry: &DesiredPod) -> Option<Result<(), String>> {
+        // A word for a pod is judged with the pod: see `super::upgradable`.
+        if entry.upgradable.is_some() {
+            return Some(Ok(()));
+        }
         let sidecars = self.sidecar_sets.word(entry)?.map_err(|why| why.to_string());
         let workloads = self.workloads.word(entry)?.map_err(|why| why.to_string());
         Some(sidecars.and(workloads))

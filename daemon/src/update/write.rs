@@ -4,6 +4,7 @@ use berth_policy::{
     PodRef,
     in_place_update::{MetadataKey, PodPatch, UpdateOwner},
 };
+use berth_sidecarset::upgradable::{CONDITION, Upgradable};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Map, Value, json};
 
@@ -47,9 +48,29 @@ impl Writer {
 
     /// Opens or closes the readiness gate.
     pub(super) async fn gate(&self, pod: &core::Pod, open: bool) -> Result<core::Pod, CallError> {
-        let conditions = conditions(pod, open, whole_second(Timestamp::now(), false));
-        let body = json!({ "metadata": named(pod), "status": { "conditions": conditions } });
-        self.write(pod, Part::Status, body, Write::Unready).await
+        self.write(pod, Part::Status, gate_body(pod, open, Timestamp::now()), Write::Unready).await
+    }
+
+    /// Writes the condition that says whether SidecarSets can upgrade the pod.
+    pub(super) async fn upgradable(
+        &self,
+        pod: &core::Pod,
+        condition: &Upgradable,
+    ) -> Result<core::Pod, CallError> {
+        let now = whole_second(Timestamp::now(), false);
+        let before = read::condition(pod, CONDITION).filter(|before| before.status == condition.status);
+        let condition = core::PodCondition {
+            type_: CONDITION.to_owned(),
+            status: condition.status.to_owned(),
+            reason: Some(condition.reason.to_owned()),
+            message: Some(condition.message.clone()),
+            last_transition_time: before
+                .and_then(|before| before.last_transition_time.clone())
+                .or(Some(Time(now))),
+            ..core::PodCondition::default()
+        };
+        let body = json!({ "metadata": named(pod), "status": { "conditions": [condition] } });
+        self.write(pod, Part::Status, body, Write::Condition).await
     }
 
     /// Sets one annotation.
@@ -85,7 +106,8 @@ fn named(pod: &core::Pod) -> Map<String, Value> {
     metadata
 }
 
-fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
+/// Body of the write that moves a batch.
+pub(super) fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
     let (mut labels, mut annotations) = (Map::new(), Map::new());
     for (key, value) in &patch.metadata {
         match key {
@@ -117,6 +139,12 @@ fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
         body["spec"] = json!({ "containers": images.collect::<Vec<_>>() });
     }
     body
+}
+
+/// Body of the write that opens or closes the readiness gate.
+pub(super) fn gate_body(pod: &core::Pod, open: bool, now: Timestamp) -> Value {
+    let conditions = conditions(pod, open, whole_second(now, false));
+    json!({ "metadata": named(pod), "status": { "conditions": conditions } })
 }
 
 fn conditions(pod: &core::Pod, open: bool, now: Timestamp) -> Vec<core::PodCondition> {

@@ -20,14 +20,13 @@
 //! - a revision has the time at which it was first asked for, whoever asks again;
 //! - what has no room in the object of its node waits, and is asked for when others are done.
 
-mod room;
-
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
     sync::Arc,
 };
 
+use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{DesiredPod, UpdatePhase, UpdatedPod};
 use jiff::Timestamp;
 
@@ -141,12 +140,6 @@ impl Said {
         *self.revision == *pod.revision
             && self.attempt == pod.attempt
             && (self.owner_uid.is_empty() || *self.owner_uid == *pod.owner_uid)
-    }
-}
-
-impl Progress {
-    fn is_at_work(self) -> bool {
-        !matches!(self.phase, UpdatePhase::Pending | UpdatePhase::Succeeded | UpdatePhase::Failed)
     }
 }
 
@@ -366,9 +359,9 @@ impl PodUpdates {
             pods.insert(id.clone(), pod);
         }
         let Shown { desired, pods: said, .. } = &*shown;
-        let pods = room::fitting(pods, desired, |id| {
+        let pods = fitting(pods, desired, |id| {
             let asked = desired.get(id).zip(said.get(id));
-            asked.is_some_and(|(pod, said)| said.is_of(pod) && said.progress.is_at_work())
+            asked.is_some_and(|(pod, said)| said.is_of(pod) && is_at_work(said.progress.phase))
         });
         // An earlier order that says something else may still be waiting, so even what is shown may be owed.
         if pods == shown.desired && shown.asked.is_none() {

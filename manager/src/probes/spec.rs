@@ -16,7 +16,7 @@ use super::{
 use crate::{seen::Key, selector::Selector, size};
 
 /// Written by the kubelet, the control plane, and those who update pods in place.
-pub(super) const FOREIGN: [&str; 11] = [
+pub(super) const FOREIGN: [&str; 12] = [
     "Ready",
     "ContainersReady",
     "Initialized",
@@ -28,6 +28,7 @@ pub(super) const FOREIGN: [&str; 11] = [
     "AllContainersRestarting",
     "KruisePodReady",
     "InPlaceUpdateReady",
+    "SidecarSetUpgradable",
 ];
 
 /// A marker that can be carried out.

@@ -19,6 +19,7 @@ pub(crate) struct Sidecars {
     revisions: Labels,
     working: Labels,
     images: Labels,
+    upgradable: Labels,
     /// Containers that do not run yet what the spec says; nearly always none.
     unsettled: Box<[Arc<str>]>,
     pub(crate) phase: Phase,
@@ -37,6 +38,7 @@ impl Sidecars {
             revisions: sets.one(&seen.revisions, texts),
             working: sets.one(&seen.working, texts),
             images: sets.one(&seen.images, texts),
+            upgradable: sets.one(&seen.upgradable, texts),
             unsettled: seen.unsettled.iter().map(|name| texts.one(name)).collect(),
             phase: seen.phase,
             ready: seen.ready,
@@ -68,6 +70,11 @@ impl Sidecars {
 
     pub(crate) fn revision(&self, set: &str) -> Option<&Arc<str>> {
         find(&self.revisions, set)
+    }
+
+    /// Word of the pod's condition on whether this set can upgrade it; `None`: it has none.
+    pub(crate) fn upgradable(&self, set: &str) -> Option<bool> {
+        find(&self.upgradable, set).map(|word| **word == *"true")
     }
 
     /// Twin of this sidecar that works.

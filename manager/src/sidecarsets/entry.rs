@@ -92,6 +92,24 @@ pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now:
     }
 }
 
+/// Builds the entry by which a pod is told whether it can be upgraded. Its revision is none of the set's: the
+/// answer to it is none to an upgrade.
+pub(super) fn word(newest: Newest<'_>, key: &Key, pod: &Pod, upgradable: bool, now: Timestamp) -> DesiredPod {
+    let Newest { set, uid, revision, .. } = newest;
+    DesiredPod {
+        uid: pod.uid.to_string(),
+        owner: owner(set),
+        owner_uid: uid.to_owned(),
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        revision: format!("{revision}/upgradable={upgradable}"),
+        service: PodService::Keep,
+        upgradable: Some(upgradable),
+        since: Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
+        ..DesiredPod::default()
+    }
+}
+
 /// Patch of the annotation: this set's member from then on.
 fn hash(Newest { set, revision, rules, .. }: Newest<'_>, now: Timestamp) -> Value {
     let entry = json!({

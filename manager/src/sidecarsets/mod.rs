@@ -86,6 +86,9 @@ const FEATURE: &str = "owners/v1";
 /// Ability of an agent to swap twins.
 const SWAPS: &str = "swaps/v1";
 
+/// Ability of an agent to write the condition `SidecarSetUpgradable` of pods.
+const UPGRADABLE: &str = "upgradable/v1";
+
 /// The kinds by which sidecars are decided.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Namespace, Kind::SidecarSet, Kind::NodePodUpdate];
 

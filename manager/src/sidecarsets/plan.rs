@@ -7,8 +7,12 @@
 //! left to an agent that is silent costs as little as it can: an entry that it has not begun is taken back,
 //! and one that it has begun holds no place while its pod is available. The pods that `partition` keeps are
 //! the last ones in the order.
+//!
+//! A pod that cannot be upgraded is told so, in its condition `SidecarSetUpgradable`, and that it can when
+//! that is so again: by an entry that costs nothing, and that an upgrade takes the place of. A set that rests
+//! tells no pod that it cannot.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use berth_proto::crd::UpdatePhase;
 
@@ -39,6 +43,10 @@ pub(super) struct Candidate<'a> {
     pub(super) changing: bool,
     /// It differs from the newest in images alone.
     pub(super) upgradable: bool,
+    /// Word of its condition; `None`: it has none of this set.
+    pub(super) told: Option<bool>,
+    /// Its agent writes that condition.
+    pub(super) tells: bool,
     pub(super) means: Means,
     pub(super) entry: Option<Asked>,
 }
@@ -69,6 +77,8 @@ pub(super) struct Asked {
     pub(super) phase: Option<UpdatePhase>,
     /// Time since the agent said so.
     pub(super) ago: Duration,
+    /// It is no upgrade, but this word for the condition.
+    pub(super) word: Option<bool>,
 }
 
 /// Next step of an upgrade.
@@ -76,6 +86,8 @@ pub(super) struct Asked {
 pub(super) struct Plan {
     /// Pods that are asked for, and the number of the try.
     pub(super) ask: Vec<(usize, i32)>,
+    /// Pods that are told whether they can be upgraded.
+    pub(super) tell: Vec<(usize, bool)>,
     /// Pods of which nothing is wanted any more.
     pub(super) take_back: Vec<usize>,
     pub(super) progress: Progress,
@@ -111,7 +123,7 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
     };
     let (mut waiting, mut used) = (Vec::new(), 0_usize);
     for (at, pod) in pods.iter().enumerate() {
-        let Some(asked) = &pod.entry else {
+        let Some(asked) = pod.entry.as_ref().filter(|asked| asked.word.is_none()) else {
             let unavailable = pod.updated && !pod.available;
             used = used.saturating_add(usize::from(unavailable));
             if !pod.updated {
@@ -153,6 +165,7 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
     }
     if strategy.paused || strategy.not_update {
         plan.progress.held = plan.progress.held.saturating_add(waiting.len());
+        tell(strategy, pods, &mut plan);
         return plan;
     }
     order::sort(strategy, pods, &mut waiting);
@@ -178,7 +191,31 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
         };
         *count = count.saturating_add(1);
     }
+    tell(strategy, pods, &mut plan);
     plan
+}
+
+/// Adds the words that pods are to be told, and takes those back that are told.
+fn tell(strategy: &Strategy, pods: &[Candidate], plan: &mut Plan) {
+    let upgraded: BTreeSet<usize> = plan.ask.iter().map(|(at, _)| *at).collect();
+    for (at, pod) in pods.iter().enumerate().filter(|(at, _)| !upgraded.contains(at)) {
+        let standing = pod.entry.as_ref().map(|asked| asked.word);
+        match (word(strategy, pod), standing) {
+            (Some(word), None) => plan.tell.push((at, word)),
+            (Some(word), Some(Some(standing))) if word != standing => plan.tell.push((at, word)),
+            (None, Some(Some(_))) => plan.take_back.push(at),
+            (None, None) | (_, Some(_)) => {}
+        }
+    }
+}
+
+/// Word that a pod is to be told.
+fn word(strategy: &Strategy, pod: &Candidate) -> Option<bool> {
+    let rests = strategy.paused || strategy.not_update;
+    let word = pod.updated || pod.upgradable;
+    // Where nothing was said, it can.
+    let is_news = word != pod.told.unwrap_or(true);
+    (pod.tells && is_news && (word || !rests)).then_some(word)
 }
 
 /// A pod that has not been asked for waits, or is held back.

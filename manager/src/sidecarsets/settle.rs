@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     ANSWERED_EVERY, ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SWAPS, SetWrite, SidecarIndex,
-    WRITTEN_EVERY, Wake,
+    UPGRADABLE, WRITTEN_EVERY, Wake,
     accepted::{Hook, hook, spared_until, told_of_missing},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
@@ -121,7 +121,7 @@ impl SidecarIndex {
             let _ = write!(id.uid, "{}", member.pod.uid);
             candidates.push(candidate(name, key, member, &rules, &revision, &id, agents, now));
         }
-        let Plan { ask, take_back, progress, again_in } = plan(&rules.strategy, &candidates);
+        let Plan { ask, tell, take_back, progress, again_in } = plan(&rules.strategy, &candidates);
         let ready = known.filed.as_ref().zip(known.shown.as_ref()).is_some_and(|(filed, shown)| {
             filed.is_in(shown) && shown.observed_generation == known.generation
         });
@@ -133,6 +133,11 @@ impl SidecarIndex {
                 let Some((key, Member { pod, .. })) = members.get(at) else { continue };
                 let Some(node) = &pod.node else { continue };
                 self.updates.want(entry::entry(newest, key, pod, attempt, now.wall), node);
+            }
+            for (at, word) in tell {
+                let Some((key, Member { pod, .. })) = members.get(at) else { continue };
+                let Some(node) = &pod.node else { continue };
+                self.updates.want(entry::word(newest, key, pod, word, now.wall), node);
             }
             for at in take_back {
                 let Some((_, Member { pod, .. })) = members.get(at) else { continue };
@@ -301,6 +306,7 @@ fn candidate<'a>(
         let said = updates.progress(id);
         let ago = said.and_then(|said| said.since).map(|since| now.wall.duration_since(since));
         Asked {
+            word: wanted.upgradable,
             newest: wanted.revision == revision,
             attempt: wanted.attempt,
             phase: said.map(|said| said.phase),
@@ -337,6 +343,8 @@ fn candidate<'a>(
         available: state.ready,
         changing: ready && !settled,
         upgradable: without_image.is_some_and(|hash| **hash == *rules.hashes.without_image),
+        told: sidecars.and_then(|sidecars| sidecars.upgradable(set)),
+        tells: pod.node.as_ref().is_some_and(|node| updates.can(node, UPGRADABLE)),
         means,
         entry: asked,
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use berth_sidecarset::names;
+use berth_sidecarset::{names, upgradable};
 use berth_spread::{MATCHED, Matched};
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -67,6 +67,7 @@ struct Condition {
     type_: String,
     status: String,
     reason: Option<String>,
+    message: Option<String>,
     last_transition_time: Option<Time>,
 }
 
@@ -209,6 +210,10 @@ fn with_sidecars(
     let mut seen = sidecars(annotations, &pairs(containers, statuses), phase)?;
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready");
     seen.ready = ready.is_some_and(|condition| condition.holds("Ready"));
+    let told = conditions.iter().find(|condition| condition.type_ == upgradable::CONDITION);
+    let words = told.map(|condition| upgradable::words(condition.message.as_deref())).unwrap_or_default();
+    let words = words.into_iter().filter(|(set, _)| seen.listed.contains(set));
+    seen.upgradable = words.map(|(set, upgradable)| (set, upgradable.to_string())).collect();
     seen.ready_since = ready.and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
     Some(seen)
 }

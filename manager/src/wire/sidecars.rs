@@ -82,6 +82,7 @@ pub(super) fn sidecars(
         listed,
         phase,
         ready: false,
+        upgradable: BTreeMap::new(),
         ready_since: None,
     }))
 }

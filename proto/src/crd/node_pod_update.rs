@@ -114,6 +114,10 @@ pub struct DesiredPod {
     /// Annotations that are set only where the pod has none of that key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub default_annotations: BTreeMap<String, String>,
+    /// Word of its owner, a SidecarSet, for the condition `SidecarSetUpgradable` of the pod: whether the pod
+    /// can be brought to the set's newest sidecars in place. With it nothing else is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgradable: Option<bool>,
     /// When this revision was asked for: its deadline counts from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,

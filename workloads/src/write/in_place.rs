@@ -15,7 +15,7 @@ use kube::{
 use super::{End, Work, Writer, Wrote, failure::Failure, params::FIELD_MANAGER};
 use crate::{
     kinds::Set,
-    mailbox::{self, Change, Mailbox},
+    mailbox::{self, Change, Changed, Mailbox},
 };
 
 /// How often a change of the entries of a node is tried on its newest version.
@@ -38,23 +38,25 @@ impl Work {
         let writer = self.writer.clone();
         let each = nodes.into_iter().map(|(node, of)| {
             let writer = writer.clone();
-            async move { (writer.mailbox(&node, &of.changes).await, of.updates) }
+            async move { (writer.mailbox(&node, &of.changes).await, of.updates, node) }
         });
         // Cancel-safe: it is awaited to its end.
         let answers: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
         let mut end = End::Done;
-        for (answer, updates) in answers {
-            let failed = match answer {
-                Ok(mailbox) => {
+        for (answer, updates, node) in answers {
+            let failure = match answer {
+                Ok((mailbox, waiting)) => {
                     self.wrote.push(Wrote::Mailbox(mailbox));
-                    for (name, revision) in updates {
+                    for (name, revision) in updates.into_iter().filter(|(name, _)| !waiting.contains(name)) {
                         let text = format!("update pod {name} in place (revision {revision})");
                         self.tell(false, "SuccessfulUpdatePodInPlace", text);
                     }
-                    continue;
+                    let Some(failure) = without_room(&node, &waiting) else { continue };
+                    failure
                 }
-                Err(failure) => self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await,
+                Err(failure) => failure,
             };
+            let failed = self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await;
             // One that says why counts more than one that is to be tried again.
             if matches!(end, End::Done | End::Changed) {
                 end = failed;
@@ -65,16 +67,18 @@ impl Work {
 }
 
 impl Writer {
-    /// Changes the entries of a node, on its object as it is now.
-    async fn mailbox(&self, node: &str, changes: &[Change]) -> Result<Mailbox, Failure> {
+    /// Changes the entries of a node, on its object as it is now. Returns it, and the names of the pods whose
+    /// entries have no room in it yet.
+    async fn mailbox(&self, node: &str, changes: &[Change]) -> Result<(Mailbox, Vec<String>), Failure> {
         let api = Api::<NodePodUpdate>::all(self.client.clone());
         let params = PatchParams::apply(FIELD_MANAGER).force();
         for _ in 0..MAILBOX_TRIES {
             let mailbox = Mailbox::of(self.ask("nodepodupdate_read", api.get(node)).await?);
-            let Some(body) = mailbox.changed(changes) else { return Ok(mailbox) };
+            let Changed { body, waiting } = mailbox.changed(changes);
+            let Some(body) = body else { return Ok((mailbox, waiting)) };
             let body = Patch::Apply(&body);
             match self.ask("nodepodupdate", api.patch_status(node, &params, &body)).await {
-                Ok(object) => return Ok(Mailbox::of(object)),
+                Ok(object) => return Ok((Mailbox::of(object), waiting)),
                 // Its agent or another set was faster.
                 Err(Failure::Changed) => {}
                 Err(failure) => return Err(failure),
@@ -82,6 +86,16 @@ impl Writer {
         }
         Err(Failure::Changed)
     }
+}
+
+/// The reason why the updates of these pods wait; `None`: none does.
+fn without_room(node: &str, waiting: &[String]) -> Option<Failure> {
+    let first = waiting.first()?;
+    let count = waiting.len();
+    Some(Failure::Held(format!(
+        "NodePodUpdate {node} has no room for the updates of {count} pods yet, one of them {first}: they wait until \
+         others are done"
+    )))
 }
 
 /// Changes by the nodes whose objects they are about, in their order.

@@ -73,6 +73,9 @@ pub(in crate::update) enum Flaw {
          DaemonSet/<name> or StatefulSet/<name>"
     )]
     Owner(String),
+    /// A word for the condition of a pod that does not stand alone.
+    #[error("upgradable is a SidecarSet's to say, in an entry that asks for nothing else: leave it out")]
+    Word,
     /// A merge patch that is none.
     #[error("mergeAnnotations[{0}] is no JSON object: give a JSON merge patch of an object")]
     Merge(String),

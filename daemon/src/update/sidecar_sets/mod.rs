@@ -129,11 +129,12 @@ impl SidecarSets {
 }
 
 /// Name of the set that an entry is of.
-fn owner(entry: &DesiredPod) -> Option<&str> {
+pub(super) fn owner(entry: &DesiredPod) -> Option<&str> {
     entry.owner.strip_prefix("SidecarSet/")
 }
 
-async fn read(connection: &Connection, name: &str) -> Result<Option<SidecarSet>, CallError> {
+/// Reads a set; `None`: there is none of that name.
+pub(super) async fn read(connection: &Connection, name: &str) -> Result<Option<SidecarSet>, CallError> {
     let get = async |client| raw::all::<SidecarSet>(client).get_opt(name).await;
     connection.ask(async |client| get(client).await?.map(raw::typed).transpose()).await
 }

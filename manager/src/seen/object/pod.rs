@@ -129,6 +129,8 @@ pub struct SidecarsSeen {
     pub ready: bool,
     /// When that condition last changed.
     pub ready_since: Option<Timestamp>,
+    /// Words of its condition `SidecarSetUpgradable`, `true` or `false`, by set.
+    pub upgradable: BTreeMap<String, String>,
 }
 
 /// Phase of a pod that has not ended, in the order in which an upgrade comes to them.

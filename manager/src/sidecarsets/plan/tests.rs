@@ -15,7 +15,7 @@ fn strategy(given: Value) -> Strategy {
 }
 
 fn asked(newest: bool, phase: Option<UpdatePhase>, ago: u64) -> Option<Asked> {
-    Some(Asked { newest, attempt: 0, phase, ago: Duration::from_secs(ago) })
+    Some(Asked { newest, attempt: 0, phase, ago: Duration::from_secs(ago), word: None })
 }
 
 /// A pod by one letter; those at odd places have the label `tier: gold`.
@@ -180,12 +180,72 @@ fn next_steps(
 #[case::no_longer_than_that(30, 599, None, Some(1))]
 #[case::for_ever(i32::MAX, 600, Some(i32::MAX), None)]
 fn tries(#[case] attempt: i32, #[case] ago: u64, #[case] next: Option<i32>, #[case] rest: Option<u64>) {
-    let entry =
-        Asked { newest: true, attempt, phase: Some(UpdatePhase::Failed), ago: Duration::from_secs(ago) };
+    let entry = Asked {
+        newest: true,
+        attempt,
+        phase: Some(UpdatePhase::Failed),
+        ago: Duration::from_secs(ago),
+        word: None,
+    };
     let pods = [Candidate { entry: Some(entry), ..pod(0, 'o') }];
     let plan = plan(&strategy(json!({})), &pods);
     assert_eq!(plan.ask.first().map(|(_, attempt)| *attempt), next);
     assert_eq!(plan.again_in, rest.map(Duration::from_secs));
+}
+
+/// Pods, each by its letter, the word of its condition and that of its entry (`t`, `f` or `.`); which of them
+/// are asked for, are told what, and whose entries are taken back.
+#[rstest]
+#[case::it_cannot(json!({}), &["-.."], "", "0f", "")]
+#[case::it_waits_for_its_agent(json!({}), &["-.f"], "", "", "")]
+#[case::it_shows_it(json!({}), &["-ff"], "", "", "0")]
+#[case::it_was_told(json!({}), &["-f."], "", "", "")]
+#[case::it_was_told_otherwise(json!({}), &["-t."], "", "0f", "")]
+#[case::a_set_that_rests(json!({"paused": true}), &["-..", "-.f"], "", "", "1")]
+#[case::one_for_new_pods_alone(json!({"type": "NotUpdate"}), &["-.."], "", "", "")]
+#[case::it_can_again(json!({"paused": true}), &["of.", "o.."], "", "0t", "")]
+#[case::an_upgrade_says_it_later(json!({}), &["of.", "off"], "0", "1t", "")]
+#[case::in_the_place_of_a_word(json!({"maxUnavailable": 2}), &["of.", "off", "o.f"], "01", "", "2")]
+#[case::an_upgrade_goes_on(json!({}), &["if."], "", "", "")]
+#[case::it_has_the_newest(json!({}), &["uf.", "ut.", "u..", "uft"], "", "0t", "")]
+fn words(
+    #[case] given: Value,
+    #[case] of: &[&str],
+    #[case] ask: &str,
+    #[case] tell: &str,
+    #[case] back: &str,
+) {
+    let word = |letter| match letter {
+        't' => Some(true),
+        'f' => Some(false),
+        _ => None,
+    };
+    let pods: Vec<_> = of
+        .iter()
+        .enumerate()
+        .map(|(at, letters)| {
+            let letters: Vec<char> = letters.chars().collect();
+            let known = pod(at, letters[0]);
+            let says = |word| Asked {
+                newest: false,
+                attempt: 0,
+                phase: None,
+                ago: Duration::ZERO,
+                word: Some(word),
+            };
+            let entry = word(letters[2]).map(says).or(known.entry.clone());
+            Candidate { told: word(letters[1]), tells: true, entry, ..known }
+        })
+        .collect();
+    let planned = plan(&strategy(given.clone()), &pods);
+    let asked: String = planned.ask.iter().map(|(at, _)| at.to_string()).collect();
+    let told: String =
+        planned.tell.iter().map(|(at, word)| format!("{at}{}", if *word { 't' } else { 'f' })).collect();
+    let taken: String = planned.take_back.iter().map(usize::to_string).collect();
+    assert_eq!((&*asked, &*told, &*taken), (ask, tell, back), "{planned:?}");
+    // An agent that does not write the condition is asked for none.
+    let mute: Vec<_> = pods.into_iter().map(|pod| Candidate { tells: false, ..pod }).collect();
+    assert_eq!(plan(&strategy(given), &mute).tell, []);
 }
 
 fn ranked<'a>(name: &'a str, labels: &[(&str, &str)], rank: Rank) -> Candidate<'a> {

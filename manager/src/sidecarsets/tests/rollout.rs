@@ -1,6 +1,7 @@
 //! Upgrades from the edit of a set to the last pod.
 
 use berth_proto::crd::{PodPull, PodService, UpdatePhase};
+use berth_sidecarset::names;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -91,6 +92,43 @@ fn annotations_alone_go_to_pods_where_the_set_says_so() {
         world.pass(3_000);
     }
     assert_eq!((world.asked("n0"), world.reason("UpToDate")), (vec![], "Updated"));
+}
+
+/// Pods that differ in more than images are told so, and that they can follow when that is so again.
+#[test]
+fn pods_are_told_whether_they_can_follow() {
+    let mut world = World::new();
+    world.upgrade("log:1", json!({}));
+    ["a", "b"].into_iter().for_each(|name| world.pod(pod(name, "log:1")));
+    world.pass(3_000);
+    let edit = |world: &mut World, image: &str, without_image: &str| {
+        let spec = Ok(serde_json::from_value(spec(image, json!({}))).unwrap());
+        let mut edited = SidecarSetSeen { spec, ..set("s", image) };
+        edited.annotations.insert(names::HASH_WITHOUT_IMAGE.to_owned(), without_image.to_owned());
+        world.set(edited);
+        world.pass(3_000);
+    };
+    let words =
+        |world: &World| world.nodes["n0"].desired.iter().map(|pod| pod.upgradable).collect::<Vec<_>>();
+    edit(&mut world, "log:2", "other");
+    assert_eq!(words(&world), [], "an agent of before");
+    world.node("n0", &["owners/v1", "upgradable/v1"]);
+    world.pass(3_000);
+    assert_eq!(words(&world), [Some(false), Some(false)]);
+    assert_eq!(world.reason("UpToDate"), "NotUpgradable");
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!(words(&world), [], "they show it");
+    // The set is as it was.
+    edit(&mut world, "log:1", "same");
+    assert_eq!(words(&world), [Some(true), Some(true)]);
+    // The answer to a word is none to an upgrade.
+    edit(&mut world, "log:3", "same");
+    assert_eq!(words(&world), [None, Some(true)]);
+    assert_eq!(world.nodes["n0"].desired[0].containers[0].image, "log:3");
+    world.agent("n0", UpdatePhase::Succeeded);
+    world.pass(3_000);
+    assert_eq!((words(&world), world.counts()[1]), (vec![None], 1));
 }
 
 /// The agent looks the revision up in the set.

@@ -91,6 +91,7 @@ pub(super) fn pod(name: &str, image: &str) -> PodSeen {
             phase: Phase::Running,
             ready: true,
             ready_since: Some(BEGUN),
+            upgradable: BTreeMap::new(),
         })),
     }
 }
@@ -367,6 +368,10 @@ impl World {
                     sidecars.images.extend(works.map(|works| (works, swap.empty_image.clone())));
                     sidecars.images.insert(next.clone(), swap.image.clone());
                     sidecars.working.insert(swap.name.clone(), next);
+                }
+                if let Some(word) = entry.upgradable {
+                    sidecars.upgradable.insert("s".to_owned(), word.to_string());
+                    return;
                 }
                 let merged: Value = serde_json::from_str(&entry.merge_annotations[names::HASH]).unwrap();
                 for (set, entry) in merged.as_object().unwrap() {

@@ -42,6 +42,7 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
     let taken_out = json!([
         condition("KruisePodReady", "False"),
         condition("Ready", "False"),
+        condition("SidecarSetUpgradable", "False"),
         condition("game.kruise.io/idle", "True"),
         condition("Listed", "True"),
         condition("ContainersReady", "False")

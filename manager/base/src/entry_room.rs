@@ -1,46 +1,57 @@
-//! Room that entries of one kind of owner have in the object of a node. Pure.
+//! Room that the entries of one writer have in the object of a node. Pure.
 //!
 //! The API server takes an object of so many bytes and no more, and the agent repeats in it what each pod had
 //! before. A write that is too large changes nothing, ever: so what does not fit waits until others are done.
+//! The manager's SidecarSets have this room, and the workloads have as much.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Borrow, collections::BTreeMap};
 
-use berth_proto::crd::DesiredPod;
+use berth_proto::{
+    crd::{DesiredPod, UpdatePhase},
+    size,
+};
 
-use super::EntryId;
-use crate::size;
+/// Bytes of the entries of one writer, as JSON. The two of them have as much each, the agent's report twice
+/// that, and all of it is below what etcd takes.
+pub const MOST_BYTES: usize = 256 << 10;
 
-/// Bytes of the entries of one kind of owner, as JSON. Workloads have as much, the agent's report twice that,
-/// and all of it is below what etcd takes.
-pub(super) const MOST_BYTES: usize = 256 << 10;
+/// Entries by pod and owner.
+type Entries<K, E> = BTreeMap<K, E>;
 
-type Entries = BTreeMap<EntryId, Arc<DesiredPod>>;
+/// Tells whether an agent that says so of an entry is at the work of it.
+pub fn is_at_work(phase: UpdatePhase) -> bool {
+    !matches!(phase, UpdatePhase::Pending | UpdatePhase::Succeeded | UpdatePhase::Failed)
+}
 
 /// Entries out of those that are wanted that have room. Those that are shown keep theirs, and one that an
 /// agent is at the work of stays as it is until the next one fits; a single one has room, however large.
-pub(super) fn fitting(wanted: Entries, shown: &Entries, is_at_work: impl Fn(&EntryId) -> bool) -> Entries {
-    let sizes: Vec<usize> = wanted.values().map(|pod| bytes(pod)).collect();
+pub fn fitting<K: Ord + Clone, E: Borrow<DesiredPod> + Clone>(
+    wanted: Entries<K, E>,
+    shown: &Entries<K, E>,
+    is_at_work: impl Fn(&K) -> bool,
+) -> Entries<K, E> {
+    let sizes: Vec<usize> = wanted.values().map(bytes).collect();
     if sizes.iter().copied().fold(0, usize::saturating_add) <= MOST_BYTES {
         return wanted;
     }
-    let stays = |id: &EntryId| shown.get(id).filter(|_| is_at_work(id));
+    let stays = |id: &K| shown.get(id).filter(|_| is_at_work(id));
     let mut used = 0_usize;
     for ((id, pod), size) in wanted.iter().zip(&sizes) {
         let taken = match shown.get(id) {
-            Some(before) if before == pod => *size,
-            _ => stays(id).map_or(0, |before| bytes(before)),
+            Some(before) if before.borrow() == pod.borrow() => *size,
+            _ => stays(id).map_or(0, bytes),
         };
         used = used.saturating_add(taken);
     }
     let first = wanted.first_key_value().map(|(id, pod)| (id.clone(), pod.clone()));
     let mut kept = Entries::new();
     for ((id, pod), size) in wanted.into_iter().zip(sizes) {
-        if shown.get(&id) == Some(&pod) {
+        if shown.get(&id).is_some_and(|before| before.borrow() == pod.borrow()) {
             kept.insert(id, pod);
             continue;
         }
         let before = stays(&id);
-        let with_it = used.saturating_sub(before.map_or(0, |before| bytes(before))).saturating_add(size);
+        let with_it = used.saturating_sub(before.map_or(0, bytes)).saturating_add(size);
         if with_it <= MOST_BYTES {
             used = with_it;
             kept.insert(id, pod);
@@ -55,12 +66,14 @@ pub(super) fn fitting(wanted: Entries, shown: &Entries, is_at_work: impl Fn(&Ent
 }
 
 /// Bytes of an entry, and of the comma after it.
-fn bytes(pod: &DesiredPod) -> usize {
-    size::bytes(pod).saturating_add(1)
+fn bytes<E: Borrow<DesiredPod>>(pod: &E) -> usize {
+    size::bytes(pod.borrow()).saturating_add(1)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use rstest::rstest;
 
     use super::*;
@@ -68,7 +81,7 @@ mod tests {
     const KIB: usize = 1 << 10;
 
     /// Entries by UID, revision and KiB.
-    fn entries(of: &[(&str, &str, usize)]) -> Entries {
+    fn entries(of: &[(&str, &str, usize)]) -> Entries<String, Arc<DesiredPod>> {
         let entry = |(uid, revision, kib): &(&str, &str, usize)| {
             let note = ("note".to_owned(), "x".repeat(kib * KIB));
             let pod = DesiredPod {
@@ -77,7 +90,7 @@ mod tests {
                 annotations: BTreeMap::from([note]),
                 ..DesiredPod::default()
             };
-            (EntryId::of(&pod), Arc::new(pod))
+            (pod.uid.clone(), Arc::new(pod))
         };
         of.iter().map(entry).collect()
     }
@@ -101,7 +114,7 @@ mod tests {
         #[case] at_work: &[&str],
         #[case] expect: &[&str],
     ) {
-        let kept = fitting(entries(wanted), &entries(shown), |id| at_work.contains(&&*id.uid));
+        let kept = fitting(entries(wanted), &entries(shown), |uid| at_work.contains(&&**uid));
         let kept: Vec<_> = kept.values().map(|pod| format!("{}{}", pod.uid, pod.revision)).collect();
         assert_eq!(kept, expect);
     }

@@ -1,0 +1,50 @@
+//! The object beside the policy's updates: words for pods.
+
+use std::time::Instant;
+
+use berth_policy::in_place_update::UpdateReport;
+use berth_proto::crd::{DesiredPod, SidecarSet};
+
+use super::{
+    super::{report, sidecar_sets},
+    NodeUpdates, desired_key, entry,
+};
+use crate::{base::clock::Clock, cluster::client::CallError};
+
+impl NodeUpdates {
+    /// Entries with a word for a pod that are not answered.
+    pub(in crate::update) async fn words(&self) -> Vec<DesiredPod> {
+        let object = self.object.lock().await;
+        let Some(known) = &*object else { return Vec::new() };
+        let is_answered = |entry: &DesiredPod| {
+            let answer = known.pods.get(&desired_key(entry));
+            answer.is_some_and(|answer| report::answers(answer, entry) && report::is_end(answer))
+        };
+        let words = known.status.desired_pods.iter().filter(|entry| entry.upgradable.is_some());
+        words.filter(|entry| !is_answered(entry)).cloned().collect()
+    }
+
+    /// Waits until there may be others.
+    pub(in crate::update) async fn other_words(&self) {
+        self.words.notified().await;
+    }
+
+    /// Answers a word; what is wrong with the entry itself comes before that. False: not written.
+    pub(in crate::update) async fn answer_word(&self, desired: &DesiredPod, said: &UpdateReport) -> bool {
+        let request = entry(desired, None, 0, Instant::now(), &Clock::read()).request;
+        self.report(&request, said).await != berth_policy::StepOutcome::Failed
+    }
+
+    /// What is wrong with an entry itself.
+    pub(in crate::update) fn flaw(&self, desired: &DesiredPod) -> Option<String> {
+        entry(desired, None, 0, Instant::now(), &Clock::read()).flaw
+    }
+
+    /// Reads the set of an entry.
+    pub(in crate::update) async fn set(&self, desired: &DesiredPod) -> Result<Option<SidecarSet>, CallError> {
+        match sidecar_sets::owner(desired) {
+            Some(name) => sidecar_sets::read(&self.connection, name).await,
+            None => Ok(None),
+        }
+    }
+}
