@@ -1,4 +1,4 @@
-/// What a process of the data path cannot do. It is told to whoever asks how it is.
+/// Confinement of a process of the data path, as it is told to whoever asks how that one is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Confined {
     /// System calls beyond those that it needs are refused.

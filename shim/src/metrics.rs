@@ -86,11 +86,11 @@ impl Metrics {
         let build = Family::<Labels, Gauge>::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         own.register("build_info", "1, with the version of berth-shim", build);
-        let filtered: Gauge = Gauge::default();
+        let filtered = <Gauge>::default();
         filtered.set(confined.filtered.into());
         let help = "1 while system calls beyond those that berth-shim needs are refused";
         own.register("filtered", help, filtered);
-        let limit: Gauge = Gauge::default();
+        let limit = <Gauge>::default();
         limit.set(confined.memory_limit.map_or(0, |limit| limit.try_into().unwrap_or(i64::MAX)));
         let help = "Data that berth-shim may have, 0 where that is not limited";
         own.register_with_unit("memory_limit", help, Unit::Bytes, limit);

@@ -27,7 +27,7 @@ pub struct PassingLine {
     heard: Heard,
 }
 
-/// What has come and is no whole word yet, with the descriptors that came along.
+/// Bytes that have come and are no whole word yet, with the descriptors that came along.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     bytes: Vec<u8>,

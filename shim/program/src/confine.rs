@@ -1,5 +1,5 @@
-//! What this process may not do, however it was started: system calls beyond those that it needs, and more
-//! memory than it could need.
+//! Confinement of this process, however it was started: no system calls beyond those that it needs, and no
+//! more memory than it could need.
 //!
 //! The unit has a filter as well. In the runtime's place there is no unit, and whoever starts the program by
 //! hand has none either; so the program sees to it itself. A call beyond the filter is refused and not

@@ -183,7 +183,7 @@ const FORERUNNERS: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const FORERUNNERS: &[i64] = &[];
 
-/// What a thread or a process may not be made with: a namespace of its own.
+/// Flags with which neither a thread nor a process is made: a namespace of its own.
 const NAMESPACES: i32 = libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWNET

@@ -68,7 +68,7 @@ fn what_is_needed_goes_on() {
     });
 }
 
-/// What the unit forbids is not allowed here either. systemd knows what its groups are.
+/// The unit forbids nothing that is allowed here. systemd knows what its groups are.
 #[test]
 fn the_filter_is_no_wider_than_that_of_the_unit() {
     let unit = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/berth-shim.service"));
