@@ -34,6 +34,7 @@ pub mod image;
 pub mod names;
 pub mod nested;
 pub mod quoting;
+pub mod remedy;
 pub mod sealing;
 pub mod size;
 pub mod text;

@@ -122,7 +122,7 @@ pub use recreate::{
 pub use set_aside::trap;
 pub use set_aside::{SetAside, SetAsideView};
 pub use step::{
-    DirectStop, Effect, Notice, PodEffect, Question, RequestEffect, RuntimeEffect, Step, StoreEffect,
+    About, DirectStop, Effect, Notice, PodEffect, Question, RequestEffect, RuntimeEffect, Step, StoreEffect,
 };
 pub use timeline::{Entry, What};
 pub use verdict::{Amendment, HoldReason, HookTurn, Latch, Nudge, Refusal, Showing, Verdict};

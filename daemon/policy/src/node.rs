@@ -54,6 +54,8 @@ pub struct Node {
     pub(crate) notices: Vec<(PodRef, Notice)>,
     /// Pods whose users know that their order is not kept here.
     pub(crate) told_of_lost_order: BTreeSet<PodUid>,
+    /// It was said of this node, too.
+    pub(crate) node_told_of_lost_order: bool,
     /// For people; nothing is decided by it.
     pub(crate) timeline: Timeline,
     /// Objects whose evaluation panicked.
@@ -138,6 +140,7 @@ impl Node {
             sidecars: JobSidecars::default(),
             notices: Vec::new(),
             told_of_lost_order: BTreeSet::new(),
+            node_told_of_lost_order: false,
             timeline: Timeline::default(),
             set_aside: SetAside::default(),
             early: EarlyReadiness::default(),

@@ -17,7 +17,7 @@ use crate::{
     backoff::{Pace, Retry},
     model::{PodRef, PodUid, RequestId},
     node::Node,
-    step::Notice,
+    step::{About, Notice},
 };
 
 /// How long an object is left alone after its evaluation panicked.
@@ -152,7 +152,7 @@ impl Node {
                 self.name_of(&subject)
             );
             if let Some(pod) = self.pod_of(&subject) {
-                self.notices.push((pod, Notice { reason: REASON, warning: true, note }));
+                self.notices.push((pod, Notice { about: About::Pod, reason: REASON, warning: true, note }));
             }
         }
     }

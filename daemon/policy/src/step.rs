@@ -100,15 +100,26 @@ pub enum PodEffect {
     Tell(Notice),
 }
 
-/// An Event about a pod; each is a new one.
+/// An Event about a pod, or about this node because of a pod; each is a new one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Notice {
+    /// Object that it stands at.
+    pub about: About,
     /// A constant word.
     pub reason: &'static str,
     /// Something is not as it was asked for.
     pub warning: bool,
     /// For people.
     pub note: String,
+}
+
+/// Object of an Event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    /// The pod.
+    Pod,
+    /// This node.
+    Node,
 }
 
 /// How a container is stopped without the kubelet.

@@ -6,6 +6,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use k8s_openapi::jiff::Timestamp;
 use kube::{
     Client, Config,
     config::{AuthInfo, InClusterError, KubeConfigOptions, KubeconfigError},
@@ -13,11 +14,16 @@ use kube::{
 };
 use tokio::sync::{Mutex, watch};
 
+use tracing::warn;
+
 use super::{
     kubeconfig,
-    token::{self, TokenError},
+    token::{self, Claims, Due, TokenError},
 };
-use crate::config::{Configuration, ServiceAccount};
+use crate::{
+    base::causes::chain,
+    config::{Configuration, ServiceAccount},
+};
 
 /// A single question to an API server that is well takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -125,7 +131,11 @@ impl Source {
         let mut config = self.base_config().await?;
         if let Some(account) = &self.account {
             // Read here only to find what is wrong with it; kube reads it again every minute.
-            token::read(&account.token_file).map_err(ClientError::Token)?;
+            match token::read(&account.token_file) {
+                Ok(token) if account.bound_to_pod && has_ended(account, &token) => return client(config),
+                Err(TokenError::Missing(_)) if account.bound_to_pod => return client(config),
+                read => read.map_err(ClientError::Token)?,
+            };
             let token_file = Some(account.token_file.display().to_string());
             config.auth_info = AuthInfo { token_file, ..AuthInfo::default() };
         }
@@ -151,6 +161,12 @@ impl Source {
             Base::Pod => Config::incluster().map_err(|source| ClientError::Pod(Box::new(source))),
         }
     }
+}
+
+/// Says whether the token is of no use any more. What is no token is told by its first use.
+fn has_ended(account: &ServiceAccount, token: &str) -> bool {
+    let now = Timestamp::now().as_second();
+    Claims::read(&account.token_file, token).is_ok_and(|claims| claims.due(now) == Due::Expired)
 }
 
 fn client(mut config: Config) -> Result<Client, ClientError> {
@@ -195,6 +211,14 @@ impl Connection {
         let mut current = self.current.lock().await;
         if current.as_ref().is_some_and(|session| session.number == failed.number) {
             *current = None;
+        }
+    }
+
+    /// The identity is another one from now on: makes a new client with it.
+    pub(super) async fn renew(&self) {
+        *self.current.lock().await = None;
+        if let Err(error) = self.session().await {
+            warn!(error = chain(&error), "No client of the API server");
         }
     }
 
@@ -289,7 +313,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::base::causes::chain;
 
     #[tokio::test]
     async fn what_is_no_kubeconfig_is_told_without_a_word_of_it() {

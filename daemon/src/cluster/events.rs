@@ -1,9 +1,9 @@
-//! Events on pods, for `kubectl describe`.
+//! Events on pods, and on this node because of one, for `kubectl describe`.
 //!
 //! Each is a new object: who decides what is said sees to it that nothing is said again and again. An Event
 //! that cannot be written is logged and left at that; nothing depends on one.
 
-use berth_policy::{Notice, PodRef};
+use berth_policy::{About, Notice, PodRef};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
@@ -22,6 +22,8 @@ use crate::base::{causes::chain, text::cut};
 const CONTROLLER: &str = "berth.dev/agent";
 /// The API's limit for `note`, in bytes.
 const LONGEST_NOTE: usize = 1024;
+/// Namespace of Events about what is in none.
+const NO_NAMESPACE: &str = "default";
 
 /// Writes Events about the pods of the node of this name.
 #[derive(Clone, Debug)]
@@ -38,8 +40,9 @@ impl Events {
 
     pub(super) async fn tell(&self, pod: &PodRef, notice: &Notice) {
         let event = event(&self.node, pod, notice, Timestamp::now());
+        let namespace = event.metadata.namespace.as_deref().unwrap_or(NO_NAMESPACE);
         let create = async |client: Client| {
-            Api::<Event>::namespaced(client, &pod.namespace).create(&PostParams::default(), &event).await
+            Api::<Event>::namespaced(client, namespace).create(&PostParams::default(), &event).await
         };
         let written = self.connection.ask(create).await;
         self.metrics.wrote(Write::Event, &written);
@@ -50,19 +53,24 @@ impl Events {
 }
 
 fn event(node: &str, pod: &PodRef, notice: &Notice, now: Timestamp) -> Event {
+    let (kind, namespace, name, uid) = match notice.about {
+        About::Pod => ("Pod", Some(pod.namespace.clone()), pod.name.as_str(), pod.uid.as_str()),
+        // Its name for its UID, as the kubelet does: `kubectl describe` finds both.
+        About::Node => ("Node", None, node, node),
+    };
     Event {
         metadata: ObjectMeta {
-            namespace: Some(pod.namespace.clone()),
+            namespace: Some(namespace.clone().unwrap_or_else(|| NO_NAMESPACE.to_owned())),
             // As client-go names them.
-            name: Some(format!("{}.{:x}", pod.name, now.as_nanosecond())),
+            name: Some(format!("{name}.{:x}", now.as_nanosecond())),
             ..ObjectMeta::default()
         },
         regarding: Some(ObjectReference {
             api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(pod.namespace.clone()),
-            name: Some(pod.name.clone()),
-            uid: Some(pod.uid.as_str().to_owned()),
+            kind: Some(kind.to_owned()),
+            namespace,
+            name: Some(name.to_owned()),
+            uid: Some(uid.to_owned()),
             ..ObjectReference::default()
         }),
         type_: Some(if notice.warning { "Warning" } else { "Normal" }.to_owned()),
@@ -84,11 +92,18 @@ mod tests {
     #[test]
     fn an_event_is_about_a_pod_and_comes_from_a_node() {
         let pod = PodRef { uid: "u".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
-        let notice = Notice { reason: "Why", warning: true, note: "ä".repeat(1000) };
-        let event = event("node-a", &pod, &notice, Timestamp::UNIX_EPOCH);
+        let notice = |about| Notice { about, reason: "Why", warning: true, note: "ä".repeat(1000) };
+        let of = |about| event("node-a", &pod, &notice(about), Timestamp::UNIX_EPOCH);
+        let event = of(About::Pod);
         assert_eq!(event.reporting_instance.as_deref(), Some("node-a"));
+        assert_eq!(event.metadata.namespace.as_deref(), Some("shop"));
         assert_eq!(event.regarding.unwrap().uid.as_deref(), Some("u"));
         assert_eq!(event.type_.as_deref(), Some("Warning"));
         assert_eq!(event.note.unwrap().len(), LONGEST_NOTE);
+        let event = of(About::Node);
+        assert_eq!(event.metadata.namespace.as_deref(), Some("default"));
+        let regarding = event.regarding.unwrap();
+        assert_eq!((regarding.kind.as_deref(), regarding.namespace), (Some("Node"), None));
+        assert_eq!(regarding.name.as_deref(), Some("node-a"));
     }
 }

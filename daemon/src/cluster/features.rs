@@ -70,7 +70,8 @@ fn off(who: &Who, needs: Needs) -> Option<String> {
     match (who, needs) {
         (Who::Kubelet, Needs::Reading | Needs::Status) => None,
         (Who::Kubelet, Needs::Pods) => Some(
-            "the node authorizer does not let the kubelet's identity patch a pod's spec or metadata; give \
+            "the node authorizer does not let the kubelet's identity patch a pod's spec or metadata; set \
+             cluster.serviceAccount.boundToPod and have a pod of that account on this node, or give \
              cluster.serviceAccount a token bound to this node"
                 .to_owned(),
         ),

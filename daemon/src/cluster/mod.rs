@@ -4,7 +4,7 @@
 //! - [`client`]: the identity and the one client, which the pod watch uses too; `kubeconfig`: its file.
 //!   [`identity`], [`features`]: who that is.
 //! - [`policies`]: whether the admission policies keep that identity to its node.
-//! - [`token`], `renewal`: a token of a service account, renewed by the agent.
+//! - [`token`], `renewal`, `pod_token`: a token of a service account, renewed by the agent.
 //! - [`node_labels`]: what the Node says of the agent.
 //! - `follow`: one watch. `object`, `target`, `request_cache`: a request as the API server shows it, and
 //!   writing to it.
@@ -29,6 +29,7 @@ mod kubeconfig;
 pub(crate) mod node_object;
 pub(crate) mod node_pods;
 pub(crate) mod object;
+mod pod_token;
 pub(crate) mod raw;
 pub(crate) mod request_cache;
 pub(crate) mod target;
@@ -121,22 +122,21 @@ impl Cluster {
 
     /// Learns and renews until the shutdown.
     pub async fn run(self, shutdown: CancellationToken) {
-        let learning =
-            identity::learn(self.connection.clone(), self.node.clone(), self.identity, shutdown.clone());
-        let trying = policies::keep_trying(
-            self.connection.clone(),
-            self.node.clone(),
-            self.metrics.clone(),
-            self.policies,
-            shutdown.clone(),
-        );
         let renewal = self.account.map(|account| Renewal {
-            connection: self.connection,
+            connection: self.connection.clone(),
             account,
-            node: self.node,
-            metrics: self.metrics,
+            node: self.node.clone(),
+            metrics: self.metrics.clone(),
             state: self.token,
         });
+        if let Some(renewal) = &renewal {
+            // Whoever begins as the kubelet refuses what the account may do.
+            shutdown.run_until_cancelled(renewal.begin()).await;
+        }
+        let learning =
+            identity::learn(self.connection.clone(), self.node.clone(), self.identity, shutdown.clone());
+        let trying =
+            policies::keep_trying(self.connection, self.node, self.metrics, self.policies, shutdown.clone());
         let renewing = async {
             if let Some(renewal) = renewal {
                 renewal.run(shutdown.clone()).await;

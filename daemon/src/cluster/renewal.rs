@@ -1,5 +1,5 @@
 //! Renews the token of the agent's service account, so that nobody else needs the right to make one for a
-//! node.
+//! node. One that is bound to a pod: [`super::pod_token`].
 //!
 //! The old token asks for the new one. When there is no good old one, the identity that the service account
 //! takes the place of is tried; the kubelet's may not do that, an administrator's may.
@@ -27,11 +27,11 @@ use crate::{base::causes::chain, config::ServiceAccount};
 
 /// The life that a new token is asked for: the most that the policy of `deploy/token-renewal` allows. The
 /// API server may give less.
-const LIFE: Duration = Duration::from_secs(3600);
+pub(super) const LIFE: Duration = Duration::from_secs(3600);
 /// How often a token that nobody can renew is looked for.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// The longest the agent sleeps: somebody may have put another token there meanwhile.
-const LONGEST: Duration = Duration::from_secs(3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Keeps a token good.
 #[derive(Debug)]
@@ -54,9 +54,11 @@ pub struct TokenState {
 
 /// There is no new token.
 #[derive(Debug, thiserror::Error)]
-enum RenewalError {
+pub(super) enum RenewalError {
     #[error("token of service account {account}")]
     File { account: String, source: TokenError },
+    #[error("looking for pods of service account {account} on this node")]
+    Pods { account: String, source: CallError },
     #[error("asking for a new token of service account {account}, bound to node {node}")]
     Request { account: String, node: String, source: CallError },
     #[error(
@@ -72,6 +74,9 @@ enum RenewalError {
 impl Renewal {
     /// Renews until the shutdown.
     pub(super) async fn run(self, shutdown: CancellationToken) {
+        if self.account.bound_to_pod {
+            return self.follow_pods(shutdown).await;
+        }
         // Cancel-safe: the file is replaced at once or not at all.
         while let Some(pause) = shutdown.run_until_cancelled(self.turn()).await {
             if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
@@ -128,7 +133,7 @@ impl Renewal {
     }
 
     /// The token that is there; `None` if there is none.
-    fn look(&self) -> Result<Option<Claims>, RenewalError> {
+    pub(super) fn look(&self) -> Result<Option<Claims>, RenewalError> {
         let path = &self.account.token_file;
         let failed = |source| RenewalError::File { account: self.name(), source };
         let token = match token::read(path) {
@@ -156,6 +161,11 @@ impl Renewal {
             },
             None => self.request_as_base().await,
         };
+        self.keep(answer)
+    }
+
+    /// Puts the token of an answer into its place.
+    pub(super) fn keep(&self, answer: Result<TokenRequest, CallError>) -> Result<Claims, RenewalError> {
         self.metrics.wrote(Write::Token, &answer);
         let (account, node) = (self.name(), self.node.clone());
         let answer = answer.map_err(|source| RenewalError::Request { account, node, source })?;
@@ -175,15 +185,24 @@ impl Renewal {
     }
 
     async fn request(&self, client: Client, node_uid: Option<String>) -> kube::Result<TokenRequest> {
+        let node = BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(self.node.clone()),
+            uid: node_uid,
+        };
+        self.request_bound(client, node).await
+    }
+
+    pub(super) async fn request_bound(
+        &self,
+        client: Client,
+        bound: BoundObjectReference,
+    ) -> kube::Result<TokenRequest> {
         let request = TokenRequest {
             spec: TokenRequestSpec {
                 audiences: Vec::new(),
-                bound_object_ref: Some(BoundObjectReference {
-                    api_version: Some("v1".to_owned()),
-                    kind: Some("Node".to_owned()),
-                    name: Some(self.node.clone()),
-                    uid: node_uid,
-                }),
+                bound_object_ref: Some(bound),
                 expiration_seconds: i64::try_from(LIFE.as_secs()).ok(),
             },
             ..TokenRequest::default()
@@ -192,16 +211,16 @@ impl Renewal {
         accounts.create_token_request(&self.account.name, &PostParams::default(), &request).await
     }
 
-    fn tell(&self, claims: Option<&Claims>, error: Option<String>) {
+    pub(super) fn tell(&self, claims: Option<&Claims>, error: Option<String>) {
         self.state.send_replace(TokenState { expires: claims.map(|claims| time(claims.expires())), error });
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("{}/{}", self.account.namespace, self.account.name)
     }
 
     fn remedy(&self) -> String {
-        let ServiceAccount { namespace, name, token_file } = &self.account;
+        let ServiceAccount { namespace, name, token_file, .. } = &self.account;
         format!(
             "kubectl create token {name} -n {namespace} --bound-object-kind Node --bound-object-name {} --duration 24h, \
              into {} with mode 0600",
@@ -211,6 +230,6 @@ impl Renewal {
     }
 }
 
-fn time(second: i64) -> Timestamp {
+pub(super) fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap_or_default()
 }

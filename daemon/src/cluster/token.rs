@@ -37,12 +37,14 @@ pub(super) struct Claims {
 struct Kubernetes {
     #[serde(default)]
     node: Option<Bound>,
+    #[serde(default)]
+    pod: Option<Bound>,
 }
 
-/// The node a token is bound to.
+/// The node or pod a token is bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Bound {
-    /// Name of the node.
+    /// Its name.
     pub(super) name: String,
     /// The object of that name; a new one of the same name makes the token worthless.
     pub(super) uid: String,
@@ -137,6 +139,11 @@ impl Claims {
         self.kubernetes.node.as_ref()
     }
 
+    /// The pod it is bound to, which the node is that of.
+    pub(super) fn pod(&self) -> Option<&Bound> {
+        self.kubernetes.pod.as_ref()
+    }
+
     /// When it ends, in seconds since the epoch.
     pub(super) fn expires(&self) -> i64 {
         self.exp
@@ -155,6 +162,16 @@ impl Claims {
             ..=0 => Due::Now(left),
             early => Due::In(seconds(early)),
         }
+    }
+}
+
+/// Removes a token that is of no use any more.
+pub(super) fn remove(path: &Path) -> Result<(), TokenError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(TokenError::Write { path: path.to_owned(), source })
+        }
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

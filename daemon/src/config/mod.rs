@@ -373,6 +373,12 @@ impl Configuration {
             if !account.token_file.is_absolute() {
                 return conflict("cluster.serviceAccount.tokenFile", "must be an absolute path");
             }
+            if account.bound_to_pod && self.pod_view.kubeconfig.is_none() {
+                return conflict(
+                    "cluster.serviceAccount.boundToPod",
+                    "needs podView.kubeconfig, the kubelet's: its user asks for the token",
+                );
+            }
         }
         Ok(self)
     }

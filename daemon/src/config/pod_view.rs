@@ -50,6 +50,9 @@ pub struct ServiceAccount {
     pub name: String,
     /// Where its token is kept; for the owner only.
     pub token_file: PathBuf,
+    /// The token is bound to a pod of the account on this node, and the kubeconfig's user asks for it. Until
+    /// there is one the agent is that user.
+    pub bound_to_pod: bool,
 }
 
 /// The kubelet's own endpoint.
@@ -81,6 +84,7 @@ impl Default for ServiceAccount {
             namespace: "berth-system".to_owned(),
             name: "berth-agent".to_owned(),
             token_file: PathBuf::from("/var/lib/berth/token"),
+            bound_to_pod: false,
         }
     }
 }

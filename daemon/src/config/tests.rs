@@ -34,6 +34,7 @@ fn the_commented_fields_of_the_printed_defaults_are_valid_too() {
                     "    namespace:",
                     "    name:",
                     "    tokenFile:",
+                    "    boundToPod:",
                     "credentialProviderConfig:",
                     "credentialProviderBinDir:",
                     "endpoint:",

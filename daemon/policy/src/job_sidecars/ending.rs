@@ -9,7 +9,7 @@ use crate::{
     model::{ContainerId, ContainerName, ContainerState, Pod, PodUid, RestartPolicy},
     node::Node,
     set_aside::Subject,
-    step::{DirectStop, Notice, RuntimeEffect, Step, StoreEffect},
+    step::{About, DirectStop, Notice, RuntimeEffect, Step, StoreEffect},
     time::later,
 };
 
@@ -181,7 +181,7 @@ impl Node {
         let Some(pod) = self.pods.get(&mark.pod) else { return };
         let mut note = format!("The main containers have ended, terminating sidecar {}", mark.name);
         let notice = match self.config.path {
-            Path::Inline => Notice { reason: REASON, warning: false, note },
+            Path::Inline => Notice { about: About::Pod, reason: REASON, warning: false, note },
             Path::Beside => {
                 note.push_str(
                     "; the agent of this node stands beside the kubelet and cannot keep its exit code from it: unless \
@@ -191,7 +191,7 @@ impl Node {
                     RestartPolicy::OnFailure => "is started again and the pod does not complete",
                     RestartPolicy::Never | RestartPolicy::Always => "fails the pod",
                 });
-                Notice { reason: REASON, warning: true, note }
+                Notice { about: About::Pod, reason: REASON, warning: true, note }
             }
         };
         self.notices.push((pod.pod.clone(), notice));

@@ -1,17 +1,16 @@
 //! Pods with an order on a node that cannot keep it.
 
 use super::world::{World, effects, pod};
-use crate::{Config, Effect, Event, Path, Pod, PodEffect, launch_priority::LaunchOrder};
+use crate::{About, Config, Effect, Event, Path, Pod, PodEffect, launch_priority::LaunchOrder};
 
-fn told(world: &mut World) -> Vec<&'static str> {
+fn told(world: &mut World) -> Vec<(About, &'static str)> {
     let steps = world.node.plan(world.now);
-    let said: Vec<&'static str> = effects(&steps)
+    effects(&steps)
         .filter_map(|effect| match effect {
-            Effect::Pod(_, PodEffect::Tell(notice)) => Some(notice.reason),
+            Effect::Pod(_, PodEffect::Tell(notice)) => Some((notice.about, notice.reason)),
             _ => None,
         })
-        .collect();
-    said
+        .collect()
 }
 
 #[test]
@@ -19,7 +18,7 @@ fn the_users_of_a_pod_learn_that_its_order_is_not_kept() {
     let ordered = || pod(&[("a", "2"), ("b", "1")]);
     let bad = || Pod { order: LaunchOrder::declared(Some("Sideways"), std::iter::empty()), ..ordered() };
     assert!(bad().order.is_err());
-    let said = vec!["LaunchOrderNotKept"];
+    let said = vec![(About::Pod, "LaunchOrderNotKept"), (About::Node, "LaunchOrderNotKept")];
     let table = [
         ("beside", Path::Beside, ordered(), said.clone()),
         ("an order that cannot be read", Path::Beside, bad(), said),
@@ -43,7 +42,23 @@ fn it_is_said_once() {
     world.apply(pod.seen());
     world.apply(pod.seen());
     world.apply(Event::PodsListed(vec![pod.clone()]));
-    assert_eq!(told(&mut world).len(), 1);
+    assert_eq!(told(&mut world).len(), 2);
     world.apply(Event::PodGone(pod.pod.uid.clone()));
     assert!(world.node.told_of_lost_order.is_empty());
+}
+
+/// A node with a thousand such pods says so once.
+#[test]
+fn the_node_says_it_once_in_a_run() {
+    let mut world = World::with(Config { path: Path::Beside, ..Config::default() });
+    for number in 0..3 {
+        let mut pod = pod(&[("a", "2"), ("b", "1")]);
+        pod.pod.uid = format!("u{number}").into();
+        pod.pod.name = format!("p{number}");
+        world.apply(pod.seen());
+        world.apply(Event::PodGone(pod.pod.uid.clone()));
+    }
+    let said = told(&mut world);
+    let of = |about| said.iter().filter(|(at, _)| *at == about).count();
+    assert_eq!((of(About::Pod), of(About::Node)), (3, 1), "{said:?}");
 }

@@ -2,7 +2,9 @@
 
 use std::{pin::pin, sync::Arc};
 
-use berth_policy::{Notice, PodUid, ProbeEvent, ProbeEventText, ProbeOutcome, ProbeRun, ProbeStep, RunId};
+use berth_policy::{
+    About, Notice, PodUid, ProbeEvent, ProbeEventText, ProbeOutcome, ProbeRun, ProbeStep, RunId,
+};
 use tokio::task::JoinSet;
 use tracing::{debug, error};
 
@@ -108,5 +110,10 @@ async fn probe(prober: Prober, agent: Arc<Agent>, probes: Arc<SharedProbes>, id:
 }
 
 fn notice(event: &ProbeEventText) -> Notice {
-    Notice { reason: event.reason.name(), warning: event.reason.is_warning(), note: event.message.clone() }
+    Notice {
+        about: About::Pod,
+        reason: event.reason.name(),
+        warning: event.reason.is_warning(),
+        note: event.message.clone(),
+    }
 }

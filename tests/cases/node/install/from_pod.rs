@@ -23,7 +23,7 @@ fn installer(name: &str, args: Value) -> Result<Pod> {
     let mut spec = objects.first().context("no DaemonSet")?.data["spec"]["template"]["spec"].clone();
     spec["nodeName"] = NODE_NAME.into();
     // Nobody has made these here.
-    for key in ["priorityClassName", "nodeSelector"] {
+    for key in ["priorityClassName", "nodeSelector", "serviceAccountName"] {
         spec.as_object_mut().context("a spec")?.remove(key);
     }
     let container = &mut spec["containers"][0];

@@ -7,6 +7,7 @@ mod kept_calls;
 mod lifecycle;
 mod pods;
 mod rolled_back;
+mod token;
 mod two_programs;
 mod units;
 

@@ -219,6 +219,16 @@ pub(super) fn event(name: &str, instance: &str) -> Value {
     })
 }
 
+/// Events about what is in no namespace.
+pub(super) const EVENTS_OF_NODES: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+
+/// An event of an agent about a Node.
+pub(super) fn event_of_node(name: &str, instance: &str, node: &str) -> Value {
+    let mut event = event(name, instance);
+    event["regarding"] = json!({ "apiVersion": "v1", "kind": "Node", "name": node, "uid": node });
+    event
+}
+
 /// An event of the manager: in its own name, and about a request.
 pub(super) fn event_of_manager(name: &str) -> Value {
     let mut event = event(name, "berth-manager-0");

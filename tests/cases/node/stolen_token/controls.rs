@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use super::attempts::{
-    Attempt, Verb, Who, bound, cluster, condition, core, event, event_of_manager, events, kruise, lease,
-    leases, object, object_with, pod_image, pod_update, request, status, token_of, update,
+    Attempt, EVENTS_OF_NODES, Verb, Who, bound, cluster, condition, core, event, event_of_manager,
+    event_of_node, events, kruise, lease, leases, object, object_with, pod_image, pod_update, request,
+    status, token_of, update,
 };
-use super::world::{A, OPEN, World};
+use super::world::{A, AGENTS, OPEN, World};
 
 /// Must succeed, in this order; the attempts after them find what they left.
 pub(super) fn controls(world: &World) -> Vec<Attempt> {
@@ -95,7 +96,10 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         (Agent, Post, pod_update(""), object("NodePodUpdate", A, Value::Null)),
         (Agent, Merge, pod_update(&format!("/{A}/status")), status(json!({ "pods": pods }))),
         (Agent, Post, events(), event("of-agent", A)),
+        (Agent, Post, EVENTS_OF_NODES.to_owned(), event_of_node("of-node", A, A)),
         (Agent, Post, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews".to_owned(), review),
+        // As a berthd does that is a service (boundToPod).
+        (Kubelet, Post, token_of("berth-agent"), bound("Pod", AGENTS[0], &world.agents[0], 3600)),
         (Kubelet, Apply, request("/mine/status"), applied),
         (Kubelet, Delete, request("/done-kubelet"), Value::Null),
         (Kubelet, Post, cluster("nodepodprobes"), object("NodePodProbe", A, json!({}))),

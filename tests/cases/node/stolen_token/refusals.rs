@@ -5,10 +5,11 @@ mod others;
 use serde_json::{Value, json};
 
 use super::attempts::{
-    Attempt, Refused, Verb, Who, again, annotated, bound, cluster, condition, core, event, events, kruise,
-    labelled, leases, object, pod_image, pod_update, request, spec, status, token_of, update,
+    Attempt, EVENTS_OF_NODES, Refused, Verb, Who, again, annotated, bound, cluster, condition, core, event,
+    event_of_node, events, kruise, labelled, leases, object, pod_image, pod_update, request, spec, status,
+    token_of, update,
 };
-use super::world::{A, B, NAMESPACE, World};
+use super::world::{A, AGENTS, B, NAMESPACE, World};
 use super::{authors, identities, labels, manager, metadata};
 
 pub(super) fn refused(world: &World) -> Vec<Refused> {
@@ -337,7 +338,23 @@ fn tokens(world: &World) -> Vec<Row> {
         (Agent, Post, token_of("berth-agent"), bound("Pod", A, "", 3600), NO_TOKEN),
         (Agent, Post, token_of("berth-agent"), spec(json!({ "expirationSeconds": 3600 })), NO_TOKEN),
         (Agent, Post, token_of("berth-manager"), own(), NO_TOKEN),
-        (Kubelet, Post, token_of("berth-agent"), own(), NO_TOKEN),
+        (Agent, Post, token_of("berth-agent"), bound("Pod", AGENTS[0], &world.agents[0], 3600), NO_TOKEN),
+        (Kubelet, Post, token_of("berth-agent"), own(), "node requested token not bound to a pod"),
+        (Kubelet, Post, token_of("berth-agent"), spec(json!({})), "node requested token not bound to a pod"),
+        (
+            Kubelet,
+            Post,
+            token_of("berth-agent"),
+            bound("Pod", AGENTS[1], &world.agents[1], 3600),
+            "bound to a pod scheduled on a different node",
+        ),
+        (
+            Kubelet,
+            Post,
+            token_of("berth-manager"),
+            bound("Pod", AGENTS[0], &world.agents[0], 3600),
+            "no relationship found",
+        ),
         (Unbound, Post, token_of("berth-agent"), own(), NO_TOKEN),
         (Unbound, Post, token_of("berth-agent"), bound("Node", "", "", 3600), NO_TOKEN),
         (Unbound, Merge, request("/mine/status"), status(json!({ "message": "x" })), NO_NODE),

@@ -36,7 +36,12 @@ pub(super) struct World {
     others: Vec<(Who, Client)>,
     /// UID of Node A.
     pub(super) uid: String,
+    /// UIDs of the agents' pods, of node A and of node B.
+    pub(super) agents: [String; 2],
 }
+
+/// Names of the agents' pods.
+pub(super) const AGENTS: [&str; 2] = ["agent-mine", "agent-theirs"];
 
 impl World {
     pub(super) async fn make() -> Result<Self> {
@@ -59,6 +64,7 @@ impl World {
             nodes.patch_status(name, &PatchParams::default(), &status).await.context("room on a node")?;
         }
         let uid = nodes.get(A).await?.uid().context("a node without UID")?;
+        let agents = [agent_pod(&admin, AGENTS[0], A).await?, agent_pod(&admin, AGENTS[1], B).await?];
         let agent = token::of(&admin, "berth-agent", Some(A)).await?;
         let unbound = token::of(&admin, "berth-agent", None).await?;
         let manager = token::of(&admin, "berth-manager", None).await?;
@@ -70,6 +76,7 @@ impl World {
             others: others(&admin).await?,
             admin,
             uid,
+            agents,
         };
         world.fill().await?;
         world.fill_selected().await?;
@@ -250,6 +257,17 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Makes a pod of the account berth-agent, as that of a DaemonSet. Returns its UID.
+async fn agent_pod(admin: &Client, name: &str, node: &str) -> Result<String> {
+    let spec = json!({ "nodeName": node, "serviceAccountName": "berth-agent",
+        "volumes": [{ "name": "token", "projected": { "sources": [{ "serviceAccountToken": { "path": "token" } }] } }],
+        "automountServiceAccountToken": false, "containers": [{ "name": "a", "image": "registry.example/a:1" }] });
+    let pod: Pod = serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec }))?;
+    let pods: Api<Pod> = Api::namespaced(admin.clone(), "berth-system");
+    let made = pods.create(&PostParams::default(), &pod).await.context("make an agent's pod")?;
+    made.uid().context("a pod without UID")
 }
 
 /// Accounts that have roles of Berth under another name, and authors of objects.

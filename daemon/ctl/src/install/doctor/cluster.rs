@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use berth_proto::crd::{NodeImage, NodeImageStatus};
+use berth_proto::remedy::APPLY;
 use berthd::cluster::policies::{self, Tried};
 use berthd::config::Configuration;
 use jiff::Timestamp;
@@ -114,7 +115,7 @@ fn of_policies(user: &str, tried: Tried) -> Check {
         Tried::Unclear(why) => Check::warn(
             "policies",
             format!("it is not known whether the admission policies keep {user} to its node: {why}"),
-            "apply your kustomization or chart again, as a whole",
+            APPLY,
         ),
     }
 }

@@ -30,6 +30,8 @@ pub(crate) fn config(
     if let Some(name) = &kubelet.node_name {
         text += &format!("nodeName: {}\n", quoted(name));
     }
+    // A kubelet may ask for tokens of the pods of its node; another user may be anybody.
+    let as_kubelet = kubeconfig.is_none() && kubelet.kubeconfig.is_some();
     let kubeconfig = kubeconfig.or(kubelet.kubeconfig.as_deref());
     let pods = kubelet.read_only_port.map(|port| format!("  kubelet:\n    url: http://127.0.0.1:{port}\n"));
     match (kubeconfig, pods) {
@@ -40,6 +42,9 @@ pub(crate) fn config(
         }
         (None, Some(pods)) => text += &format!("podView:\n  mode: kubelet\n{pods}"),
         (None, None) => text += "podView:\n  mode: none\n",
+    }
+    if as_kubelet {
+        text += "cluster:\n  serviceAccount:\n    boundToPod: true\n";
     }
     text
 }

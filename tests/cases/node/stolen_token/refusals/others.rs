@@ -91,6 +91,13 @@ pub(super) fn anything_else() -> Vec<Row> {
             "cannot patch resource \"leases\"",
         ),
         (Who::Agent, Post, events(), event("x", B), "whose reportingInstance is its own node"),
+        (
+            Who::Agent,
+            Post,
+            EVENTS_OF_NODES.to_owned(),
+            event_of_node("x", A, B),
+            "an agent writes no events about other nodes",
+        ),
         (Who::Agent, Merge, format!("{}/of-b", events()), again(), "cannot patch resource \"events\""),
         (Who::Agent, Merge, format!("{}/of-agent", events()), again(), "cannot patch resource \"events\""),
         (Who::Agent, Delete, format!("{}/of-b", events()), Value::Null, "cannot delete resource \"events\""),
