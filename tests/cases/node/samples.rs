@@ -1,5 +1,6 @@
-//! Samples of UnitedDeployments, WorkloadSpreads and PersistentPodStates as they are: applied, and seen through.
-//! Controllers and scheduler are Kubernetes' own; nodes are on paper, and pods are Ready when the test says so.
+//! Samples of UnitedDeployments, WorkloadSpreads and PersistentPodStates as they are: applied, and seen
+//! through. Controllers and scheduler are Kubernetes' own; nodes are on paper, and pods are Ready when the
+//! test says so.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +129,8 @@ impl Stage {
         .await
     }
 
-    /// The spread of the sample before its workload: the API server asks about pods a moment after it is there.
+    /// The spread of the sample before its workload: the API server asks about pods a moment after it is
+    /// there.
     async fn workload_spread(&self) -> Result<()> {
         let [spread, workload] = <[_; 2]>::try_from(deploy::objects("samples/workload-spread.yaml")?)
             .ok()

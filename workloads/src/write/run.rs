@@ -69,8 +69,8 @@ impl Work {
     }
 }
 
-/// Pods of a part that are left alone, since a write to them has failed. What is decided on others goes on: all
-/// of a part counts against the same budget, and what is not done takes nothing of it.
+/// Pods of a part that are left alone, since a write to them has failed. What is decided on others goes
+/// on: all of a part counts against the same budget, and what is not done takes nothing of it.
 #[derive(Debug, Default)]
 struct Aside {
     pods: BTreeSet<String>,

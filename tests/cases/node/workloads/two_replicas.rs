@@ -268,7 +268,8 @@ async fn a_rollout_goes_on_when_its_leader_is_killed_or_stopped() -> Result<()> 
     plane.down()
 }
 
-/// Sees to it that each write was the leader's. Gives the number of terms, and of the writes of each of these.
+/// Sees to it that each write was the leader's. Gives the number of terms, and of the writes of each of
+/// these.
 fn who_wrote(log: &str, credentials: [&str; 2]) -> Result<(usize, [usize; 2])> {
     // When it was begun, or has ended for writes to the Lease: by whom, and what.
     let mut all: Vec<(Timestamp, usize, bool, String)> = Vec::new();

@@ -41,8 +41,8 @@ impl Kind {
         }
     }
 
-    /// Fields beside replicas, selector and template. It rolls out in place, or by other pods, a fifth of them
-    /// at a time; one after the other where the API server takes no `maxUnavailable` of a StatefulSet.
+    /// Fields beside replicas, selector and template. It rolls out in place, or by other pods, a fifth of
+    /// them at a time; one after the other where the API server takes no `maxUnavailable` of a StatefulSet.
     fn fields(self) -> Value {
         match self {
             Self::CloneSet => {
