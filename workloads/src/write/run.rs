@@ -74,7 +74,7 @@ impl Work {
 #[derive(Debug, Default)]
 struct Aside {
     pods: BTreeSet<String>,
-    /// What comes next belongs to one of them: a pod that is not deleted keeps its claims.
+    /// The next actions belong to one of them: a pod that is not deleted keeps its claims.
     is_behind: bool,
     /// The first failure.
     failed: Option<End>,
