@@ -1,6 +1,6 @@
 //! Turns of a controller: it waits for inputs, for plans that end, for the lease and for what is due. All
-//! controllers have it in common, so what wakes a replica, and which one may begin a plan and go on with it, is
-//! decided once.
+//! controllers have it in common, so what wakes a replica, and which one may begin a plan and go on with
+//! it, is decided once.
 
 use std::{
     any::Any,

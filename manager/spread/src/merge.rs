@@ -63,9 +63,9 @@ pub fn is_merged(object: &Value, patch: &Map<String, Value>) -> bool {
     before == without(after)
 }
 
-/// Finds the labels and annotations of a patch that a pod which was there before is to get, as a part of a merge
-/// patch of its metadata. Nothing is taken off a running pod, and nothing is given to it that others decide by
-/// (`deploy/spreads/policy.yaml` says the same).
+/// Finds the labels and annotations of a patch that a pod which was there before is to get, as a part of
+/// a merge patch of its metadata. Nothing is taken off a running pod, and nothing is given to it that
+/// others decide by (`deploy/spreads/policy.yaml` says the same).
 pub fn metadata(pod: &Value, patch: &Map<String, Value>) -> Map<String, Value> {
     let mut given = Map::new();
     let Some(patch) = patch.get("metadata").and_then(Value::as_object) else { return given };

@@ -36,6 +36,7 @@ mod policies_missing;
 mod probes;
 mod recreate;
 mod releases;
+mod samples;
 mod scraped;
 mod sidecarsets;
 mod spreads;

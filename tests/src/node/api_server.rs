@@ -15,6 +15,17 @@ use super::service::Service;
 use super::tool::run as tool;
 use crate::wait::await_condition;
 
+const AUDIT_LOG: &str = "api/audit.log";
+/// Every write, when it has ended.
+const AUDIT: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete]
+- level: None
+";
+
 /// The name of the only node. The API server reaches its kubelet (exec, logs) by this name, and this one
 /// resolves on every machine without a change to its hosts file.
 pub const NODE_NAME: &str = "localhost";
@@ -56,15 +67,33 @@ impl ApiServer {
     /// Starts it on the run's etcd and waits until it is ready.
     pub async fn start(run: &Arc<Run>) -> Result<Self> {
         // Pods need no ServiceAccount token here; with it, every namespace would wait for a controller first.
-        Self::start_without(run, "ServiceAccount").await
+        Self::start_without(run, "ServiceAccount", Vec::new()).await
+    }
+
+    /// The same, with a log of all writes at [`Self::audit_log`].
+    pub async fn start_audited(run: &Arc<Run>) -> Result<Self> {
+        run.make_dir("api")?;
+        let policy = run.write("api/audit.yaml", AUDIT)?;
+        let more = vec![
+            format!("--audit-policy-file={}", policy.display()),
+            format!("--audit-log-path={}", run.path(AUDIT_LOG).display()),
+            // It is on the disk before the client has its answer.
+            "--audit-log-mode=blocking".to_owned(),
+        ];
+        Self::start_without(run, "ServiceAccount", more).await
+    }
+
+    /// Where the log of its writes is.
+    pub fn audit_log(&self) -> PathBuf {
+        self.run.path(AUDIT_LOG)
     }
 
     /// The same with ServiceAccounts: pods have the token of theirs.
     pub async fn start_with_accounts(run: &Arc<Run>) -> Result<Self> {
-        Self::start_without(run, "").await
+        Self::start_without(run, "", Vec::new()).await
     }
 
-    async fn start_without(run: &Arc<Run>, admission: &str) -> Result<Self> {
+    async fn start_without(run: &Arc<Run>, admission: &str, more: Vec<String>) -> Result<Self> {
         let certificates = run.make_dir("api")?;
         let tokens = run.write(
             "api/tokens.csv",
@@ -95,7 +124,7 @@ impl ApiServer {
             ("--endpoint-reconciler-type", "none".to_owned()),
             ("--allow-privileged", "true".to_owned()),
         ];
-        let args = args.into_iter().map(|(flag, value)| format!("{flag}={value}")).collect();
+        let args = args.into_iter().map(|(flag, value)| format!("{flag}={value}")).chain(more).collect();
         let service = Service::new(run, "kube-apiserver", programs::kubernetes("kube-apiserver")?, args);
         service.start()?;
         let server = Self { run: run.clone(), service, certificates };

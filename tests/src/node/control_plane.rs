@@ -38,11 +38,20 @@ impl ControlPlane {
 
     /// The same without the controllers: nodes and pods that exist only on paper stay as they are written.
     pub async fn without_controllers() -> Result<Self> {
+        Self::with_server(ApiServer::start).await
+    }
+
+    /// The same, with a log of all writes.
+    pub async fn audited() -> Result<Self> {
+        Self::with_server(ApiServer::start_audited).await
+    }
+
+    async fn with_server(start: impl AsyncFnOnce(&Arc<Run>) -> Result<ApiServer>) -> Result<Self> {
         down::leftovers().context("remove leftovers of earlier runs")?;
         let run = Arc::new(Run::claim()?);
         let guard = Guard::set(run.number())?;
         let etcd = Etcd::start(&run)?;
-        let server = ApiServer::start(&run).await?;
+        let server = start(&run).await?;
         Ok(Self { controllers: None, server, etcd, run, _guard: guard })
     }
 

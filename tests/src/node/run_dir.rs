@@ -65,6 +65,10 @@ pub enum Port {
     Workloads,
     /// `/metrics` of berth-workloads.
     WorkloadsMetrics,
+    /// `/livez` and `/readyz` of a second replica of berth-workloads.
+    WorkloadsNext,
+    /// `/metrics` of a second replica of berth-workloads.
+    WorkloadsNextMetrics,
     /// `/metrics` of berthd for scrapers of the cluster, HTTPS.
     BerthdMetrics,
 }

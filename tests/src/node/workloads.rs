@@ -1,4 +1,4 @@
-//! berth-workloads, one replica.
+//! berth-workloads, one replica or two.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::http;
+use super::manager::Replica;
 use super::programs;
 use super::run_dir::{Port, Run};
 use super::service::Service;
@@ -41,9 +42,25 @@ impl Workloads {
 
     /// The same without the wait.
     pub fn launch(run: &Arc<Run>, kubeconfig: &Path, namespace: &str, more: &[&str]) -> Result<Self> {
-        let (health, metrics) = (run.address(Port::Workloads), run.address(Port::WorkloadsMetrics));
+        Self::launch_as(run, Replica::First, kubeconfig, namespace, more)
+    }
+
+    /// The same of two.
+    pub fn launch_as(
+        run: &Arc<Run>,
+        replica: Replica,
+        kubeconfig: &Path,
+        namespace: &str,
+        more: &[&str],
+    ) -> Result<Self> {
+        let (name, health, metrics) = match replica {
+            Replica::First => ("workloads", Port::Workloads, Port::WorkloadsMetrics),
+            Replica::Second => ("workloads-next", Port::WorkloadsNext, Port::WorkloadsNextMetrics),
+        };
+        let (health, metrics) = (run.address(health), run.address(metrics));
         let mut args = vec![
             format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--identity={name}"),
             format!("--namespace={namespace}"),
             "--lease-duration=3".to_owned(),
             format!("--health-address={health}"),
@@ -51,7 +68,7 @@ impl Workloads {
             "-v".to_owned(),
         ];
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
-        let service = Service::new(run, "workloads", programs::workloads()?, args);
+        let service = Service::new(run, name, programs::workloads()?, args);
         let workloads = Self { service, health, metrics };
         workloads.service.start()?;
         Ok(workloads)

@@ -213,8 +213,8 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
     assert!(server.asked[..3].iter().all(|(_, asked)| asked.starts_with("GET ")), "{:?}", server.asked);
 }
 
-/// A webhook that fails on every new pod: the status says so, other pods get what is theirs, and the API server
-/// is asked less and less.
+/// A webhook that fails on every new pod: the status says so, other pods get what is theirs, and the API
+/// server is asked less and less.
 #[tokio::test]
 async fn a_webhook_that_fails_is_said_and_asked_less_and_less() {
     let server = Arc::new(Mutex::new(Server { fails: Some("shop"), ..Server::default() }));

@@ -1,9 +1,9 @@
 //! The writes of a plan of jobs, in their order; what was answered goes back to the picture.
 //!
-//! An object that the API server refuses to make, or has an error of its own for, holds none of the others up: it
-//! may be the one of a node that nobody may use. Any other failure ends the plan: the rest is decided anew. A name follows from what
-//! an object is for, so one that is taken is read: it is the object that was to be made, or somebody else's,
-//! and then that is told.
+//! An object that the API server refuses to make, or has an error of its own for, holds none of the
+//! others up: it may be the one of a node that nobody may use. Any other failure ends the plan: the rest
+//! is decided anew. A name follows from what an object is for, so one that is taken is read: it is the
+//! object that was to be made, or somebody else's, and then that is told.
 
 use std::fmt::Debug;
 

@@ -1,7 +1,8 @@
 //! The writes of a plan of a UnitedDeployment, in their order; what was answered goes back to the picture.
 //!
-//! A write that is refused, or that the API server has an error of its own for, holds none of the others up: a
-//! subset that cannot be made is not the fault of the one beside it. Any other failure ends the plan: the rest is decided anew.
+//! A write that is refused, or that the API server has an error of its own for, holds none of the others
+//! up: a subset that cannot be made is not the fault of the one beside it. Any other failure ends the
+//! plan: the rest is decided anew.
 
 use berth_base::sent::Sent;
 use berth_workloads_policy::{

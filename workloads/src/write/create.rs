@@ -1,5 +1,6 @@
-//! New pods and their claims: first one, then twice as many each time until one fails, so that a quota that is
-//! used up is not asked for a thousand pods. One that cannot be made keeps none of the others from it.
+//! New pods and their claims: first one, then twice as many each time until one fails, so that a quota
+//! that is used up is not asked for a thousand pods. One that cannot be made keeps none of the others
+//! from it.
 
 use berth_workloads_policy::{action::Action, clone_set::ClaimView, pod::PodView};
 use futures::future::join_all;

@@ -69,12 +69,12 @@ impl Work {
     }
 }
 
-/// Pods of a part that are left alone, since a write to them has failed. What is decided on others goes on: all
-/// of a part counts against the same budget, and what is not done takes nothing of it.
+/// Pods of a part that are left alone, since a write to them has failed. What is decided on others goes
+/// on: all of a part counts against the same budget, and what is not done takes nothing of it.
 #[derive(Debug, Default)]
 struct Aside {
     pods: BTreeSet<String>,
-    /// What comes next belongs to one of them: a pod that is not deleted keeps its claims.
+    /// The next actions belong to one of them: a pod that is not deleted keeps its claims.
     is_behind: bool,
     /// The first failure.
     failed: Option<End>,

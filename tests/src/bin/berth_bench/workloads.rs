@@ -1,5 +1,6 @@
 //! berth-workloads beside the native controllers: how fast a CloneSet grows and rolls out against a
-//! Deployment with the same template, and what 100 sets of 100 pods cost.
+//! Deployment with the same template, and an Advanced StatefulSet against a StatefulSet; and what 100 sets of
+//! 100 pods cost.
 //!
 //! etcd, the API server, kube-controller-manager and berth-workloads are real, each as it is by default.
 //! Nodes exist on paper only: pods are bound and started by one client that does the same for both (`nodes`),
@@ -19,15 +20,24 @@ use crate::report::{Bench, Row};
 
 pub(crate) const BENCH: Bench = Bench {
     name: "workloads",
-    about: "500 pods from none, and a new image for 500 pods at maxUnavailable 20%, of a CloneSet (in place) against a Deployment: time until all are ready, API writes of a pod by berth-workloads, and by agents beside those; 100 CloneSets of 100 pods at rest: memory, CPU and writes in a minute, and after a restart the time until each set was looked at, and writes",
+    about: "500 pods from none, and a new image for 500 pods at maxUnavailable 20%, of a CloneSet (in place) against a Deployment, and of an Advanced StatefulSet (in place) against a StatefulSet, both parallel: time until all are ready, API writes of a pod by berth-workloads, and by agents beside those; 100 CloneSets of 100 pods at rest: memory, CPU and writes in a minute, and after a restart the time until each set was looked at, and writes",
     cases: &[
         (CREATE, &["elapsed_s", "writes_per_pod"]),
         (ROLLOUT, &["elapsed_s", "writes_per_pod"]),
+        (CREATE_SET, &["elapsed_s", "writes_per_pod"]),
+        (ROLLOUT_SET, &["elapsed_s", "writes_per_pod"]),
         (rest::CASE, rest::METRICS),
     ],
 };
 const CREATE: &str = "create-500";
 const ROLLOUT: &str = "rollout-500";
+const CREATE_SET: &str = "create-500-stateful";
+const ROLLOUT_SET: &str = "rollout-500-stateful";
+/// Ours, the native one, and the cases of both.
+const PAIRS: [(Kind, Kind, &str, &str); 2] = [
+    (Kind::CloneSet, Kind::Deployment, CREATE, ROLLOUT),
+    (Kind::AdvancedStatefulSet, Kind::StatefulSet, CREATE_SET, ROLLOUT_SET),
+];
 
 /// How large everything is. The defaults are what the names of the cases stand for.
 #[derive(Args, Clone, Debug)]
@@ -47,8 +57,11 @@ pub(crate) struct Scale {
 
 pub(crate) async fn run(options: &Scale) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    if options.common.wants(CREATE) || options.common.wants(ROLLOUT) {
-        rows.extend(beside_a_deployment(options).await?);
+    for pair in PAIRS {
+        let (.., create, rollout) = pair;
+        if options.common.wants(create) || options.common.wants(rollout) {
+            rows.extend(beside_the_native_one(options, pair).await?);
+        }
     }
     if options.common.wants(rest::CASE) {
         rows.extend(rest::run(options).await?);
@@ -65,12 +78,15 @@ struct Figures {
     rollout_writes: Vec<f64>,
 }
 
-async fn beside_a_deployment(options: &Scale) -> Result<Vec<Row>> {
+async fn beside_the_native_one(
+    options: &Scale,
+    (kind, native_kind, create, rollout): (Kind, Kind, &'static str, &'static str),
+) -> Result<Vec<Row>> {
     let scene = Scene::set(options.nodes, true).await?;
     let (mut ours, mut native) = (Figures::default(), Figures::default());
     for round in 0..options.common.runs {
         // Neither is always the first.
-        let mut kinds = [(Kind::CloneSet, &mut ours), (Kind::Deployment, &mut native)];
+        let mut kinds = [(kind, &mut ours), (native_kind, &mut native)];
         if round % 2 == 1 {
             kinds.reverse();
         }
@@ -81,10 +97,10 @@ async fn beside_a_deployment(options: &Scale) -> Result<Vec<Row>> {
     scene.down()?;
     let row = |case, metric, unit| Row::new(&BENCH, case, metric, unit);
     let rows = vec![
-        row(CREATE, "elapsed_s", "s").medians(&ours.create_s, &native.create_s)?,
-        row(CREATE, "writes_per_pod", "").medians(&ours.create_writes, &[])?,
-        row(ROLLOUT, "elapsed_s", "s").medians(&ours.rollout_s, &native.rollout_s)?,
-        row(ROLLOUT, "writes_per_pod", "").medians(&ours.rollout_writes, &[])?,
+        row(create, "elapsed_s", "s").medians(&ours.create_s, &native.create_s)?,
+        row(create, "writes_per_pod", "").medians(&ours.create_writes, &[])?,
+        row(rollout, "elapsed_s", "s").medians(&ours.rollout_s, &native.rollout_s)?,
+        row(rollout, "writes_per_pod", "").medians(&ours.rollout_writes, &[])?,
     ];
     Ok(rows.into_iter().filter(|row| options.common.wants(row.case())).collect())
 }

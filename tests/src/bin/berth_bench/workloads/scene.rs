@@ -1,4 +1,4 @@
-//! The cluster in which both controllers act, and the two kinds as the bench uses them.
+//! The cluster in which both controllers act, and their kinds as the bench uses them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,14 +18,17 @@ use super::nodes::Nodes;
 use crate::agents::{Agents, Upgrade};
 
 pub(super) const NAMESPACE: &str = "shop";
-/// Controllers that a Deployment needs. Without a kubelet those of nodes take pods for lost.
-const CONTROLLERS: &str = "deployment,replicaset,serviceaccount,garbagecollector";
+/// Controllers that Deployments and StatefulSets need. Without a kubelet those of nodes take pods for lost.
+const CONTROLLERS: &str = "deployment,replicaset,statefulset,serviceaccount,garbagecollector";
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     CloneSet,
     Deployment,
+    /// OpenKruise's kind.
+    AdvancedStatefulSet,
+    StatefulSet,
 }
 
 impl Kind {
@@ -33,19 +36,31 @@ impl Kind {
         match self {
             Self::CloneSet => ("apps.kruise.io", "v1alpha1", "CloneSet"),
             Self::Deployment => ("apps", "v1", "Deployment"),
+            Self::AdvancedStatefulSet => ("apps.kruise.io", "v1beta1", "StatefulSet"),
+            Self::StatefulSet => ("apps", "v1", "StatefulSet"),
         }
     }
 
-    /// How it rolls out: in place, or by other pods; a fifth of them at a time.
-    fn strategy(self) -> (&'static str, Value) {
+    /// Fields beside replicas, selector and template. It rolls out in place, or by other pods, a fifth of
+    /// them at a time; one after the other where the API server takes no `maxUnavailable` of a StatefulSet.
+    fn fields(self) -> Value {
         match self {
             Self::CloneSet => {
-                ("updateStrategy", json!({ "type": "InPlaceIfPossible", "maxUnavailable": "20%" }))
+                json!({ "updateStrategy": { "type": "InPlaceIfPossible", "maxUnavailable": "20%" } })
             }
-            Self::Deployment => (
-                "strategy",
-                json!({ "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "20%", "maxSurge": 0 } }),
-            ),
+            Self::Deployment => json!({ "strategy": {
+                "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "20%", "maxSurge": 0 },
+            } }),
+            Self::AdvancedStatefulSet => json!({
+                "serviceName": "shop", "podManagementPolicy": "Parallel",
+                "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": {
+                    "podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": "20%",
+                } },
+            }),
+            Self::StatefulSet => json!({
+                "serviceName": "shop", "podManagementPolicy": "Parallel",
+                "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "20%" } },
+            }),
         }
     }
 }
@@ -112,8 +127,7 @@ impl Scene {
 
     pub(super) async fn make(&self, kind: Kind, name: &str, replicas: u32) -> Result<()> {
         let (group, version, of) = kind.types();
-        let (field, strategy) = kind.strategy();
-        let object: DynamicObject = serde_json::from_value(json!({
+        let mut object = json!({
             "apiVersion": format!("{group}/{version}"), "kind": of, "metadata": { "name": name },
             "spec": {
                 "replicas": replicas,
@@ -125,9 +139,12 @@ impl Scene {
                         "resources": { "requests": { "cpu": "100m", "memory": "128Mi" } },
                     }] },
                 },
-                field: strategy,
             },
-        }))?;
+        });
+        if let (Some(spec), Value::Object(fields)) = (object["spec"].as_object_mut(), kind.fields()) {
+            spec.extend(fields);
+        }
+        let object: DynamicObject = serde_json::from_value(object)?;
         self.api(kind).create(&PostParams::default(), &object).await.context("make a workload")?;
         Ok(())
     }

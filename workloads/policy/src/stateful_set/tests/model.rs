@@ -45,7 +45,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct History {
     played: Played,
     spec: Value,
-    /// How often the spec was changed.
+    /// Changes of the spec, counted.
     generation: i64,
     status: Option<AdvancedStatefulSetStatus>,
 }

@@ -1,0 +1,304 @@
+//! Two replicas of berth-workloads in the midst of a rollout: the one that leads is killed, and later another
+//! one is stopped for longer than the Lease lasts and goes on. The log of the API server says who wrote what.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use berth_tests::node::{ControlPlane, Replica, Workloads, crds, deploy, token};
+use berth_tests::wait::await_condition;
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::runtime::watcher::{self, Event};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::is_half_deleted;
+use crate::case::{PATIENCE, end_now};
+use crate::centre::namespace;
+
+const SPACE: &str = "two-replicas";
+const USER: &str = "system:serviceaccount:berth-system:berth-workloads";
+/// Pods of each set, and how many of them may be unavailable.
+const PODS: usize = 16;
+const MOST: usize = 2;
+/// A new pod is Ready after it.
+const READY_AFTER: Duration = Duration::from_millis(400);
+/// Longer than the Lease of these tests, 3 s.
+const STOPPED_FOR: Duration = Duration::from_secs(6);
+
+/// A replica, and how the log of the API server names its token.
+struct One {
+    workloads: Workloads,
+    credential: String,
+}
+
+impl One {
+    async fn start(plane: &ControlPlane, replica: Replica) -> Result<Self> {
+        let token = token::of(&plane.client().await?, "berth-workloads", None).await?;
+        let kubeconfig = plane.api().kubeconfig_with(&format!("{replica:?}"), &token)?;
+        let workloads = Workloads::launch_as(plane.run(), replica, &kubeconfig, "berth-system", &[])?;
+        workloads.ready().await?;
+        let claims = token.split('.').nth(1).context("no claims")?;
+        let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?;
+        let credential = format!("JTI={}", claims["jti"].as_str().context("a token without an ID")?);
+        Ok(Self { workloads, credential })
+    }
+
+    async fn leads(&self) -> Result<bool> {
+        Ok(self.workloads.metric("berth_workloads_leads").await? == 1.0)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = self.workloads.service().pid().context("it does not run")?;
+        kill(Pid::from_raw(i32::try_from(pid)?), signal).context("signal")
+    }
+}
+
+/// The pods, as they were seen.
+#[derive(Default)]
+struct Witness {
+    /// The most that were there at once, of a set.
+    most: AtomicUsize,
+    /// The fewest that served at once, of a set, once all did.
+    fewest: AtomicUsize,
+}
+
+fn serves(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
+}
+
+/// Watches every version of every pod.
+async fn watch(pods: Api<Pod>, witness: Arc<Witness>) -> Result<()> {
+    let mut events = pin!(watcher::watcher(pods, watcher::Config::default()));
+    let mut all: BTreeMap<String, Pod> = BTreeMap::new();
+    let (mut whole, mut begun) = (false, BTreeSet::new());
+    while let Some(event) = events.next().await {
+        match event? {
+            Event::Init => ensure!(!whole, "the watch broke: nothing can be said of what it missed"),
+            Event::InitApply(pod) | Event::Apply(pod) => drop(all.insert(pod.name_any(), pod)),
+            Event::Delete(pod) => drop(all.remove(&pod.name_any())),
+            Event::InitDone => whole = true,
+        }
+        for app in ["shop", "db"] {
+            let of = || all.values().filter(|pod| pod.labels().get("app").is_some_and(|value| value == app));
+            let there = of().filter(|pod| pod.metadata.deletion_timestamp.is_none()).count();
+            let serving = of().filter(|pod| serves(pod)).count();
+            witness.most.fetch_max(there, Ordering::SeqCst);
+            if serving == PODS {
+                begun.insert(app);
+            }
+            if begun.contains(app) {
+                witness.fewest.fetch_min(serving, Ordering::SeqCst);
+            }
+        }
+    }
+    bail!("the watch ended")
+}
+
+/// Makes each new pod Ready after a while, as kubelets would.
+async fn live(pods: Api<Pod>) -> Result<()> {
+    let mut since: BTreeMap<String, Instant> = BTreeMap::new();
+    loop {
+        for pod in pods.list(&ListParams::default()).await? {
+            let name = pod.name_any();
+            if is_half_deleted(&pod) {
+                end_now(&pods, &name).await?;
+            } else if !serves(&pod) && pod.metadata.deletion_timestamp.is_none() {
+                let uid = pod.uid().unwrap_or_default();
+                if since.entry(uid).or_insert_with(Instant::now).elapsed() > READY_AFTER {
+                    let status = json!({ "status": {
+                        "phase": "Running",
+                        "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
+                    }});
+                    // It may have been deleted meanwhile.
+                    drop(pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status)).await);
+                }
+            }
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+struct Stage {
+    pods: Api<Pod>,
+    sets: Vec<(Api<DynamicObject>, &'static str)>,
+}
+
+fn template(app: &str, image: &str) -> Value {
+    json!({
+        "metadata": { "labels": { "app": app } },
+        "spec": { "containers": [{ "name": "main", "image": image }] },
+    })
+}
+
+impl Stage {
+    async fn make(&mut self, client: &kube::Client) -> Result<()> {
+        for (kind, version, name, strategy) in [
+            ("CloneSet", "v1alpha1", "shop", json!({ "maxUnavailable": MOST })),
+            ("StatefulSet", "v1beta1", "db", json!({ "rollingUpdate": { "maxUnavailable": MOST } })),
+        ] {
+            let mut set = json!({
+                "apiVersion": format!("apps.kruise.io/{version}"), "kind": kind,
+                "metadata": { "name": name, "namespace": SPACE },
+                "spec": {
+                    "replicas": PODS, "selector": { "matchLabels": { "app": name } },
+                    "template": template(name, "a:1"), "updateStrategy": strategy,
+                },
+            });
+            if kind == "StatefulSet" {
+                set["spec"]["serviceName"] = name.into();
+                set["spec"]["podManagementPolicy"] = "Parallel".into();
+            }
+            let set: DynamicObject = serde_json::from_value(set)?;
+            let api = deploy::api(client, &set)?;
+            api.create(&PostParams::default(), &set).await.with_context(|| format!("make {kind} {name}"))?;
+            self.sets.push((api, name));
+        }
+        Ok(())
+    }
+
+    async fn update(&self) -> Result<()> {
+        for (api, name) in &self.sets {
+            let patch = json!({ "spec": { "template": template(name, "a:2") } });
+            api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.context("edit")?;
+        }
+        Ok(())
+    }
+
+    /// Waits until so many pods of each set have the image, and serve.
+    async fn serve(&self, image: &str, least: usize) -> Result<()> {
+        await_condition(format!("{least} pods of each set have {image}"), PATIENCE, async || {
+            let pods = self.pods.list(&ListParams::default()).await?;
+            for (_, app) in &self.sets {
+                let is_new = |pod: &&Pod| {
+                    let spec = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref());
+                    serves(pod)
+                        && pod.labels().get("app").map(String::as_str) == Some(app)
+                        && spec == Some(image)
+                };
+                let count = pods.iter().filter(is_new).count();
+                ensure!(count >= least, "{count} of {app}");
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// Waits until one of them leads; gives that one first.
+async fn leader<'a>(one: &'a One, other: &'a One) -> Result<(&'a One, &'a One)> {
+    await_condition("one of them leads", PATIENCE, async || {
+        for (one, other) in [(one, other), (other, one)] {
+            if one.leads().await? {
+                return Ok((one, other));
+            }
+        }
+        bail!("none does")
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_rollout_goes_on_when_its_leader_is_killed_or_stopped() -> Result<()> {
+    let plane = ControlPlane::audited().await?;
+    let client = plane.client().await?;
+    deploy::apply(&client, "namespace.yaml").await?;
+    crds::install(&client).await?;
+    deploy::apply(&client, "workloads/role.yaml").await?;
+    deploy::apply(&client, "workloads/policy.yaml").await?;
+    namespace(&client, SPACE).await?;
+    let first = One::start(&plane, Replica::First).await?;
+    let second = One::start(&plane, Replica::Second).await?;
+
+    let mut stage = Stage { pods: Api::namespaced(client.clone(), SPACE), sets: Vec::new() };
+    let witness = Arc::new(Witness { fewest: AtomicUsize::new(PODS), ..Witness::default() });
+    let watching = tokio::spawn(watch(stage.pods.clone(), witness.clone()));
+    let living = tokio::spawn(live(stage.pods.clone()));
+    stage.make(&client).await?;
+    stage.serve("a:1", PODS).await?;
+
+    // Killed in the midst of the rollout.
+    stage.update().await?;
+    stage.serve("a:2", 3).await?;
+    let (leads, other) = leader(&first, &second).await?;
+    leads.workloads.service().kill()?;
+    stage.serve("a:2", 6).await.context("the other one goes on")?;
+    ensure!(other.leads().await?, "somebody else does");
+    leads.workloads.service().start()?;
+    leads.workloads.ready().await?;
+
+    // Stopped for a while, and there again when it has been followed.
+    other.signal(Signal::SIGSTOP)?;
+    let stopped = Instant::now();
+    await_condition("it is followed", PATIENCE, async || {
+        ensure!(leads.leads().await?, "not yet");
+        Ok(())
+    })
+    .await?;
+    sleep(STOPPED_FOR.saturating_sub(stopped.elapsed())).await;
+    other.signal(Signal::SIGCONT)?;
+    stage.serve("a:2", PODS).await.context("the rollout ends")?;
+    sleep(Duration::from_secs(2)).await;
+    ensure!(!watching.is_finished() && !living.is_finished(), "nobody watched to the end");
+    let (most, fewest) = (witness.most.load(Ordering::SeqCst), witness.fewest.load(Ordering::SeqCst));
+    ensure!(most == PODS, "{most} pods of a set were there at once");
+    ensure!(fewest >= PODS - MOST, "only {fewest} pods of a set served");
+    ensure!(fewest < PODS, "nothing was seen of the rollout");
+    let log = std::fs::read_to_string(plane.api().audit_log()).context("the log of writes")?;
+    let (terms, writes) = who_wrote(&log, [&first.credential, &second.credential])?;
+    ensure!(terms >= 3, "{terms} terms");
+    ensure!(writes.iter().all(|count| *count > 5), "{writes:?} writes");
+    println!("{terms} terms, {writes:?} writes, at least {fewest} of {PODS} served");
+    watching.abort();
+    living.abort();
+    drop((first, second));
+    plane.down()
+}
+
+/// Sees to it that each write was the leader's. Gives the number of terms, and of the writes of each of
+/// these.
+fn who_wrote(log: &str, credentials: [&str; 2]) -> Result<(usize, [usize; 2])> {
+    // When it was begun, or has ended for writes to the Lease: by whom, and what.
+    let mut all: Vec<(Timestamp, usize, bool, String)> = Vec::new();
+    for line in log.lines() {
+        let event: Value = serde_json::from_str(line).context("a line of the log")?;
+        let (user, object) = (&event["user"], &event["objectRef"]);
+        if user["username"] != USER || object["resource"] == "events" {
+            continue;
+        }
+        let credential = &user["extra"]["authentication.kubernetes.io/credential-id"][0];
+        let by = credentials.iter().position(|one| credential == one).context("somebody else's token")?;
+        let is_lease = object["resource"] == "leases";
+        if is_lease && event["responseStatus"]["code"].as_u64().is_none_or(|code| code >= 300) {
+            continue;
+        }
+        let at = if is_lease { &event["stageTimestamp"] } else { &event["requestReceivedTimestamp"] };
+        let at: Timestamp = at.as_str().context("no time")?.parse()?;
+        all.push((at, by, is_lease, format!("{} {object}", event["verb"])));
+    }
+    all.sort();
+    let (mut holder, mut terms, mut writes) = (None, 0, [0, 0]);
+    for (at, by, is_lease, what) in all {
+        if is_lease {
+            terms += usize::from(holder != Some(by));
+            holder = Some(by);
+        } else {
+            ensure!(holder == Some(by), "{at}: {by} writes, and {holder:?} leads: {what}");
+            writes[by] += 1;
+        }
+    }
+    Ok((terms, writes))
+}
