@@ -22,6 +22,34 @@ pub(crate) struct Update<'a> {
     pub(crate) target: &'a Revision,
 }
 
+/// Why a pod is not updated in place now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// It cannot be; a new pod can have the revision.
+    NewPod(String),
+    /// It has no node, so no container runs that a new pod would end: its claims are for that one.
+    Unscheduled,
+    /// It was asked for already, and the pod stays: a new one would fare no better.
+    Stays(String),
+}
+
+impl From<String> for Obstacle {
+    fn from(why: String) -> Self {
+        Self::NewPod(why)
+    }
+}
+
+impl Obstacle {
+    /// Says why, of a pod that is to stay.
+    pub(crate) fn waits(self, pod: &PodView) -> String {
+        let why = match self {
+            Self::NewPod(why) | Self::Stays(why) => why,
+            Self::Unscheduled => "it has no node".to_owned(),
+        };
+        format!("pod {} cannot be updated in place: {why}", pod.name)
+    }
+}
+
 impl Update<'_> {
     /// Finds the change that the pod can follow, or why it can follow none. `from`: the revision that it has;
     /// `kind`: of the set.
@@ -31,17 +59,22 @@ impl Update<'_> {
         from: Option<&Revision>,
         agents: &Agents<'_>,
         kind: &str,
-    ) -> Result<Change, String> {
+    ) -> Result<Change, Obstacle> {
         let from =
             from.ok_or_else(|| format!("its revision {:?} is not on file", self.pod.label(REVISION_LABEL)))?;
         let change = change_of(revisions, from, self.pod, self.known, self.target)
-            .ok_or("more than images, labels and annotations has changed")?;
+            .ok_or_else(|| "more than images, labels and annotations has changed".to_owned())?;
         if change.is_metadata_alone(&self.target.template) {
             return Ok(change);
         }
+        if self.pod.node.is_empty() {
+            return Err(Obstacle::Unscheduled);
+        }
         agents.updates(&self.pod.node, kind)?;
+        let failed = |why: &str| format!("its node could not do it: {why}");
         match self.known.map(|known| (&known.phase, known.revision == self.target.name)) {
-            Some((InPlacePhase::Failed(why), true)) => Err(format!("its node could not do it: {why}")),
+            Some((InPlacePhase::Failed(why), true)) => Err(Obstacle::NewPod(failed(why))),
+            Some((InPlacePhase::GivenUp(why), true)) => Err(Obstacle::Stays(failed(why))),
             _ => Ok(change),
         }
     }
