@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{
-    DesiredPod, NodePodUpdate, NodePodUpdateStatus, PodService, UpdateContainer, UpdatePhase, UpdatedPod,
+    DesiredPod, FailureReason, NodePodUpdate, NodePodUpdateStatus, PodPull, PodService, UpdateContainer,
+    UpdatePhase, UpdatedPod,
 };
 use berth_workloads_policy::{
     action::InPlaceUpdate,
@@ -97,7 +98,15 @@ impl Mailbox {
             Some((UpdatePhase::Succeeded, _)) => InPlacePhase::Done,
             Some((UpdatePhase::Failed, answer)) => {
                 let why = answer.message.clone().or_else(|| answer.reason.clone());
-                InPlacePhase::Failed(why.unwrap_or_else(|| "its node does not say why".to_owned()))
+                let why = why.unwrap_or_else(|| "its node does not say why".to_owned());
+                match answer.reason.as_deref().map(FailureReason::named) {
+                    Some(
+                        FailureReason::ImageNotPulled
+                        | FailureReason::CrashLoop
+                        | FailureReason::DeadlineExceeded,
+                    ) => InPlacePhase::GivenUp(why),
+                    _ => InPlacePhase::Failed(why),
+                }
             }
             _ => InPlacePhase::Pending,
         };
@@ -200,6 +209,9 @@ pub(crate) fn entry(update: &InPlaceUpdate, set: &dyn Workload, now: Timestamp) 
         revision: update.revision.clone(),
         attempt: update.attempt,
         service: PodService::Drain,
+        // The agent has none of the pod's secrets; and a bad image, or one that falls over, shows in the pod,
+        // as OpenKruise's users know it.
+        pull: PodPull::BestEffort,
         containers: images.iter().map(container).collect(),
         labels: update.labels.clone(),
         annotations: update.annotations.clone(),
@@ -350,6 +362,28 @@ mod tests {
                 ),
                 "{changes:?}"
             );
+        }
+    }
+
+    /// A pod whose image or container does not come up stays: it is not one that its node cannot update.
+    #[test]
+    fn a_pod_that_does_not_come_up_stays() {
+        assert_eq!(made("p").pull, PodPull::BestEffort);
+        for (reason, stays) in [
+            (Some("ImageNotPulled"), true),
+            (Some("CrashLoop"), true),
+            (Some("DeadlineExceeded"), true),
+            (Some("ContainerNotFound"), false),
+            (Some("Refused"), false),
+            (Some("LaterWord"), false),
+            (None, false),
+        ] {
+            let mut mailbox = mailbox(Some("Failed"));
+            mailbox.pods[0].reason = reason.map(str::to_owned);
+            let phase = mailbox.states("set").next().unwrap().1.phase;
+            let why = "no room".to_owned();
+            let expected = if stays { InPlacePhase::GivenUp(why) } else { InPlacePhase::Failed(why) };
+            assert_eq!(phase, expected, "{reason:?}");
         }
     }
 

@@ -10,7 +10,10 @@ use berth_base::sent::Received;
 use berth_workloads_policy::names::{DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION};
 use k8s_openapi::{
     NamespaceResourceScope,
-    api::core::v1::{Affinity, ContainerStatus, Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus},
+    api::core::v1::{
+        Affinity, ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodCondition,
+        PodReadinessGate, PodSpec, PodStatus,
+    },
 };
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Deserializer};
@@ -92,7 +95,20 @@ struct Status {
 #[serde(rename_all = "camelCase")]
 struct Container {
     #[serde(default)]
+    name: String,
+    #[serde(default)]
     restart_count: i32,
+    state: Option<State>,
+}
+
+#[derive(Deserialize)]
+struct State {
+    waiting: Option<Waiting>,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    reason: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for TrimmedPod {
@@ -104,8 +120,15 @@ impl<'de> Deserialize<'de> for TrimmedPod {
             readiness_gates,
             ..PodSpec::default()
         });
+        let waiting = |Waiting { reason }| ContainerStateWaiting { reason, message: None };
+        let state = |State { waiting: read }| ContainerState {
+            waiting: read.map(waiting),
+            ..ContainerState::default()
+        };
         let container = |read: Container| ContainerStatus {
+            name: read.name,
             restart_count: read.restart_count,
+            state: read.state.map(state),
             ..ContainerStatus::default()
         };
         let status = status.map(|status| PodStatus {
@@ -156,7 +179,8 @@ mod tests {
                     { "type": "KruisePodReady", "status": "False", "message": "k" },
                 ],
                 "containerStatuses": [
-                    { "name": "a", "image": "i", "imageID": "d", "ready": true, "restartCount": 3 },
+                    { "name": "a", "image": "i", "imageID": "d", "ready": true, "restartCount": 3,
+                      "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off" } } },
                 ],
             },
         });
@@ -165,6 +189,7 @@ mod tests {
         let view = PodView::of(&trimmed.0);
         assert_eq!(view, PodView::of(&whole));
         assert_eq!((view.restarts, view.deletion_cost, view.placed_on.as_str()), (3, 5, "tied"));
+        assert!(view.not_up.is_some());
         assert!(view.metadata_of.is_some() && view.terminating && view.kruise_ready.is_some());
         assert_eq!(trimmed.meta().deletion_grace_period_seconds, Some(30));
         assert_eq!(

@@ -80,17 +80,14 @@ pub struct AdvancedCronJobSpec {
     pub template: CronJobTemplate,
 }
 
-/// Template of an AdvancedCronJob.
+/// Template of an AdvancedCronJob. That it is immutable no rule here can say: a client with types writes it
+/// back in other words.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     {
         "rule": "has(self.jobTemplate) != has(self.broadcastJobTemplate)",
         "message": "has not exactly one of jobTemplate and broadcastJobTemplate: give one of them",
-    },
-    {
-        "rule": "self == oldSelf",
-        "message": "is immutable: make a new AdvancedCronJob",
     },
 ]))]
 pub struct CronJobTemplate {

@@ -158,7 +158,8 @@ pub enum PodPull {
     #[default]
     Required,
     /// One that it cannot pull is left to the kubelet, which has the pod's own credentials; where it cannot
-    /// either, the pod waits for its image.
+    /// either, the pod waits for its image. An entry of a workload then does not fail either because a
+    /// container falls over: it is waited for.
     BestEffort,
 }
 

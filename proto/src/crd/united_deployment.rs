@@ -143,13 +143,18 @@ pub struct Topology {
         "message": "tolerations have an operator or an effect that is none: give Equal or Exists, and NoSchedule, PreferNoSchedule or NoExecute",
     },
     {
-        "rule": "has(self.nodeSelectorTerm) == has(oldSelf.nodeSelectorTerm) \
-                 && (!has(self.nodeSelectorTerm) || self.nodeSelectorTerm == oldSelf.nodeSelectorTerm)",
+        "rule": "(has(self.nodeSelectorTerm) && has(self.nodeSelectorTerm.matchExpressions) \
+                 ? self.nodeSelectorTerm.matchExpressions : []) \
+                 == (has(oldSelf.nodeSelectorTerm) && has(oldSelf.nodeSelectorTerm.matchExpressions) \
+                 ? oldSelf.nodeSelectorTerm.matchExpressions : []) \
+                 && (has(self.nodeSelectorTerm) && has(self.nodeSelectorTerm.matchFields) \
+                 ? self.nodeSelectorTerm.matchFields : []) \
+                 == (has(oldSelf.nodeSelectorTerm) && has(oldSelf.nodeSelectorTerm.matchFields) \
+                 ? oldSelf.nodeSelectorTerm.matchFields : [])",
         "message": "nodeSelectorTerm is immutable: make a new subset",
     },
     {
-        "rule": "has(self.tolerations) == has(oldSelf.tolerations) \
-                 && (!has(self.tolerations) || self.tolerations == oldSelf.tolerations)",
+        "rule": "(has(self.tolerations) ? self.tolerations : []) == (has(oldSelf.tolerations) ? oldSelf.tolerations : [])",
         "message": "tolerations are immutable: make a new subset",
     },
 ]))]

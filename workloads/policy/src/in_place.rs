@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::update::Update;
+pub(crate) use self::update::{Obstacle, Update};
 use crate::{
     action::Action,
+    names::REVISION_LABEL,
     pod::PodView,
     revision::{Revision, short},
     template::same,
@@ -116,6 +117,22 @@ pub enum InPlacePhase {
     Done,
     /// It cannot be done; why.
     Failed(String),
+    /// Its node waits for it no longer, and the pod stays as it is: an image or a container does not come up.
+    GivenUp(String),
+}
+
+/// Says that a pod has what an update in place gives it, and does not come up with it. It stays: what it
+/// needs may come, and another revision is the way out.
+pub(crate) fn not_up<'a>(
+    pods: impl Iterator<Item = (&'a PodView, Option<&'a InPlaceState>)>,
+) -> Option<String> {
+    let has = |pod: &PodView, known: &InPlaceState| {
+        known.is_pending() && short(pod.label(REVISION_LABEL)) == short(&known.revision)
+    };
+    let mut waiting = pods.filter(|(pod, known)| known.is_some_and(|known| has(pod, known)));
+    waiting.find_map(|(pod, _)| {
+        Some(format!("pod {} is updated in place and does not come up: {}", pod.name, pod.not_up.as_deref()?))
+    })
 }
 
 /// Updates whose entries have done their work, and that may be forgotten: node and pod of each.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::{
-    api::core::v1::{Pod, PodCondition},
+    api::core::v1::{ContainerStatus, Pod, PodCondition},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 
@@ -20,6 +20,8 @@ use crate::{
 
 /// The longest pair of hashes that is read.
 const LONGEST_HASHES: usize = 64;
+/// The longest name of a container that is told.
+const LONGEST_NAME: usize = 63;
 
 /// Phase of a pod, in the order in which pods are deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +93,8 @@ pub struct PodView {
     pub shut: Option<Shut>,
     /// Condition `KruisePodReady`, where somebody has written it: whether it is True, and its message.
     pub kruise_ready: Option<(bool, String)>,
+    /// Container that does not come up, and why.
+    pub not_up: Option<Box<str>>,
     /// Restarts of the container that was restarted most often.
     pub restarts: i32,
     /// When it was made.
@@ -138,6 +142,7 @@ impl PodView {
                 .and_then(Shut::of),
             kruise_ready: condition(READY_GATE)
                 .map(|gate| (gate.status == "True", gate.message.clone().unwrap_or_default())),
+            not_up: containers.into_iter().flatten().find_map(not_up),
             restarts: containers.into_iter().flatten().map(|one| one.restart_count).max().unwrap_or(0),
             created,
             deletion_cost: cost.and_then(|cost| deletion_cost(cost)).unwrap_or(0),
@@ -209,6 +214,20 @@ impl Stored for PodView {
     }
 }
 
+/// Says why a container does not come up. The kubelet has several words for one cause, and takes turns.
+fn not_up(status: &ContainerStatus) -> Option<Box<str>> {
+    let why = status.state.as_ref()?.waiting.as_ref()?.reason.as_deref()?;
+    let what = match why {
+        "" | "ContainerCreating" | "PodInitializing" => return None,
+        "CrashLoopBackOff" => "falls over again and again",
+        image if image.contains("Image") => "waits for its image, which cannot be pulled",
+        "CreateContainerConfigError" | "CreateContainerError" => "cannot be created",
+        _ => "cannot be started",
+    };
+    let name: String = status.name.chars().take(LONGEST_NAME).collect();
+    Some(format!("container {name} {what}").into())
+}
+
 /// Node that the affinity of a pod names.
 pub(crate) fn placed_on(pod: &Pod) -> Option<String> {
     let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
@@ -256,6 +275,25 @@ mod tests {
         ] {
             assert_eq!(deletion_cost(text), cost, "{text}");
         }
+    }
+
+    #[test]
+    fn a_container_that_does_not_come_up_is_told_in_the_same_words() {
+        let said = |why: &str| {
+            let states = json!([
+                { "name": "side", "state": { "running": {} } },
+                { "name": "main", "state": { "waiting": { "reason": why } } },
+            ]);
+            let pod =
+                json!({ "metadata": { "name": "p", "uid": "u" }, "status": { "containerStatuses": states } });
+            PodView::of(&serde_json::from_value(pod).unwrap()).not_up.map(String::from)
+        };
+        assert_eq!((said("ContainerCreating"), said("PodInitializing"), said("")), (None, None, None));
+        assert_eq!(said("CrashLoopBackOff").unwrap(), "container main falls over again and again");
+        assert_eq!(said("ErrImagePull"), said("ImagePullBackOff"));
+        assert!(said("InvalidImageName").unwrap().contains("cannot be pulled"));
+        assert_eq!(said("CreateContainerConfigError").unwrap(), "container main cannot be created");
+        assert_eq!(said("A word of later").unwrap(), "container main cannot be started");
     }
 
     #[test]

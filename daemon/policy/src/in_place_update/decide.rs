@@ -244,9 +244,12 @@ impl Decision<'_> {
     }
 
     /// One that falls over may come up yet, when what it needs is there; but not for ever. A pod that was
-    /// never patched has had its time before anybody asked.
+    /// never patched has had its time before anybody asked. A workload waits for ever: its pod stays.
     fn crashing(&self, container: &ContainerView) -> Next {
         let restarts = container.instance.as_ref().map_or(0, |instance| instance.restarts);
+        if self.update.bears_crashes {
+            return self.wait(Why::Ready { container: container.name.clone(), restarts });
+        }
         // What another update has left as it was it had before that one.
         let other = || self.seen.record.as_ref().map(|record| record.update_timestamp);
         let since = self.patched_at(container).or_else(other).map_or(CRASHES_FOR, |at| self.since(at));

@@ -241,6 +241,7 @@ pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed, newest: &UpdateReq
         grace: newest.grace,
         rollback_on_failure: newest.rollback_on_failure && !back,
         deadline: newest.limit(),
+        bears_crashes: open.iter().all(|request| request.bears_crashes()),
         migrations: Vec::new(),
     };
     let mut migrations = BTreeMap::new();

@@ -257,6 +257,12 @@ impl UpdateRequest {
             && !self.rollback_on_failure
     }
 
+    /// It is an entry of a workload whose pod stays whatever its containers do, as the kubelet would keep it:
+    /// one that falls over may come up yet, and a newer entry takes the place of this one.
+    pub(super) fn bears_crashes(&self) -> bool {
+        self.is_one_way() && self.leaves_pull
+    }
+
     /// It is an entry of another owner than the other one, which no other one replaces.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         let is_entry = |request: &Self| request.source == UpdateSource::NodePodUpdate;

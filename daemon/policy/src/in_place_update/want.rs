@@ -26,6 +26,8 @@ pub struct Update {
     pub rollback_on_failure: bool,
     /// By then all of it is Ready, or it failed.
     pub deadline: Option<Instant>,
+    /// A container that falls over again and again is waited for, and fails nothing.
+    pub bears_crashes: bool,
     /// Swaps that are in it.
     pub migrations: Vec<Migration>,
 }
@@ -140,6 +142,7 @@ impl Before {
             grace: failed.grace,
             rollback_on_failure: false,
             deadline: None,
+            bears_crashes: false,
             migrations: Vec::new(),
         }
     }

@@ -4,7 +4,8 @@
 //! Here is what a definition cannot say: the defaults of templates, which are kept as they were given, and
 //! those that depend on another field. The other ones are in the definitions (`proto/src/crd`).
 //!
-//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. What is refused is
+//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. A strategy gets what
+//! its type asks for, whatever it was before. What is refused is
 //! a template of a set that no pod could be made of ([`templates`]), a name in `podsToDelete` that is of no
 //! pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution that its controller would set
 //! aside ([`rules`]); what else there has to be the definition and the controller say.
@@ -45,7 +46,7 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
     let spec = &mut Filling::new(spec, old);
     match kind {
         "CloneSet" => {
-            spec.within("updateStrategy", |strategy| {
+            spec.anew("updateStrategy", |strategy| {
                 strategy.set("type", "ReCreate");
                 if is_in_place(strategy.text("type")) {
                     strategy.set("inPlaceUpdateStrategy", json!({}));
@@ -55,7 +56,7 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
             spec.each("volumeClaimTemplates", pod::claim);
         }
         "StatefulSet" => {
-            spec.within("updateStrategy", |strategy| {
+            spec.anew("updateStrategy", |strategy| {
                 if strategy.text("type") == "RollingUpdate" {
                     let rolling = json!({
                         "partition": 0, "maxUnavailable": 1, "podUpdatePolicy": "ReCreate", "minReadySeconds": 0,
@@ -72,7 +73,7 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
             spec.each("volumeClaimTemplates", pod::claim);
         }
         // Its template OpenKruise leaves as it is.
-        "DaemonSet" => spec.within("updateStrategy", daemon_strategy),
+        "DaemonSet" => spec.anew("updateStrategy", daemon_strategy),
         "BroadcastJob" => {
             spec.within("completionPolicy", |policy| policy.set("type", "Always"));
             spec.within("failurePolicy", |policy| policy.set("type", "FailFast"));

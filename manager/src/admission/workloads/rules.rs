@@ -5,10 +5,10 @@
 //! object whose fault was there already is let in, and its condition `InvalidSpec` goes on saying it.
 
 use berth_proto::crd::{AdvancedCronJob, BroadcastJob, ResourceDistribution};
-use berth_workloads_policy::{broadcast_job, cron_job, distribution, fault::Fault};
+use berth_workloads_policy::{broadcast_job, cron_job, distribution, fault::Fault, template::same};
 use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::admission::review::{Request, Verdict};
 
@@ -18,10 +18,22 @@ pub(in crate::admission) const RESOURCES: [&str; 3] =
 
 /// Judges an object that is about to be stored.
 pub(in crate::admission) fn judge(request: &Request) -> Verdict {
+    if has_another_template(request) {
+        return Verdict::invalid("spec.template is immutable: make a new AdvancedCronJob".to_owned());
+    }
     match fault(&request.object) {
         Some(fault) if fault_of_before(request) != Some(fault.clone()) => Verdict::invalid(fault),
         _ => Verdict::AS_IT_IS,
     }
+}
+
+/// Tells whether an AdvancedCronJob gets a template that asks for something else.
+fn has_another_template(request: &Request) -> bool {
+    fn template(object: &Value) -> Option<&Map<String, Value>> {
+        (object["kind"] == "AdvancedCronJob").then(|| object["spec"]["template"].as_object())?
+    }
+    let templates = template(&request.object).zip(template(&request.old_object));
+    templates.is_some_and(|(new, old)| !same(new, old))
 }
 
 fn fault_of_before(request: &Request) -> Option<String> {
@@ -96,6 +108,24 @@ mod tests {
             Verdict::Refused { code: 422, message, .. } => message,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// A client with types writes the template back in other words, and may change all else.
+    #[test]
+    fn a_cron_job_keeps_its_template() {
+        let of = |image: &str, more: Value, schedule: &str| {
+            let mut spec = json!({ "template": { "spec": never() }, "parallelism": "100%" });
+            spec["template"]["spec"]["containers"] = json!([{ "name": "a", "image": image }]);
+            spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            cron(schedule, None, &json!({ "broadcastJobTemplate": { "spec": spec } }))
+        };
+        let typed = json!({ "completionPolicy": {}, "failurePolicy": {}, "paused": false });
+        let old = of("a:1", json!({}), "@daily");
+        assert_eq!(said(&of("a:1", typed, "@hourly"), &old), "");
+        let refused = said(&of("a:2", json!({}), "@daily"), &old);
+        assert_eq!(refused, "spec.template is immutable: make a new AdvancedCronJob");
+        assert_ne!(said(&cron("@daily", None, &of_job(&never())), &old), "", "another kind of job");
+        assert_eq!(said(&of("a:2", json!({}), "@daily"), &Value::Null), "");
     }
 
     #[rstest]

@@ -156,6 +156,33 @@ fn a_kind_has_its_defaults(#[case] kind: &str, #[case] given: Value, #[case] rea
     assert_eq!(completed(kind, &given, Some(&read)), read);
 }
 
+/// A patch of the type alone, as clients make it: what they read then is there.
+#[rstest]
+#[case::rolls("StatefulSet", json!({ "type": "OnDelete" }), json!({ "type": "RollingUpdate" }),
+    json!({ "type": "RollingUpdate",
+        "rollingUpdate": { "partition": 0, "maxUnavailable": 1, "podUpdatePolicy": "ReCreate", "minReadySeconds": 0 } }))]
+#[case::in_place("StatefulSet", json!({ "type": "RollingUpdate", "rollingUpdate": { "podUpdatePolicy": "ReCreate" } }),
+    json!({ "type": "RollingUpdate", "rollingUpdate": { "podUpdatePolicy": "InPlaceIfPossible" } }),
+    json!({ "type": "RollingUpdate", "rollingUpdate": { "podUpdatePolicy": "InPlaceIfPossible", "inPlaceUpdateStrategy": {} } }))]
+#[case::daemons("DaemonSet", json!({ "type": "OnDelete" }), json!({ "type": "RollingUpdate" }),
+    json!({ "type": "RollingUpdate",
+        "rollingUpdate": { "rollingUpdateType": "Standard", "partition": 0, "maxUnavailable": 1, "maxSurge": 0 } }))]
+#[case::of_before("DaemonSet", json!({ "type": "RollingUpdate" }), json!({ "type": "RollingUpdate" }),
+    json!({ "type": "RollingUpdate",
+        "rollingUpdate": { "rollingUpdateType": "Standard", "partition": 0, "maxUnavailable": 1, "maxSurge": 0 } }))]
+#[case::clones("CloneSet", json!({ "type": "ReCreate" }), json!({ "type": "InPlaceIfPossible" }),
+    json!({ "type": "InPlaceIfPossible", "inPlaceUpdateStrategy": {} }))]
+#[case::at_rest("CloneSet", json!({ "type": "InPlaceOnly" }), json!({ "type": "ReCreate" }), json!({ "type": "ReCreate" }))]
+fn a_strategy_has_what_its_type_asks_for(
+    #[case] kind: &str,
+    #[case] old: Value,
+    #[case] new: Value,
+    #[case] read: Value,
+) {
+    let of = |strategy: &Value| json!({ "updateStrategy": strategy });
+    assert_eq!(completed(kind, &of(&new), Some(&of(&old))), of(&read));
+}
+
 /// A child of a UnitedDeployment has the template that it would have by itself.
 #[test]
 fn children_have_the_defaults_of_pods() {
@@ -283,7 +310,13 @@ proptest! {
     fn what_exists_stays(spec in value(), template in value(), pod in value()) {
         let given = with(json!({ "template": with(json!({ "spec": pod }), &template) }), &spec);
         for kind in ["CloneSet", "StatefulSet", "DaemonSet", "BroadcastJob", "AdvancedCronJob"] {
-            prop_assert_eq!(completed(kind, &given, Some(&given)), given.clone());
+            let mut kept = completed(kind, &given, Some(&given));
+            prop_assert_eq!(completed(kind, &kept, Some(&kept)), kept.clone());
+            // A strategy alone gets what its type asks for.
+            kept["updateStrategy"] = given["updateStrategy"].clone();
+            let mut given = given.clone();
+            given["updateStrategy"] = given["updateStrategy"].clone();
+            prop_assert_eq!(&kept, &given);
             let read = completed(kind, &given, None);
             prop_assert_eq!(completed(kind, &read, Some(&read)), read.clone());
         }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, PATIENCE, container, is_ready, run_updating_alone};
 
+const MISSING: &str = "berth.test/nobody-has:this";
 const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 fn template(app: &str, image: &str) -> Value {
@@ -80,6 +81,22 @@ impl Stage<'_> {
             held.uid() == log.uid() && container(&held, "main")?.restart_count == 0,
             "the partition holds it"
         );
+
+        // A bad image is a state of the pod, and another one is the way out.
+        let bad = json!({ "spec": { "template": template("db", MISSING) } });
+        self.db.patch("db", &PatchParams::default(), &Patch::Merge(&bad)).await.context("a bad image")?;
+        await_condition("the status says that the image is missing", PATIENCE, async || {
+            let pod = self.case.pods.get("db-0").await?;
+            ensure!(pod.uid() == db.uid(), "it was made anew");
+            let status = &self.db.get("db").await?.data["status"];
+            let said = status["conditions"][0]["message"].as_str().unwrap_or_default();
+            ensure!(said.contains("waits for its image"), "{status}");
+            ensure!(status["updatedReplicas"] == 1 && status["availableReplicas"] == 0, "{status}");
+            Ok(())
+        })
+        .await?;
+        update(&self.db, "db", json!({})).await?;
+        ensure!(self.runs("db", BUSYBOX_NEXT).await?.uid() == db.uid(), "the same pod");
 
         // The program is killed while the node works.
         update(&self.log, "log", json!({ "partition": 0 })).await?;

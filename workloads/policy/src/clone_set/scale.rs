@@ -190,6 +190,15 @@ impl<'a> Pass<'a> {
         self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
     }
 
+    /// Deletes a pod without a node for a new one, which gets its claims where these are used again.
+    pub(super) fn replace_unscheduled(&mut self, member: &Member<'a>) {
+        if holds(self.rules.pre_delete(), member.pod) || !self.rules.reuses_claims {
+            return self.delete(member, true);
+        }
+        self.forget(member);
+        self.plan.actions.push(Action::DeletePod(member.pod.target()));
+    }
+
     fn delete_now(&mut self, member: &Member<'a>, replaced: bool) {
         self.forget(member);
         self.plan.actions.push(Action::DeletePod(member.pod.target()));

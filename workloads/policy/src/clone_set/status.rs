@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Input, Pass, Plan};
-use crate::{action::Note, fault::Fault, time::whole_second};
+use crate::{action::Note, fault::Fault, in_place, time::whole_second};
 
 /// Condition: pods cannot be made or deleted.
 const FAILED_SCALE: &str = "FailedScale";
@@ -29,9 +29,11 @@ impl Pass<'_> {
         let current = if all_updated { self.live.update } else { self.live.current };
         let failures = self.input.failures;
         let known = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
+        let not_up = in_place::not_up(self.members.iter().map(|one| (one.pod, one.in_place)));
+        let waits = self.waits.as_ref().or(not_up.as_ref());
         let failed = [
             (FAILED_SCALE, failures.scale.as_ref()),
-            (FAILED_UPDATE, failures.update.as_ref().or(self.waits.as_ref())),
+            (FAILED_UPDATE, failures.update.as_ref().or(waits)),
             (CLAIMS_DIFFER, self.claims_differ.as_ref()),
         ];
         let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);

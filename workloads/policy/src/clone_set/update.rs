@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     action::Action,
-    in_place::{Change, Update},
+    in_place::{Change, Obstacle, Update},
     lifecycle::{State, held_again, holds, updating},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
     plan::Cause,
@@ -59,24 +59,25 @@ impl<'a> Pass<'a> {
 
     fn update_one(&mut self, member: &Member<'a>, target: &Revision) {
         let in_place = match self.rules.update_type {
-            UpdateType::ReCreate => Err("the update strategy is ReCreate".to_owned()),
+            UpdateType::ReCreate => Err(Obstacle::NewPod("the update strategy is ReCreate".to_owned())),
             UpdateType::InPlaceIfPossible | UpdateType::InPlaceOnly => self.possible(member, target),
         };
         match in_place {
             Ok(change) => self.update_in_place(member, target, change),
-            Err(why) if self.rules.update_type == UpdateType::InPlaceOnly => {
-                self.waits
-                    .get_or_insert(format!("pod {} cannot be updated in place: {why}", member.pod.name));
+            Err(Obstacle::Unscheduled) => {
+                self.plan.causes.insert(member.pod.uid.clone(), Cause::Update);
+                self.replace_unscheduled(member);
             }
-            Err(_) => {
+            Err(Obstacle::NewPod(_)) if self.rules.update_type != UpdateType::InPlaceOnly => {
                 self.plan.causes.insert(member.pod.uid.clone(), Cause::Update);
                 self.delete(member, true);
             }
+            Err(why) => drop(self.waits.get_or_insert_with(|| why.waits(member.pod))),
         }
     }
 
     /// Finds out whether the pod can be updated in place, or why not.
-    fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, String> {
+    fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, Obstacle> {
         let pod = member.pod;
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.is_of(label)).copied();
@@ -85,11 +86,11 @@ impl<'a> Pass<'a> {
         let change = update.possible(self.input.revisions, from, &self.input.agents, KIND)?;
         // An agent takes only what the template names, and this revision is not the template's.
         if target.name != self.live.update.name && !change.is_metadata_alone(&target.template) {
-            return Err(format!(
+            return Err(Obstacle::NewPod(format!(
                 "it goes back to revision {}, and agents take images of the template alone: delete it, and it is \
                  made anew with that revision",
                 target.name
-            ));
+            )));
         }
         Ok(change)
     }

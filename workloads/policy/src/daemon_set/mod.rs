@@ -107,6 +107,8 @@ struct Pass<'a> {
     deletes_left: i64,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// Why the update does not go on.
+    update_waits: Option<String>,
 }
 
 /// Decides on the next writes.
@@ -173,6 +175,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         creates_left: burst.min(most_created(rules.template, &[])),
         deletes_left: burst,
         settled: Settled::new(),
+        update_waits: None,
     };
     let ahead = pass.pulls_ahead();
     pass.plan.notes.extend(ahead.notes);

@@ -8,6 +8,7 @@ use crate::{
     action::Note,
     clone_set::{condition, unsettled_conditions},
     fault::Fault,
+    in_place,
     names::REVISION_LABEL,
 };
 
@@ -35,7 +36,11 @@ impl Pass<'_> {
             |one: &Member<'_>| one.updated && self.live.update.is_of(one.pod.label(REVISION_LABEL));
         let known = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
         let failures = self.input.failures;
-        let failed = [(FAILED_CREATE, failures.scale.as_ref()), (FAILED_UPDATE, failures.update.as_ref())];
+        let members = self.places.values().flat_map(Place::active);
+        let not_up = in_place::not_up(members.map(|one| (one.pod, one.in_place)));
+        let waits = self.update_waits.as_ref().or(not_up.as_ref());
+        let failed =
+            [(FAILED_CREATE, failures.scale.as_ref()), (FAILED_UPDATE, failures.update.as_ref().or(waits))];
         let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);
         let collisions = collisions.max(self.input.collisions);
         AdvancedDaemonSetStatus {

@@ -93,6 +93,7 @@ fn pod(token: &str, at: usize) -> PodView {
         deletion_cost: 0,
         shut: None,
         metadata_of: None,
+        not_up: None,
     }
 }
 
@@ -107,6 +108,8 @@ struct World {
     /// The newest revision was made first.
     went_back: bool,
     in_place: BTreeMap<String, InPlaceState>,
+    /// Refusal of the last update.
+    refused: Option<String>,
     /// Nodes whose agents say nothing.
     silent: BTreeSet<String>,
 }
@@ -147,6 +150,7 @@ impl World {
             status: None,
             went_back: false,
             in_place: BTreeMap::new(),
+            refused: Some("no room".to_owned()),
             silent: BTreeSet::new(),
         }
     }
@@ -180,7 +184,7 @@ impl World {
             ahead: Ahead::default(),
             rests_until: &self.rests,
             held: &self.held,
-            failures: &Failures { scale: None, update: Some("no room".to_owned()) },
+            failures: &Failures { scale: None, update: self.refused.clone() },
             collisions: 0,
             seed: 7,
         };
@@ -285,6 +289,25 @@ fn what_a_silent_agent_has_begun_is_done_by_a_new_pod() {
     assert_eq!(world.effect(), "", "it is heard");
     world.silent.insert("j".to_owned());
     assert_eq!(world.effect(), "forget j -j");
+}
+
+/// A new pod would fare no better; that it waits is said.
+#[test]
+fn a_pod_that_does_not_come_up_stays() {
+    let mut world =
+        World::new(json!({ "rollingUpdateType": "InPlaceIfPossible" }), &ten("o").replace("j:o", "j:o!"));
+    let known =
+        |phase| InPlaceState { node: "j".to_owned(), revision: "log-new".to_owned(), attempt: 0, phase };
+    world.refused = None;
+    world.in_place.insert("uid-9".to_owned(), known(InPlacePhase::GivenUp("no such image".to_owned())));
+    assert_eq!(world.effect(), "");
+    let said = |world: &World| world.plan().status.unwrap().conditions.remove(0);
+    assert_eq!(said(&world).type_, "FailedUpdatePod");
+    assert!(said(&world).message.unwrap().contains("could not do it: no such image"));
+    world.in_place.insert("uid-9".to_owned(), known(InPlacePhase::Pending));
+    world.pods[9].labels.insert(REVISION_LABEL.to_owned(), "new".to_owned());
+    world.pods[9].not_up = Some("container main falls over again and again".into());
+    assert!(said(&world).message.unwrap().contains("does not come up: container main falls over"));
 }
 
 #[test]

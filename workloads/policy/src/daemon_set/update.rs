@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{KIND, Member, Pass, Place};
 use crate::{
     action::Action,
-    in_place::{self, Change, InPlacePhase, InPlaceState, Update},
+    in_place::{self, Change, InPlacePhase, InPlaceState, Obstacle, Update},
     names::{IN_PLACE_GATE, REVISION_LABEL},
 };
 
@@ -101,27 +101,30 @@ impl<'a> Pass<'a> {
 
     fn update_one(&mut self, member: &Member<'a>) {
         match self.possible(member) {
-            Some(change) => {
+            Ok(change) => {
                 let target = self.live.update;
                 let own = [(REVISION_LABEL, target.hash())];
                 let generation = self.input.set.metadata.generation;
                 let update = Update { pod: member.pod, known: member.in_place, target, generation };
                 update.carry_out(&change, &own, &own, None, None, &mut self.plan.actions);
             }
-            None => self.delete(member),
+            Err(why @ Obstacle::Stays(_)) => {
+                self.update_waits.get_or_insert_with(|| why.waits(member.pod));
+            }
+            Err(Obstacle::NewPod(_) | Obstacle::Unscheduled) => self.delete(member),
         }
     }
 
-    /// Change that the pod can follow in place; `None`: it is made anew.
-    fn possible(&self, member: &Member<'a>) -> Option<Change> {
+    /// Change that the pod can follow in place, or why it follows none.
+    fn possible(&self, member: &Member<'a>) -> Result<Change, Obstacle> {
         let (pod, target) = (member.pod, self.live.update);
         if !self.rules.in_place || !pod.has_gate(IN_PLACE_GATE) {
-            return None;
+            return Err(Obstacle::NewPod("its template or the pod has no updates in place".to_owned()));
         }
         let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL))).copied();
         let generation = self.input.set.metadata.generation;
         let update = Update { pod, known: member.in_place, target, generation };
-        update.possible(self.input.revisions, from, &self.input.agents, KIND).ok()
+        update.possible(self.input.revisions, from, &self.input.agents, KIND)
     }
 
     /// Labels of pods that their nodes have updated; then the updates may be forgotten. True: something was

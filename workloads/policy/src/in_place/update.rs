@@ -24,6 +24,34 @@ pub(crate) struct Update<'a> {
     pub(crate) generation: Option<i64>,
 }
 
+/// Why a pod is not updated in place now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// It cannot be; a new pod can have the revision.
+    NewPod(String),
+    /// It has no node, so no container runs that a new pod would end: its claims are for that one.
+    Unscheduled,
+    /// It was asked for already, and the pod stays: a new one would fare no better.
+    Stays(String),
+}
+
+impl From<String> for Obstacle {
+    fn from(why: String) -> Self {
+        Self::NewPod(why)
+    }
+}
+
+impl Obstacle {
+    /// Says why, of a pod that is to stay.
+    pub(crate) fn waits(self, pod: &PodView) -> String {
+        let why = match self {
+            Self::NewPod(why) | Self::Stays(why) => why,
+            Self::Unscheduled => "it has no node".to_owned(),
+        };
+        format!("pod {} cannot be updated in place: {why}", pod.name)
+    }
+}
+
 impl Update<'_> {
     /// Finds the change that the pod can follow, or why it can follow none. `from`: the revision that it has;
     /// `kind`: of the set.
@@ -33,21 +61,23 @@ impl Update<'_> {
         from: Option<&Revision>,
         agents: &Agents<'_>,
         kind: &str,
-    ) -> Result<Change, String> {
+    ) -> Result<Change, Obstacle> {
         let from =
             from.ok_or_else(|| format!("its revision {:?} is not on file", self.pod.label(REVISION_LABEL)))?;
         let change = change_of(revisions, from, self.pod, self.known, self.target)
-            .ok_or("more than images, labels and annotations has changed")?;
+            .ok_or_else(|| "more than images, labels and annotations has changed".to_owned())?;
         if change.is_metadata_alone(&self.target.template) {
             return Ok(change);
         }
+        if self.pod.node.is_empty() {
+            return Err(Obstacle::Unscheduled);
+        }
         agents.updates(&self.pod.node, kind)?;
-        match self.known.map(|known| (&known.phase, known)) {
-            Some((InPlacePhase::Failed(why), known))
-                if known.revision == self.target.name && !self.is_later(known) =>
-            {
-                Err(format!("its node could not do it: {why}"))
-            }
+        let failed = |why: &str| format!("its node could not do it: {why}");
+        let tried = self.known.filter(|known| known.revision == self.target.name && !self.is_later(known));
+        match tried.map(|known| &known.phase) {
+            Some(InPlacePhase::Failed(why)) => Err(Obstacle::NewPod(failed(why))),
+            Some(InPlacePhase::GivenUp(why)) => Err(Obstacle::Stays(failed(why))),
             _ => Ok(change),
         }
     }

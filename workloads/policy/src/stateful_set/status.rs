@@ -8,6 +8,7 @@ use crate::{
     action::Note,
     clone_set::{CLAIMS_DIFFER, condition, unsettled_conditions},
     fault::Fault,
+    in_place,
     names::REVISION_LABEL,
     revision::Revision,
 };
@@ -35,9 +36,11 @@ impl Pass<'_> {
         let current = if promoted { self.live.update } else { self.live.current };
         let conditions = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
         let failures = self.input.failures;
+        let not_up = in_place::not_up(self.members.values().map(|one| (one.pod, one.in_place)));
+        let waits = self.update_waits.as_ref().or(not_up.as_ref());
         let failed = [
             (FAILED_CREATE, failures.scale.as_ref().or(self.create_waits.as_ref())),
-            (FAILED_UPDATE, failures.update.as_ref().or(self.update_waits.as_ref())),
+            (FAILED_UPDATE, failures.update.as_ref().or(waits)),
             (CLAIMS_DIFFER, self.claims_differ.as_ref()),
         ];
         let collisions = before.and_then(|before| before.collision_count).unwrap_or(0);

@@ -101,6 +101,7 @@ fn pod(token: &str) -> PodView {
         deletion_cost: 0,
         shut: None,
         metadata_of: None,
+        not_up: None,
     }
 }
 

@@ -8,7 +8,7 @@ use super::{KIND, Member, Pass};
 use crate::{
     action::Action,
     clone_set::{Priority, UpdateType},
-    in_place::{Change, InPlacePhase, Update},
+    in_place::{Change, InPlacePhase, Obstacle, Update},
     lifecycle::{State, entering, has_all, held_again, holds, updating},
     names::REVISION_LABEL,
     revision::Revision,
@@ -148,20 +148,21 @@ impl<'a> Pass<'a> {
     fn update_one(&mut self, member: &Member<'a>) {
         let target = self.live.update;
         let in_place = match self.rules.update_type {
-            UpdateType::ReCreate => Err(String::new()),
+            UpdateType::ReCreate => Err(Obstacle::NewPod(String::new())),
             UpdateType::InPlaceIfPossible | UpdateType::InPlaceOnly => self.possible(member, target),
         };
         match in_place {
             Ok(change) => self.update_in_place(member, target, change),
-            Err(why) if self.rules.update_type == UpdateType::InPlaceOnly => {
-                self.update_waits
-                    .get_or_insert(format!("pod {} cannot be updated in place: {why}", member.pod.name));
+            // Claims of a StatefulSet are not the pod's.
+            Err(Obstacle::Unscheduled) => self.delete(member),
+            Err(Obstacle::NewPod(_)) if self.rules.update_type != UpdateType::InPlaceOnly => {
+                self.delete(member);
             }
-            Err(_) => self.delete(member),
+            Err(why) => drop(self.update_waits.get_or_insert_with(|| why.waits(member.pod))),
         }
     }
 
-    fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, String> {
+    fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, Obstacle> {
         let pod = member.pod;
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.name == label).copied();

@@ -11,6 +11,8 @@ const BUILD: u8 = 1;
 /// The longest part of a name before its suffix. A StatefulSet's name is part of a label's value, with a
 /// hash.
 const LONGEST_BASE: usize = 47;
+/// Names of pods that a CloneSet deletes first.
+const TO_DELETE: &str = "podsToDelete";
 
 /// Numbers of a subset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,8 +149,8 @@ fn place(pod: &mut Map<String, Value>, subset: &Subset, path: &str) -> Result<()
 }
 
 /// Changes a workload as it is to what it is to be. Labels and annotations that others gave it stay, and so
-/// does how a CloneSet is to be scaled, where the template does not say it: names of pods to delete are
-/// there.
+/// does how a CloneSet is to be scaled, where the template does not say it. Names of pods to delete stay where
+/// the template has none: a client with types writes the rest of the strategy though it is empty.
 pub fn update(kind: Kind, current: &mut Value, wanted: &Value) {
     for part in ["labels", "annotations"] {
         let mut all = object(current["metadata"].get(part));
@@ -157,12 +159,23 @@ pub fn update(kind: Kind, current: &mut Value, wanted: &Value) {
     }
     let mut spec = object(wanted.get("spec"));
     if kind == Kind::CloneSet
-        && !spec.contains_key("scaleStrategy")
-        && let Some(strategy) = current["spec"].get("scaleStrategy")
+        && let Some(before) = current["spec"].get("scaleStrategy").filter(|before| !before.is_null())
     {
-        spec.insert("scaleStrategy".to_owned(), strategy.clone());
+        let strategy = spec.entry("scaleStrategy").or_insert(Value::Null);
+        if strategy.is_null() {
+            strategy.clone_from(before);
+        } else if let (Some(strategy), Some(names)) = (strategy.as_object_mut(), before.get(TO_DELETE))
+            && is_empty(strategy.get(TO_DELETE))
+        {
+            strategy.insert(TO_DELETE.to_owned(), names.clone());
+        }
     }
     current["spec"] = spec.into();
+}
+
+/// Tells whether a list has nothing, or is not there.
+fn is_empty(list: Option<&Value>) -> bool {
+    list.is_none_or(|list| list.is_null() || list.as_array().is_some_and(Vec::is_empty))
 }
 
 fn object(value: Option<&Value>) -> Map<String, Value> {

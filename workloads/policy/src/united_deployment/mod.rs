@@ -151,7 +151,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         namespace: meta.namespace.as_deref().unwrap_or_default(),
         name: meta.name.as_deref().unwrap_or_default(),
         uid: meta.uid.as_deref().unwrap_or_default(),
-        annotations: &none,
+        annotations: meta.annotations.as_ref().unwrap_or(&none),
     };
     let status = input.united.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
@@ -160,7 +160,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let live = match settle(owner, &rules.whole, &revisions, current, counted.max(input.collisions)) {
         Ok(live) => live,
         Err(action) => {
-            let actions = revision(*action, owner.uid).into_iter().collect();
+            let mut actions: Vec<Action> = revision(*action, owner.uid).into_iter().collect();
+            actions.iter_mut().for_each(|action| label(action, &rules));
             return Plan { actions, status: status::unsettled(input, now), ..Plan::default() };
         }
     };
@@ -192,6 +193,20 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let mut plan = pass.plan;
     plan.status = (input.united.status.as_ref() != Some(&status)).then_some(status);
     plan
+}
+
+/// Gives a new revision the labels that the workloads have: by these clients list revisions.
+fn label(action: &mut Action, rules: &Rules<'_>) {
+    let labels = rules.template.get("metadata").and_then(|metadata| metadata.get("labels"));
+    if let Action::CreateRevision(object) = action
+        && let Some(own) = object["metadata"]["labels"].as_object_mut()
+    {
+        let given = labels.and_then(Value::as_object).into_iter().flatten();
+        let selected = rules.match_labels.iter().map(|(key, value)| (key, Value::from(value.as_str())));
+        for (key, value) in given.map(|(key, value)| (key, value.clone())).chain(selected) {
+            own.entry(key.as_str()).or_insert(value);
+        }
+    }
 }
 
 /// Write of a revision, which is found by its label.

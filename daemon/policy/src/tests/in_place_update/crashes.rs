@@ -54,6 +54,25 @@ fn it_has_half_a_minute_from_its_batch() {
     }
 }
 
+/// The pod of a workload stays as it is: what it needs may come late, and a newer update is the way out.
+#[test]
+fn a_workload_waits_for_one_that_falls_over() {
+    let mut world = ordered();
+    let wanted = Update { bears_crashes: true, ..wanted() };
+    fallen(&mut world, &wanted);
+    world.pass(SECOND * 3600);
+    let why = Why::Ready { container: "a".into(), restarts: 1 };
+    assert_eq!(world.next(&wanted), Next::Wait { until: None, why });
+    assert_eq!(&*world.container("b").image, "b:1", "lower batches are untouched");
+    let good = Update { bears_crashes: true, ..update("r2", &[("a", "good"), ("b", "b:2")], &[]) };
+    let (steps, end) = world.play(&good, &[]);
+    assert_eq!(
+        (told(&steps), end),
+        (["pull good", "patch good", "patch b:2", "ready"].map(str::to_owned).into(), Next::Done)
+    );
+    world.is_what_is_wanted(&good);
+}
+
 #[test]
 fn one_that_comes_up_in_time_goes_on() {
     let mut world = ordered();

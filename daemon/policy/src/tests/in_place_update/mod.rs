@@ -2,6 +2,7 @@
 
 mod asking;
 mod backward;
+mod bad_images;
 mod batches;
 mod crashes;
 mod failures;

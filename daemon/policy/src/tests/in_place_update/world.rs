@@ -87,6 +87,7 @@ pub(super) fn update(revision: &str, images: &[(&str, &str)], annotations: &[(&s
         grace: NO_GRACE,
         rollback_on_failure: false,
         deadline: None,
+        bears_crashes: false,
         migrations: Vec::new(),
     }
 }

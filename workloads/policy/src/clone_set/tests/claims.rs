@@ -6,6 +6,7 @@ use super::{super::ClaimView, world::World};
 use crate::{
     action::Action,
     names::{INSTANCE_LABEL, KEEP_CLAIMS_ANNOTATION},
+    plan::Cause,
     pod::Phase,
 };
 
@@ -121,6 +122,25 @@ fn claims_of_a_pod_that_is_replaced_are_kept_where_that_is_chosen() {
     let mut world = World::new(spec(2), "1n");
     world.claims = vec![claim("p0"), claim("kept")];
     assert_eq!(made(&world)[0].0, "kept", "the next pod has them");
+}
+
+/// No container of it runs that a new pod would end: no type waits for its node, and its claims are for the
+/// new one.
+#[test]
+fn a_pod_without_a_node_is_made_anew_and_its_claims_stay() {
+    for (type_, effect) in [
+        ("InPlaceIfPossible", "delete o!"),
+        ("InPlaceOnly", "delete o!"),
+        ("ReCreate", "delete o!, delete claim"),
+    ] {
+        let mut spec = spec(3);
+        spec["updateStrategy"] = json!({ "type": type_, "maxUnavailable": 1 });
+        let mut world = World::new(spec, "2n 1o!");
+        world.pods[2].node.clear();
+        world.claims = ["p0", "p1", "p2"].map(claim).into();
+        assert_eq!(world.effect(), effect, "{type_}");
+        assert_eq!(world.plan().causes.into_values().collect::<Vec<_>>(), [Cause::Update], "{type_}");
+    }
 }
 
 #[test]

@@ -125,9 +125,9 @@ fn what_cannot_be_done_in_place_is_done_by_a_new_pod_or_not_at_all() {
         ("is not on file", |world| drop(world.revisions.remove(0))),
         ("has no agent", |world| world.updating_nodes.clear()),
         ("has been silent for 10 minutes", |world| world.silent.extend([NODE.to_owned()])),
-        ("could not do it: no such image", |world| {
+        ("could not do it: no such container", |world| {
             for at in 0..3 {
-                let failed = known(InPlacePhase::Failed("no such image".to_owned()));
+                let failed = known(InPlacePhase::Failed("no such container".to_owned()));
                 world.in_place.insert(format!("uid-p{at}"), failed);
             }
         }),

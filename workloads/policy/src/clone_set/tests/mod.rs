@@ -4,6 +4,7 @@ mod claims;
 mod hooks;
 mod in_place;
 mod model;
+mod not_up;
 mod order;
 mod refused;
 mod retries;

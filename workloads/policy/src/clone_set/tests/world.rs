@@ -241,5 +241,6 @@ pub(super) fn pod(name: &str, marks: &str) -> PodView {
         deletion_cost: 0,
         shut: None,
         metadata_of: None,
+        not_up: None,
     }
 }

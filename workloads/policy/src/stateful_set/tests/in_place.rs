@@ -27,6 +27,24 @@ fn pods_are_updated_in_place_and_labelled() {
     assert!(condition.message.unwrap().contains("pod db-2 cannot be updated in place: its node could not"));
 }
 
+/// Its image does not come up, or no node is free for it.
+#[test]
+fn a_pod_that_does_not_come_up_stays_and_one_without_a_node_is_made_anew() {
+    for policy in ["InPlaceIfPossible", "InPlaceOnly"] {
+        let mut world = World::new(2, rolling(json!({ "podUpdatePolicy": policy })), "0o 1o!");
+        let phase = InPlacePhase::GivenUp("no such image".to_owned());
+        let known = InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase };
+        world.in_place.insert("uid-1".to_owned(), known);
+        assert_eq!(world.effect(), "", "{policy}");
+        let condition = world.plan().status.unwrap().conditions.remove(0);
+        assert_eq!(condition.type_, "FailedUpdatePod");
+        assert!(condition.message.unwrap().contains("could not do it: no such image"), "{policy}");
+        world.in_place.clear();
+        world.pods[1].node.clear();
+        assert_eq!(world.effect(), "-1", "{policy}");
+    }
+}
+
 /// An agent that is silent in the midst of an update: the entry is taken back, then the pod is made anew; or
 /// it is waited for, and said.
 #[test]

@@ -197,6 +197,21 @@ fn what_others_wrote_on_a_workload_stays() {
             "spec": { "replicas": 2, "scaleStrategy": { "podsToDelete": ["p"] } },
         })
     );
+    // The names of the workload stay where the template has none; what else it says is followed.
+    for (of_template, expected) in [
+        (json!(null), json!({ "podsToDelete": ["p"] })),
+        (json!({}), json!({ "podsToDelete": ["p"] })),
+        (json!({ "maxUnavailable": 1 }), json!({ "podsToDelete": ["p"], "maxUnavailable": 1 })),
+        (json!({ "podsToDelete": null }), json!({ "podsToDelete": ["p"] })),
+        (json!({ "podsToDelete": [] }), json!({ "podsToDelete": ["p"] })),
+        (json!({ "podsToDelete": ["q"] }), json!({ "podsToDelete": ["q"] })),
+    ] {
+        let mut current = current.clone();
+        wanted["spec"]["scaleStrategy"] = of_template.clone();
+        update(Kind::CloneSet, &mut current, &wanted);
+        assert_eq!(current["spec"], json!({ "replicas": 2, "scaleStrategy": expected }), "{of_template}");
+    }
+    current["spec"].as_object_mut().unwrap().remove("scaleStrategy");
     wanted["spec"]["scaleStrategy"] = json!({});
     update(Kind::CloneSet, &mut current, &wanted);
     assert_eq!(current["spec"], wanted["spec"]);

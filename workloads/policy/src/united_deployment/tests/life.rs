@@ -4,9 +4,10 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, KINDS, Kind},
+    super::{Action, KINDS, Kind, UID_LABEL},
     world::{UID, World, named, spec, template},
 };
+use crate::{names::HASH_LABEL, template::same};
 
 fn kinds_of(actions: &[Action]) -> Vec<&'static str> {
     let name = |action: &Action| match action {
@@ -89,6 +90,57 @@ fn the_status_counts_pods_of_the_newest_revision() {
         world.settle();
         assert_eq!(world.united.status.as_ref().unwrap().current_revision, updated, "{kind:?}");
     }
+}
+
+/// A client with types reads one that was made without these, and writes it back with another number of pods.
+#[test]
+fn what_a_typed_client_adds_updates_no_pod() {
+    for kind in KINDS {
+        let mut world = World::new(spec(kind, 3, &named(&["a", "b"])));
+        world.settle();
+        let pods = |world: &World| ["a", "b"].map(|subset| world.of(subset)["spec"]["template"].clone());
+        let before = pods(&world);
+        world.edit(|spec| {
+            let template = &mut spec["template"][kind.member()];
+            template["metadata"]["creationTimestamp"] = Value::Null;
+            let more = [("scaleStrategy", json!({})), ("updateStrategy", json!({})), ("strategy", json!({}))];
+            for (field, value) in more.into_iter().chain([("serviceName", json!(""))]) {
+                template["spec"][field] = value;
+            }
+            template["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+            template["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({});
+            spec["topology"]["subsets"][0]["nodeSelectorTerm"] = json!({});
+            spec["replicas"] = json!(5);
+        });
+        world.settle();
+        assert_eq!(world.revisions.len(), 1, "{kind:?}");
+        for (before, after) in before.iter().zip(pods(&world)) {
+            assert_eq!(before["metadata"]["labels"], after["metadata"]["labels"], "{kind:?}");
+            assert!(same(before.as_object().unwrap(), after.as_object().unwrap()), "{kind:?}: {after}");
+        }
+    }
+}
+
+/// By the labels of the workloads, as OpenKruise's clients list them.
+#[test]
+fn a_revision_has_labels_and_annotations() {
+    let mut world = World::new(spec(Kind::CloneSet, 2, &named(&["a", "b"])));
+    world.united.metadata.annotations = Some([("note".to_owned(), "n".to_owned())].into());
+    let plan = world.plan();
+    let [Action::CreateRevision(object)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    let labels = &object["metadata"]["labels"];
+    assert_eq!((labels["app"].as_str(), labels["team"].as_str()), (Some("shop"), Some("sales")));
+    assert_eq!(labels[UID_LABEL], UID);
+    assert_eq!(object["metadata"]["annotations"], json!({ "note": "n" }));
+    // What tells revisions apart is not the template's to say.
+    world.edit(|spec| {
+        spec["template"]["cloneSetTemplate"]["metadata"]["labels"][UID_LABEL] = json!("x");
+        spec["template"]["cloneSetTemplate"]["metadata"]["labels"][HASH_LABEL] = json!("x");
+    });
+    let plan = world.plan();
+    let [Action::CreateRevision(object)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    let labels = &object["metadata"]["labels"];
+    assert!(labels[UID_LABEL] == UID && labels[HASH_LABEL] != "x", "{labels}");
 }
 
 #[test]
