@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_base::entry_room::MOST_BYTES;
 use berth_proto::crd::{UpdateContainer, UpdatePhase};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -136,7 +137,7 @@ fn a_node_gets_no_more_than_its_object_holds() {
     while done.len() < 110 {
         world.settle();
         let desired = &world.objects["even"].desired;
-        assert!(!desired.is_empty() && crate::size::bytes(desired) <= room::MOST_BYTES + 2);
+        assert!(!desired.is_empty() && crate::size::bytes(desired) <= MOST_BYTES + 2);
         let uids: Vec<String> = desired.iter().map(|pod| pod.uid.clone()).collect();
         for uid in uids {
             world.updates.forget(&id(&uid));
