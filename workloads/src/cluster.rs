@@ -18,10 +18,10 @@ use jiff::Timestamp;
 use crate::{
     claims::{Claims, Named, sets_of},
     kinds::{Given, KINDS, Kind, Known, Plan, Set, Workload},
-    mailboxes::Mailboxes,
     object::Filed,
     owned::{Concerned, Owned, orphans},
     reading::Found,
+    update_store::UpdateStore,
     watch::{Input, Shown},
 };
 
@@ -50,7 +50,7 @@ pub(crate) struct Cluster {
     /// Nodes of a list that comes in.
     listed_nodes: Option<BTreeSet<String>>,
     nodes_listed: bool,
-    mailboxes: Mailboxes,
+    update_store: UpdateStore,
 }
 
 impl Default for Cluster {
@@ -67,7 +67,7 @@ impl Default for Cluster {
             node_names: BTreeMap::new(),
             listed_nodes: None,
             nodes_listed: false,
-            mailboxes: Mailboxes::default(),
+            update_store: UpdateStore::default(),
         }
     }
 }
@@ -97,9 +97,9 @@ impl Cluster {
             }
             Input::PullJob(shown) => self.pull_jobs.take(shown),
             Input::Node(shown) => self.take_node(shown),
-            Input::Mailbox(shown) => self.mailboxes.take(shown),
-            Input::MailboxesLost => {
-                self.mailboxes.is_deaf();
+            Input::NodeUpdates(shown) => self.update_store.take(shown),
+            Input::NodeUpdatesLost => {
+                self.update_store.is_deaf();
                 Concerned::None
             }
         }
@@ -249,18 +249,18 @@ impl Cluster {
     }
 
     /// A write to the object of a node was answered with this.
-    pub(crate) fn wrote_mailbox(&mut self, mailbox: crate::mailbox::Mailbox) {
-        self.mailboxes.wrote(mailbox);
+    pub(crate) fn wrote_node_updates(&mut self, node_updates: crate::node_updates::NodeUpdates) {
+        self.update_store.wrote(node_updates);
     }
 
     /// Takes in which agents are silent by now.
     pub(crate) fn listen(&mut self, now: Instant) -> Concerned {
-        if self.mailboxes.listen(now) { Concerned::All } else { Concerned::None }
+        if self.update_store.listen(now) { Concerned::All } else { Concerned::None }
     }
 
     /// Time at which the next agent becomes silent.
     pub(crate) fn next_silence(&self) -> Option<Instant> {
-        self.mailboxes.next_silence()
+        self.update_store.next_silence()
     }
 
     /// Each kind, and whether it was listed once.
@@ -272,7 +272,7 @@ impl Cluster {
             ("controllerrevisions", self.revisions.listed),
             ("imagepulljobs", self.pull_jobs.listed),
             ("nodes", self.nodes_listed),
-            ("nodepodupdates", self.mailboxes.listed),
+            ("nodepodupdates", self.update_store.listed),
         ]);
         listed
     }
@@ -314,9 +314,9 @@ impl Cluster {
             revisions: &revisions,
             pods: &pods,
             claims: &self.claims.of(set),
-            in_place: &self.mailboxes.states(uid),
+            in_place: &self.update_store.states(uid),
             nodes: &self.nodes,
-            agents: self.mailboxes.agents(set.kind()),
+            agents: self.update_store.agents(set.kind()),
             pull_jobs: &pull_jobs,
             given,
         };

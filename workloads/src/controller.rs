@@ -109,7 +109,7 @@ impl Controller {
                 Wrote::Revision(revision) => cluster.revisions.wrote(revision),
                 Wrote::PullJob(job) => cluster.pull_jobs.wrote(job),
                 Wrote::Set(set) => cluster.wrote_set(set),
-                Wrote::Mailbox(mailbox) => cluster.wrote_mailbox(mailbox),
+                Wrote::NodeUpdates(node_updates) => cluster.wrote_node_updates(node_updates),
                 Wrote::PodGone(uid) => cluster.pods.ended(&uid),
                 Wrote::ClaimGone(uid) => cluster.claims.ended(&uid),
                 Wrote::RevisionGone(uid) => cluster.revisions.ended(&uid),

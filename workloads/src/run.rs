@@ -38,7 +38,7 @@ use crate::{
     podstates, sidecar_sets, spreads,
     turns::Connections,
     united, virtual_nodes,
-    watch::{Claims, Mailboxes, Nodes, Pods, PullJobs, Revisions, follow, follow_sets, leave_sets},
+    watch::{Claims, NodePodUpdates, Nodes, Pods, PullJobs, Revisions, follow, follow_sets, leave_sets},
     write::Writer,
 };
 
@@ -198,7 +198,7 @@ async fn work(
         watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
         watches.spawn(follow::<PullJobs>(client.clone(), sender.clone(), metrics.clone()));
         watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<Mailboxes>(client.clone(), sender, metrics));
+        watches.spawn(follow::<NodePodUpdates>(client.clone(), sender, metrics));
         watches.spawn(controller.run(inputs));
     }
     watches.spawn(events::write(client.clone(), told));

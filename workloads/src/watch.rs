@@ -26,8 +26,8 @@ use tracing::{info, warn};
 
 use crate::{
     kinds::{Kind, Set, is_decided, is_number},
-    mailbox::Mailbox,
     metrics::Metrics,
+    node_updates::NodeUpdates,
     object::Filed,
     trimmed::TrimmedPod,
 };
@@ -58,9 +58,9 @@ pub(crate) enum Input {
     PullJob(Shown<PullJobView>),
     /// With its UID.
     Node(Shown<(String, NodeView)>),
-    Mailbox(Shown<Mailbox>),
+    NodeUpdates(Shown<NodeUpdates>),
     /// The watch of those is broken.
-    MailboxesLost,
+    NodeUpdatesLost,
 }
 
 impl Input {
@@ -74,7 +74,7 @@ impl Input {
                 | Self::Revision(Shown::ListEnds)
                 | Self::PullJob(Shown::ListEnds)
                 | Self::Node(Shown::ListEnds)
-                | Self::Mailbox(Shown::ListEnds)
+                | Self::NodeUpdates(Shown::ListEnds)
         )
     }
 }
@@ -106,7 +106,7 @@ pub(crate) struct Claims;
 pub(crate) struct Revisions;
 pub(crate) struct PullJobs;
 pub(crate) struct Nodes;
-pub(crate) struct Mailboxes;
+pub(crate) struct NodePodUpdates;
 
 impl Watched for Pods {
     type Object = TrimmedPod;
@@ -192,22 +192,22 @@ impl Watched for Nodes {
     }
 }
 
-impl Watched for Mailboxes {
+impl Watched for NodePodUpdates {
     type Object = NodePodUpdate;
     type Sent = Sent<NodePodUpdate>;
-    type View = Mailbox;
+    type View = NodeUpdates;
     const NAME: &'static str = "nodepodupdates";
 
-    fn view(object: NodePodUpdate) -> Option<Mailbox> {
-        Some(Mailbox::of(object))
+    fn view(object: NodePodUpdate) -> Option<NodeUpdates> {
+        Some(NodeUpdates::of(object))
     }
 
-    fn input(shown: Shown<Mailbox>) -> Input {
-        Input::Mailbox(shown)
+    fn input(shown: Shown<NodeUpdates>) -> Input {
+        Input::NodeUpdates(shown)
     }
 
     fn lost() -> Option<Input> {
-        Some(Input::MailboxesLost)
+        Some(Input::NodeUpdatesLost)
     }
 }
 

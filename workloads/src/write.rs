@@ -43,8 +43,8 @@ pub(crate) use self::{end::End, failure::Failure};
 use crate::{
     events::Events,
     kinds::{Plan, Set},
-    mailbox::Mailbox,
     metrics::Metrics,
+    node_updates::NodeUpdates,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, PullJobs, Revisions, Watched},
 };
@@ -60,7 +60,7 @@ pub(crate) enum Wrote {
     Revision(Revision),
     PullJob(PullJobView),
     Set(Set),
-    Mailbox(Mailbox),
+    NodeUpdates(NodeUpdates),
     /// Not the set's any more, or gone: UIDs.
     PodGone(String),
     ClaimGone(String),

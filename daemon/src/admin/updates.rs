@@ -246,7 +246,8 @@ mod tests {
             states.map(|state| (state.origin, state.name)).collect()
         };
         let pair = |origin: &str, name: &str| (origin.to_owned(), name.to_owned());
-        let [old, middle, new] = [pair("controller", "web"), pair("api", "again"), pair("admin", "web-x7k2p")];
+        let [old, middle, new] =
+            [pair("controller", "web"), pair("api", "again"), pair("admin", "web-x7k2p")];
         assert_eq!(names(""), [old.clone(), middle, new.clone()]);
         assert_eq!((names("web"), names("shop/web-x7k2p")), (vec![old], vec![new]));
         assert!(names("other/again").is_empty());

@@ -49,7 +49,8 @@ pub(super) fn complete(request: &Request, found: Found<'_>) -> Verdict {
         }
         Found::Unknown => {
             let name = &spec.pod_name;
-            let warning = format!("pod {name:?} could not be read, so the request has not the labels of OpenKruise");
+            let warning =
+                format!("pod {name:?} could not be read, so the request has not the labels of OpenKruise");
             return Verdict::Allowed { object: None, warnings: vec![warning] };
         }
     };

@@ -66,7 +66,6 @@ use std::{
 
 use jiff::Timestamp;
 
-pub(crate) use self::{status::under_way, unfit::Unfit};
 use self::{
     assignment::Decision,
     lookup::Requests,
@@ -82,6 +81,7 @@ pub use self::{
     patch::{Assignment, RequestAct, RequestStatus, StatusPatch},
     permit::{Ask, Reply, Said},
 };
+pub(crate) use self::{status::under_way, unfit::Unfit};
 use crate::{
     images::Effect,
     index::Index,

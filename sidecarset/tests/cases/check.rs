@@ -251,8 +251,18 @@ const RULES: &str =
     "oom",
     "whitelist not found"
 )]
-#[case::rule_without_expressions(Some(r#"{"rules":[{"selector":{"matchLabels":{"a":"b"}}}]}"#), false, "oom", "whitelist not found")]
-#[case::rule_with_a_misspelt_list(Some(r#"{"rules":[{"allowedAnnotationKeyExpr":["^x"]}]}"#), true, "oom", "")]
+#[case::rule_without_expressions(
+    Some(r#"{"rules":[{"selector":{"matchLabels":{"a":"b"}}}]}"#),
+    false,
+    "oom",
+    "whitelist not found"
+)]
+#[case::rule_with_a_misspelt_list(
+    Some(r#"{"rules":[{"allowedAnnotationKeyExpr":["^x"]}]}"#),
+    true,
+    "oom",
+    ""
+)]
 #[case::beside_one_with_some(
     Some(r#"{"rules":[{},{"allowedAnnotationKeyExprs":["^x"]}]}"#),
     true,

@@ -144,7 +144,7 @@ fn lists() -> Vec<Input> {
         Input::Revision(Shown::ListEnds),
         Input::PullJob(Shown::ListEnds),
         Input::Node(Shown::ListEnds),
-        Input::Mailbox(Shown::ListEnds),
+        Input::NodeUpdates(Shown::ListEnds),
     ]);
     all
 }

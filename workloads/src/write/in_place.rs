@@ -15,11 +15,11 @@ use kube::{
 use super::{End, Work, Writer, Wrote, failure::Failure, params::FIELD_MANAGER};
 use crate::{
     kinds::Set,
-    mailbox::{self, Change, Changed, Mailbox},
+    node_updates::{self, Change, Changed, NodeUpdates},
 };
 
 /// How often a change of the entries of a node is tried on its newest version.
-const MAILBOX_TRIES: usize = 5;
+const WRITE_TRIES: usize = 5;
 /// Nodes that are written to at once.
 const AT_ONCE: usize = 8;
 
@@ -38,15 +38,15 @@ impl Work {
         let writer = self.writer.clone();
         let each = nodes.into_iter().map(|(node, of)| {
             let writer = writer.clone();
-            async move { (writer.mailbox(&node, &of.changes).await, of.updates, node) }
+            async move { (writer.node_updates(&node, &of.changes).await, of.updates, node) }
         });
         // Cancel-safe: it is awaited to its end.
         let answers: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
         let mut end = End::Done;
         for (answer, updates, node) in answers {
             let failure = match answer {
-                Ok((mailbox, waiting)) => {
-                    self.wrote.push(Wrote::Mailbox(mailbox));
+                Ok((node_updates, waiting)) => {
+                    self.wrote.push(Wrote::NodeUpdates(node_updates));
                     for (name, revision) in updates.into_iter().filter(|(name, _)| !waiting.contains(name)) {
                         let text = format!("update pod {name} in place (revision {revision})");
                         self.tell(false, "SuccessfulUpdatePodInPlace", text);
@@ -69,16 +69,20 @@ impl Work {
 impl Writer {
     /// Changes the entries of a node, on its object as it is now. Returns it, and the names of the pods whose
     /// entries have no room in it yet.
-    async fn mailbox(&self, node: &str, changes: &[Change]) -> Result<(Mailbox, Vec<String>), Failure> {
+    async fn node_updates(
+        &self,
+        node: &str,
+        changes: &[Change],
+    ) -> Result<(NodeUpdates, Vec<String>), Failure> {
         let api = Api::<NodePodUpdate>::all(self.client.clone());
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        for _ in 0..MAILBOX_TRIES {
-            let mailbox = Mailbox::of(self.ask("nodepodupdate_read", api.get(node)).await?);
-            let Changed { body, waiting } = mailbox.changed(changes);
-            let Some(body) = body else { return Ok((mailbox, waiting)) };
+        for _ in 0..WRITE_TRIES {
+            let node_updates = NodeUpdates::of(self.ask("nodepodupdate_read", api.get(node)).await?);
+            let Changed { body, waiting } = node_updates.changed(changes);
+            let Some(body) = body else { return Ok((node_updates, waiting)) };
             let body = Patch::Apply(&body);
             match self.ask("nodepodupdate", api.patch_status(node, &params, &body)).await {
-                Ok(object) => return Ok((Mailbox::of(object), waiting)),
+                Ok(object) => return Ok((NodeUpdates::of(object), waiting)),
                 // Its agent or another set was faster.
                 Err(Failure::Changed) => {}
                 Err(failure) => return Err(failure),
@@ -104,7 +108,7 @@ fn by_node(actions: Vec<Action>, set: &Set, now: Timestamp) -> BTreeMap<String, 
     for action in actions {
         match action {
             Action::UpdateInPlace(update) => {
-                let entry = mailbox::entry(&update, set.as_ref(), now);
+                let entry = node_updates::entry(&update, set.as_ref(), now);
                 let InPlaceUpdate { node, name, revision, .. } = update;
                 let of = nodes.entry(node).or_default();
                 of.changes.push(Change::Put(Box::new(entry)));

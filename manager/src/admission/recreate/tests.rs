@@ -76,7 +76,9 @@ fn what_the_author_says_stays() {
     assert_eq!(object["spec"]["containers"][0]["name"], "b");
     let mut asked = request(json!({"podName": "p", "containers": [{"name": "a"}]}));
     asked.object["metadata"]["labels"] = json!({"mine": "x"});
-    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Found::Pod(&pod())) else { panic!() };
+    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Found::Pod(&pod())) else {
+        panic!()
+    };
     assert_eq!(object["metadata"]["labels"]["mine"], "x");
 }
 
@@ -102,7 +104,9 @@ fn what_an_author_filled_in_is_refused(#[case] container: Value, #[case] field: 
     // With the label of OpenKruise's webhook it is read anew.
     let mut asked = asked;
     asked.object["metadata"]["labels"] = json!({POD_UID: "of another pod"});
-    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Found::Pod(&pod())) else { panic!() };
+    let Verdict::Allowed { object: Some(object), .. } = complete(&asked, Found::Pod(&pod())) else {
+        panic!()
+    };
     assert_eq!(object["spec"]["containers"][0]["statusContext"]["containerID"], "containerd://a");
     assert_eq!(object["metadata"]["labels"][POD_UID], "pod-uid");
 }

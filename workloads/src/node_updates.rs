@@ -27,7 +27,7 @@ const TEMPLATE_HASH_FEATURE: &str = "pod-template-hash/v1";
 
 /// Object of a node, as far as it is about workloads.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mailbox {
+pub(crate) struct NodeUpdates {
     pub(crate) uid: String,
     version: String,
     pub(crate) node: String,
@@ -44,7 +44,7 @@ pub(crate) struct Mailbox {
     pods: Vec<UpdatedPod>,
 }
 
-impl Stored for Mailbox {
+impl Stored for NodeUpdates {
     fn uid(&self) -> &str {
         &self.uid
     }
@@ -54,7 +54,7 @@ impl Stored for Mailbox {
     }
 }
 
-impl Mailbox {
+impl NodeUpdates {
     /// Reads the object of a node.
     pub(crate) fn of(object: NodePodUpdate) -> Self {
         let NodePodUpdateStatus { desired_pods, pods, features, renew_time, .. } =
@@ -248,8 +248,8 @@ mod tests {
         entry(&update(uid), &set, Timestamp::UNIX_EPOCH)
     }
 
-    /// A mailbox with an entry of `p`, one of a SidecarSet, and what the node says.
-    fn mailbox(phase: Option<&str>) -> Mailbox {
+    /// A node_updates with an entry of `p`, one of a SidecarSet, and what the node says.
+    fn node_updates(phase: Option<&str>) -> NodeUpdates {
         let answer = json!({ "uid": "p", "owner": "CloneSet/shop", "revision": "shop-new", "phase": phase, "message": "no room" });
         let answers = phase.map(|_| answer).into_iter().collect::<Vec<_>>();
         let object = json!({
@@ -263,15 +263,15 @@ mod tests {
                 "pods": answers,
             },
         });
-        Mailbox::of(serde_json::from_value(object).unwrap())
+        NodeUpdates::of(serde_json::from_value(object).unwrap())
     }
 
     #[test]
     fn entries_of_others_are_theirs() {
-        let mailbox = mailbox(None);
-        assert_eq!(mailbox.checks, ["CloneSet"]);
-        assert!(!mailbox.labels_hash, "an agent of before");
-        let body = |change: Change| mailbox.changed(&[change]).body;
+        let node_updates = node_updates(None);
+        assert_eq!(node_updates.checks, ["CloneSet"]);
+        assert!(!node_updates.labels_hash, "an agent of before");
+        let body = |change: Change| node_updates.changed(&[change]).body;
         assert_eq!(body(put("p")), None, "it is there");
         let with_q = body(put("q")).unwrap();
         assert_eq!(with_q["status"]["desiredPods"].as_array().unwrap().len(), 2);
@@ -292,9 +292,9 @@ mod tests {
 
     #[test]
     fn changes_of_a_node_are_one_write() {
-        let mailbox = mailbox(None);
+        let node_updates = node_updates(None);
         let uids = |changes: &[Change]| {
-            let body = mailbox.changed(changes).body?;
+            let body = node_updates.changed(changes).body?;
             let entries = body["status"]["desiredPods"].as_array()?.iter();
             Some(entries.map(|entry| entry["uid"].as_str().unwrap().to_owned()).collect::<Vec<_>>())
         };
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(uids(&[put("q"), take("q", set), take("p", set)]).unwrap(), [""; 0]);
         let mut next = made("p");
         next.attempt = 1;
-        let body = mailbox.changed(&[Change::Put(Box::new(next))]).body.unwrap();
+        let body = node_updates.changed(&[Change::Put(Box::new(next))]).body.unwrap();
         assert_eq!(body["status"]["desiredPods"][0]["attempt"], 1);
     }
 
@@ -342,10 +342,10 @@ mod tests {
             });
             let answers: Vec<UpdatedPod> =
                 answers.map(|answer| serde_json::from_value(answer).unwrap()).collect();
-            let mailbox = Mailbox { entries, pods: answers, ..mailbox(None) };
+            let node_updates = NodeUpdates { entries, pods: answers, ..node_updates(None) };
             let puts = changes.iter().map(|(uid, attempt, kib)| large(uid, *attempt, *kib));
             let puts: Vec<Change> = puts.map(|entry| Change::Put(Box::new(entry))).collect();
-            let changed = mailbox.changed(&puts);
+            let changed = node_updates.changed(&puts);
             let written =
                 changed.body.iter().flat_map(|body| body["status"]["desiredPods"].as_array().unwrap());
             let written: Vec<_> = written
@@ -378,9 +378,9 @@ mod tests {
             (Some("LaterWord"), false),
             (None, false),
         ] {
-            let mut mailbox = mailbox(Some("Failed"));
-            mailbox.pods[0].reason = reason.map(str::to_owned);
-            let phase = mailbox.states("set").next().unwrap().1.phase;
+            let mut node_updates = node_updates(Some("Failed"));
+            node_updates.pods[0].reason = reason.map(str::to_owned);
+            let phase = node_updates.states("set").next().unwrap().1.phase;
             let why = "no room".to_owned();
             let expected = if stays { InPlacePhase::GivenUp(why) } else { InPlacePhase::Failed(why) };
             assert_eq!(phase, expected, "{reason:?}");
@@ -389,11 +389,11 @@ mod tests {
 
     #[test]
     fn a_node_says_how_far_it_is() {
-        let phase = |phase| mailbox(phase).states("set").next().unwrap().1.phase;
+        let phase = |phase| node_updates(phase).states("set").next().unwrap().1.phase;
         assert_eq!(phase(None), InPlacePhase::Pending);
         assert_eq!(phase(Some("Updating")), InPlacePhase::Pending);
         assert_eq!(phase(Some("Succeeded")), InPlacePhase::Done);
         assert_eq!(phase(Some("Failed")), InPlacePhase::Failed("no room".to_owned()));
-        assert_eq!(mailbox(None).states("another").count(), 0);
+        assert_eq!(node_updates(None).states("another").count(), 0);
     }
 }

@@ -14,15 +14,15 @@ use berth_workloads_policy::{
 
 use jiff::Timestamp;
 
-use crate::{kinds::Kind, mailbox::Mailbox, owned::Concerned, watch::Shown};
+use crate::{kinds::Kind, node_updates::NodeUpdates, owned::Concerned, watch::Shown};
 
 /// Conditions say it in minutes.
 const _: () = assert!(SILENT_AFTER.as_secs() == SILENT_AFTER_MINUTES * 60);
 
 /// The objects of all nodes.
 #[derive(Debug, Default)]
-pub(crate) struct Mailboxes {
-    store: Store<Mailbox>,
+pub(crate) struct UpdateStore {
+    store: Store<NodeUpdates>,
     pub(crate) listed: bool,
     /// UIDs of the objects that have something of a workload, by the workload's.
     of: BTreeMap<String, BTreeSet<String>>,
@@ -40,9 +40,9 @@ pub(crate) struct Mailboxes {
     deaf: bool,
 }
 
-impl Mailboxes {
+impl UpdateStore {
     /// Takes in what the watch shows.
-    pub(crate) fn take(&mut self, shown: Shown<Mailbox>) -> Concerned {
+    pub(crate) fn take(&mut self, shown: Shown<NodeUpdates>) -> Concerned {
         match shown {
             Shown::ListBegins => self.store.list_begins(),
             Shown::ListEnds => {
@@ -52,16 +52,16 @@ impl Mailboxes {
                 self.checking.clear();
                 self.labelling.clear();
                 let known = std::mem::take(&mut self.present);
-                let all: Vec<Mailbox> = self.store.iter().cloned().collect();
-                all.iter().for_each(|mailbox| self.link(mailbox));
+                let all: Vec<NodeUpdates> = self.store.iter().cloned().collect();
+                all.iter().for_each(|node_updates| self.link(node_updates));
                 self.heard.extend(known.into_iter().map(|node| (node, None)));
                 self.heard.extend(all.into_iter().map(heard));
                 return Concerned::All;
             }
-            Shown::Applied(mailbox) => {
-                let before = self.store.get(mailbox.uid()).cloned();
-                if self.store.applied(mailbox.clone()) {
-                    return self.relink(before.as_ref(), Some(&mailbox));
+            Shown::Applied(node_updates) => {
+                let before = self.store.get(node_updates.uid()).cloned();
+                if self.store.applied(node_updates.clone()) {
+                    return self.relink(before.as_ref(), Some(&node_updates));
                 }
             }
             Shown::Gone(uid) => {
@@ -73,16 +73,16 @@ impl Mailboxes {
     }
 
     /// A write was answered with this.
-    pub(crate) fn wrote(&mut self, mailbox: Mailbox) {
-        let before = self.store.get(mailbox.uid()).cloned();
-        self.store.wrote(mailbox.clone());
-        self.relink(before.as_ref(), Some(&mailbox));
+    pub(crate) fn wrote(&mut self, node_updates: NodeUpdates) {
+        let before = self.store.get(node_updates.uid()).cloned();
+        self.store.wrote(node_updates.clone());
+        self.relink(before.as_ref(), Some(&node_updates));
     }
 
     /// Updates in place of the pods of a workload, by UID.
     pub(crate) fn states(&self, set: &str) -> BTreeMap<String, InPlaceState> {
-        let mailboxes = self.of.get(set).into_iter().flatten().filter_map(|uid| self.store.get(uid));
-        mailboxes.flat_map(|mailbox| mailbox.states(set)).collect()
+        let update_store = self.of.get(set).into_iter().flatten().filter_map(|uid| self.store.get(uid));
+        update_store.flat_map(|node_updates| node_updates.states(set)).collect()
     }
 
     /// Agents, as they are for a kind.
@@ -119,15 +119,16 @@ impl Mailboxes {
     }
 
     /// Workloads that a change of the object of a node concerns.
-    fn relink(&mut self, before: Option<&Mailbox>, after: Option<&Mailbox>) -> Concerned {
-        self.heard.extend(before.map(|mailbox| (mailbox.node.clone(), None)));
+    fn relink(&mut self, before: Option<&NodeUpdates>, after: Option<&NodeUpdates>) -> Concerned {
+        self.heard.extend(before.map(|node_updates| (node_updates.node.clone(), None)));
         self.heard.extend(after.cloned().map(heard));
         if let (Some(before), Some(after)) = (before, after)
             && before.says_the_same(after)
         {
             return Concerned::None;
         }
-        let able = |mailbox: Option<&Mailbox>| mailbox.map(|one| (one.has_agent, one.checks.clone()));
+        let able =
+            |node_updates: Option<&NodeUpdates>| node_updates.map(|one| (one.has_agent, one.checks.clone()));
         let (able_before, able_after) = (able(before), able(after));
         if let Some(before) = before {
             self.present.remove(&before.node);
@@ -151,29 +152,29 @@ impl Mailboxes {
         if able_before != able_after {
             return Concerned::All;
         }
-        let sets = before.into_iter().chain(after).flat_map(Mailbox::sets);
+        let sets = before.into_iter().chain(after).flat_map(NodeUpdates::sets);
         Concerned::Some(sets.map(str::to_owned).collect())
     }
 
-    fn link(&mut self, mailbox: &Mailbox) {
-        for set in mailbox.sets() {
-            self.of.entry(set.to_owned()).or_default().insert(mailbox.uid.clone());
+    fn link(&mut self, node_updates: &NodeUpdates) {
+        for set in node_updates.sets() {
+            self.of.entry(set.to_owned()).or_default().insert(node_updates.uid.clone());
         }
-        if mailbox.has_agent {
-            self.present.insert(mailbox.node.clone());
+        if node_updates.has_agent {
+            self.present.insert(node_updates.node.clone());
         }
-        if mailbox.labels_hash {
-            self.labelling.insert(mailbox.node.clone());
+        if node_updates.labels_hash {
+            self.labelling.insert(node_updates.node.clone());
         }
-        for kind in &mailbox.checks {
-            self.checking.entry(kind).or_default().insert(mailbox.node.clone());
+        for kind in &node_updates.checks {
+            self.checking.entry(kind).or_default().insert(node_updates.node.clone());
         }
     }
 }
 
 /// Node of an object, and the last sign of life of its agent.
-fn heard(mailbox: Mailbox) -> (String, Option<Timestamp>) {
-    (mailbox.node, mailbox.sign.filter(|_| mailbox.has_agent))
+fn heard(node_updates: NodeUpdates) -> (String, Option<Timestamp>) {
+    (node_updates.node, node_updates.sign.filter(|_| node_updates.has_agent))
 }
 
 #[cfg(test)]
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::kinds::KINDS;
 
-    fn mailbox(version: u64, sign: u64, entries: &[&str]) -> Shown<Mailbox> {
+    fn node_updates(version: u64, sign: u64, entries: &[&str]) -> Shown<NodeUpdates> {
         let entry = |uid: &&str| json!({ "uid": uid, "owner": "CloneSet/shop", "ownerUid": "set", "namespace": "ns", "name": uid, "revision": "r" });
         let object = json!({
             "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
@@ -196,32 +197,35 @@ mod tests {
                 "desiredPods": entries.iter().map(entry).collect::<Vec<_>>(),
             },
         });
-        Shown::Applied(Mailbox::of(serde_json::from_value(object).unwrap()))
+        Shown::Applied(NodeUpdates::of(serde_json::from_value(object).unwrap()))
     }
 
     #[test]
     fn a_sign_of_life_concerns_no_workload_and_silence_all() {
-        let (mut mailboxes, start) = (Mailboxes::default(), Instant::now());
+        let (mut update_store, start) = (UpdateStore::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(mailboxes.take(mailbox(1, 1, &[])), Concerned::All, "an agent has come");
-        assert!(!mailboxes.listen(start));
-        assert_eq!(mailboxes.take(mailbox(2, 1, &["p"])), Concerned::Some(vec!["set".to_owned()]));
-        assert_eq!(mailboxes.take(mailbox(3, 2, &["p"])), Concerned::None);
-        assert!(!mailboxes.listen(at(300)));
-        assert_eq!(mailboxes.next_silence(), Some(at(900)));
+        assert_eq!(update_store.take(node_updates(1, 1, &[])), Concerned::All, "an agent has come");
+        assert!(!update_store.listen(start));
+        assert_eq!(update_store.take(node_updates(2, 1, &["p"])), Concerned::Some(vec!["set".to_owned()]));
+        assert_eq!(update_store.take(node_updates(3, 2, &["p"])), Concerned::None);
+        assert!(!update_store.listen(at(300)));
+        assert_eq!(update_store.next_silence(), Some(at(900)));
         // The watch is broken for a while.
-        mailboxes.is_deaf();
-        assert!(!mailboxes.listen(at(899)) && !mailboxes.listen(at(1498)));
-        assert!(mailboxes.listen(at(1499)), "silent");
-        let agents = mailboxes.agents(KINDS[0]);
+        update_store.is_deaf();
+        assert!(!update_store.listen(at(899)) && !update_store.listen(at(1498)));
+        assert!(update_store.listen(at(1499)), "silent");
+        let agents = update_store.agents(KINDS[0]);
         assert!(agents.silent.contains("n") && agents.present.contains("n") && agents.updating.contains("n"));
         assert!(agents.labelling.contains("n"));
-        mailboxes.take(mailbox(4, 3, &["p"]));
-        assert!(mailboxes.listen(at(1500)) && mailboxes.agents(KINDS[0]).silent.is_empty(), "it is back");
+        update_store.take(node_updates(4, 3, &["p"]));
+        assert!(
+            update_store.listen(at(1500)) && update_store.agents(KINDS[0]).silent.is_empty(),
+            "it is back"
+        );
         // Its node is gone, and a list says so.
-        mailboxes.take(Shown::ListBegins);
-        mailboxes.take(Shown::ListEnds);
-        mailboxes.listen(at(1600));
-        assert!(mailboxes.agents(KINDS[0]).present.is_empty() && mailboxes.next_silence().is_none());
+        update_store.take(Shown::ListBegins);
+        update_store.take(Shown::ListEnds);
+        update_store.listen(at(1600));
+        assert!(update_store.agents(KINDS[0]).present.is_empty() && update_store.next_silence().is_none());
     }
 }
