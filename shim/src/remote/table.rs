@@ -46,7 +46,7 @@ pub(crate) struct Table {
     /// An agent has said all of it, once.
     whole: bool,
     /// The table that is being told anew. An agent that dies before all of it is told leaves what was known.
-    next: Option<Box<Table>>,
+    next: Option<Box<Self>>,
     /// The version of the last change.
     pub(crate) version: u64,
 }
