@@ -52,3 +52,6 @@ pub mod succession;
 pub(crate) mod trace;
 #[allow(unreachable_pub, reason = "its items are being rearranged")]
 pub(crate) mod update;
+
+/// Agents without a node, for benchmarks of a large cluster.
+pub use update::{SimulatedAgent, SimulatedStep};

@@ -18,6 +18,7 @@
 //!   pods of both.
 //! - `upgradable`: words of SidecarSets in a condition of pods.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
+//! - `simulated`: the same without a node, for benchmarks.
 
 mod admin_requests;
 mod convert;
@@ -36,6 +37,7 @@ mod requests;
 mod runtime_meta;
 mod shared;
 mod sidecar_sets;
+mod simulated;
 mod snapshot;
 mod state;
 mod submit;
@@ -58,7 +60,11 @@ use self::{
     admin_requests::AdminRequests, node_pod_update::NodeUpdates, reconciler::Reconciler, requests::Requests,
     shared::SharedUpdates, write::Writer,
 };
-pub use self::{pods::Pods, submit::SubmitError};
+pub use self::{
+    pods::Pods,
+    simulated::{SimulatedAgent, SimulatedStep},
+    submit::SubmitError,
+};
 use crate::{
     agent::Agent,
     cluster::{
