@@ -51,3 +51,6 @@ pub(crate) mod scrape;
 pub mod succession;
 pub(crate) mod trace;
 pub(crate) mod update;
+
+/// Agents without a node, for benchmarks of a large cluster.
+pub use update::{SimulatedAgent, SimulatedStep};

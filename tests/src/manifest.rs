@@ -155,6 +155,11 @@ impl Container {
         self.field("readinessProbe", probe(script))
     }
 
+    /// The same for an object that has containers.
+    pub fn json(self) -> Value {
+        Value::Object(self.fields)
+    }
+
     /// Sets any field.
     pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.fields.insert(name.to_owned(), value.into());

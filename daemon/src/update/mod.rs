@@ -18,6 +18,7 @@
 //!   pods of both.
 //! - `upgradable`: words of SidecarSets in a condition of pods.
 //! - `submit`: the way in for `berthctl update`. `keys`: Kubernetes' rules for metadata.
+//! - `simulated`: the same without a node, for benchmarks.
 
 mod admin_requests;
 mod convert;
@@ -36,6 +37,7 @@ mod requests;
 mod runtime_meta;
 mod shared;
 mod sidecar_sets;
+mod simulated;
 mod snapshot;
 mod state;
 mod submit;
@@ -54,6 +56,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
+pub use self::simulated::{SimulatedAgent, SimulatedStep};
 use self::{
     admin_requests::AdminRequests, node_pod_update::NodeUpdates, reconciler::Reconciler, requests::Requests,
     shared::SharedUpdates, write::Writer,

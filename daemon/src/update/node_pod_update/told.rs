@@ -1,13 +1,13 @@
-//! The object beside the policy's updates: words for pods.
+//! The object beside the policy's updates: words for pods, and what a simulation of an agent tells and asks.
 
 use std::time::Instant;
 
 use berth_policy::in_place_update::UpdateReport;
-use berth_proto::crd::{DesiredPod, SidecarSet};
+use berth_proto::crd::{DesiredPod, NodePodUpdate, SidecarSet, UpdatedPod};
 
 use super::{
     super::{report, sidecar_sets},
-    NodeUpdates, desired_key, entry,
+    NodeUpdates, Pace, desired_key, entry,
 };
 use crate::{base::clock::Clock, cluster::client::CallError};
 
@@ -46,5 +46,32 @@ impl NodeUpdates {
             Some(name) => sidecar_sets::read(&self.connection, name).await,
             None => Ok(None),
         }
+    }
+
+    /// Takes in the object as a watch shows it, and answers it, where there is no policy to tell of it.
+    pub(in crate::update) async fn shown(&self, object: NodePodUpdate) {
+        self.take(Some(object)).await;
+        self.renew().await;
+    }
+
+    /// Reads the owners that were not read, and answers the object if there is something to say.
+    pub(in crate::update) async fn renew(&self) {
+        let unjudged = self.unjudged().await;
+        if !unjudged.is_empty() {
+            self.sets.judge(&self.connection, &unjudged).await;
+        }
+        self.tidy(&mut Pace::default()).await;
+    }
+
+    /// The word of its owner on an entry; `None` before that was read.
+    pub(in crate::update) fn word(&self, entry: &DesiredPod) -> Option<Result<(), String>> {
+        self.sets.word(entry)
+    }
+
+    /// The answer to this entry.
+    pub(in crate::update) async fn answered(&self, entry: &DesiredPod) -> Option<UpdatedPod> {
+        let object = self.object.lock().await;
+        let answered = object.as_ref()?.pods.get(&desired_key(entry))?;
+        report::answers(answered, entry).then(|| answered.clone())
     }
 }

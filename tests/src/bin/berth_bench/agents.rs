@@ -1,28 +1,28 @@
-//! All agents and kubelets in one: watches every NodePodUpdate, and carries out what is new in one. Of
-//! each pod an agent writes what the real one writes: of a workload's the gate that is shut, the patch
-//! and the gate that is opened; of one with sidecars the patch, and what the kubelet started. Of its
-//! node, what is reported meanwhile is written together. A kubelet's status is no write of ours and is
-//! not counted.
+//! All agents and kubelets in one, without nodes. The agents are real but for the runtime
+//! ([`berthd::SimulatedAgent`]): what they say in their NodePodUpdate and write to pods is decided and written
+//! by the agent's own code, for each node by itself. What a kubelet does is played: a container whose image
+//! has changed runs it half a second later. A kubelet's status is no write of ours and is not counted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use berth_proto::crd::{DesiredPod, NodePodUpdate};
-use berth_sidecarset::names;
+use berth_tests::node::{ControlPlane, User};
+use berthd::cluster::client::{Connection, Source};
+use berthd::{SimulatedAgent, SimulatedStep};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::manager::cluster::{node, running};
+use crate::manager::cluster::node;
 
 /// Objects whose pods the agents upgrade.
 #[derive(Clone, Copy, Debug)]
@@ -35,12 +35,14 @@ pub(crate) enum Upgrade {
 
 /// Requests to the API server at once.
 const AT_ONCE: usize = 32;
-/// Reports of a node are gathered for so long.
-const GATHERED: Duration = Duration::from_millis(100);
+/// Before what was not taken is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
 /// From the patch until the new container runs.
 const RESTART: Duration = Duration::from_millis(500);
+/// An agent that has said something goes on giving signs of life; each is due every two minutes.
+const SIGNS: Duration = Duration::from_secs(30);
 
-/// All kinds of entries that an agent understands.
+/// What agents have said of themselves at their start: all kinds of entries that they understand.
 const FEATURES: [&str; 5] =
     ["owners/v1", "clonesets/v1", "statefulsets/v1", "daemonsets/v1", "pod-template-hash/v1"];
 
@@ -52,25 +54,12 @@ pub(crate) struct Agents {
 
 struct Shared {
     client: Client,
+    connection: Connection,
     upgrade: Upgrade,
-    nodes: Mutex<HashMap<String, Agent>>,
-    /// ID of the image that a pod runs, by UID, once it was upgraded.
-    images: Mutex<HashMap<String, String>>,
+    /// The objects of the nodes, as they come.
+    nodes: Mutex<HashMap<String, watch::Sender<Option<NodePodUpdate>>>>,
     /// Writes to NodePodUpdates, of everybody, and to pods by agents.
     writes: AtomicU32,
-}
-
-/// Knowledge of one agent.
-#[derive(Default)]
-struct Agent {
-    /// Entries that stand.
-    desired: Vec<DesiredPod>,
-    /// Its answers, by what they answer.
-    said: BTreeMap<Key, &'static str>,
-    /// Entries to begin with.
-    fresh: Vec<DesiredPod>,
-    /// It is at work.
-    busy: bool,
 }
 
 type Key = (String, String, String, i32);
@@ -80,24 +69,34 @@ fn key(entry: &DesiredPod) -> Key {
 }
 
 impl Agents {
-    pub(crate) async fn start(client: &Client, nodes: u32, upgrade: Upgrade) -> Result<Self> {
+    pub(crate) async fn start(
+        plane: &ControlPlane,
+        client: &Client,
+        nodes: u32,
+        upgrade: Upgrade,
+    ) -> Result<Self> {
         let updates: Api<NodePodUpdate> = Api::all(client.clone());
         let make = stream::iter(0..nodes).map(|number| {
             let updates = updates.clone();
             async move {
                 let object = NodePodUpdate::new(&node(number), Default::default());
                 updates.create(&PostParams::default(), &object).await.context("make a NodePodUpdate")?;
-                let features = Patch::Merge(json!({ "status": { "features": FEATURES } }));
-                updates.patch_status(&node(number), &PatchParams::default(), &features).await?;
+                let features = json!({
+                    "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate", "metadata": { "name": node(number) },
+                    "status": { "features": FEATURES },
+                });
+                let params = PatchParams::apply("berth-agent").force();
+                updates.patch_status(&node(number), &params, &Patch::Apply(features)).await?;
                 anyhow::Ok(())
             }
         });
         make.buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+        let kubeconfig = plane.api().kubeconfig(User::Admin)?;
         let shared = Arc::new(Shared {
             client: client.clone(),
+            connection: Connection::new(Source::kubeconfig(kubeconfig)),
             upgrade,
             nodes: Mutex::default(),
-            images: Mutex::default(),
             writes: AtomicU32::new(0),
         });
         let (ready, mut is_ready) = watch::channel(false);
@@ -126,18 +125,16 @@ impl Drop for Agents {
 }
 
 impl Shared {
-    fn nodes(&self) -> MutexGuard<'_, HashMap<String, Agent>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn follow(self: Arc<Self>, ready: watch::Sender<bool>) -> Result<()> {
         let updates: Api<NodePodUpdate> = Api::all(self.client.clone());
         let mut events = pin!(watcher::watcher(updates, watcher::Config::default()));
+        // They end with this.
+        let mut agents = JoinSet::new();
         loop {
             match events.try_next().await?.context("the watch ended")? {
                 Event::Apply(object) => {
                     self.writes.fetch_add(1, Ordering::Relaxed);
-                    self.take(&object);
+                    self.show(object, &mut agents);
                 }
                 Event::InitDone => drop(ready.send_replace(true)),
                 Event::Init | Event::InitApply(_) | Event::Delete(_) => {}
@@ -145,162 +142,221 @@ impl Shared {
         }
     }
 
-    fn take(self: &Arc<Self>, object: &NodePodUpdate) {
-        let desired = object.status.as_ref().map(|status| status.desired_pods.clone()).unwrap_or_default();
-        let mut nodes = self.nodes();
-        let agent = nodes.entry(object.name_any()).or_default();
-        agent.said.retain(|said, _| desired.iter().any(|entry| key(entry) == *said));
-        for entry in &desired {
-            agent.said.entry(key(entry)).or_insert_with(|| {
-                agent.fresh.push(entry.clone());
-                "Pending"
+    /// Shows an agent its object. One that was never asked for anything has nothing to say.
+    fn show(self: &Arc<Self>, object: NodePodUpdate, agents: &mut JoinSet<()>) {
+        let is_asked = object.status.as_ref().is_some_and(|status| !status.desired_pods.is_empty());
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        match nodes.get(&object.name_any()) {
+            Some(known) => drop(known.send_replace(Some(object))),
+            None if is_asked => {
+                let name = object.name_any();
+                let (sender, objects) = watch::channel(Some(object));
+                agents.spawn(self.clone().agent(name.clone(), objects));
+                nodes.insert(name, sender);
+            }
+            None => {}
+        }
+    }
+
+    /// One agent.
+    async fn agent(self: Arc<Self>, name: String, mut objects: watch::Receiver<Option<NodePodUpdate>>) {
+        let agent = Arc::new(SimulatedAgent::new(self.connection.clone(), &name));
+        let (mut begun, mut work) = (BTreeSet::new(), JoinSet::new());
+        objects.mark_changed();
+        loop {
+            // Cancel-safe: what has changed stays so until it is looked at, and a task that has ended stays so.
+            tokio::select! {
+                changed = tokio::time::timeout(SIGNS, objects.changed()) => match changed {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                    Err(_) => {
+                        agent.renew().await;
+                        continue;
+                    }
+                },
+                Some(_) = work.join_next() => continue,
+            }
+            let Some(object) = objects.borrow_and_update().clone() else { continue };
+            let entries =
+                object.status.as_ref().map(|status| status.desired_pods.clone()).unwrap_or_default();
+            agent.take(object).await;
+            begun.retain(|known| entries.iter().any(|entry| key(entry) == *known));
+            let fresh: Vec<_> = entries.into_iter().filter(|entry| begun.insert(key(entry))).collect();
+            if !fresh.is_empty() {
+                work.spawn(self.clone().carry_out(agent.clone(), fresh));
+            }
+        }
+    }
+
+    /// Carries out entries that came together. Those of workloads end together, as the agent tells them.
+    async fn carry_out(self: Arc<Self>, agent: Arc<SimulatedAgent>, entries: Vec<DesiredPod>) {
+        let mut pods = JoinSet::new();
+        for entry in entries.clone() {
+            let (shared, agent) = (self.clone(), agent.clone());
+            pods.spawn(async move {
+                shared.bring(&agent, &entry).await;
+                if let Upgrade::Sidecars = shared.upgrade {
+                    shared.end(&agent, &entry).await;
+                }
             });
         }
-        agent.desired = desired;
-        if !agent.fresh.is_empty() && !agent.busy {
-            agent.busy = true;
-            tokio::spawn(self.clone().work(object.name_any()));
+        while pods.join_next().await.is_some() {}
+        if let Upgrade::Workloads = self.upgrade {
+            let ends = entries.iter().map(|entry| self.end(&agent, entry));
+            futures::future::join_all(ends).await;
         }
     }
 
-    /// One agent: as long as there is something new.
-    async fn work(self: Arc<Self>, node: String) {
+    /// Brings a pod to what an entry wants of it, all but the word that it is there.
+    async fn bring(&self, agent: &SimulatedAgent, entry: &DesiredPod) {
+        let pods = self.pods(entry);
         loop {
-            tokio::time::sleep(GATHERED).await;
-            let fresh = {
-                let mut nodes = self.nodes();
-                let Some(agent) = nodes.get_mut(&node) else { return };
-                if agent.fresh.is_empty() {
-                    agent.busy = false;
-                    return;
-                }
-                std::mem::take(&mut agent.fresh)
-            };
-            // An entry of a workload begins without a report: nobody goes back to what was before it.
-            if let Upgrade::Sidecars = self.upgrade {
-                self.say(&node, &fresh, "Updating").await;
+            let Some(pod) = self.look(&pods, &entry.name).await else { return };
+            if is_through(&pod, entry) {
+                break;
             }
-            let mut work = JoinSet::new();
-            for entry in fresh.clone() {
-                work.spawn(self.clone().carry_out(entry));
+            if !self.step(agent, entry, &pods, pod).await {
+                return;
             }
-            while work.join_next().await.is_some() {}
-            self.say(&node, &fresh, "Succeeded").await;
         }
-    }
-
-    /// Writes all that this agent has to say.
-    async fn say(&self, node: &str, entries: &[DesiredPod], phase: &'static str) {
-        let pods: Vec<Value> = {
-            let mut nodes = self.nodes();
-            let Some(agent) = nodes.get_mut(node) else { return };
-            for entry in entries {
-                if let Some(said) = agent.said.get_mut(&key(entry)) {
-                    *said = phase;
-                }
-            }
-            let answer = |entry: &DesiredPod| {
-                let phase = agent.said.get(&key(entry))?;
-                Some(json!({
-                    "uid": entry.uid, "owner": entry.owner, "ownerUid": entry.owner_uid,
-                    "revision": entry.revision, "attempt": entry.attempt, "phase": phase,
-                    "since": entry.since,
-                    "containers": entry.containers.iter().map(|one| json!({ "name": one.name, "phase": phase })).collect::<Vec<_>>(),
-                }))
-            };
-            agent.desired.iter().filter_map(answer).collect()
-        };
-        let updates: Api<NodePodUpdate> = Api::all(self.client.clone());
-        let body = json!({
-            "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate", "metadata": { "name": node },
-            "status": { "pods": pods, "features": FEATURES },
-        });
-        let params = PatchParams::apply("berth-agent").force();
-        while let Err(error) = updates.patch_status(node, &params, &Patch::Apply(&body)).await {
-            eprintln!("an agent's report failed: {error}");
-            tokio::time::sleep(GATHERED).await;
-        }
-    }
-
-    async fn carry_out(self: Arc<Self>, entry: DesiredPod) {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &entry.namespace);
-        let (name, index) = match self.upgrade {
-            Upgrade::Sidecars => ("log", 2),
-            Upgrade::Workloads => ("app", 1),
-        };
-        let image = entry.containers.first().map(|one| one.image.clone()).unwrap_or_default();
-        let id = format!("{image}@sha256:{index:064x}");
-        let mut annotations = entry.merge_annotations.clone();
-        annotations.extend(entry.annotations.clone());
-        if let Upgrade::Sidecars = self.upgrade {
-            annotations
-                .insert("kruise.io/sidecarset-inplace-update-state".to_owned(), self.state(&entry, &id));
-            debug_assert!(annotations.contains_key(names::HASH));
-        }
-        let containers: Vec<_> =
-            entry.containers.iter().map(|one| json!({ "name": one.name, "image": one.image })).collect();
-        let patch = json!({
-            "metadata": { "annotations": annotations, "labels": entry.labels },
-            "spec": { "containers": containers },
-        });
-        self.gate(&pods, &entry.name, false).await;
-        self.write(&pods, &entry.name, &Patch::Strategic(patch)).await;
-        tokio::time::sleep(RESTART).await;
-        let mut restarted = running(0, index);
-        restarted["image"] = image.clone().into();
-        (restarted["imageID"], restarted["restartCount"]) = (id.into(), 1.into());
-        // Statuses are one list, which a patch replaces.
-        let statuses = match self.upgrade {
-            Upgrade::Sidecars => json!([running(0, 1), restarted]),
-            Upgrade::Workloads => json!([restarted]),
-        };
-        let shown = Patch::Strategic(json!({ "status": { "containerStatuses": statuses } }));
-        while let Err(error) = pods.patch_status(&entry.name, &PatchParams::default(), &shown).await {
-            eprintln!("a kubelet's status failed: {error}");
-            tokio::time::sleep(GATHERED).await;
-        }
-        self.gate(&pods, &entry.name, true).await;
         // Kept where containers have env from metadata, as sidecars may.
         if let Upgrade::Sidecars = self.upgrade {
-            let meta = json!({ "containers": [{ "name": name, "restartCount": 1, "image": image }] });
+            let image = entry.containers.first().map(|one| one.image.clone()).unwrap_or_default();
+            let meta = json!({ "containers": [{ "name": "log", "restartCount": 1, "image": image }] });
             let meta = json!({ "metadata": { "annotations": {
                 "apps.kruise.io/runtime-containers-meta": meta.to_string() } } });
-            self.write(&pods, &entry.name, &Patch::Merge(meta)).await;
+            self.write(&pods, &entry.name, "", &Patch::Merge(meta)).await;
         }
     }
 
-    /// Shuts or opens the gate, which pods of workloads have.
-    async fn gate(&self, pods: &Api<Pod>, name: &str, open: bool) {
-        let Upgrade::Workloads = self.upgrade else { return };
-        let word = if open { "True" } else { "False" };
-        let mut conditions = vec![json!({ "type": "InPlaceUpdateReady", "status": word })];
-        // What the real agent says of a pod that it takes out of service, and the kubelet of one that serves.
-        conditions.push(json!({ "type": "Ready", "status": word }));
-        let patch = Patch::Strategic(json!({ "status": { "conditions": conditions } }));
-        while let Err(error) = pods.patch_status(name, &PatchParams::default(), &patch).await {
-            eprintln!("an agent's word on a gate failed: {error}");
-            tokio::time::sleep(GATHERED).await;
+    /// What is left: the word that the entry has ended.
+    async fn end(&self, agent: &SimulatedAgent, entry: &DesiredPod) {
+        let pods = self.pods(entry);
+        loop {
+            let Some(pod) = self.look(&pods, &entry.name).await else { return };
+            if !self.step(agent, entry, &pods, pod).await {
+                return;
+            }
         }
-        self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// OpenKruise's record of an upgrade of the sidecar, with the image that it had before.
-    fn state(&self, entry: &DesiredPod, id: &str) -> String {
-        let set = entry.owner.rsplit('/').next().unwrap_or_default();
-        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = images.insert(entry.uid.clone(), id.to_owned());
-        let before =
-            before.unwrap_or_else(|| running(0, 2)["imageID"].as_str().unwrap_or_default().to_owned());
-        json!({ set: { "revision": entry.revision, "lastContainerStatuses": { "log": { "imageID": before } } } })
-            .to_string()
+    /// Takes one step of an agent, or of a kubelet that it waits for. False: the entry has ended.
+    async fn step(
+        &self,
+        agent: &SimulatedAgent,
+        entry: &DesiredPod,
+        pods: &Api<DynamicObject>,
+        pod: Value,
+    ) -> bool {
+        match agent.next(entry, pod.clone()).await {
+            Ok(SimulatedStep::Patch(body)) => {
+                self.write(pods, &entry.name, "", &Patch::Strategic(body)).await
+            }
+            Ok(SimulatedStep::PatchStatus(body)) => {
+                let opens = body["status"]["conditions"][0]["status"] == "True";
+                self.write(pods, &entry.name, "status", &Patch::Strategic(body)).await;
+                if opens {
+                    let ready =
+                        json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+                    self.show_status(pods, &entry.name, ready).await;
+                }
+            }
+            Ok(SimulatedStep::Wait) => match restarted(&pod) {
+                Some(statuses) => {
+                    tokio::time::sleep(RESTART).await;
+                    let shown = json!({ "status": { "containerStatuses": statuses } });
+                    self.show_status(pods, &entry.name, shown).await;
+                }
+                None => tokio::time::sleep(PAUSE).await,
+            },
+            Ok(SimulatedStep::Unsaid) => {
+                tokio::time::sleep(PAUSE).await;
+                agent.renew().await;
+            }
+            Ok(SimulatedStep::Ended) => return false,
+            Err(error) => {
+                eprintln!("pod {}: {error}", entry.name);
+                return false;
+            }
+        }
+        true
     }
 
-    /// Writes to a pod until it is taken, and counts it.
-    async fn write(&self, pods: &Api<Pod>, name: &str, patch: &Patch<Value>) {
-        while let Err(error) = pods.patch(name, &PatchParams::default(), patch).await {
-            eprintln!("an agent's patch failed: {error}");
-            tokio::time::sleep(GATHERED).await;
-        }
-        self.writes.fetch_add(1, Ordering::Relaxed);
+    fn pods(&self, entry: &DesiredPod) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
+        Api::namespaced_with(self.client.clone(), &entry.namespace, &resource)
     }
+
+    /// The pod as it is now; `None` when it is gone.
+    async fn look(&self, pods: &Api<DynamicObject>, name: &str) -> Option<Value> {
+        loop {
+            match pods.get_opt(name).await {
+                Ok(pod) => return pod.and_then(|pod| serde_json::to_value(pod).ok()),
+                Err(error) => eprintln!("a pod was not read: {error}"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// A kubelet's status, until it is taken.
+    async fn show_status(&self, pods: &Api<DynamicObject>, name: &str, status: Value) {
+        let status = Patch::Strategic(status);
+        while let Err(error) = pods.patch_status(name, &PatchParams::default(), &status).await {
+            eprintln!("a kubelet's status failed: {error}");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// A write of an agent to a pod, which is counted. One that is not taken is decided anew.
+    async fn write(&self, pods: &Api<DynamicObject>, name: &str, part: &str, patch: &Patch<Value>) {
+        let params = PatchParams::default();
+        let written = match part {
+            "" => pods.patch(name, &params, patch).await,
+            part => pods.patch_subresource(part, name, &params, patch).await,
+        };
+        match written {
+            Ok(_) => drop(self.writes.fetch_add(1, Ordering::Relaxed)),
+            Err(error) => {
+                eprintln!("an agent's write failed: {error}");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Tells whether a pod runs what an entry wants, and serves.
+fn is_through(pod: &Value, entry: &DesiredPod) -> bool {
+    let of = |list: &str, name: &str| {
+        let list =
+            if list == "spec" { &pod["spec"]["containers"] } else { &pod["status"]["containerStatuses"] };
+        let found = list.as_array().into_iter().flatten().find(|one| one["name"] == *name);
+        found.and_then(|one| one["image"].as_str()).map(str::to_owned)
+    };
+    let runs = entry
+        .containers
+        .iter()
+        .all(|one| ["spec", "status"].iter().all(|list| of(list, &one.name).as_deref() == Some(&*one.image)));
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let mut shut = conditions.filter(|one| one["type"] == "InPlaceUpdateReady" && one["status"] != "True");
+    runs && shut.next().is_none()
+}
+
+/// Statuses of the containers of a pod when its kubelet has come to its spec; `None`: it has.
+fn restarted(pod: &Value) -> Option<Value> {
+    let specs = pod["spec"]["containers"].as_array()?;
+    let mut statuses = pod["status"]["containerStatuses"].clone();
+    let mut is_other = false;
+    for status in statuses.as_array_mut()? {
+        let Some(spec) = specs.iter().find(|spec| spec["name"] == status["name"]) else { continue };
+        if spec["image"] == status["image"] {
+            continue;
+        }
+        let image = spec["image"].as_str().unwrap_or_default().to_owned();
+        let restarts = status["restartCount"].as_i64().unwrap_or(0);
+        status["imageID"] = format!("{image}@sha256:{:064x}", restarts + 1).into();
+        status["restartCount"] = (restarts + 1).into();
+        status["image"] = image.into();
+        is_other = true;
+    }
+    is_other.then_some(statuses)
 }

@@ -98,7 +98,7 @@ enum Command {
     /// manager killed.
     Images(images::Scale),
     /// Time that the admission of a pod takes with 50 SidecarSets; an upgrade of 30,000 pods: time, writes of
-    /// a pod, memory and CPU of the manager.
+    /// a pod, memory and CPU of the manager; cold upgrades and swaps of pods of one node.
     Sidecarset(sidecarset::Scale),
     /// A CloneSet that grows and rolls out beside a Deployment; what berth-workloads costs at rest.
     Workloads(workloads::Scale),

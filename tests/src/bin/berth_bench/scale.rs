@@ -80,7 +80,7 @@ pub(crate) async fn run(options: &Size) -> Result<Vec<Row>> {
 
     let kinds = Kinds::new(&client, options.nodes, options.pods);
     kinds.make_nodes(&plane.store()?).await?;
-    let agents = Agents::start(&client, options.nodes, Upgrade::Workloads).await?;
+    let agents = Agents::start(&plane, &client, options.nodes, Upgrade::Workloads).await?;
     told("nodes made");
     let made = first_pods(&plane, &client, &kinds).await?;
     told("the first pod of each CloneSet, and all of the other workloads, are ready");

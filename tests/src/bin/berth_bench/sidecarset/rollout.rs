@@ -41,7 +41,7 @@ pub(super) async fn run(options: &Scale) -> Result<Vec<Row>> {
     });
     let begun = Instant::now();
     Cluster { nodes, pods, annotations }.create(&plane, &client).await?;
-    let agents = Agents::start(&client, nodes, Upgrade::Sidecars).await?;
+    let agents = Agents::start(&plane, &client, nodes, Upgrade::Sidecars).await?;
     eprintln!("{nodes} nodes and {pods} pods made in {:.0} s", begun.elapsed().as_secs_f64());
 
     programs::manager()?;

@@ -3,9 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, UpdatePhase};
-use berth_sidecarset::{Context as Injection, Set, approve, complete, inject};
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::{Manager, NODE_NAME, Node};
 use berth_tests::observe::Recorder;
@@ -20,6 +19,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
 use super::BENCH;
+use super::admitted::{injected, stored};
 use crate::Options;
 use crate::report::Row;
 
@@ -192,22 +192,10 @@ impl Bed {
             pods: Api::namespaced(client.clone(), NAMESPACE),
             updates: Api::all(client),
         };
-        let mut set = set(name, "1", sockets, MIGRATION);
-        complete(&mut set, None)?;
-        approve(&mut set, None);
-        let set: SidecarSet = serde_json::from_value(set)?;
+        let set = stored(set(name, "1", sockets, MIGRATION), None)?;
         let set = bed.sets.create(&PostParams::default(), &set).await.context("make the set")?;
-        let set = Set::parse(&set).map_err(|fault| anyhow!("{fault}"))?;
         let manifest = PodManifest::new(NAMESPACE, name).label(LABEL, name).container(Container::new("app"));
-        let mut pod = manifest.json().clone();
-        let context = Injection {
-            namespace: NAMESPACE,
-            namespace_labels: None,
-            draw: &mut || 0,
-            now: Timestamp::now(),
-        };
-        inject(&mut pod, &[&set], context).map_err(|refusal| anyhow!("{refusal}"))?;
-        let pod: Pod = serde_json::from_value(pod)?;
+        let pod = injected(&set, NAMESPACE, &manifest)?;
         bed.pods.create(&PostParams::default(), &pod).await.context("make the pod")?;
         bed.swapped("1").await?;
         let load = Load::begin(&address(&bed.pods.get(name).await?)?, PACE);
@@ -220,9 +208,7 @@ impl Bed {
             let old = serde_json::to_value(self.sets.get(self.name).await?)?;
             let mut next: Value = old.clone();
             next["spec"]["containers"] = json!([sidecar(tag, self.sockets)]);
-            complete(&mut next, Some(&old))?;
-            approve(&mut next, Some(&old));
-            let next: SidecarSet = serde_json::from_value(next)?;
+            let next = stored(next, Some(&old))?;
             // Its status may have been written meanwhile.
             self.sets.replace(self.name, &PostParams::default(), &next).await.context("edit the set")
         })

@@ -86,7 +86,7 @@ impl Scene {
         crds::install(&client).await?;
         let namespace: Namespace = serde_json::from_value(json!({ "metadata": { "name": NAMESPACE } }))?;
         Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-        let agents = Agents::start(&client, nodes, Upgrade::Workloads).await?;
+        let agents = Agents::start(&plane, &client, nodes, Upgrade::Workloads).await?;
         let of_paper = Nodes::start(&client, nodes).await?;
         let workloads =
             Workloads::start(plane.run(), &plane.api().kubeconfig(User::Admin)?, "default").await?;
