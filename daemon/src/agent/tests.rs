@@ -6,6 +6,7 @@ use berth_policy::{
     Declared, Effect, Origin, Pod, PodEffect, PodRef, RecreateReport, RecreateRequest, RecreateStrategy,
     RequestEffect, trap,
 };
+use berth_shim::Gate;
 use prometheus_client::registry::Registry;
 
 use super::*;
