@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use super::{
-    FEATURE, SWAPS, SidecarIndex, Space, Wake,
+    FEATURE, SWAPS, SidecarIndex, Space, UPGRADABLE, Wake,
     entry::owner,
     set::{Crew, Known},
     spec::{Rules, Scope, is_control_plane},
@@ -219,7 +219,8 @@ impl SidecarIndex {
 
     pub(super) fn apply_updates(&mut self, seen: &NodePodUpdateSeen, now: Instant) {
         let name = self.texts.one(&seen.name);
-        let abilities = |updates: &PodUpdates| [FEATURE, SWAPS].map(|feature| updates.can(&name, feature));
+        let abilities =
+            |updates: &PodUpdates| [FEATURE, SWAPS, UPGRADABLE].map(|feature| updates.can(&name, feature));
         let could = abilities(&self.updates);
         let changed = self.updates.apply(seen);
         let woke = self.silence.hear(&name, seen.renewed.filter(|_| !seen.features.is_empty()), now);

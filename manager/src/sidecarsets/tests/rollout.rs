@@ -128,7 +128,8 @@ fn pods_are_told_whether_they_can_follow() {
     assert_eq!(world.nodes["n0"].desired[0].containers[0].image, "log:3");
     world.agent("n0", UpdatePhase::Succeeded);
     world.pass(3_000);
-    assert_eq!((words(&world), world.counts()[1]), (vec![None], 1));
+    // One has the newest and is told so, and the other one's upgrade is next.
+    assert_eq!((words(&world), world.counts()[1]), (vec![Some(true), None], 1));
 }
 
 /// The agent looks the revision up in the set.

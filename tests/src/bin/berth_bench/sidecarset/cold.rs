@@ -54,7 +54,7 @@ pub(super) async fn run(options: &Options) -> Result<Vec<Row>> {
     }
     let restarts = bed.restarts_of_apps().await?;
     let longest = times.iter().copied().fold(0.0, f64::max);
-    drop(manager);
+    drop((manager, bed));
     node.down()?;
     let row = |metric, unit| Row::new(&BENCH, CASE, metric, unit);
     Ok(vec![
