@@ -17,8 +17,7 @@ use std::{
 
 use berth_policy::{
     Amendment, Call, CallId, ConnectionId, ContainerId, CreateContainer, Creations, CredentialKey, Declared,
-    EnvValues, Event, HoldReason, InAdvance, Latch, PodRef, Refusal, Request, Showing, StopContainer,
-    Verdict,
+    EnvValues, Event, HoldReason, InAdvance, Latch, PodRef, Request, Showing, StopContainer, Verdict,
 };
 use tokio::{
     sync::{mpsc, watch},
@@ -27,7 +26,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::bed::{Authority, Bed, PASS, Told, call, create, stop, trace};
+use self::bed::{Authority, Bed, PASS, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
     asked::{Question, locked},
