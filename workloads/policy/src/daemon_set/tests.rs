@@ -296,8 +296,13 @@ fn what_a_silent_agent_has_begun_is_done_by_a_new_pod() {
 fn a_pod_that_does_not_come_up_stays() {
     let mut world =
         World::new(json!({ "rollingUpdateType": "InPlaceIfPossible" }), &ten("o").replace("j:o", "j:o!"));
-    let known =
-        |phase| InPlaceState { node: "j".to_owned(), revision: "log-new".to_owned(), attempt: 0, phase };
+    let known = |phase| InPlaceState {
+        node: "j".to_owned(),
+        revision: "log-new".to_owned(),
+        attempt: 0,
+        generation: None,
+        phase,
+    };
     world.refused = None;
     world.in_place.insert("uid-9".to_owned(), known(InPlacePhase::GivenUp("no such image".to_owned())));
     assert_eq!(world.effect(), "");

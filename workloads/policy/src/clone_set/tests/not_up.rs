@@ -23,6 +23,7 @@ fn a_pod_that_does_not_come_up_stays_and_gets_the_next_revision_in_place() {
                 node: NODE.to_owned(),
                 revision: "shop-new".to_owned(),
                 attempt: 0,
+                generation: None,
                 phase: phase.clone(),
             };
             world.in_place.insert("uid-p2".to_owned(), known);

@@ -33,7 +33,13 @@ fn a_pod_that_does_not_come_up_stays_and_one_without_a_node_is_made_anew() {
     for policy in ["InPlaceIfPossible", "InPlaceOnly"] {
         let mut world = World::new(2, rolling(json!({ "podUpdatePolicy": policy })), "0o 1o!");
         let phase = InPlacePhase::GivenUp("no such image".to_owned());
-        let known = InPlaceState { node: NODE.to_owned(), revision: "db-new".to_owned(), attempt: 0, phase };
+        let known = InPlaceState {
+            node: NODE.to_owned(),
+            revision: "db-new".to_owned(),
+            attempt: 0,
+            generation: None,
+            phase,
+        };
         world.in_place.insert("uid-1".to_owned(), known);
         assert_eq!(world.effect(), "", "{policy}");
         let condition = world.plan().status.unwrap().conditions.remove(0);
