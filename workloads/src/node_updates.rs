@@ -316,8 +316,8 @@ mod tests {
         DesiredPod { attempt, annotations, ..made(uid) }
     }
 
-    /// Rows: KiB of the entries that are there, what the node says of the first of them, the changes (pod, try
-    /// and KiB), the entries after them, and the pods that wait.
+    /// Rows: KiB of the entries that are there, what the node says of the first of them, the changes (pod,
+    /// try and KiB), the entries after them, and the pods that wait.
     #[test]
     fn what_has_no_room_waits() {
         type Entry = (&'static str, i32, usize);

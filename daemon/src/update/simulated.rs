@@ -1,6 +1,6 @@
-//! The agent of a node that exists on paper only, for benchmarks of a large cluster: what it reports and what
-//! it writes to pods is decided, put together and written by the agent's own code. Only the runtime is missing:
-//! a pod runs what its status says.
+//! The agent of a node that exists on paper only, for benchmarks of a large cluster: what it reports and
+//! what it writes to pods is decided, put together and written by the agent's own code. Only the runtime is
+//! missing: a pod runs what its status says.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -48,7 +48,7 @@ pub enum SimulatedStep {
     Wait,
     /// The entry has ended, which was said.
     Ended,
-    /// What is to be said first was not taken: ask again.
+    /// A report that comes first was not taken: ask again.
     Unsaid,
 }
 

@@ -1,6 +1,6 @@
-//! Words of SidecarSets for pods: whether a pod can be brought to the set's newest sidecars in place, in its
-//! condition `SidecarSetUpgradable`. The manager, which sees all pods of a set, asks for a word by an entry of
-//! the `NodePodUpdate`; it is said only if the set's own hash and the pod's say the same.
+//! Words of SidecarSets for pods: whether a pod can be brought to the set's newest sidecars in place, in
+//! its condition `SidecarSetUpgradable`. The manager, which sees all pods of a set, asks for a word by an
+//! entry of the `NodePodUpdate`; it is said only if the set's own hash and the pod's say the same.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,7 +24,7 @@ const APART: Duration = Duration::from_millis(50);
 /// Before what could not be said is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// What follows from an entry with a word.
+/// Consequence of an entry with a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
     /// The condition is to be this.

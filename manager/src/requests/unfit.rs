@@ -3,7 +3,7 @@
 
 use super::failure::{Failure, FailureReason};
 
-/// What stands in the way of a request.
+/// Obstacle to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit<'a> {
     /// No pod of that name is in this namespace.

@@ -1,7 +1,7 @@
 //! The table: what the agent has said before it is asked. It stays in force while the agent is away.
 //!
-//! One that the table does not know is of interest: its calls are asked about. A table that is told anew comes
-//! in several messages; until the last of them the one before it is in force.
+//! One that the table does not know is of interest: its calls are asked about. A table that is told anew
+//! comes in several messages; until the last of them the one before it is in force.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -173,8 +173,8 @@ impl Stage {
         .await
     }
 
-    /// In a thief's hands the program's token gives a pod labels only along with a subset, and none that others
-    /// decide by. Nothing of it is stored.
+    /// In a thief's hands the program's token gives a pod labels only along with a subset, and none that
+    /// others decide by. Nothing of it is stored.
     async fn labels_are_for_adoption(&self, thief: &Client) -> Result<()> {
         let pods: Api<Pod> = Api::namespaced(thief.clone(), SPACE);
         let pod = self.of("earlier").await?.first().context("no pod")?.name_any();

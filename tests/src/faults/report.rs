@@ -106,7 +106,7 @@ mod tests {
         let outcomes: Vec<_> =
             rows.iter().flat_map(|row| Outcome::of(row, play(row), Duration::from_secs(1))).collect();
         let table = table(&outcomes);
-        assert!(table.contains("`unmarking` | 1/1 | - |"), "{table}");
+        assert!(table.contains("`reported` | 1/1 | - |"), "{table}");
         assert!(table.contains("`taken` | 0/1 (not taken) | 0/1 (not taken) |"), "{table}");
         assert!(table.contains("| all | 1/2 (not taken) | 0/1 (not taken) |"), "{table}");
     }

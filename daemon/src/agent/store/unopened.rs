@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use berth_policy::{Declared, Event, PodRef};
+use berth_shim::Gate;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +33,8 @@ async fn a_store_that_cannot_be_opened_is_opened_when_it_can() {
     let unread = agent.remembers().unwrap_err();
     assert!(unread.contains("latches") && unread.contains("job sidecars"), "{unread}");
     assert!(store.latch(&latch("t")).is_err());
+    let pod = PodRef { uid: "p".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
+    agent.observe(Event::SandboxCreated { sandbox: "s".into(), pod, declared: Declared::default() });
     let latches = || agent.read(|node, _| node.size().latches);
     assert_eq!(latches(), 0);
 

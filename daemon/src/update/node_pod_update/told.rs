@@ -35,7 +35,7 @@ impl NodeUpdates {
         self.report(&request, said).await != berth_policy::StepOutcome::Failed
     }
 
-    /// What is wrong with an entry itself.
+    /// Returns the flaw of an entry itself.
     pub(in crate::update) fn flaw(&self, desired: &DesiredPod) -> Option<String> {
         entry(desired, None, 0, Instant::now(), &Clock::read()).flaw
     }

@@ -74,8 +74,9 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Completes a member that is an object, and that is no template, whatever the old one had: fields that go
-    /// with the type of a strategy are there when an update changes the type, and no pod is updated for it.
+    /// Completes a member that is an object, and that is no template, whatever the old one had: fields that
+    /// go with the type of a strategy are there when an update changes the type, and no pod is updated for
+    /// it.
     pub(super) fn anew(&mut self, name: &str, fill: impl FnOnce(&mut Filling<'_>)) {
         if let Some(new) = self.new.get_mut(name).and_then(Value::as_object_mut) {
             fill(&mut Filling { new, old: None });

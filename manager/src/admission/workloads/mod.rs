@@ -4,11 +4,11 @@
 //! Here is what a definition cannot say: the defaults of templates, which are kept as they were given, and
 //! those that depend on another field. The other ones are in the definitions (`proto/src/crd`).
 //!
-//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. A strategy gets what
-//! its type asks for, whatever it was before. What is refused is
-//! a template of a set that no pod could be made of ([`templates`]), a name in `podsToDelete` that is of no
-//! pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution that its controller would set
-//! aside ([`rules`]); what else there has to be the definition and the controller say.
+//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. A strategy gets
+//! what its type asks for, whatever it was before. What is refused is a template of a set that no pod could
+//! be made of ([`templates`]), a name in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]),
+//! and a job or a ResourceDistribution that its controller would set aside ([`rules`]); what else there has
+//! to be the definition and the controller say.
 
 mod fill;
 mod pod;

@@ -17,6 +17,7 @@ const NAMESPACE: &str = "typed";
 async fn typed_clients_write_and_read_every_kind() -> Result<()> {
     let scene = Scene::set(NAMESPACE).await?;
     deploy::let_agents_write(&scene.client, NAMESPACE, "*").await?;
+    recreatable(&scene).await?;
     let mut faults = Vec::new();
     let mut objects = 0;
     for given in given()? {
@@ -31,6 +32,22 @@ async fn typed_clients_write_and_read_every_kind() -> Result<()> {
         }
     }
     ensure!(faults.is_empty() && objects > 30, "of {objects} objects:\n{}", faults.join("\n"));
+    Ok(())
+}
+
+/// The pod of the ContainerRecreateRequests, which are refused without it.
+async fn recreatable(scene: &Scene) -> Result<()> {
+    let names = ["a", "b"];
+    let containers = names.map(|name| json!({ "name": name, "image": "none" }));
+    let pod =
+        json!({ "metadata": { "name": "shop" }, "spec": { "nodeName": "node-a", "containers": containers } });
+    scene.pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await.context("make a pod")?;
+    let statuses = names.map(|name| {
+        json!({ "name": name, "containerID": format!("containerd://{name}"), "restartCount": 0, "image": "none",
+            "imageID": "none", "ready": true, "state": { "running": {} } })
+    });
+    let status = json!({ "status": { "phase": "Running", "containerStatuses": statuses } });
+    scene.pods.patch_status("shop", &PatchParams::default(), &Patch::Strategic(&status)).await?;
     Ok(())
 }
 

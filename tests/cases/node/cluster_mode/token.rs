@@ -213,8 +213,8 @@ async fn a_token_comes_and_goes_with_a_pod() -> Result<()> {
         let refused = token(case, &own).await.err().context("a token made the next one")?;
         ensure!(format!("{refused:#}").contains("serviceaccounts/token"), "{refused:#}");
 
-        // Its successor, as when a DaemonSet is updated. The API server refuses the token, and a new client is
-        // made for whoever asks.
+        // Its successor, as when a DaemonSet is updated. The API server refuses the token, and a new client
+        // is made for whoever asks.
         let asked = async || {
             let session = side.cluster.connection().session().await?;
             let answer = Api::<Node>::all(session.client.clone()).get(NODE_NAME).await;

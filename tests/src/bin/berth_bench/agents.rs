@@ -1,7 +1,8 @@
 //! All agents and kubelets in one, without nodes. The agents are real but for the runtime
-//! ([`berthd::SimulatedAgent`]): what they say in their NodePodUpdate and write to pods is decided and written
-//! by the agent's own code, for each node by itself. What a kubelet does is played: a container whose image
-//! has changed runs it half a second later. A kubelet's status is no write of ours and is not counted.
+//! ([`berthd::SimulatedAgent`]): what they say in their NodePodUpdate and write to pods is decided and
+//! written by the agent's own code, for each node by itself. What a kubelet does is played: a container
+//! whose image has changed runs it half a second later. A kubelet's status is no write of ours and is not
+//! counted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
@@ -42,7 +43,7 @@ const RESTART: Duration = Duration::from_millis(500);
 /// An agent that has said something goes on giving signs of life; each is due every two minutes.
 const SIGNS: Duration = Duration::from_secs(30);
 
-/// What agents have said of themselves at their start: all kinds of entries that they understand.
+/// Features that agents have at their start: all kinds of entries that they understand.
 const FEATURES: [&str; 5] =
     ["owners/v1", "clonesets/v1", "statefulsets/v1", "daemonsets/v1", "pod-template-hash/v1"];
 
@@ -164,7 +165,8 @@ impl Shared {
         let (mut begun, mut work) = (BTreeSet::new(), JoinSet::new());
         objects.mark_changed();
         loop {
-            // Cancel-safe: what has changed stays so until it is looked at, and a task that has ended stays so.
+            // Cancel-safe: what has changed stays so until it is looked at, and a task that has ended stays
+            // so.
             tokio::select! {
                 changed = tokio::time::timeout(SIGNS, objects.changed()) => match changed {
                     Ok(Ok(())) => {}
@@ -229,7 +231,7 @@ impl Shared {
         }
     }
 
-    /// What is left: the word that the entry has ended.
+    /// Says that the entry has ended, which is all that is left.
     async fn end(&self, agent: &SimulatedAgent, entry: &DesiredPod) {
         let pods = self.pods(entry);
         loop {

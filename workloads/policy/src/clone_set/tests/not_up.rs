@@ -9,8 +9,8 @@ use crate::{
     names::REVISION_LABEL,
 };
 
-/// A bad image, a registry that is away, a database that is late: the pod stays, and so do its claims. A newer
-/// revision takes its place in it.
+/// A bad image, a registry that is away, a database that is late: the pod stays, and so do its claims. A
+/// newer revision takes its place in it.
 #[test]
 fn a_pod_that_does_not_come_up_stays_and_gets_the_next_revision_in_place() {
     for type_ in ["InPlaceIfPossible", "InPlaceOnly"] {
