@@ -95,7 +95,7 @@ fn is_of_others(key: &str) -> bool {
             .and_then(|domain| domain.strip_suffix(of))
             .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    REVISIONS.contains(&key) || DOMAINS.iter().any(|of| is_in(of))
+    REVISIONS.contains(&key) || DOMAINS.iter().any(is_in)
 }
 
 fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>) {

@@ -139,10 +139,9 @@ async fn written_back(api: &Api<DynamicObject>, mut given: Value) -> Result<()> 
 fn without_empty(value: &Value) -> Value {
     match value {
         Value::Object(all) => {
-            let is_said = |(key, value): &(&String, &Value)| {
-                !value.is_null() && !(**value == json!({}) && STRUCTS.contains(&key.as_str()))
-            };
-            let said = all.iter().filter(is_said);
+            let says_nothing =
+                |key: &str, value: &Value| value.is_null() || *value == json!({}) && STRUCTS.contains(&key);
+            let said = all.iter().filter(|(key, value)| !says_nothing(key, value));
             Value::Object(said.map(|(key, value)| (key.clone(), without_empty(value))).collect())
         }
         Value::Array(all) => all.iter().map(without_empty).collect(),

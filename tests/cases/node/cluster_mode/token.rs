@@ -171,7 +171,11 @@ async fn a_token_comes_and_goes_with_a_pod() -> Result<()> {
             let mut identity = side.cluster.identity();
             let is =
                 identity.wait_for(|state| matches!(state, IdentityState::Known(known) if known.who == who));
-            tokio::time::timeout(PATIENCE, is).await.with_context(|| format!("it is not {who:?}"))??;
+            if tokio::time::timeout(PATIENCE, is).await.is_err() {
+                let (known, token) = (side.cluster.identity(), side.cluster.token());
+                let token = token.map(|token| token.borrow().clone());
+                anyhow::bail!("it is not {who:?} but {:?}; its token: {token:?}", known.borrow());
+            }
             anyhow::Ok(())
         };
 

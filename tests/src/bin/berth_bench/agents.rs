@@ -252,7 +252,7 @@ impl Shared {
     ) -> bool {
         match agent.next(entry, pod.clone()).await {
             Ok(SimulatedStep::Patch(body)) => {
-                self.write(pods, &entry.name, "", &Patch::Strategic(body)).await
+                self.write(pods, &entry.name, "", &Patch::Strategic(body)).await;
             }
             Ok(SimulatedStep::PatchStatus(body)) => {
                 let opens = body["status"]["conditions"][0]["status"] == "True";
