@@ -321,7 +321,14 @@ mod tests {
     #[test]
     fn what_has_no_room_waits() {
         type Entry = (&'static str, i32, usize);
-        let table: [(&[Entry], &str, &[Entry], &[&str], &[&str]); 8] = [
+        type Case = (
+            &'static [Entry],
+            &'static str,
+            &'static [Entry],
+            &'static [&'static str],
+            &'static [&'static str],
+        );
+        let table: [Case; 8] = [
             (&[], "", &[("a", 0, 100), ("b", 0, 100)], &["a0", "b0"], &[]),
             (&[], "", &[("a", 0, 100), ("b", 0, 100), ("c", 0, 100)], &["a0", "b0"], &["pod-c"]),
             (&[("b", 0, 200)], "", &[("a", 0, 100), ("c", 0, 50)], &["b0", "c0"], &["pod-a"]),

@@ -26,6 +26,8 @@ fn installer(name: &str, args: Value) -> Result<Pod> {
     for key in ["priorityClassName", "nodeSelector", "serviceAccountName"] {
         spec.as_object_mut().context("a spec")?.remove(key);
     }
+    // Nor the account whose token it is.
+    spec["volumes"].as_array_mut().context("volumes")?.retain(|volume| volume["name"] != "token");
     let container = &mut spec["containers"][0];
     (container["image"], container["imagePullPolicy"]) = (IMAGE.into(), "Never".into());
     if !args.is_null() {
