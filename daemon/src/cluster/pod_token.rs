@@ -193,11 +193,14 @@ impl Renewal {
                 };
                 let new = self.keep(once(self.request_bound(client, reference)).await)?;
                 info!(account = account(), pod = pod.name, expires = %time(new.expires()), "Token renewed");
-                // A client reads the file again within a minute. The old token may be good for less.
-                if bound != Some(&pod) {
+                let now = Timestamp::now().as_second();
+                // A client of the old token reads the file again within a minute. That may be longer than the
+                // token is good for; and beside one that has ended, the client is the kubelet's.
+                let has_ended = claims.as_ref().is_none_or(|claims| claims.due(now) == Due::Expired);
+                if bound != Some(&pod) || has_ended {
                     self.connection.renew().await;
                 }
-                let due = new.due(Timestamp::now().as_second());
+                let due = new.due(now);
                 let pause = if let Due::In(pause) = due { pause.min(LONGEST) } else { LOOK_AGAIN };
                 Ok((Some(new), pause))
             }
