@@ -119,9 +119,12 @@ func metrics(t *testing.T) []metric {
 		if !strings.Contains(text, "prometheus_client") {
 			continue
 		}
-		prefix := "berth_agent"
+		prefixes := []string{"berth_agent"}
 		if found := prefixed.FindStringSubmatch(text); found != nil {
-			prefix = found[1]
+			prefixes = found[1:2]
+		} else if strings.Contains(path, "manager/base/") {
+			// Code of both central programs, which bring their own prefix.
+			prefixes = []string{"berth_manager", "berth_workloads"}
 		}
 		for _, at := range registered.FindAllStringSubmatchIndex(text, -1) {
 			part := func(number int) string {
@@ -139,14 +142,17 @@ func metrics(t *testing.T) []metric {
 				before := regexp.MustCompile(`let `+variable+` =\s*"([^"]*)"`).FindAllStringSubmatch(text[:at[0]], -1)
 				help = before[len(before)-1][1]
 			}
-			name, kind := prefix+"_"+part(2), typeOf(t, path, text, owner, part(7))
+			name, kind := part(2), typeOf(t, path, text, owner, part(7))
 			if unit := part(5); unit != "" {
 				name += "_" + strings.ToLower(unit)
 			}
 			if kind == "counter" {
 				name += "_total"
 			}
-			all = append(all, metric{name, kind, help})
+			help = regexp.MustCompile(`\\\n\s*`).ReplaceAllString(help, "")
+			for _, prefix := range prefixes {
+				all = append(all, metric{prefix + "_" + name, kind, help})
+			}
 		}
 	}
 	slices.SortFunc(all, func(one, other metric) int { return strings.Compare(one.name, other.name) })
