@@ -59,7 +59,7 @@ pub(super) async fn only_what_the_author_asked_for(stage: &Stage<'_>, kubeconfig
     let thief = Thief { updates: Api::all(client.clone()), sets: Api::all(client) };
     let set = stage.sets.get(SET).await?;
     let noted = set.annotations().get("berth.dev/revisions").context("admission notes nothing")?;
-    ensure!(noted.split(',').count() == 2, "two images, two revisions: {noted}");
+    ensure!(noted.split(',').count() == 3, "two images and another env, three revisions: {noted}");
     let before = stage.case.pods.get("one").await?;
     let uid = before.metadata.uid.clone().context("no UID")?;
     let entry = |number: usize, change: &Value| {
