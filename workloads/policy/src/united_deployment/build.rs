@@ -149,8 +149,8 @@ fn place(pod: &mut Map<String, Value>, subset: &Subset, path: &str) -> Result<()
 }
 
 /// Changes a workload as it is to what it is to be. Labels and annotations that others gave it stay, and so
-/// does how a CloneSet is to be scaled, where the template does not say it. Names of pods to delete stay where
-/// the template has none: a client with types writes the rest of the strategy though it is empty.
+/// does how a CloneSet is to be scaled, where the template does not say it. Names of pods to delete stay
+/// where the template has none: a client with types writes the rest of the strategy though it is empty.
 pub fn update(kind: Kind, current: &mut Value, wanted: &Value) {
     for part in ["labels", "annotations"] {
         let mut all = object(current["metadata"].get(part));
