@@ -22,7 +22,7 @@ pub(crate) fn accepted(
     }
 }
 
-/// Times of the API are of whole seconds.
+/// Times of the API are of whole seconds, so that what comes back is what was sent.
 pub(crate) fn seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }

@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::review::{Request, Verdict};
-use crate::requests::Unfit;
+use crate::{requests::Unfit, seen::PodStage};
 
 /// Label of a request to recreate: UID of the pod.
 pub(super) const POD_UID: &str = "crr.apps.kruise.io/pod-uid";
@@ -87,12 +87,10 @@ fn read(spec: &Value) -> Option<ContainerRecreateRequestSpec> {
 
 /// Tells why this container of the pod cannot be recreated.
 fn unfit<'a>(pod: &Pod, name: &'a str) -> Option<Unfit<'a>> {
-    if pod.metadata.deletion_timestamp.is_some() {
-        return Some(Unfit::Terminating);
-    }
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    if matches!(phase, Some("Succeeded" | "Failed")) {
-        return Some(Unfit::Finished);
+    let stage = PodStage::of(pod.metadata.deletion_timestamp.is_some(), phase);
+    if let Some(unfit) = Unfit::of_stage(stage) {
+        return Some(unfit);
     }
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     if node.is_none_or(str::is_empty) {

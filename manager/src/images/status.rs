@@ -13,6 +13,7 @@ use super::{
     rollout::Rollout,
     room::{OF_ALL, OF_ONE},
 };
+use crate::condition::seconds;
 
 /// More names than that help nobody.
 const MOST_NAMES: usize = 100;
@@ -24,11 +25,6 @@ pub(super) enum Verdict {
     Ended,
     /// Its own deadline is over.
     DeadlineExceeded,
-}
-
-/// Times are written in seconds, so that what comes back is what was sent.
-pub(super) fn time(at: Timestamp) -> Time {
-    Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
 
 /// The status of a job that is carried out.
@@ -57,7 +53,7 @@ pub(super) fn running(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePull
 /// The last status of a job.
 pub(super) fn ended(job: &Job, rollout: &Rollout, verdict: Verdict, now: Timestamp) -> ImagePullJobStatus {
     let mut status = counts(job, rollout, now);
-    status.completion_time = Some(time(now));
+    status.completion_time = Some(seconds(now));
     let (condition, reason, message, detail) = match verdict {
         Verdict::DeadlineExceeded => {
             // Whoever has not ended has failed, as far as this job goes.
@@ -104,7 +100,7 @@ pub(super) fn cut(text: &str) -> &str {
 fn counts(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {
     let ended_nodes = memory::write(rollout.memory());
     ImagePullJobStatus {
-        start_time: job.start.map(time),
+        start_time: job.start.map(seconds),
         completion_time: None,
         desired: Some(number(rollout.desired())),
         active: Some(number(rollout.active())),
@@ -121,7 +117,7 @@ fn counts(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {
 /// The same nodes have the same time: writing a status once more changes nothing.
 fn ended_nodes_time(job: &Job, ended_nodes: Option<&String>, now: Timestamp) -> Option<Time> {
     let shown = job.shown.ended_nodes_time.clone().filter(|_| job.shown.ended_nodes.as_ref() == ended_nodes);
-    ended_nodes.map(|_| shown.unwrap_or_else(|| time(now)))
+    ended_nodes.map(|_| shown.unwrap_or_else(|| seconds(now)))
 }
 
 fn condition_of(
@@ -139,7 +135,7 @@ fn condition_of(
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: message.to_owned(),
-        last_transition_time: shown.map_or_else(|| time(now), |shown| shown.last_transition_time.clone()),
+        last_transition_time: shown.map_or_else(|| seconds(now), |shown| shown.last_transition_time.clone()),
         observed_generation: None,
     }
 }

@@ -7,9 +7,10 @@ use berth_proto::{
     text,
 };
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{marker::Marker, resolve::Problem, room, turns};
+use crate::condition::seconds;
 
 /// The condition.
 const ACCEPTED: &str = "Accepted";
@@ -37,7 +38,7 @@ pub(super) fn status(marker: &Marker, now: Timestamp) -> PodProbeMarkerStatus {
         status: status.to_owned(),
         reason: reason.to_owned(),
         message: message.into_owned(),
-        last_transition_time: known.map_or_else(|| time(now), |known| known.last_transition_time.clone()),
+        last_transition_time: known.map_or_else(|| seconds(now), |known| known.last_transition_time.clone()),
         observed_generation: None,
     };
     PodProbeMarkerStatus {
@@ -53,11 +54,6 @@ pub(super) fn shows(shown: &PodProbeMarkerStatus, status: &PodProbeMarkerStatus)
     shown.observed_generation == status.observed_generation
         && shown.matched_pods == status.matched_pods
         && status.conditions.iter().all(|condition| shown.conditions.contains(condition))
-}
-
-/// Times are written in seconds, so that what comes back is what was sent.
-fn time(at: Timestamp) -> Time {
-    Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
 
 /// Said by one that waits. Without numbers that change: thousands may have to say it.

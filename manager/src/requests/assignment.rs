@@ -15,7 +15,7 @@ use super::{
     unfit::Unfit,
 };
 use crate::{
-    seen::{Container, ContainerId, Now, Pod, PodStage, Role},
+    seen::{Container, ContainerId, Now, Pod, Role},
     time::later,
 };
 
@@ -137,10 +137,8 @@ fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result
     let name = &wanted.pod;
     let refuse = |unfit: Unfit<'_>| Err(unfit.failure(name));
     let Some(pod) = pod else { return refuse(Unfit::NoPod(&id.key.namespace)) };
-    match pod.stage {
-        PodStage::Active => {}
-        PodStage::Terminating => return refuse(Unfit::Terminating),
-        PodStage::Finished => return refuse(Unfit::Finished),
+    if let Some(unfit) = Unfit::of_stage(pod.stage) {
+        return refuse(unfit);
     }
     let Some(node) = pod.node.clone() else { return refuse(Unfit::NotScheduled) };
     let mut instances = Vec::with_capacity(wanted.containers.len());

@@ -2,6 +2,7 @@
 //! with, and that its status has.
 
 use super::failure::{Failure, FailureReason};
+use crate::seen::PodStage;
 
 /// Obstacle to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,15 @@ pub(crate) enum Unfit<'a> {
 }
 
 impl Unfit<'_> {
+    /// Obstacle of a pod at this stage.
+    pub(crate) const fn of_stage(stage: PodStage) -> Option<Self> {
+        match stage {
+            PodStage::Active => None,
+            PodStage::Terminating => Some(Self::Terminating),
+            PodStage::Finished => Some(Self::Finished),
+        }
+    }
+
     /// Reason for programs.
     fn reason(self) -> FailureReason {
         match self {

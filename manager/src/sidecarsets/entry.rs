@@ -12,7 +12,10 @@ use super::{
     spec::{Policy, Rules, Sidecar},
     standing::is_swapped,
 };
-use crate::seen::{Key, Pod};
+use crate::{
+    condition::seconds,
+    seen::{Key, Pod},
+};
 
 /// Kind of the owners of these entries.
 pub(super) const KIND: &str = "SidecarSet";
@@ -39,7 +42,7 @@ pub(super) fn needs_swap(rules: &Rules, pod: &Pod) -> bool {
 
 /// Builds the entry of a pod.
 pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now: Timestamp) -> DesiredPod {
-    let Newest { set, uid, revision, rules } = newest;
+    let rules = newest.rules;
     let sidecars = pod.sidecars.as_deref();
     let differs = |name: &str, image: &str| {
         sidecars.and_then(|sidecars| sidecars.image(name)).is_some_and(|has| **has != *image)
@@ -57,7 +60,7 @@ pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now:
             migration_seconds: one.migration_seconds,
         })
     });
-    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let Time(now) = seconds(now);
     let (mut annotations, mut merged, mut defaults) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for patch in &rules.metadata {
         let of_policy = match patch.policy {
@@ -69,14 +72,7 @@ pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now:
     }
     merged.insert(names::HASH.to_owned(), hash(newest, now).to_string());
     DesiredPod {
-        uid: pod.uid.to_string(),
-        owner: owner(set),
-        owner_uid: uid.to_owned(),
-        namespace: key.namespace.to_string(),
-        name: key.name.to_string(),
-        revision: revision.to_owned(),
         attempt,
-        service: PodService::Keep,
         // The agent has none of the pod's secrets; and a bad image shows in the pod, as OpenKruise's users
         // know it.
         pull: PodPull::BestEffort,
@@ -87,25 +83,28 @@ pub(super) fn entry(newest: Newest<'_>, key: &Key, pod: &Pod, attempt: i32, now:
         annotations,
         merge_annotations: merged,
         default_annotations: defaults,
-        since: Some(Time(now)),
-        ..DesiredPod::default()
+        ..of_pod(newest, key, pod, newest.revision.to_owned(), now)
     }
 }
 
 /// Builds the entry by which a pod is told whether it can be upgraded. Its revision is none of the set's: the
 /// answer to it is none to an upgrade.
 pub(super) fn word(newest: Newest<'_>, key: &Key, pod: &Pod, upgradable: bool, now: Timestamp) -> DesiredPod {
-    let Newest { set, uid, revision, .. } = newest;
+    let revision = format!("{}/upgradable={upgradable}", newest.revision);
+    DesiredPod { upgradable: Some(upgradable), ..of_pod(newest, key, pod, revision, now) }
+}
+
+/// Builds what all entries of a set have: which pod, whose, and since when.
+fn of_pod(newest: Newest<'_>, key: &Key, pod: &Pod, revision: String, now: Timestamp) -> DesiredPod {
     DesiredPod {
         uid: pod.uid.to_string(),
-        owner: owner(set),
-        owner_uid: uid.to_owned(),
+        owner: owner(newest.set),
+        owner_uid: newest.uid.to_owned(),
         namespace: key.namespace.to_string(),
         name: key.name.to_string(),
-        revision: format!("{revision}/upgradable={upgradable}"),
+        revision,
         service: PodService::Keep,
-        upgradable: Some(upgradable),
-        since: Some(Time(Timestamp::from_second(now.as_second()).unwrap_or(now))),
+        since: Some(seconds(now)),
         ..DesiredPod::default()
     }
 }

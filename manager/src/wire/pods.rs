@@ -109,11 +109,7 @@ impl Watchable for Pods {
 
     fn object(meta: &ObjectMeta, spec: Option<PodSpec>, status: Option<PodStatus>) -> Object {
         let mut status = status.unwrap_or_default();
-        let stage = match status.phase.as_deref() {
-            _ if meta.deletion_timestamp.is_some() => PodStage::Terminating,
-            Some("Succeeded" | "Failed") => PodStage::Finished,
-            _ => PodStage::Active,
-        };
+        let stage = PodStage::of(meta.deletion_timestamp.is_some(), status.phase.as_deref());
         let conditions = status.conditions.take().unwrap_or_default();
         let initialized = conditions.iter().any(|condition| condition.holds("Initialized"));
         let (node, containers, init) = spec

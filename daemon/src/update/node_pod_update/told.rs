@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use berth_policy::in_place_update::UpdateReport;
+use berth_policy::{
+    StepOutcome,
+    in_place_update::{StoredRequest, UpdateReport},
+};
 use berth_proto::crd::{DesiredPod, NodePodUpdate, SidecarSet, UpdatedPod};
 
 use super::{
@@ -31,13 +34,12 @@ impl NodeUpdates {
 
     /// Answers a word; what is wrong with the entry itself comes before that. False: not written.
     pub(in crate::update) async fn answer_word(&self, desired: &DesiredPod, said: &UpdateReport) -> bool {
-        let request = entry(desired, None, 0, Instant::now(), &Clock::read()).request;
-        self.report(&request, said).await != berth_policy::StepOutcome::Failed
+        self.report(&fresh(desired).request, said).await != StepOutcome::Failed
     }
 
     /// Returns the flaw of an entry itself.
     pub(in crate::update) fn flaw(&self, desired: &DesiredPod) -> Option<String> {
-        entry(desired, None, 0, Instant::now(), &Clock::read()).flaw
+        fresh(desired).flaw
     }
 
     /// Reads the set of an entry.
@@ -74,4 +76,9 @@ impl NodeUpdates {
         let answered = object.as_ref()?.pods.get(&desired_key(entry))?;
         report::answers(answered, entry).then(|| answered.clone())
     }
+}
+
+/// An entry of which nothing was reported yet.
+fn fresh(desired: &DesiredPod) -> StoredRequest {
+    entry(desired, None, 0, Instant::now(), &Clock::read())
 }

@@ -80,6 +80,17 @@ pub enum PodStage {
     Finished,
 }
 
+impl PodStage {
+    /// Stage of a pod whose status has this phase.
+    pub fn of(is_deleted: bool, phase: Option<&str>) -> Self {
+        match phase {
+            _ if is_deleted => Self::Terminating,
+            Some("Succeeded" | "Failed") => Self::Finished,
+            _ => Self::Active,
+        }
+    }
+}
+
 /// A container of a pod.
 #[derive(Clone, Debug)]
 pub struct ContainerSeen {
