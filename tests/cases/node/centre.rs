@@ -3,9 +3,9 @@
 
 use anyhow::{Context, Result, anyhow};
 use berth_tests::node::{ControlPlane, deploy};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::Client;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
@@ -37,5 +37,22 @@ pub(crate) async fn namespace_with(client: &Client, name: &str, annotations: Val
     let object: Namespace = serde_json::from_value(json!({ "metadata": metadata }))?;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.create(&PostParams::default(), &object).await.context("make a namespace")?;
+    Ok(())
+}
+
+/// Makes a node of a zone that takes pods, and has no kubelet.
+pub(crate) async fn node_of_zone(client: &Client, name: &str, zone: &str) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let labels = json!({ "topology.kubernetes.io/zone": zone, "kubernetes.io/hostname": name });
+    let node = json!({ "metadata": { "name": name, "labels": labels } });
+    nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await.context("make a node")?;
+    let room = json!({ "cpu": "8", "memory": "8Gi", "pods": "100" });
+    let status = json!({ "status": {
+        "capacity": room, "allocatable": room, "conditions": [{ "type": "Ready", "status": "True" }],
+    }});
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
+    // The API server taints new nodes, and a controller that is not here would take that back.
+    let free = json!({ "spec": { "taints": null } });
+    nodes.patch(name, &PatchParams::default(), &Patch::Merge(&free)).await?;
     Ok(())
 }

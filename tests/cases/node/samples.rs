@@ -9,13 +9,14 @@ use berth_proto::crd::{PersistentPodState, UnitedDeployment, WorkloadSpread};
 use berth_tests::node::{ControlPlane, Manager, Replica, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::admission::{Door, install_admission};
 use crate::case::{PATIENCE, end_now};
+use crate::centre::node_of_zone;
 
 const SPACE: &str = "default";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -31,23 +32,6 @@ struct Stage {
 type Place = (String, String);
 
 impl Stage {
-    /// A node that takes pods, and has no kubelet.
-    async fn node(&self, name: &str, zone: &str) -> Result<()> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let labels = json!({ ZONE: zone, "kubernetes.io/hostname": name });
-        let node = json!({ "metadata": { "name": name, "labels": labels } });
-        nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await.context("make a node")?;
-        let room = json!({ "cpu": "8", "memory": "8Gi", "pods": "100" });
-        let status = json!({ "status": {
-            "capacity": room, "allocatable": room, "conditions": [{ "type": "Ready", "status": "True" }],
-        }});
-        nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
-        // The API server taints new nodes, and a controller that is not here would take that back.
-        let free = json!({ "spec": { "taints": null } });
-        nodes.patch(name, &PatchParams::default(), &Patch::Merge(&free)).await?;
-        Ok(())
-    }
-
     /// The pods of an app, as their kubelets would have them: what has a node is Ready, what goes is gone.
     async fn live(&self, app: &str) -> Result<Vec<Pod>> {
         let mut there = Vec::new();
@@ -253,7 +237,7 @@ async fn samples_of_spread_and_state_do_what_they_say() -> Result<()> {
     let _workloads = Workloads::start_with(plane.run(), &of_workloads, "berth-system", &more).await?;
     let stage = Stage { pods: Api::namespaced(client.clone(), SPACE), client };
     for (node, zone) in [("a-1", "a"), ("a-2", "a"), ("b-1", "b"), ("b-2", "b")] {
-        stage.node(node, zone).await?;
+        node_of_zone(&stage.client, node, zone).await?;
     }
     stage.workload_spread().await.context("WorkloadSpread")?;
     stage.united_deployment().await.context("UnitedDeployment")?;

@@ -8,14 +8,14 @@ use berth_proto::crd::{SpreadSubsetCondition, WorkloadSpread};
 use berth_tests::node::{ControlPlane, Manager, Replica, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::apps::v1::ReplicaSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::admission::{Door, install_admission};
 use crate::case::{PATIENCE, end_now};
-use crate::centre::namespace;
+use crate::centre::{namespace, node_of_zone};
 
 const SPACE: &str = "spreads";
 const ZONE: &str = "topology.kubernetes.io/zone";
@@ -28,23 +28,6 @@ struct Stage {
 }
 
 impl Stage {
-    /// A node that takes pods, and has no kubelet.
-    async fn node(&self, name: &str, zone: &str) -> Result<()> {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let labels = json!({ ZONE: zone, "kubernetes.io/hostname": name });
-        let node = json!({ "metadata": { "name": name, "labels": labels } });
-        nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await.context("make a node")?;
-        let room = json!({ "cpu": "8", "memory": "8Gi", "pods": "100" });
-        let status = json!({ "status": {
-            "capacity": room, "allocatable": room, "conditions": [{ "type": "Ready", "status": "True" }],
-        }});
-        nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
-        // The API server taints new nodes, and a controller that is not here would take that back.
-        let free = json!({ "spec": { "taints": null } });
-        nodes.patch(name, &PatchParams::default(), &Patch::Merge(&free)).await?;
-        Ok(())
-    }
-
     /// Makes a spread over zones, `(zone, most pods)` each, and waits until new pods are asked about. The
     /// last one takes any number.
     async fn spread(
@@ -249,7 +232,7 @@ async fn pods_are_spread_and_leave_in_the_contrary_order() -> Result<()> {
         client,
     };
     for (node, zone) in [("a-1", "a"), ("a-2", "a"), ("b-1", "b"), ("c-1", "c")] {
-        stage.node(node, zone).await?;
+        node_of_zone(&stage.client, node, zone).await?;
     }
 
     let zones = [("a", Some(2)), ("b", Some(1)), ("c", None)];
