@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::{
-    golang::merged_text,
+    golang::{merged_text, sidecars},
     hash::{Hashes, safe},
     history::{Content, HistoryError, decode, encode},
     json::Object,
@@ -93,7 +93,7 @@ impl Revisions {
     /// a custom version goes to the newest revision.
     pub fn register(&mut self, edit: &Edit, now: Timestamp) -> Registered {
         let next = self.all.last().map_or(1, |(revision, _)| revision.revision.saturating_add(1));
-        let known = self.all.iter().position(|(_, fields)| fields == edit.fields);
+        let known = self.all.iter().position(|(_, fields)| is_same(fields, edit.fields));
         let last = self.all.len().checked_sub(1);
         let mut changed = known.is_none() || known != last;
         let (mut revision, fields) = match known {
@@ -178,6 +178,17 @@ impl Revisions {
         // Nobody gets here by chance: then the number alone makes it another one.
         format!("{}-{}", prefix(edit.set), self.all.last().map_or(0, |(revision, _)| revision.revision))
     }
+}
+
+/// Tells whether pods get the same by both. A client with Go types writes zero values out that were left out,
+/// and leaves out those that were given: OpenKruise stores only what such a client writes.
+fn is_same(one: &Object, other: &Object) -> bool {
+    let typed = |fields: &Object| {
+        let mut fields = fields.clone();
+        let mut of = |field: &str| sidecars(fields.remove(field).as_ref(), field).ok();
+        Some((of("containers")?, of("initContainers")?, fields))
+    };
+    one == other || typed(one).is_some_and(|one| Some(one) == typed(other))
 }
 
 /// Name of a revision with this data.

@@ -27,6 +27,8 @@ use crate::seen::Labels;
 const RETRIED_AFTER: Duration = Duration::from_secs(30);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// The most words of one set that wait for an agent at a time.
+const MOST_TOLD: usize = 100;
 
 /// A pod of the set, as far as the plan looks at it.
 #[derive(Clone, Debug, Default)]
@@ -88,8 +90,10 @@ pub(super) struct Plan {
     pub(super) ask: Vec<(usize, i32)>,
     /// Pods that are told whether they can be upgraded.
     pub(super) tell: Vec<(usize, bool)>,
-    /// Pods of which nothing is wanted any more.
+    /// Pods whose upgrade is not wanted any more.
     pub(super) take_back: Vec<usize>,
+    /// Pods whose word is not wanted any more, or is asked for anew.
+    pub(super) told: Vec<usize>,
     pub(super) progress: Progress,
     /// When a failed pod is tried again, at the latest in so long.
     pub(super) again_in: Option<Duration>,
@@ -169,10 +173,10 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
         return plan;
     }
     order::sort(strategy, pods, &mut waiting);
-    let kept = strategy.partition.kept_of(pods.len());
+    let kept = strategy.partition.of(pods.len());
     let moved = waiting.len().saturating_sub(kept);
     plan.progress.held = plan.progress.held.saturating_add(waiting.split_off(moved).len());
-    let most = strategy.most_unavailable.of(pods.len());
+    let most = strategy.most_unavailable.some_of(pods.len());
     for at in waiting {
         let Some(pod) = pods.get(at) else { continue };
         let progress = &mut plan.progress;
@@ -195,18 +199,31 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
     plan
 }
 
-/// Adds the words that pods are to be told, and takes those back that are told.
+/// Adds the words that pods are to be told, and takes those back that are told. Few stand at a time, for a
+/// change of a set may concern all of its pods at once, and each word costs its agent three requests.
 fn tell(strategy: &Strategy, pods: &[Candidate], plan: &mut Plan) {
     let upgraded: BTreeSet<usize> = plan.ask.iter().map(|(at, _)| *at).collect();
+    let (mut missing, mut stand) = (Vec::new(), 0_usize);
     for (at, pod) in pods.iter().enumerate().filter(|(at, _)| !upgraded.contains(at)) {
-        let standing = pod.entry.as_ref().map(|asked| asked.word);
+        let standing = pod.entry.as_ref().and_then(|asked| Some((asked, asked.word?)));
         match (word(strategy, pod), standing) {
-            (Some(word), None) => plan.tell.push((at, word)),
-            (Some(word), Some(Some(standing))) if word != standing => plan.tell.push((at, word)),
-            (None, Some(Some(_))) => plan.take_back.push(at),
-            (None, None) | (_, Some(_)) => {}
+            (Some(word), None) if pod.entry.is_none() => missing.push((at, word)),
+            (Some(word), Some((_, standing))) if word != standing => missing.push((at, word)),
+            (Some(_), Some((Asked { phase: Some(UpdatePhase::Failed), ago, .. }, _))) => {
+                // What refuses it may be mended by then; it keeps nobody waiting until then.
+                let pause = LONGEST_PAUSE.saturating_sub(*ago);
+                if pause.is_zero() {
+                    plan.told.push(at);
+                }
+                plan.again_in = Some(plan.again_in.map_or(pause, |known| known.min(pause)));
+            }
+            (Some(_), Some(_)) => stand = stand.saturating_add(1),
+            (None, Some(_)) => plan.told.push(at),
+            (Some(_) | None, None) => {}
         }
     }
+    missing.truncate(MOST_TOLD.saturating_sub(stand));
+    plan.tell = missing;
 }
 
 /// Word that a pod is to be told.
@@ -215,7 +232,7 @@ fn word(strategy: &Strategy, pod: &Candidate) -> Option<bool> {
     let word = pod.updated || pod.upgradable;
     // Where nothing was said, it can.
     let is_news = word != pod.told.unwrap_or(true);
-    (pod.tells && is_news && (word || !rests)).then_some(word)
+    (pod.tells && pod.means != Means::Silent && is_news && (word || !rests)).then_some(word)
 }
 
 /// A pod that has not been asked for waits, or is held back.

@@ -115,7 +115,11 @@ impl Crew {
                 self.count(set, &member, true);
                 let same = before.is_some_and(|before| {
                     let (before, after) = (&before.pod, &member.pod);
-                    before.uid == after.uid && before.node == after.node && before.sidecars == after.sidecars
+                    // By its labels an upgrade may select it, or take it earlier.
+                    before.uid == after.uid
+                        && before.node == after.node
+                        && before.sidecars == after.sidecars
+                        && before.labels == after.labels
                 });
                 self.members.insert(key.clone(), member);
                 !same

@@ -121,7 +121,7 @@ impl SidecarIndex {
             let _ = write!(id.uid, "{}", member.pod.uid);
             candidates.push(candidate(name, key, member, &rules, &revision, &id, agents, now));
         }
-        let Plan { ask, tell, take_back, progress, again_in } = plan(&rules.strategy, &candidates);
+        let Plan { ask, tell, take_back, told, progress, again_in } = plan(&rules.strategy, &candidates);
         let ready = known.filed.as_ref().zip(known.shown.as_ref()).is_some_and(|(filed, shown)| {
             filed.is_in(shown) && shown.observed_generation == known.generation
         });
@@ -139,7 +139,7 @@ impl SidecarIndex {
                 let Some(node) = &pod.node else { continue };
                 self.updates.want(entry::word(newest, key, pod, word, now.wall), node);
             }
-            for at in take_back {
+            for at in take_back.into_iter().chain(told) {
                 let Some((_, Member { pod, .. })) = members.get(at) else { continue };
                 self.updates.forget(&EntryId { uid: pod.uid.to_string(), owner: owner.clone() });
             }

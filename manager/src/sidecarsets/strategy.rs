@@ -91,18 +91,23 @@ impl Amount {
         }
     }
 
-    /// How many of so many pods, rounded up: a share of few pods is never none of them.
+    /// How many of so many pods, rounded down, as with OpenKruise 1.4.
     pub(super) fn of(self, total: usize) -> usize {
         match self {
             Self::Number(number) => number,
-            Self::Percent(share) => total.saturating_mul(usize::from(share)).div_ceil(100),
+            // In two parts, which cannot overflow.
+            Self::Percent(share) => {
+                let share = usize::from(share);
+                (total / 100).saturating_mul(share) + (total % 100) * share / 100
+            }
         }
     }
 
-    /// How many of so many pods stay behind a partition. A share below all of them lets at least one go.
-    pub(super) fn kept_of(self, total: usize) -> usize {
+    /// How many of so many pods at least: a share of few pods is never none of them, which would be an upgrade
+    /// that waits for ever.
+    pub(super) fn some_of(self, total: usize) -> usize {
         match self {
-            Self::Percent(share) if share < 100 => self.of(total).min(total.saturating_sub(1)),
+            Self::Percent(1..) if total > 0 => self.of(total).max(1),
             _ => self.of(total),
         }
     }
@@ -120,14 +125,16 @@ mod tests {
 
     #[rstest]
     #[case::none("0%", 10, 0, 0)]
-    #[case::rounded_up("5%", 6, 1, 1)]
-    #[case::nearly_all("99%", 6, 6, 5)]
+    #[case::less_than_one("5%", 6, 0, 1)]
+    #[case::rounded_down("50%", 5, 2, 2)]
+    #[case::nearly_all("99%", 6, 5, 5)]
     #[case::all("100%", 6, 6, 6)]
-    #[case::of_one("50%", 1, 1, 0)]
+    #[case::of_one("50%", 1, 0, 1)]
     #[case::of_nothing("50%", 0, 0, 0)]
-    fn shares(#[case] given: &str, #[case] total: usize, #[case] of: usize, #[case] kept: usize) {
+    #[case::of_many("33%", usize::MAX, usize::MAX / 100 * 33 + 4, usize::MAX / 100 * 33 + 4)]
+    fn shares(#[case] given: &str, #[case] total: usize, #[case] of: usize, #[case] some: usize) {
         let amount = amount(IntOrString::String(given.to_owned())).unwrap();
-        assert_eq!((amount.of(total), amount.kept_of(total)), (of, kept));
+        assert_eq!((amount.of(total), amount.some_of(total)), (of, some));
     }
 
     #[rstest]
@@ -145,6 +152,6 @@ mod tests {
     #[test]
     fn a_number_is_a_number() {
         let amount = amount(IntOrString::Int(7)).unwrap();
-        assert_eq!((amount.of(3), amount.kept_of(3)), (7, 7));
+        assert_eq!((amount.of(3), amount.some_of(3)), (7, 7));
     }
 }

@@ -81,6 +81,25 @@ fn numbers_and_names() {
 }
 
 /// Fifteen edits, then the twelfth again.
+/// What was applied as YAML, and what a client with types makes of it and writes back.
+#[rstest]
+#[case::zero_values_are_written(json!({}), json!({"resources": {}}), false)]
+#[case::zero_values_are_left_out(json!({"stdin": false, "env": []}), json!({"resources": {}}), false)]
+#[case::another_value(json!({}), json!({"stdin": true}), true)]
+#[case::a_zero_that_says_something(json!({}), json!({"securityContext": {"runAsUser": 0}}), true)]
+#[case::of_another_type(json!({}), json!({"env": 1}), true)]
+fn a_typed_client_makes_no_revision(#[case] before: Value, #[case] after: Value, #[case] changed: bool) {
+    let fields = |more: Value| {
+        let mut sidecar = json!({"name": "log", "image": "log:1"});
+        sidecar.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        fields_of(json!({"containers": [sidecar]}).as_object().unwrap())
+    };
+    let mut revisions = Revisions::default();
+    let first = register(&mut revisions, &fields(before), None);
+    let second = register(&mut revisions, &fields(after), None);
+    assert_eq!((second.changed, second.name != first.name), (changed, changed));
+}
+
 #[test]
 fn truncation_after_an_edit_that_was_there_before() {
     let mut revisions = of_images(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 12]);

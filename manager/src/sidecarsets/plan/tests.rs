@@ -241,11 +241,52 @@ fn words(
     let asked: String = planned.ask.iter().map(|(at, _)| at.to_string()).collect();
     let told: String =
         planned.tell.iter().map(|(at, word)| format!("{at}{}", if *word { 't' } else { 'f' })).collect();
-    let taken: String = planned.take_back.iter().map(usize::to_string).collect();
+    let taken: String = planned.told.iter().map(usize::to_string).collect();
     assert_eq!((&*asked, &*told, &*taken), (ask, tell, back), "{planned:?}");
+    // Nothing is planned anew for it: it holds no place.
+    assert!(planned.take_back.is_empty(), "{planned:?}");
     // An agent that does not write the condition is asked for none.
     let mute: Vec<_> = pods.into_iter().map(|pod| Candidate { tells: false, ..pod }).collect();
     assert_eq!(plan(&strategy(given), &mute).tell, []);
+}
+
+/// Thousands of pods that cannot follow, of which some were asked to be told.
+#[rstest]
+#[case::none(0, None, Means::Agent, 100)]
+#[case::some_wait(30, None, Means::Agent, 70)]
+#[case::as_many_as_may(100, None, Means::Agent, 0)]
+#[case::some_are_silent(30, None, Means::Silent, 100)]
+#[case::some_were_refused(30, Some(UpdatePhase::Failed), Means::Agent, 100)]
+fn few_are_told_at_a_time(
+    #[case] asked: usize,
+    #[case] phase: Option<UpdatePhase>,
+    #[case] means: Means,
+    #[case] expect: usize,
+) {
+    let told = Asked { newest: false, attempt: 0, phase, ago: Duration::ZERO, word: Some(false) };
+    let pods: Vec<_> = (0..5000)
+        .map(|at| match at < asked {
+            true => Candidate { tells: true, entry: Some(told.clone()), means, ..pod(at, '-') },
+            false => Candidate { tells: true, ..pod(at, '-') },
+        })
+        .collect();
+    let planned = plan(&strategy(json!({})), &pods);
+    assert_eq!(planned.tell.len(), expect);
+    assert_eq!(planned.told.len(), if means == Means::Silent { asked } else { 0 });
+}
+
+/// Seconds since a word was refused, whether it is taken back, and when it is looked at again at the latest.
+#[rstest]
+#[case::now(0, false, Some(600))]
+#[case::a_while_ago(599, false, Some(1))]
+#[case::long_ago(600, true, Some(0))]
+fn a_word_that_was_refused_is_said_anew(#[case] ago: u64, #[case] back: bool, #[case] again_in: Option<u64>) {
+    let ago = Duration::from_secs(ago);
+    let told = Asked { newest: false, attempt: 0, phase: Some(UpdatePhase::Failed), ago, word: Some(false) };
+    let planned = plan(&strategy(json!({})), &[Candidate { tells: true, entry: Some(told), ..pod(0, '-') }]);
+    assert_eq!(planned.tell, []);
+    assert_eq!(planned.told, if back { vec![0] } else { vec![] });
+    assert_eq!(planned.again_in, again_in.map(Duration::from_secs));
 }
 
 fn ranked<'a>(name: &'a str, labels: &[(&str, &str)], rank: Rank) -> Candidate<'a> {

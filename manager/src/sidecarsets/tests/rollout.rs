@@ -227,6 +227,18 @@ fn nothing_is_asked(#[case] strategy: Value, #[case] reason: &str) {
     assert_eq!(world.asked("n0"), ["a"]);
 }
 
+/// The label by which an upgrade selects comes after the upgrade.
+#[test]
+fn a_pod_that_is_selected_later_is_upgraded() {
+    let mut world = upgraded(json!({ "selector": { "matchLabels": { "canary": "true" } } }));
+    assert_eq!(world.asked("n0"), [""; 0]);
+    let mut canary = pod("b", "log:1");
+    canary.labels.insert("canary".into(), "true".into());
+    world.pod(canary);
+    world.pass(3_000);
+    assert_eq!(world.asked("n0"), ["b"]);
+}
+
 #[test]
 fn more_than_images() {
     let mut world = upgraded(json!({ "paused": true }));
