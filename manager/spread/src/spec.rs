@@ -107,7 +107,8 @@ impl Spread {
                     .to_owned(),
             );
         }
-        if adaptive && subsets.len() > 1 && subsets.last().is_some_and(|last| last.limit.is_some()) {
+        // As with OpenKruise, which asks for it only where there are details.
+        if details.is_some() && subsets.len() > 1 && subsets.last().is_some_and(|last| last.limit.is_some()) {
             return Err("spec.subsets: with Adaptive the last one takes what the others cannot; leave out its maxReplicas".to_owned());
         }
         let seconds = details.and_then(|details| details.reschedule_critical_seconds).map(i64::from);

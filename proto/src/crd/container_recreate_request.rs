@@ -130,7 +130,8 @@ pub struct SpecStatusContext {
     pub restart_count: i32,
 }
 
-/// How the containers are restarted.
+/// How the containers are restarted. Zero values are defaults of the schema: a client with Go types leaves
+/// them out when it writes back a spec that had them, and the spec must not be another one.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecreateStrategy {
@@ -139,9 +140,11 @@ pub struct RecreateStrategy {
     pub failure_policy: Option<FailurePolicy>,
     /// The next container only after the one before it is Ready again; the order is the pod's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
     pub ordered_recreate: bool,
     /// Restart also a container that was replaced since this request was made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
     pub force_recreate: bool,
     /// Seconds from the beginning of preStop to SIGKILL; the pod's own when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,7 +157,7 @@ pub struct RecreateStrategy {
     pub unready_grace_period_seconds: Option<i64>,
     /// Seconds a new instance must have run before it counts as recreated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("default" = 0))]
     pub min_started_seconds: Option<i32>,
 }
 

@@ -40,8 +40,8 @@ use serde_json::{Map, Value};
         "message": "subsets[].maxReplicas: the subsets of a StatefulSet are by number: give no shares"},
     {"rule": "!has(self.scheduleStrategy) || !has(self.scheduleStrategy.adaptive) || (has(self.scheduleStrategy.type) && self.scheduleStrategy.type == 'Adaptive')",
         "message": "scheduleStrategy.adaptive is of type Adaptive: set scheduleStrategy.type to Adaptive, or leave adaptive out"},
-    {"rule": "!has(self.scheduleStrategy) || !has(self.scheduleStrategy.type) || self.scheduleStrategy.type != 'Adaptive' || size(self.subsets) == 1 || !has(self.subsets[size(self.subsets) - 1].maxReplicas)",
-        "message": "subsets: with scheduleStrategy.type Adaptive the last one takes what the others cannot: leave out its maxReplicas"},
+    {"rule": "!has(self.scheduleStrategy) || !has(self.scheduleStrategy.adaptive) || size(self.subsets) == 1 || !has(self.subsets[size(self.subsets) - 1].maxReplicas)",
+        "message": "subsets: with scheduleStrategy.adaptive the last one takes what the others cannot: leave out its maxReplicas"},
     {"rule": "!has(self.scheduleStrategy) || !has(self.scheduleStrategy.adaptive) || !has(self.scheduleStrategy.adaptive.rescheduleCriticalSeconds) || size(self.subsets) == 1 || self.scheduleStrategy.adaptive.rescheduleCriticalSeconds <= 295 / (size(self.subsets) - 1)",
         "message": "scheduleStrategy.adaptive.rescheduleCriticalSeconds: at most 295 s, divided by the number of subsets but the last one: make it smaller"},
 ]))]
