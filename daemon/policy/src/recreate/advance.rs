@@ -93,13 +93,13 @@ impl Node {
                 request.unready = if gated { Drain::Wanted } else { Drain::Since(now) };
             }
         }
-        let mut blocked_by_order = false;
+        let mut blocked = false;
         for name in self.container_order(request) {
             if request.is_done(&name) {
                 continue;
             }
             let Some(progress) = request.progress.get(&name) else { continue };
-            let next = self.next(request, &name, progress, blocked_by_order, now);
+            let next = self.next(request, &name, progress, blocked, now);
             let Some(progress) = request.progress.get_mut(&name) else { continue };
             match next {
                 Next::Wait(message) => progress.message = message,
@@ -122,9 +122,17 @@ impl Node {
                     (progress.phase, progress.message) = (ContainerPhase::Failed, message);
                 }
             }
-            blocked_by_order |= request.asked.strategy.ordered && !request.is_done(&name);
+            blocked |=
+                !request.is_done(&name) && (request.asked.strategy.ordered || self.goes(request, &name));
         }
         self.settle(request, now);
+    }
+
+    /// The old instance is being stopped. The next one waits for its end, without an order too: stopped
+    /// together, none is started again before the last one has ended. OpenKruise stops them so as well.
+    fn goes(&self, request: &Request, name: &ContainerName) -> bool {
+        let begun = request.progress.get(name).filter(|progress| progress.begun.is_some());
+        begun.is_some_and(|progress| self.old_runs(request, name, &progress.target))
     }
 
     /// The API knows a static pod by the identity of its mirror.
@@ -177,7 +185,7 @@ impl Node {
         request: &Request,
         name: &ContainerName,
         progress: &Progress,
-        blocked_by_order: bool,
+        blocked: bool,
         now: Instant,
     ) -> Next {
         let pod = &request.asked.pod;
@@ -196,7 +204,7 @@ impl Node {
             Standing::OldRuns if marked.is_some() || progress.begun.is_some() => {
                 Next::Going { killed, message: self.silence(progress, killed, now) }
             }
-            Standing::OldRuns => self.begin_or_wait(request, name, target, blocked_by_order, now),
+            Standing::OldRuns => self.begin_or_wait(request, name, target, blocked, now),
             Standing::OldUnclear => Next::Wait(String::new()),
             // What was not shown yet exited by itself.
             Standing::OldExited(_) if marked.is_some_and(|marked| marked.mark.phase > MarkPhase::Armed) => {
@@ -216,7 +224,7 @@ impl Node {
                     // Another request replaced it; what comes now is the one to restart.
                     let id = instance.container.id.clone();
                     return match running {
-                        Some(_) => self.begin_or_wait(request, name, &id, blocked_by_order, now),
+                        Some(_) => self.begin_or_wait(request, name, &id, blocked, now),
                         None => Next::Wait(String::new()),
                     };
                 }
@@ -242,13 +250,13 @@ impl Node {
         request: &Request,
         name: &ContainerName,
         target: &ContainerId,
-        blocked_by_order: bool,
+        blocked: bool,
         now: Instant,
     ) -> Next {
         if let Some(other) = self.goes_first(request, name) {
             return Next::Wait(format!("waits for request {}", other.asked.key));
         }
-        if blocked_by_order {
+        if blocked {
             return Next::Wait(String::new());
         }
         let policy = self.restart_policy(&request.asked.pod, name);

@@ -169,7 +169,6 @@ impl Node {
                 marks.push(self.first_mark(request, name, &progress.target));
             }
         }
-        // All of them at once: the kubelet then takes them in one SyncPod.
         if !exited.is_empty() {
             steps.push(RuntimeEffect::RemoveContainers(exited.into_iter().collect()).into());
         } else if !marks.is_empty() {
@@ -178,7 +177,7 @@ impl Node {
         steps
     }
 
-    fn old_runs(&self, request: &Request, name: &ContainerName, target: &ContainerId) -> bool {
+    pub(super) fn old_runs(&self, request: &Request, name: &ContainerName, target: &ContainerId) -> bool {
         matches!(self.standing_in(&request.asked.pod, name, target), Standing::OldRuns)
     }
 

@@ -111,17 +111,22 @@ fn eight_in_a_row_without_a_trace_of_the_earlier_ones() {
 }
 
 #[test]
-fn containers_of_an_unordered_request_are_marked_together() {
-    let mut play = Play::new(pod(&[("a", "0"), ("b", "0"), ("c", "0")]));
+fn containers_of_an_unordered_request_are_stopped_one_after_another() {
+    let mut play = Play::new(
+        pod(&[("a", "0"), ("b", "0"), ("c", "0")]).becomes_ready_by("c", Readiness::ReadinessProbe),
+    );
     play.request("r", &["c", "a"], strategy());
-    assert_eq!(play.effects, ["mark a-1 Armed, c-3 Armed"]);
-    assert_eq!(play.relist(), 1, "one nudge for the pod");
-    assert!(play.looks("a-1") && play.looks("c-3") && !play.looks("b-2"));
-    play.stop("a-1", 30);
+    assert_eq!(play.effects, ["mark c-3 Armed"], "the order of the list");
+    assert!(play.looks("c-3") && !play.looks("a-1") && !play.looks("b-2"));
     play.stop("c-3", 30);
+    play.settle();
+    assert_eq!(play.effects.last().unwrap(), "mark a-1 Armed", "nobody waits until the other is Ready");
+    assert!(play.looks("a-1"));
+    play.stop("a-1", 30);
     play.start("a");
     assert_eq!(play.phases("r"), [("c", ContainerPhase::Recreating), ("a", ContainerPhase::Succeeded)]);
-    play.start("c");
+    let id = play.start("c");
+    play.reports_ready("c", &id, true);
     play.succeeded("r");
 }
 
