@@ -30,13 +30,11 @@ impl Node {
                     runtime (berthctl install)";
         tell(About::Pod, note.to_owned());
         if !std::mem::replace(&mut self.node_told_of_lost_order, true) {
-            let note = format!(
-                "Pods that declare a launch order come to this node, {}/{} first, and its agent stands beside the \
-                 kubelet and cannot keep it. Put Berth between the kubelet and its runtime (berthctl install), or have \
-                 such pods ask for nodeSelector berth.dev/order: \"true\"; each of them has an Event of its own",
-                pod.pod.namespace, pod.pod.name
-            );
-            tell(About::Node, note);
+            // No pod is named: who reads this may not be allowed to see it.
+            let note = "Pods that declare a launch order come to this node, and its agent stands beside the kubelet \
+                        and cannot keep it. Put Berth between the kubelet and its runtime (berthctl install), or have \
+                        such pods ask for nodeSelector berth.dev/order: \"true\"; each of them has an Event of its own";
+            tell(About::Node, note.to_owned());
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reading of what the store remembers: at the start, and again while it cannot be read.
 
 use std::{
-    sync::{Arc, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use crate::base::causes::chain;
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// One of the things that the store remembers.
+#[derive(Clone, Copy)]
 pub(super) struct Memory {
     what: &'static str,
     read: fn(&Store) -> Result<Event, StoreError>,
@@ -44,7 +45,8 @@ impl std::fmt::Debug for Memory {
 impl Agent {
     /// Takes in what the store remembers and could not be read before. Returns whether that is all.
     pub(super) fn recall(&self, first: bool) -> bool {
-        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not held while a disk is read that may hang: health asks for it.
+        let mut unread = self.unread().clone();
         unread.retain(|memory| match (memory.read)(&self.store) {
             Ok(event) => {
                 self.observe(event);
@@ -59,7 +61,9 @@ impl Agent {
                 true
             }
         });
-        unread.is_empty()
+        let is_all = unread.is_empty();
+        *self.unread() = unread;
+        is_all
     }
 
     /// Reads it again until all of it could be.
@@ -82,7 +86,11 @@ impl Agent {
 
     /// Reports whether all that the store remembers is known; if not, what is not.
     pub(crate) fn remembers(&self) -> Result<(), String> {
-        let unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        let unread = self.unread();
         if unread.is_empty() { Ok(()) } else { Err(format!("not read from the store: {unread:?}")) }
+    }
+
+    fn unread(&self) -> MutexGuard<'_, Vec<Memory>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -109,22 +109,16 @@ impl Runtime {
             Some((container.id.as_str().into(), clock.instant(at)))
         };
         let created = listed.iter().filter_map(created).collect();
-        let containers = understood(listed)?;
-        Ok(Listing {
-            created,
-            sandboxes: sandboxes
-                .into_iter()
-                .map(convert::listed_sandbox)
-                .collect::<Result<_, _>>()
-                .map_err(understand("ListPodSandbox"))?,
-            containers,
-        })
+        let sandboxes = understood("ListPodSandbox", sandboxes.into_iter().map(convert::listed_sandbox));
+        let containers = understood("ListContainers", listed.into_iter().map(convert::listed_container));
+        Ok(Listing { created, sandboxes, containers })
     }
 
     /// The containers of a sandbox, those that ended with their exit code.
     pub(crate) async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
         let mut containers = Vec::new();
-        for (_, container) in understood(self.listed(Some(sandbox), PATIENCE).await?)? {
+        let listed = self.listed(Some(sandbox), PATIENCE).await?.into_iter();
+        for (_, container) in understood("ListContainers", listed.map(convert::listed_container)) {
             match container.state {
                 ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
                 ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
@@ -335,9 +329,11 @@ async fn remove_logs(log: &Path) {
     }
 }
 
-fn understood(listed: Vec<cri::Container>) -> Result<Vec<(SandboxId, Container)>, RuntimeError> {
-    let containers = listed.into_iter().map(convert::listed_container).collect::<Result<_, _>>();
-    containers.map_err(understand("ListContainers"))
+/// Leaves out what nobody could name, the kubelet neither: one such must not hide all others.
+fn understood<T>(method: &str, listed: impl Iterator<Item = Result<T, convert::Missing>>) -> Vec<T> {
+    let warned =
+        |missing: &convert::Missing| warn!(method, error = %missing, "Left out of the runtime's list");
+    listed.filter_map(|one| one.inspect_err(warned).ok()).collect()
 }
 
 fn understand(method: &'static str) -> impl Fn(convert::Missing) -> RuntimeError {

@@ -172,7 +172,8 @@ impl Executor {
 
     /// Lists the runtime until it answers.
     pub(crate) async fn until_listed(&self) {
-        until_listed(|patience| self.resync(patience)).await;
+        // The shim's questions wait meanwhile: a list that takes long is better than one begun anew.
+        until_listed(|| self.resync(LONGEST_LIST)).await;
     }
 
     /// Lists the runtime now and then until the shutdown; soon again after a failure, and when a request is
@@ -209,14 +210,12 @@ impl Executor {
     }
 }
 
-async fn until_listed<F>(list: impl Fn(Duration) -> F)
+async fn until_listed<F>(list: impl Fn() -> F)
 where
     F: Future<Output = Result<(), RuntimeError>>,
 {
-    let mut patience = PATIENCE;
-    while let Err(error) = list(patience).await {
+    while let Err(error) = list().await {
         warn!(error = %chain(&error), "Runtime not listed for the shim, trying every second");
-        patience = longer(patience);
         tokio::time::sleep(RESYNC_RETRY).await;
     }
 }
@@ -228,28 +227,27 @@ fn longer(patience: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::Cell;
 
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_runtime_that_does_not_list_is_asked_until_it_does() {
-        let asked = RefCell::new(Vec::new());
+        let asked = Cell::new(0);
         let begun = tokio::time::Instant::now();
-        until_listed(|patience| {
-            asked.borrow_mut().push(patience.as_secs());
-            let is_there = asked.borrow().len() > 6;
+        until_listed(|| {
+            asked.set(asked.get() + 1);
+            let is_there = asked.get() > 6;
             async move {
                 if is_there {
                     return Ok(());
                 }
-                tokio::time::sleep(patience).await;
                 let status = Box::new(tonic::Status::deadline_exceeded("busy"));
                 Err(RuntimeError::Call { method: "ListPodSandbox", status })
             }
         })
         .await;
-        assert_eq!(asked.into_inner(), [2, 4, 8, 16, 30, 30, 30]);
-        assert_eq!(begun.elapsed().as_secs(), 2 + 4 + 8 + 16 + 30 + 30 + 6);
+        assert_eq!(asked.into_inner(), 7);
+        assert_eq!(begun.elapsed().as_secs(), 6);
     }
 }

@@ -82,11 +82,11 @@ fn programs() -> anyhow::Result<Vec<BpfProgram>> {
     filters.into_iter().map(|filter| Ok(filter.try_into()?)).collect()
 }
 
-/// Limits what may be written to. Whoever has set less is obeyed; and what is forbidden for good is left as
-/// it is, for a successor to choose.
+/// Limits what may be written to. Whoever has set less for good is obeyed. The limit that holds now may be a
+/// predecessor's, which a successor chooses anew.
 fn limit_data() -> io::Result<Option<u64>> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_DATA)?;
-    let limit = MOST_DATA.min(soft);
+    let (_, hard) = getrlimit(Resource::RLIMIT_DATA)?;
+    let limit = MOST_DATA.min(hard);
     setrlimit(Resource::RLIMIT_DATA, limit, hard)?;
     Ok(Some(limit))
 }

@@ -50,7 +50,8 @@ impl JobSidecars {
     pub(crate) fn loaded(&mut self, marks: Vec<SidecarMark>, now: Instant) {
         for mark in marks {
             let marked = Marked { since: now, hook_due: !mark.hooked, stop_began: None, unseen: true, mark };
-            self.marks.insert(marked.mark.container.clone(), marked);
+            // Read late, it knows less than what was marked since.
+            self.marks.entry(marked.mark.container.clone()).or_insert(marked);
         }
     }
 
