@@ -6,6 +6,7 @@
 //! changes it ends its work as for a stop, and begins anew.
 
 mod look;
+mod signs;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -16,7 +17,10 @@ use tokio::{net::TcpListener, task::JoinError, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::look::{Look, Verdict};
+use self::{
+    look::{Look, Verdict},
+    signs::Broken,
+};
 use crate::{
     http::{self, Check, Pages},
     ownership::Ownership,
@@ -25,10 +29,8 @@ use crate::{
 
 /// Between two looks before anything has begun.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Between two looks afterwards. For so long both may decide.
+/// Between two looks while an OpenKruise decides or may do so: that it has gone shows only in time.
 const LATER: Duration = Duration::from_secs(5);
-/// Between two looks where nothing depends on them.
-const RARELY: Duration = Duration::from_secs(60);
 const LEFT: &str = "An OpenKruise decides: the kinds that both have are left to it; stop its manager, or say \
                     with --ownership whose they are";
 const TWO: &str = "An OpenKruise decides on the same kinds; stop its manager, or this one";
@@ -50,12 +52,14 @@ pub struct Owners {
     look: Look,
     /// An OpenKruise decides; `None` while that is not known.
     decides: Option<bool>,
+    /// The last look found none: only a change can make another verdict.
+    settled: bool,
 }
 
 impl Owners {
     /// Owners as they are configured, and as the cluster shows them where they are not.
     pub fn new(client: &Client, asked: Ownership) -> Self {
-        Self { asked, look: Look::new(client), decides: None }
+        Self { asked, look: Look::new(client), decides: None, settled: false }
     }
 
     /// Comes back with the ownership as it is now, as soon as it is known; with nothing when the program is
@@ -101,8 +105,17 @@ impl Owners {
         if !self.asked.detects() && !self.asked.has_all() {
             std::future::pending::<()>().await;
         }
+        let mut signs = None;
         loop {
-            sleep(if self.asked.detects() { LATER } else { RARELY }).await;
+            signs = self.settled.then(|| self.look.signs(signs.take()));
+            let told = match &mut signs {
+                Some(signs) => signs.changed().await,
+                None => Err(Broken),
+            };
+            if told.is_err() {
+                signs = None;
+                sleep(LATER).await;
+            }
             let decides = self.take().await;
             let changed = self.asked.detects() && decides != self.decides;
             self.decides = decides;
@@ -115,6 +128,7 @@ impl Owners {
     /// Looks once, says what is new, and returns whether an OpenKruise decides.
     async fn take(&mut self) -> Option<bool> {
         let verdict = self.look.take().await;
+        self.settled = verdict == Some(Verdict::Free);
         let next = next(self.decides, verdict.as_ref());
         match verdict {
             Some(Verdict::Decides(by)) => self.look.say(by, if self.asked.detects() { LEFT } else { TWO }),

@@ -19,13 +19,14 @@ use kube::{Api, Client};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use super::signs::Signs;
 use crate::telemetry::chain;
 
 const NAMESPACE: &str = "kruise-system";
-const LEASE: &str = "kruise-manager";
-const DEPLOYMENT: &str = "kruise-controller-manager";
-const MUTATING: &str = "kruise-mutating-webhook-configuration";
-const VALIDATING: &str = "kruise-validating-webhook-configuration";
+pub(super) const LEASE: &str = "kruise-manager";
+pub(super) const DEPLOYMENT: &str = "kruise-controller-manager";
+pub(super) const MUTATING: &str = "kruise-mutating-webhook-configuration";
+pub(super) const VALIDATING: &str = "kruise-validating-webhook-configuration";
 /// Most namespaces that are looked into.
 const MOST_NAMESPACES: usize = 8;
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -62,6 +63,8 @@ pub(super) struct Look {
     client: Client,
     /// States of the leases, by namespace.
     observed: BTreeMap<String, Observed>,
+    /// Namespaces that the last look was into.
+    namespaces: BTreeSet<String>,
     /// Outcome that was said last.
     said: Option<String>,
 }
@@ -70,7 +73,7 @@ pub(super) struct Look {
 
 impl Look {
     pub(super) fn new(client: &Client) -> Self {
-        Self { client: client.clone(), observed: BTreeMap::new(), said: None }
+        Self { client: client.clone(), observed: BTreeMap::new(), namespaces: BTreeSet::new(), said: None }
     }
 
     /// Takes one look; `None` without an answer.
@@ -80,10 +83,10 @@ impl Look {
     }
 
     async fn look(&mut self) -> kube::Result<Verdict> {
-        let namespaces = self.namespaces().await?;
-        self.observed.retain(|namespace, _| namespaces.contains(namespace));
+        self.namespaces = self.find().await?;
+        self.observed.retain(|namespace, _| self.namespaces.contains(namespace));
         let mut all = Verdict::Free;
-        for namespace in namespaces {
+        for namespace in self.namespaces.clone() {
             let leases: Api<Lease> = Api::namespaced(self.client.clone(), &namespace);
             let lease = leases.get_opt(LEASE).await?;
             let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &namespace);
@@ -103,8 +106,14 @@ impl Look {
         Ok(all)
     }
 
+    /// Watches of all that the last look was at: those that there are, if it was at the same.
+    pub(super) fn signs(&self, before: Option<Signs>) -> Signs {
+        let same = before.filter(|signs| signs.are_of(&self.namespaces));
+        same.unwrap_or_else(|| Signs::new(&self.client, self.namespaces.clone()))
+    }
+
     /// Namespaces that OpenKruise may be in.
-    async fn namespaces(&self) -> kube::Result<BTreeSet<String>> {
+    async fn find(&self) -> kube::Result<BTreeSet<String>> {
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let mutating = mutating.get_opt(MUTATING).await?.and_then(|one| one.webhooks).unwrap_or_default();
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
