@@ -20,7 +20,7 @@ use std::{
 
 use berth_policy::{
     RequestId, StepOutcome,
-    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
+    in_place_update::{Failure, UpdateReport, UpdateRequest, UpdateSource},
 };
 use berth_proto::{
     crd::{ContainerUpdateRequest, ContainerUpdateRequestStatus},
@@ -251,7 +251,8 @@ impl Object {
 
     fn entry(&self, clock: &Clock, version: u64) -> StoredRequest {
         let (request, sound) = self.asked(clock);
-        StoredRequest { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
+        let flaw = sound.err().map(|flaw| Failure::invalid(flaw.to_string()));
+        StoredRequest { request, flaw, version }
     }
 
     fn text(&self) -> String {

@@ -149,7 +149,7 @@ pub(super) fn desired(
     let id = desired_id(entry);
     let created = entry.since.as_ref().map_or(seen, |since| clock.instant(since.0));
     let request = UpdateRequest {
-        revision: entry.revision.clone(),
+        revision: recorded(entry).to_owned(),
         key: match &owner {
             UpdateOwner::Workload => format!("{}/{} ({})", entry.namespace, entry.name, entry.revision),
             owner => format!("{}/{} ({owner}, {})", entry.namespace, entry.name, entry.revision),
@@ -162,6 +162,12 @@ pub(super) fn desired(
         ..of(wanted, id, UpdateSource::NodePodUpdate, created, pod, reported)
     };
     (UpdateRequest { ended, ..request }, flaw)
+}
+
+/// Revision as the pod says it: clients compare the record with the label, which may be a hash alone.
+fn recorded(entry: &DesiredPod) -> &str {
+    let label = entry.labels.get(workloads::REVISION_LABEL).filter(|label| !label.is_empty());
+    label.unwrap_or(&entry.revision)
 }
 
 /// A word for a pod's condition is a SidecarSet's, and nothing else is asked for with it.

@@ -16,7 +16,7 @@ use std::{
 
 use berth_policy::{
     PodUid, RequestId, StepOutcome,
-    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
+    in_place_update::{Failure, UpdateReport, UpdateRequest, UpdateSource},
 };
 use berth_proto::crd::{DesiredPod, NodePodUpdate, UpdatedPod};
 use futures::FutureExt;
@@ -323,7 +323,7 @@ impl NodeUpdates {
     fn standing(&self, known: &Object, desired: &DesiredPod, clock: &Clock) -> Standing {
         let flaw = entry(desired, None, 0, Instant::now(), clock).flaw;
         match (flaw, self.sets.word(desired)) {
-            (Some(why), _) | (None, Some(Err(why))) => Standing::Faulty(why),
+            (Some(why), _) | (None, Some(Err(why))) => Standing::Faulty(why.message),
             (None, Some(Ok(()))) => Standing::Sound,
             (None, None) if known.is_done(desired) => Standing::Sound,
             (None, None) if known.unread.contains(&id(desired)) => Standing::Unread,
@@ -369,7 +369,8 @@ fn entry(
     let reported = answered.map(|pod| report::read_pod(pod, clock)).unwrap_or_default();
     let ended = answered.and_then(|pod| report::ended(pod, clock, seen));
     let (request, sound) = convert::desired(desired, reported, ended, seen, clock);
-    StoredRequest { request, flaw: sound.err().map(|flaw| flaw.to_string()), version }
+    let flaw = sound.err().map(|flaw| Failure::invalid(flaw.to_string()));
+    StoredRequest { request, flaw, version }
 }
 
 fn id(desired: &DesiredPod) -> RequestId {

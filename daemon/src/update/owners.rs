@@ -1,6 +1,7 @@
 //! The owners of entries of this node's `NodePodUpdate`, of all kinds, and their word on what is done in
 //! their name.
 
+use berth_policy::in_place_update::Failure;
 use berth_proto::crd::DesiredPod;
 
 use super::{sidecar_sets::SidecarSets, workloads::Workloads};
@@ -15,13 +16,13 @@ pub(super) struct Owners {
 
 impl Owners {
     /// The word on an entry; `None` before its owner was read.
-    pub(super) fn word(&self, entry: &DesiredPod) -> Option<Result<(), String>> {
+    pub(super) fn word(&self, entry: &DesiredPod) -> Option<Result<(), Failure>> {
         // A word for a pod is judged with the pod: see `super::upgradable`.
         if entry.upgradable.is_some() {
             return Some(Ok(()));
         }
-        let sidecars = self.sidecar_sets.word(entry)?.map_err(|why| why.to_string());
-        let workloads = self.workloads.word(entry)?.map_err(|why| why.to_string());
+        let sidecars = self.sidecar_sets.word(entry)?.map_err(|why| Failure::invalid(why.to_string()));
+        let workloads = self.workloads.word(entry)?.map_err(Failure::from);
         Some(sidecars.and(workloads))
     }
 

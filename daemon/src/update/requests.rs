@@ -8,7 +8,7 @@ use std::future::ready;
 
 use berth_policy::{
     RequestId, StepOutcome,
-    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
+    in_place_update::{Failure, UpdateReport, UpdateRequest, UpdateSource},
 };
 use berth_proto::crd::{ContainerUpdateRequest, ContainerUpdateRequestSpec, ContainerUpdateRequestStatus};
 use futures::FutureExt;
@@ -198,6 +198,6 @@ pub(super) fn asked_by(object: &Object, clock: &Clock) -> (UpdateRequest, Result
 
 fn entry(object: &Object, clock: &Clock) -> StoredRequest {
     let (request, sound) = asked_by(object, clock);
-    let flaw = sound.err().map(|flaw| flaw.to_string());
+    let flaw = sound.err().map(|flaw| Failure::invalid(flaw.to_string()));
     StoredRequest { request, flaw, version: object.target.number().unwrap_or(0) }
 }

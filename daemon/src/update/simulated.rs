@@ -88,7 +88,7 @@ impl SimulatedAgent {
             let sight = match (flaw, self.0.word(entry)) {
                 (Ok(()), Some(Ok(()))) => Sight::Seen(Box::new(observed(&pod, &runs, &request))),
                 (Err(flaw), _) => Sight::Forbidden(flaw.to_string()),
-                (Ok(()), Some(Err(why))) => Sight::Forbidden(why),
+                (Ok(()), Some(Err(why))) => Sight::Forbidden(why.message),
                 (Ok(()), None) => return Ok(SimulatedStep::Unsaid),
             };
             let planned = plan(std::slice::from_ref(&request), &sight, now(), wall);

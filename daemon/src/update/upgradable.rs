@@ -94,7 +94,7 @@ impl Parts {
         sets: &mut Sets,
     ) -> Result<(Word, Option<core::Pod>), CallError> {
         if let Some(flaw) = self.node_pod_update.flaw(entry) {
-            return Ok((Word::Refused(FailureReason::InvalidRequest, flaw), None));
+            return Ok((Word::Refused(flaw.reason, flaw.message), None));
         }
         let name = owner(entry).unwrap_or_default();
         if !sets.contains_key(name) {

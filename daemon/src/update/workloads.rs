@@ -7,6 +7,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use berth_policy::in_place_update::{Failure, FailureReason};
 use berth_proto::crd::DesiredPod;
 use kube::{
     Api,
@@ -33,7 +34,7 @@ const KINDS: [(&str, &str, &str); 3] = [
 /// Their group. Kubernetes has kinds of the same names in another one.
 const GROUP: &str = "apps.kruise.io";
 /// Label of a pod that says which revision it has.
-const REVISION_LABEL: &str = "controller-revision-hash";
+pub(super) const REVISION_LABEL: &str = "controller-revision-hash";
 /// Label of a CloneSet's pod: the hash of that revision alone, the end of its name.
 const TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
 /// How many workloads are read in one go.
@@ -82,6 +83,20 @@ pub(super) enum Unasked {
         /// Key of the label or annotation.
         key: String,
     },
+}
+
+impl From<Unasked> for Failure {
+    /// A workload that asks for something else is told from a request that no agent could carry out: its next
+    /// entry is on its way, and no pod is to be made anew for the one that came too late.
+    fn from(why: Unasked) -> Self {
+        let reason = match why {
+            Unasked::Absent(_) | Unasked::Other(_) | Unasked::Image { .. } | Unasked::Metadata { .. } => {
+                FailureReason::NotAskedFor
+            }
+            Unasked::Forbidden(_) => FailureReason::InvalidRequest,
+        };
+        Self { reason, message: why.to_string() }
+    }
 }
 
 impl Workloads {
@@ -285,6 +300,21 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    /// Only that the agent may not read is no matter of when it looked.
+    #[test]
+    fn what_comes_too_late_is_told_from_what_cannot_be_done() {
+        let text = || "web".to_owned();
+        for (why, reason) in [
+            (Unasked::Absent(text()), FailureReason::NotAskedFor),
+            (Unasked::Other(text()), FailureReason::NotAskedFor),
+            (Unasked::Image { set: text(), container: text(), image: text() }, FailureReason::NotAskedFor),
+            (Unasked::Metadata { set: text(), key: text() }, FailureReason::NotAskedFor),
+            (Unasked::Forbidden(KINDS[0].2), FailureReason::InvalidRequest),
+        ] {
+            assert_eq!(Failure::from(why.clone()).reason, reason, "{why}");
         }
     }
 

@@ -31,6 +31,8 @@ macro_rules! reasons {
 reasons! {
     /// The request makes no sense.
     InvalidRequest = "InvalidRequest",
+    /// The owner of an entry did not ask for it when the node looked: it asks for something else by then.
+    NotAskedFor = "NotAskedFor",
     /// The spec contradicts itself or the API.
     InvalidSpec = "InvalidSpec",
     /// The deadline of the request is over.

@@ -98,7 +98,8 @@ pub(super) fn close(update: &Update, seen: &Observed, wall: i64) -> PodPatch {
 /// This update's record as far as it is, without what waits; a new one in place of another update's.
 fn begun(update: &Update, seen: &Observed, wall: i64) -> Record {
     match &seen.record {
-        Some(record) if record.revision == update.revision => Record {
+        Some(record) if record.is_of(&update.revision) => Record {
+            revision: update.revision.clone(),
             next_container_images: BTreeMap::new(),
             next_container_ref_metadata: BTreeMap::new(),
             containers_required_ready: BTreeSet::new(),

@@ -122,7 +122,7 @@ impl Decision<'_> {
     }
 
     fn own_record(&self) -> Option<&Record> {
-        self.seen.record.as_ref().filter(|record| record.revision == self.update.revision)
+        self.seen.record.as_ref().filter(|record| record.is_of(&self.update.revision))
     }
 
     fn has_moved(&self, container: &ContainerView) -> bool {
@@ -324,7 +324,7 @@ impl Decision<'_> {
 
     /// All is as wanted; what is left is to say so.
     fn finish(&self) -> Next {
-        let stale = |record: &Record| record.revision != self.update.revision || record.has_next();
+        let stale = |record: &Record| !record.is_of(&self.update.revision) || record.has_next();
         if self.seen.is_record_old || self.seen.record.as_ref().is_some_and(stale) {
             return Next::Patch(batch::close(self.update, self.seen, self.wall));
         }

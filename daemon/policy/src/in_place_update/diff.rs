@@ -78,7 +78,7 @@ fn owes_env(update: &Update, seen: &Observed, container: &ContainerView) -> bool
     let moved = seen
         .record
         .as_ref()
-        .is_some_and(|record| record.revision == update.revision && record.has_moved(&container.name));
+        .is_some_and(|record| record.is_of(&update.revision) && record.has_moved(&container.name));
     // With another image the kubelet restarts it in any case.
     !moved && container.is_env_stale() && !container.is_image_stale() && counts_env(update, seen, container)
 }

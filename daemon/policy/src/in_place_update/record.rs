@@ -66,6 +66,13 @@ pub struct Batch {
 }
 
 impl Record {
+    /// The update of this revision wrote it. Workloads of before gave a revision's name where they give the
+    /// hash at its end now, and a pod may have been updated by those.
+    pub(super) fn is_of(&self, revision: &str) -> bool {
+        let is_end = |before: &str| before.ends_with('-') && !revision.is_empty() && !revision.contains('-');
+        self.revision == revision || self.revision.strip_suffix(revision).is_some_and(is_end)
+    }
+
     /// The container was patched by the update that wrote this.
     pub(super) fn has_moved(&self, name: &ContainerName) -> bool {
         self.container_batches_record.iter().any(|batch| batch.containers.contains(name))

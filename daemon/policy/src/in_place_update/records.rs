@@ -44,7 +44,7 @@ pub(super) fn view(open: &[&UpdateRequest], seen: &Observed) -> Observed {
     }
     for (owner, revision) in wanted.iter().filter(|(owner, _)| **owner != newest.owner) {
         match seen.records.get(owner) {
-            Some(record) if record.revision == *revision => {
+            Some(record) if record.is_of(revision) => {
                 let together = view.record.get_or_insert_with(|| Record {
                     revision: self::revision(newest),
                     update_timestamp: record.update_timestamp,
@@ -88,8 +88,8 @@ pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch, 
             part.containers.contains(name) || *owner == newest.owner && !is_anyones(name)
         };
         let before = seen.records.get(owner);
-        let mut record = match before.filter(|before| before.revision == *revision) {
-            Some(before) => before.clone(),
+        let mut record = match before.filter(|before| before.is_of(revision)) {
+            Some(before) => Record { revision: revision.clone(), ..before.clone() },
             None => Record { revision: revision.clone(), update_timestamp: wall, ..Record::default() },
         };
         let containers: BTreeSet<ContainerName> =
@@ -120,7 +120,7 @@ pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch, 
 
 /// The batch that this patch adds.
 fn added<'a>(seen: &Observed, patch: &'a PodPatch) -> Option<&'a Batch> {
-    let own = seen.record.as_ref().filter(|record| record.revision == patch.record.revision);
+    let own = seen.record.as_ref().filter(|record| record.is_of(&patch.record.revision));
     let before = own.map_or(0, |record| record.container_batches_record.len());
     patch.record.container_batches_record.get(before)
 }

@@ -110,3 +110,10 @@ pub struct Failure {
     /// For people.
     pub message: String,
 }
+
+impl Failure {
+    /// Failure of a request that makes no sense.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self { reason: FailureReason::InvalidRequest, message: message.into() }
+    }
+}

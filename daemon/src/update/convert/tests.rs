@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use berth_policy::in_place_update::{
-    StoredRequest, UpdateAction, UpdateEvent, UpdateOwner, UpdatePermission, UpdateReport, UpdateSource,
-    Updates,
+    Failure, StoredRequest, UpdateAction, UpdateEvent, UpdateOwner, UpdatePermission, UpdateReport,
+    UpdateSource, Updates,
 };
 use serde_json::{Value, json};
 
@@ -24,6 +24,21 @@ fn entry(change: Value) -> DesiredPod {
 
 fn converted(entry: &DesiredPod) -> (UpdateRequest, Result<(), Flaw>) {
     desired(entry, UpdateReport::default(), None, Instant::now(), &Clock::read())
+}
+
+/// Clients compare the record with the label, which may be the hash of the revision alone.
+#[test]
+fn the_record_says_the_revision_as_the_label_does() {
+    for (labels, recorded) in [
+        (json!({ "controller-revision-hash": "5d4b" }), "5d4b"),
+        (json!({ "controller-revision-hash": "log-5d4b" }), "log-5d4b"),
+        (json!({ "tier": "2" }), "log-5d4b"),
+    ] {
+        let change = json!({ "owner": "DaemonSet/log", "revision": "log-5d4b", "labels": labels });
+        let (request, sound) = converted(&entry(change));
+        assert_eq!((sound, request.revision.as_str()), (Ok(()), recorded), "{labels}");
+        assert_eq!(request.id.as_str(), "p/DaemonSet/log@log-5d4b#0", "{labels}");
+    }
 }
 
 #[test]
@@ -130,7 +145,8 @@ fn ten_thousand_hostile_entries_hold_nobody_up() {
     let clock = Clock::read();
     let stored = |entry: &DesiredPod| {
         let (request, sound) = desired(entry, UpdateReport::default(), None, begin, &clock);
-        StoredRequest { request, flaw: sound.err().map(|flaw| flaw.to_string()), version: 1 }
+        let flaw = sound.err().map(|flaw| Failure::invalid(flaw.to_string()));
+        StoredRequest { request, flaw, version: 1 }
     };
     let crowd = (0..10_000).map(|number| {
         let patches = match number % 4 {

@@ -11,10 +11,10 @@ use berth_policy::{
     Config, ContainerId, ContainerState, Event, InstanceView, Node, Path, PodRef, RequestId, RestartPolicy,
     StepOutcome,
     in_place_update::{
-        ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvHash, EnvReference, Fetched,
-        GateView, Liveness, MergePatch, MetadataKey, NodeView, PodView, Presence, Record, StoredRequest,
-        UpdateAction, UpdateEvent, UpdateOwner, UpdatePermission, UpdateReport, UpdateRequest, UpdateSource,
-        Updates, WantedSwap, WriteOutcome,
+        ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvHash, EnvReference, Failure,
+        Fetched, GateView, Liveness, MergePatch, MetadataKey, NodeView, PodView, Presence, Record,
+        StoredRequest, UpdateAction, UpdateEvent, UpdateOwner, UpdatePermission, UpdateReport, UpdateRequest,
+        UpdateSource, Updates, WantedSwap, WriteOutcome,
     },
     time::later,
 };
@@ -134,7 +134,7 @@ impl Play {
     fn stored(&mut self, which: u8, source: UpdateSource, length: Duration) -> StoredRequest {
         self.version = self.version.saturating_add(1);
         let version = if which == 255 { u64::MAX } else { self.version };
-        let flaw = which.is_multiple_of(31).then(|| "it makes no sense".to_owned());
+        let flaw = which.is_multiple_of(31).then(|| Failure::invalid("it makes no sense"));
         StoredRequest { request: request(which, source, length, self.now), flaw, version }
     }
 

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use berth_policy::{
     StepOutcome,
-    in_place_update::{StoredRequest, UpdateReport},
+    in_place_update::{Failure, StoredRequest, UpdateReport},
 };
 use berth_proto::crd::{DesiredPod, NodePodUpdate, SidecarSet, UpdatedPod};
 
@@ -38,7 +38,7 @@ impl NodeUpdates {
     }
 
     /// Returns the flaw of an entry itself.
-    pub(in crate::update) fn flaw(&self, desired: &DesiredPod) -> Option<String> {
+    pub(in crate::update) fn flaw(&self, desired: &DesiredPod) -> Option<Failure> {
         fresh(desired).flaw
     }
 
@@ -66,7 +66,7 @@ impl NodeUpdates {
     }
 
     /// The word of its owner on an entry; `None` before that was read.
-    pub(in crate::update) fn word(&self, entry: &DesiredPod) -> Option<Result<(), String>> {
+    pub(in crate::update) fn word(&self, entry: &DesiredPod) -> Option<Result<(), Failure>> {
         self.sets.word(entry)
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::view::{CreatedWith, NodeView, PodView, UpdatePermission};
 use crate::{
     event::StepOutcome,
-    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
+    in_place_update::{Failure, UpdateReport, UpdateRequest, UpdateSource},
     instances::Moment,
     model::{ContainerId, PodUid, RequestId},
 };
@@ -64,7 +64,7 @@ pub struct StoredRequest {
     /// The request.
     pub request: UpdateRequest,
     /// Flaw of the request: it only fails.
-    pub flaw: Option<String>,
+    pub flaw: Option<Failure>,
     /// Which state of its object this is; grows.
     pub version: u64,
 }

@@ -12,8 +12,7 @@ use super::{
 use crate::{
     event::StepOutcome,
     in_place_update::{
-        ContainerUpdatePhase, FailureReason, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
-        UpdateSource,
+        ContainerUpdatePhase, Failure, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest, UpdateSource,
     },
     model::{PodUid, RequestId},
     time::later,
@@ -101,11 +100,17 @@ impl Updates {
     }
 
     /// A request that makes no sense fails.
-    fn refuse(&mut self, entry: &StoredRequest, flaw: &str, now: Instant, actions: &mut Vec<UpdateAction>) {
+    fn refuse(
+        &mut self,
+        entry: &StoredRequest,
+        flaw: &Failure,
+        now: Instant,
+        actions: &mut Vec<UpdateAction>,
+    ) {
         let report = UpdateReport {
             phase: Some(UpdatePhase::Ended),
-            message: flaw.to_owned(),
-            outcome: Some(UpdateOutcome::Failed(FailureReason::InvalidRequest)),
+            message: flaw.message.clone(),
+            outcome: Some(UpdateOutcome::Failed(flaw.reason)),
             ..entry.request.reported.clone()
         };
         self.report(entry.request.clone(), report, About::Rest, now, actions);

@@ -97,6 +97,54 @@ fn what_is_fulfilled_is_not_written() {
     assert_eq!(world.restarts(), [0]);
 }
 
+/// Agents of before recorded the name of a revision where the pod's label is its hash. Rows: the revision
+/// that the record has, the one that is wanted, and whether they are the same.
+#[test]
+fn a_record_of_before_is_recognised() {
+    for (recorded, wanted, is_same) in [
+        ("log-5d4b", "5d4b", true),
+        ("log-5d4b", "log-5d4b", true),
+        ("5d4b", "5d4b", true),
+        ("log-5d4b", "d4b", false),
+        ("5d4b", "log-5d4b", false),
+        ("other-log-5d4b", "log-5d4b", false),
+        ("web-1a2b3c4d-back", "web-1a2b3c4d", false),
+        ("log-5d4b", "6e5c", false),
+        ("log-", "", false),
+    ] {
+        let mut world = World::of(&[("a", None, &[])]);
+        let record = Record {
+            revision: recorded.to_owned(),
+            container_batches_record: vec![batch(900, &["a"])],
+            ..Record::default()
+        };
+        world.record = Some(record);
+        let next = world.next(&update(wanted, &[("a", "a:1")], &[]));
+        assert_eq!(next == Next::Done, is_same, "{recorded} {wanted}: {next:?}");
+        // What is patched next goes on with it, under the name of now.
+        let (steps, _) = world.play(&update(wanted, &[("a", "a:2")], &[]), &[]);
+        let record = patches(&steps)[0];
+        let batches = if is_same { 2 } else { 1 };
+        let of = (record.revision.as_str(), record.container_batches_record.len());
+        assert_eq!(of, (wanted, batches), "{recorded}");
+    }
+}
+
+/// Workloads write a record of labels and annotations alone: nothing of it is under way, and the next image
+/// begins a record of its own.
+#[test]
+fn a_record_of_metadata_alone_asks_for_nothing() {
+    let mut world = World::of(&[("a", None, &[])]);
+    let record = Record { revision: "r2".to_owned(), update_timestamp: 990, ..Record::default() };
+    world.record = Some(record);
+    assert_eq!(world.next(&update("r2", &[("a", "a:1")], &[])), Next::Done);
+    let (steps, end) = world.play(&update("r3", &[("a", "a:2")], &[]), &[]);
+    assert_eq!(end, Next::Done);
+    let records = patches(&steps);
+    assert_eq!((records.len(), records[0].revision.as_str()), (1, "r3"));
+    assert_eq!(records[0].last_container_statuses, BTreeMap::from([("a".into(), "sha256:a:1".to_owned())]));
+}
+
 #[test]
 fn a_condition_nobody_wrote_is_written_in_the_end() {
     let mut world = World::of(&[("a", None, &[])]);

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Path, StepOutcome,
     in_place_update::{
-        EnvReference, FailureReason, Fetched, PodWrite, StoredRequest, UpdateAction, UpdateEvent,
+        EnvReference, Failure, FailureReason, Fetched, PodWrite, StoredRequest, UpdateAction, UpdateEvent,
         UpdateOutcome, UpdatePermission, UpdateSource, Updates, WriteOutcome,
     },
 };
@@ -110,11 +110,27 @@ fn a_request_that_makes_no_sense_fails_alone() {
     let good = play.ask(&[("a", "a:2")], &[]);
     let mut flawed = play.requests[&good].clone();
     flawed.id = "flawed".into();
-    let entry = StoredRequest { request: flawed.clone(), flaw: Some("no sense".to_owned()), version: 1 };
+    let entry =
+        StoredRequest { request: flawed.clone(), flaw: Some(Failure::invalid("no sense")), version: 1 };
     play.requests.insert(flawed.id.clone(), flawed);
     play.apply(UpdateEvent::RequestSeen(Box::new(entry)));
     assert_eq!(plan(&mut play), ["report", "fetch"]);
-    assert_eq!(play.reports[0].1.message, "no sense");
+    let report = &play.reports[0].1;
+    assert_eq!(report.message, "no sense");
+    assert_eq!(report.outcome, Some(UpdateOutcome::Failed(FailureReason::InvalidRequest)));
+}
+
+/// Who asks is to tell what came too late from what cannot be done.
+#[test]
+fn a_request_that_was_not_asked_for_fails_by_its_own_reason() {
+    let mut play = one();
+    let request = play.ask(&[("a", "a:2")], &[]);
+    let request = play.requests[&request].clone();
+    let reason = FailureReason::NotAskedFor;
+    let flaw = Some(Failure { reason, message: "of before".to_owned() });
+    play.apply(UpdateEvent::RequestSeen(Box::new(StoredRequest { request, flaw, version: 1 })));
+    assert_eq!(plan(&mut play)[0], "report");
+    assert_eq!(play.reports[0].1.outcome, Some(UpdateOutcome::Failed(reason)));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::{asking::Asking, world::World};
 use crate::{
     Path, PodRef, StepOutcome,
     in_place_update::{
-        StoredRequest, UpdateAction, UpdateEvent, UpdateRequest, UpdateSource, Updates,
+        Failure, StoredRequest, UpdateAction, UpdateEvent, UpdateRequest, UpdateSource, Updates,
         updates::writes::{About, MOST_OF_A_POD, MOST_OF_THE_REST, Writes},
     },
     tests::world::NowForTests,
@@ -81,8 +81,11 @@ fn requests_that_are_refused_or_over_are_written_some_at_a_time() {
         let all = pods.into_iter().flat_map(|pod| (0..60).map(move |number| (number, pod)));
         all.map(|(number, pod)| change(request(number, pod, UpdateSource::Api), now)).collect()
     };
-    let flawed =
-        entries(|request, _| StoredRequest { request, flaw: Some("no such image".to_owned()), version: 1 });
+    let flawed = entries(|request, _| StoredRequest {
+        request,
+        flaw: Some(Failure::invalid("no such image")),
+        version: 1,
+    });
     assert_eq!(play(listed(flawed, now), now), (180, MOST_OF_THE_REST));
     let over = entries(|request, now| StoredRequest {
         request: UpdateRequest { ended: Some(now), delete_after: Some(Duration::ZERO), ..request },
