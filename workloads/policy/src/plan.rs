@@ -11,6 +11,8 @@ use crate::{
     selector::Labels,
 };
 
+/// The longest name of a pod.
+const LONGEST_NAME: usize = 253;
 /// The most pods that one pass makes; the next pass goes on.
 const MOST_CREATED: i64 = 500;
 /// The most bytes that the pods of one pass have together: no author's large template fills the memory.
@@ -126,6 +128,12 @@ pub(crate) fn most_created(template: &Map<String, Value>, claims: &[ClaimTemplat
     i64::try_from(MOST_BYTES / bytes).unwrap_or(i64::MAX).clamp(1, MOST_CREATED)
 }
 
+/// Prefix of the names of an owner's pods, which they have beside their names: Kubernetes gives it to all that
+/// it makes of a template, and there are webhooks and tools that go by it.
+pub(crate) fn generate_name(owner: &str) -> String {
+    if owner.len() < LONGEST_NAME { format!("{owner}-") } else { owner.to_owned() }
+}
+
 /// Takes the set off the owners of a pod that is not selected any more.
 pub(crate) fn release(pod: &PodView, uid: &str) -> Action {
     let others: Vec<_> = pod.owners.iter().filter(|owner| owner.uid != uid).collect();
@@ -151,6 +159,13 @@ mod tests {
         let parts = vec![vec![action("0"), action("a"), action("b")], vec![action("c")], vec![]];
         assert_eq!(plan.into_parts(), (parts, Some(7)));
         assert_eq!(Plan::<i32>::default().into_parts(), (vec![vec![]], None));
+    }
+
+    #[test]
+    fn names_have_the_prefix_that_kubernetes_gives() {
+        assert_eq!(generate_name("web"), "web-");
+        assert_eq!(generate_name(&"a".repeat(252)).len(), 253);
+        assert_eq!(generate_name(&"a".repeat(253)), "a".repeat(253));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use berth_proto::crd::BroadcastJob;
 use serde_json::{Map, Value, json};
 
 use super::{API_VERSION, KIND, NAME_LABEL, Rules, UID_LABEL};
-use crate::{daemon_set::build::place, hash::Suffixes};
+use crate::{daemon_set::build::place, hash::Suffixes, plan::generate_name};
 
 /// Offset and prime of FNV-1a with 64 bits.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -29,6 +29,7 @@ pub(super) fn pod(rules: &Rules<'_>, owner: &BroadcastJob, node: &str, by_schedu
     let mut metadata = Map::new();
     metadata.insert("namespace".to_owned(), meta.namespace.as_deref().into());
     metadata.insert("name".to_owned(), self::name(owner, node).into());
+    metadata.insert("generateName".to_owned(), generate_name(name).into());
     metadata.insert("labels".to_owned(), labels.into());
     metadata.insert("annotations".to_owned(), object(given.get("annotations")).into());
     if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {

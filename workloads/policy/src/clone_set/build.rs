@@ -8,6 +8,7 @@ use super::Rules;
 use crate::{
     lifecycle::{State, entering},
     names::{IN_PLACE_GATE, INSTANCE_LABEL, READY_GATE, REVISION_LABEL, TEMPLATE_HASH_LABEL},
+    plan::generate_name,
     revision::{Owner, Revision},
 };
 
@@ -49,6 +50,7 @@ pub(super) fn pod(
     annotations.extend(object(entered.get("annotations")));
     metadata.insert("namespace".to_owned(), owner.namespace.into());
     metadata.insert("name".to_owned(), names.pod.into());
+    metadata.insert("generateName".to_owned(), generate_name(owner.name).into());
     metadata.insert("labels".to_owned(), labels.into());
     metadata.insert("annotations".to_owned(), annotations.into());
     if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {

@@ -6,6 +6,7 @@ use super::{Rules, fit};
 use crate::{
     clone_set::add_gate,
     names::{IN_PLACE_GATE, READY_GATE, REVISION_LABEL},
+    plan::generate_name,
     revision::{Owner, Revision},
 };
 
@@ -17,6 +18,7 @@ pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name
     let mut metadata = Map::new();
     metadata.insert("namespace".to_owned(), owner.namespace.into());
     metadata.insert("name".to_owned(), name.into());
+    metadata.insert("generateName".to_owned(), generate_name(owner.name).into());
     metadata.insert("labels".to_owned(), labels.into());
     metadata.insert("annotations".to_owned(), object(given.get("annotations")).into());
     if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {

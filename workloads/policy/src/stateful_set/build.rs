@@ -8,6 +8,7 @@ use crate::{
     clone_set::{UpdateType, add_gate},
     lifecycle::{State, entering},
     names::{IN_PLACE_GATE, POD_NAME_LABEL, READY_GATE, REVISION_LABEL},
+    plan::generate_name,
     revision::{Owner, Revision},
 };
 
@@ -36,6 +37,7 @@ pub(super) fn pod(
     let mut metadata = Map::new();
     metadata.insert("namespace".to_owned(), owner.namespace.into());
     metadata.insert("name".to_owned(), name.as_str().into());
+    metadata.insert("generateName".to_owned(), generate_name(owner.name).into());
     metadata.insert("labels".to_owned(), labels.into());
     metadata.insert("annotations".to_owned(), annotations.into());
     if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {
