@@ -99,7 +99,11 @@ impl NodeUpdates {
             Some((UpdatePhase::Failed, answer)) => {
                 let why = answer.message.clone().or_else(|| answer.reason.clone());
                 let why = why.unwrap_or_else(|| "its node does not say why".to_owned());
-                match answer.reason.as_deref().map(FailureReason::named) {
+                let reason = answer.reason.as_deref().map(FailureReason::named);
+                match reason {
+                    _ if is_not_asked_for(reason, &why) => {
+                        InPlacePhase::NotAskedFor { why, since: entry.since.as_ref().map(|since| since.0) }
+                    }
                     Some(
                         FailureReason::ImageNotPulled
                         | FailureReason::CrashLoop
@@ -165,6 +169,21 @@ impl NodeUpdates {
             "metadata": { "name": self.node, "uid": self.uid, "resourceVersion": self.version },
             "status": { "desiredPods": entries },
         })
+    }
+}
+
+/// Tells whether the set of an entry asked for something else when its node looked. Agents of before have no
+/// reason of its own for that, and say it in these words.
+fn is_not_asked_for(reason: Option<FailureReason>, why: &str) -> bool {
+    let is_said = || {
+        why.starts_with("the template of ")
+            || why.starts_with("there is no ")
+            || why.ends_with("is not the one of this entry: it was made anew")
+    };
+    match reason {
+        Some(FailureReason::NotAskedFor) => true,
+        Some(FailureReason::InvalidRequest) => is_said(),
+        _ => false,
     }
 }
 

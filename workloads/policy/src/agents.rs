@@ -63,7 +63,10 @@ impl Agents<'_> {
             Some((InPlacePhase::Pending, known)) => {
                 known.revision == revision && !self.silent.contains(&known.node)
             }
-            Some((InPlacePhase::Failed(_) | InPlacePhase::GivenUp(_), _)) => false,
+            Some((
+                InPlacePhase::Failed(_) | InPlacePhase::GivenUp(_) | InPlacePhase::NotAskedFor { .. },
+                _,
+            )) => false,
             Some((InPlacePhase::Done, _)) | None => labelled && pod.ahead().is_none(),
         }
     }

@@ -1,12 +1,14 @@
 //! Difference of two templates, as far as a running pod can follow it: images, labels and annotations.
 
+mod state;
 mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::update::{Obstacle, Update};
+pub use self::state::{InPlacePhase, InPlaceState};
+pub(crate) use self::update::{Obstacle, Own, Update};
 use crate::{
     action::Action,
     names::REVISION_LABEL,
@@ -84,41 +86,6 @@ impl Change {
         }
         json!({ "metadata": metadata })
     }
-}
-
-/// Standing of an update in place, as the node tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InPlaceState {
-    /// Node that carries it out.
-    pub node: String,
-    /// Name of the revision that the pod gets.
-    pub revision: String,
-    /// Number of the try.
-    pub attempt: i32,
-    /// Generation of the set by which it was asked for, where the entry says it.
-    pub generation: Option<i64>,
-    /// How far it is.
-    pub phase: InPlacePhase,
-}
-
-impl InPlaceState {
-    /// Tells whether the update goes on.
-    pub(crate) fn is_pending(&self) -> bool {
-        self.phase == InPlacePhase::Pending
-    }
-}
-
-/// How far an update in place is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InPlacePhase {
-    /// Asked for, or going on.
-    Pending,
-    /// The pod has the revision.
-    Done,
-    /// It cannot be done; why.
-    Failed(String),
-    /// Its node waits for it no longer, and the pod stays as it is: an image or a container does not come up.
-    GivenUp(String),
 }
 
 /// Says that a pod has what an update in place gives it, and does not come up with it. It stays: what it

@@ -25,6 +25,8 @@ pub const KEEP_CLAIMS_ANNOTATION: &str = "berth.dev/keep-claims";
 /// Annotation of a pod: revision that it had when it was given labels and annotations of another one ahead of
 /// its images, and that one: their hashes, as `old/new`.
 pub const METADATA_OF_ANNOTATION: &str = "workloads.berth.dev/metadata-of";
+/// Annotation of a pod: its last update in place; JSON.
+pub const IN_PLACE_STATE_ANNOTATION: &str = "apps.kruise.io/inplace-update-state";
 /// Annotation of a pod: pods with the lower number are deleted first.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Readiness gate of pods that are updated in place.

@@ -269,7 +269,8 @@ impl Played {
             let revision = self.revisions.iter().find(|one| one.name == asked.revision)?;
             let named = &self.template["spec"]["containers"];
             if revision.template["spec"]["containers"] != *named {
-                asked.phase = InPlacePhase::Failed("the template does not name the image".to_owned());
+                let why = "the template does not name the image".to_owned();
+                asked.phase = InPlacePhase::NotAskedFor { why, since: Some(self.now) };
                 return None;
             }
             asked.phase = InPlacePhase::Done;

@@ -162,6 +162,31 @@ fn a_pod_that_does_not_come_up_stays() {
     }
 }
 
+/// The set may have changed while the entry was on its way: that is told from what a node cannot do, by the
+/// reason, or by the words of an agent of before.
+#[test]
+fn an_entry_that_came_too_late_is_told_from_one_that_cannot_be_done() {
+    let template = "the template of CloneSet ns/shop does not name image a:2 for container main";
+    let other = "CloneSet ns/shop is not the one of this entry: it was made anew";
+    for (reason, why, is_late) in [
+        ("NotAskedFor", "any words", true),
+        ("InvalidRequest", template, true),
+        ("InvalidRequest", "the template of CloneSet ns/shop does not give pods tier with this value", true),
+        ("InvalidRequest", "there is no CloneSet ns/shop", true),
+        ("InvalidRequest", other, true),
+        ("InvalidRequest", "the agent may not read clonesets, which have to ask for it", false),
+        ("InvalidRequest", "containers[main].image: no reference", false),
+        ("Refused", template, false),
+    ] {
+        let mut node_updates = node_updates(Some("Failed"));
+        (node_updates.pods[0].reason, node_updates.pods[0].message) = (Some(reason.into()), Some(why.into()));
+        let phase = node_updates.states("set").next().unwrap().1.phase;
+        let late = InPlacePhase::NotAskedFor { why: why.to_owned(), since: Some(Timestamp::UNIX_EPOCH) };
+        let expected = if is_late { late } else { InPlacePhase::Failed(why.to_owned()) };
+        assert_eq!(phase, expected, "{reason}: {why}");
+    }
+}
+
 #[test]
 fn a_node_says_how_far_it_is() {
     let phase = |phase| node_updates(phase).states("set").next().unwrap().1.phase;

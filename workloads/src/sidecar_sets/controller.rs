@@ -256,6 +256,8 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
                             report.made.extend(FiledRevision::of(&there).map(CopyView));
                             continue;
                         }
+                        // That of a set of this name that was deleted: it is collected in a moment.
+                        Ok(Some(there)) if FiledRevision::of(&there).is_some() => report.end = End::Changed,
                         Ok(Some(_)) => report.end = End::Taken(name),
                         Ok(None) => report.end = End::Changed,
                         Err(failure) => report.end = End::Failed(failure.text()),

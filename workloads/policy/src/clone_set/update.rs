@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     action::Action,
-    in_place::{Change, Obstacle, Update},
+    in_place::{Change, Obstacle, Own, Update},
     lifecycle::{State, held_again, holds, updating},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
     plan::Cause,
@@ -82,7 +82,7 @@ impl<'a> Pass<'a> {
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.is_of(label)).copied();
         let generation = self.input.set.metadata.generation;
-        let update = Update { pod, known: member.in_place, target, generation };
+        let update = Update { pod, known: member.in_place, target, generation, now: self.now };
         let change = update.possible(self.input.revisions, from, &self.input.agents, KIND)?;
         // An agent takes only what the template names, and this revision is not the template's.
         if target.name != self.live.update.name && !change.is_metadata_alone(&target.template) {
@@ -111,13 +111,13 @@ impl<'a> Pass<'a> {
             return;
         }
         let label = if self.input.settings.short_hash { target.hash() } else { &target.name };
-        let own = [(REVISION_LABEL, label), (TEMPLATE_HASH_LABEL, target.hash())];
+        let others = &[(TEMPLATE_HASH_LABEL, target.hash())];
         // Set with the image, the hash is no write of its own afterwards.
-        let by_node = if self.input.agents.labels(&pod.node) { &own[..] } else { &own[..1] };
+        let own = Own { revision: label, others, by_node: self.input.agents.labels(&pod.node) };
         let generation = self.input.set.metadata.generation;
-        let update = Update { pod, known: member.in_place, target, generation };
+        let update = Update { pod, known: member.in_place, target, generation, now: self.now };
         let state = updating(hook, pod, self.now);
         let (grace, actions) = (self.rules.grace_seconds, &mut self.plan.actions);
-        update.carry_out(&change, &own, by_node, state.as_ref(), grace, actions);
+        update.carry_out(&change, own, state.as_ref(), grace, actions);
     }
 }

@@ -380,7 +380,7 @@ impl<'a> Pass<'a> {
         self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
     }
 
-    /// Time until the next pod has served for long enough, or a node has rested.
+    /// Time until the next pod has served for long enough or is asked for again, or a node has rested.
     fn again(&self) -> Option<Duration> {
         let members = self.places.values().flat_map(|place| place.active());
         let waiting = members.filter(|member| member.pod.is_ready() && !member.available);
@@ -388,6 +388,7 @@ impl<'a> Pass<'a> {
             Some(until(member.pod.ready_since?, self.rules.min_ready_seconds, self.now))
         });
         let rested = self.input.rests_until.values().map(|at| until(*at, 0, self.now));
-        ready.chain(rested).filter(|left| !left.is_zero()).min()
+        let asked = self.input.in_place.values().filter_map(|known| known.asked_again_in(self.now));
+        ready.chain(rested).filter(|left| !left.is_zero()).chain(asked).min()
     }
 }

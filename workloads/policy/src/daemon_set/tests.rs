@@ -309,6 +309,9 @@ fn a_pod_that_does_not_come_up_stays() {
     let said = |world: &World| world.plan().status.unwrap().conditions.remove(0);
     assert_eq!(said(&world).type_, "FailedUpdatePod");
     assert!(said(&world).message.unwrap().contains("could not do it: no such image"));
+    let late = InPlacePhase::NotAskedFor { why: "another image".to_owned(), since: Some(Timestamp::MAX) };
+    world.in_place.insert("uid-9".to_owned(), known(late));
+    assert_eq!(world.effect(), "");
     world.in_place.insert("uid-9".to_owned(), known(InPlacePhase::Pending));
     world.pods[9].labels.insert(REVISION_LABEL.to_owned(), "new".to_owned());
     world.pods[9].not_up = Some("container main falls over again and again".into());

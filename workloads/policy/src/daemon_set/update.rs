@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{KIND, Member, Pass, Place};
 use crate::{
     action::Action,
-    in_place::{self, Change, InPlacePhase, InPlaceState, Obstacle, Update},
+    in_place::{self, Change, InPlacePhase, InPlaceState, Obstacle, Own, Update},
     names::{IN_PLACE_GATE, REVISION_LABEL},
 };
 
@@ -103,10 +103,11 @@ impl<'a> Pass<'a> {
         match self.possible(member) {
             Ok(change) => {
                 let target = self.live.update;
-                let own = [(REVISION_LABEL, target.hash())];
+                let own = Own { revision: target.hash(), others: &[], by_node: true };
                 let generation = self.input.set.metadata.generation;
-                let update = Update { pod: member.pod, known: member.in_place, target, generation };
-                update.carry_out(&change, &own, &own, None, None, &mut self.plan.actions);
+                let (pod, known, now) = (member.pod, member.in_place, self.now);
+                let update = Update { pod, known, target, generation, now };
+                update.carry_out(&change, own, None, None, &mut self.plan.actions);
             }
             Err(why @ Obstacle::Stays(_)) => {
                 self.update_waits.get_or_insert_with(|| why.waits(member.pod));
@@ -123,7 +124,7 @@ impl<'a> Pass<'a> {
         }
         let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL))).copied();
         let generation = self.input.set.metadata.generation;
-        let update = Update { pod, known: member.in_place, target, generation };
+        let update = Update { pod, known: member.in_place, target, generation, now: self.now };
         update.possible(self.input.revisions, from, &self.input.agents, KIND)
     }
 

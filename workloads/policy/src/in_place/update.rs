@@ -1,15 +1,17 @@
 //! Update of one pod in place, the same for all kinds of sets: whether it can be, and the writes that it
 //! takes.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{Change, InPlacePhase, InPlaceState, change_of, first_entry};
 use crate::{
     action::{Action, InPlaceUpdate},
     agents::Agents,
-    names::{METADATA_OF_ANNOTATION, REVISION_LABEL},
+    names::{IN_PLACE_STATE_ANNOTATION, METADATA_OF_ANNOTATION, REVISION_LABEL},
     pod::PodView,
     revision::{Revision, short},
+    time::whole_second,
 };
 
 /// Update of a pod to a revision.
@@ -22,6 +24,29 @@ pub(crate) struct Update<'a> {
     pub(crate) target: &'a Revision,
     /// Generation of the set.
     pub(crate) generation: Option<i64>,
+    pub(crate) now: Timestamp,
+}
+
+/// Labels by which the kind of a set tells revisions apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own<'a> {
+    /// Value of the one that says the revision.
+    pub(crate) revision: &'a str,
+    /// The others, which come with it.
+    pub(crate) others: &'a [(&'a str, &'a str)],
+    /// The node may set the others, too, along with the images.
+    pub(crate) by_node: bool,
+}
+
+impl<'a> Own<'a> {
+    fn all(self) -> Vec<(&'a str, &'a str)> {
+        [(REVISION_LABEL, self.revision)].into_iter().chain(self.others.iter().copied()).collect()
+    }
+
+    /// Labels that the node sets.
+    fn of_node(self) -> Vec<(&'a str, &'a str)> {
+        if self.by_node { self.all() } else { vec![(REVISION_LABEL, self.revision)] }
+    }
 }
 
 /// Why a pod is not updated in place now.
@@ -78,6 +103,13 @@ impl Update<'_> {
         match tried.map(|known| &known.phase) {
             Some(InPlacePhase::Failed(why)) => Err(Obstacle::NewPod(failed(why))),
             Some(InPlacePhase::GivenUp(why)) => Err(Obstacle::Stays(failed(why))),
+            // The watch of nodes may be ahead of that of sets: what the set asks for now is on its way, and a
+            // new pod would be one too many.
+            Some(InPlacePhase::NotAskedFor { why, .. })
+                if self.known.is_some_and(|known| known.asked_again_in(self.now).is_some()) =>
+            {
+                Err(Obstacle::Stays(why.clone()))
+            }
             _ => Ok(change),
         }
     }
@@ -90,13 +122,11 @@ impl Update<'_> {
     }
 
     /// Carries the change out: by one write where it is metadata alone, and by the node of the pod otherwise.
-    /// `labels` are those by which the kind of the set tells revisions apart, `by_node` those of them that
-    /// the node may set along with the images; `entering` is metadata of the state that the pod enters.
+    /// `entering` is metadata of the state that the pod enters.
     pub(crate) fn carry_out(
         &self,
         change: &Change,
-        labels: &[(&str, &str)],
-        by_node: &[(&str, &str)],
+        labels: Own<'_>,
         entering: Option<&Map<String, Value>>,
         grace_seconds: Option<i32>,
         actions: &mut Vec<Action>,
@@ -105,7 +135,7 @@ impl Update<'_> {
             return self.patch_alone(change, labels, entering, actions);
         }
         self.give_metadata(change, entering, actions);
-        let own = by_node.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let own = labels.of_node().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
         actions.push(Action::UpdateInPlace(InPlaceUpdate {
             node: self.pod.node.clone(),
             name: self.pod.name.clone(),
@@ -125,7 +155,7 @@ impl Update<'_> {
     fn patch_alone(
         &self,
         change: &Change,
-        labels: &[(&str, &str)],
+        labels: Own<'_>,
         entering: Option<&Map<String, Value>>,
         actions: &mut Vec<Action>,
     ) {
@@ -134,9 +164,23 @@ impl Update<'_> {
             uid: self.pod.uid.clone(),
         };
         actions.extend(self.known.map(forget));
-        let mut patch = change.metadata_with(labels);
+        let mut patch = change.metadata_with(&labels.all());
+        // Where the gate is shut, an update by a request goes on, and the record is that one's.
+        if self.pod.gate != Some(false) {
+            patch["metadata"]["annotations"][IN_PLACE_STATE_ANNOTATION] = self.record(labels.revision).into();
+        }
         entering.into_iter().for_each(|state| add(&mut patch["metadata"], state));
         actions.push(Action::PatchPod(self.pod.target(), patch));
+    }
+
+    /// Record of an update that nothing is to be restarted for, as the agent writes one of each other update.
+    fn record(&self, revision: &str) -> String {
+        let record = json!({
+            "revision": revision,
+            "updateTimestamp": whole_second(self.now).to_string(),
+            "lastContainerStatuses": {},
+        });
+        record.to_string()
     }
 
     /// Gives the pod its labels and annotations before its node is told. These come before all entries, since

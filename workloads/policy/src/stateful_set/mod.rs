@@ -355,12 +355,13 @@ impl<'a> Pass<'a> {
         self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
     }
 
-    /// Time until the next pod has served for long enough.
+    /// Time until the next pod has served for long enough, or is asked for again.
     fn again(&self) -> Option<Duration> {
         let waiting = self.members.values().filter(|member| member.pod.is_ready() && !member.available);
         waiting
             .filter_map(|member| Some(until(member.pod.ready_since?, self.rules.min_ready_seconds, self.now)))
             .filter(|left| !left.is_zero())
+            .chain(self.input.in_place.values().filter_map(|known| known.asked_again_in(self.now)))
             .min()
     }
 }

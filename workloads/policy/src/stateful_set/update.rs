@@ -8,7 +8,7 @@ use super::{KIND, Member, Pass};
 use crate::{
     action::Action,
     clone_set::{Priority, UpdateType},
-    in_place::{Change, InPlacePhase, Obstacle, Update},
+    in_place::{Change, InPlacePhase, Obstacle, Own, Update},
     lifecycle::{State, entering, has_all, held_again, holds, updating},
     names::REVISION_LABEL,
     revision::Revision,
@@ -95,7 +95,8 @@ impl<'a> Pass<'a> {
     fn refresh(&mut self) -> bool {
         let (mut actions, mut settled) = (Vec::new(), Vec::new());
         let wanted = self.wanted();
-        for member in self.members.values().filter(|one| one.pod.is_active()) {
+        // One that is held before its deletion is not called back into service by the end of its update.
+        for member in self.members.values().filter(|one| one.pod.is_active() && !one.is_going()) {
             let (pod, state) = (member.pod, State::of(member.pod));
             let after = if has_all(self.rules.in_place_update, pod) { State::Normal } else { State::Updated };
             match member.in_place.map(|known| (&known.phase, known)) {
@@ -167,7 +168,7 @@ impl<'a> Pass<'a> {
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.name == label).copied();
         let generation = self.input.set.metadata.generation;
-        let update = Update { pod, known: member.in_place, target, generation };
+        let update = Update { pod, known: member.in_place, target, generation, now: self.now };
         update.possible(self.input.revisions, from, &self.input.agents, KIND)
     }
 
@@ -186,11 +187,11 @@ impl<'a> Pass<'a> {
             }
             return;
         }
-        let own = [(REVISION_LABEL, target.name.as_str())];
+        let own = Own { revision: &target.name, others: &[], by_node: true };
         let generation = self.input.set.metadata.generation;
-        let update = Update { pod, known: member.in_place, target, generation };
+        let update = Update { pod, known: member.in_place, target, generation, now: self.now };
         let state = updating(self.rules.in_place_update, pod, self.now);
         let (grace, actions) = (self.rules.grace_seconds, &mut self.plan.actions);
-        update.carry_out(&change, &own, &own, state.as_ref(), grace, actions);
+        update.carry_out(&change, own, state.as_ref(), grace, actions);
     }
 }

@@ -14,14 +14,14 @@ use crate::{
     plan::Cause,
 };
 
-fn spec(type_: &str) -> Value {
+pub(super) fn spec(type_: &str) -> Value {
     json!({
         "replicas": 3,
         "updateStrategy": { "type": type_, "maxUnavailable": 1, "inPlaceUpdateStrategy": { "gracePeriodSeconds": 5 } },
     })
 }
 
-fn known(phase: InPlacePhase) -> InPlaceState {
+pub(super) fn known(phase: InPlacePhase) -> InPlaceState {
     InPlaceState {
         node: NODE.to_owned(),
         revision: "shop-new".to_owned(),
@@ -361,27 +361,4 @@ fn a_pod_has_its_labels_before_its_node_is_told() {
     let back = patch["metadata"].clone();
     world.pods.iter_mut().for_each(|pod| pod.merge(&back));
     assert!(world.plan().actions.is_empty(), "the node has nothing to change");
-}
-
-/// Nothing is to be restarted: no node is told, and none is needed.
-#[test]
-fn metadata_alone_is_one_write_and_needs_no_agent() {
-    let mut world = World::new(spec("InPlaceOnly"), "3o");
-    world.updating_nodes.clear();
-    world.revisions[1].template = world.revisions[0].template.clone();
-    world.revisions[1].template["metadata"]["annotations"] = json!({ "example.com/a": "1" });
-    world.set.spec.template.0.clone_from(&world.revisions[1].template);
-    // What the node has told of an update before would put the label back.
-    let mut before = known(InPlacePhase::Done);
-    "shop-old".clone_into(&mut before.revision);
-    for pod in &world.pods {
-        world.in_place.insert(pod.uid.clone(), before.clone());
-    }
-    let plan = world.plan();
-    assert!(plan.actions.iter().all(|one| matches!(one, Action::ForgetInPlace { .. })), "{plan:?}");
-    world.in_place.clear();
-    let plan = world.plan();
-    let [Action::PatchPod(_, patch)] = plan.actions.as_slice() else { panic!("{plan:?}") };
-    let labels = json!({ REVISION_LABEL: "shop-new", TEMPLATE_HASH_LABEL: "new" });
-    assert_eq!(*patch, json!({ "metadata": { "labels": labels, "annotations": { "example.com/a": "1" } } }));
 }

@@ -3,6 +3,7 @@
 mod claims;
 mod hooks;
 mod in_place;
+mod metadata;
 mod model;
 mod not_up;
 mod order;

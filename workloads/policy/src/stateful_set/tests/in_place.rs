@@ -1,5 +1,7 @@
 //! Updates in place.
 
+use jiff::SignedDuration;
+
 use super::*;
 
 #[test]
@@ -21,10 +23,39 @@ fn pods_are_updated_in_place_and_labelled() {
     // One that its node cannot update is made anew, or not at all.
     world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Failed("no room".to_owned())));
     assert_eq!(world.effect(), "forget2 -2 ~1");
+    // One that its set did not ask for when the node looked is asked for anew, soon or after a while.
+    for (seconds, effect) in [(59, "~1"), (60, "~2 ~1")] {
+        let (why, since) = ("another image".to_owned(), Some(NOW - SignedDuration::from_secs(seconds)));
+        world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::NotAskedFor { why, since }));
+        assert_eq!(world.effect(), effect);
+    }
+    world.in_place.insert("uid-2".to_owned(), known(InPlacePhase::Failed("no room".to_owned())));
     world.spec["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"] = "InPlaceOnly".into();
     assert_eq!(world.effect(), "~1");
     let condition = world.plan().status.unwrap().conditions.remove(0);
     assert!(condition.message.unwrap().contains("pod db-2 cannot be updated in place: its node could not"));
+}
+
+/// A node ends an update of a pod that is held before its deletion by then: it stays held.
+#[test]
+fn the_end_of_an_update_calls_no_pod_back_that_is_to_go() {
+    let mut spec = rolling(json!({ "podUpdatePolicy": "InPlaceIfPossible" }));
+    spec["lifecycle"] =
+        json!({ "preDelete": { "labelsHandler": { "hook": "true" }, "markPodNotReady": true } });
+    for (state, effect) in [("Normal", "Normal1"), ("PreparingDelete", "")] {
+        let mut world = World::new(2, spec.clone(), "0n 1o");
+        world.pods[1].labels.insert("hook".to_owned(), "true".to_owned());
+        world.pods[1].labels.insert(STATE_LABEL.to_owned(), state.to_owned());
+        let known = InPlaceState {
+            node: NODE.to_owned(),
+            revision: "db-new".to_owned(),
+            attempt: 0,
+            generation: Some(1),
+            phase: InPlacePhase::Done,
+        };
+        world.in_place.insert("uid-1".to_owned(), known);
+        assert_eq!(world.effect(), effect, "{state}");
+    }
 }
 
 /// Its image does not come up, or no node is free for it.
