@@ -28,7 +28,12 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// The same for a number that 0 leaves out.
+    /// Gives a field another value.
+    pub(super) fn replace(&mut self, name: &str, value: impl Into<Value>) {
+        self.new.insert(name.to_owned(), value.into());
+    }
+
+    /// Gives a number that 0 leaves out its default.
     pub(super) fn set_number(&mut self, name: &str, value: i64) {
         if is_zero(self.new, name) && self.old.is_none_or(|old| !is_zero(old, name)) {
             self.new.remove(name);

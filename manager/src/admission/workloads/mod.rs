@@ -117,7 +117,8 @@ fn retention(spec: &mut Filling<'_>) {
     });
 }
 
-/// `Surging` stays as it was given: our own definition knows it, and OpenKruise reads it the same way.
+/// `Surging` is an old name: as there, it is stored as what it means. Limits that are given stay, so that a
+/// client which changes the type of a set that has them is not refused for what the API server filled in.
 fn daemon_strategy(strategy: &mut Filling<'_>) {
     if strategy.text("type") == "RollingUpdate" {
         strategy.set("rollingUpdate", json!({ "rollingUpdateType": "Standard", "partition": 0 }));
@@ -129,6 +130,9 @@ fn daemon_strategy(strategy: &mut Filling<'_>) {
         if surging || ["maxUnavailable", "maxSurge"].iter().all(|limit| rolling.get(limit).is_none()) {
             rolling.set("maxUnavailable", i64::from(!surging));
             rolling.set("maxSurge", i64::from(surging));
+        }
+        if surging {
+            rolling.replace("rollingUpdateType", "Standard");
         }
     });
 }

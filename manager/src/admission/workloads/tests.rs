@@ -139,11 +139,14 @@ fn a_pull_policy_is_that_of_the_image(#[case] image: &str, #[case] policy: &str)
 #[case::daemon("DaemonSet", json!({ "updateStrategy": { "type": "RollingUpdate" } }), json!({ "updateStrategy": { "type": "RollingUpdate",
     "rollingUpdate": { "rollingUpdateType": "Standard", "partition": 0, "maxUnavailable": 1, "maxSurge": 0 } } }))]
 #[case::daemon_surging("DaemonSet", json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "rollingUpdateType": "Surging" } } }),
-    json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "rollingUpdateType": "Surging", "maxUnavailable": 0, "maxSurge": 1 } } }))]
+    json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "rollingUpdateType": "Standard", "maxUnavailable": 0, "maxSurge": 1 } } }))]
+#[case::daemon_surging_with_both_limits("DaemonSet", json!({ "updateStrategy": { "type": "RollingUpdate",
+        "rollingUpdate": { "rollingUpdateType": "Surging", "maxUnavailable": 1, "maxSurge": 0 } } }),
+    json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "rollingUpdateType": "Standard", "maxUnavailable": 1, "maxSurge": 0 } } }))]
 #[case::daemon_with_one_limit("DaemonSet", json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "rollingUpdateType": "" } } }),
     json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "rollingUpdateType": "Standard" } } }))]
 #[case::daemon_surging_with_one_limit("DaemonSet", json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "50%", "rollingUpdateType": "Surging" } } }),
-    json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "50%", "maxUnavailable": 0, "rollingUpdateType": "Surging" } } }))]
+    json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "50%", "maxUnavailable": 0, "rollingUpdateType": "Standard" } } }))]
 #[case::empty_type("CloneSet", json!({ "updateStrategy": { "type": "" } }), json!({ "updateStrategy": { "type": "ReCreate" } }))]
 #[case::empty_policies("BroadcastJob", json!({ "completionPolicy": {}, "failurePolicy": { "type": "" } }), json!({ "completionPolicy": { "type": "Always" }, "failurePolicy": { "type": "FailFast" } }))]
 #[case::daemon_template("DaemonSet", of_pod(json!({ "containers": [{ "name": "c" }] })), of_pod(json!({ "containers": [{ "name": "c" }] })))]
