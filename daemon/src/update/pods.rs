@@ -33,7 +33,7 @@ impl Pods {
         Self {
             updates,
             newest: Mutex::default(),
-            outdated: WorkQueue::of(runtime_meta::is_outdated),
+            outdated: WorkQueue::resting(runtime_meta::is_outdated, runtime_meta::REST),
             shut: WorkQueue::of(readiness_gate::is_left_shut),
         }
     }
