@@ -108,7 +108,7 @@ fn pods(letters: &str) -> Vec<Candidate<'static>> {
 #[case::patched_and_in_flight(json!({}), "Uo", "", "", [1, 0, 1, 0])]
 #[case::partition(json!({"partition": 2, "maxUnavailable": 5}), "ooo", "0", "", [1, 0, 0, 2])]
 #[case::partition_half(json!({"partition": "50%", "maxUnavailable": 5}), "oooo", "01", "", [2, 0, 0, 2])]
-#[case::partition_rounds_up(json!({"partition": "1%", "maxUnavailable": 5}), "ooo", "01", "", [2, 0, 0, 1])]
+#[case::partition_rounds_down(json!({"partition": "60%", "maxUnavailable": 5}), "ooo", "01", "", [2, 0, 0, 1])]
 #[case::partition_lets_one_go(json!({"partition": "99%", "maxUnavailable": 5}), "ooo", "0", "", [1, 0, 0, 2])]
 #[case::partition_of_all(json!({"partition": "100%"}), "ooo", "", "", [0, 0, 0, 3])]
 #[case::partition_is_large(json!({"partition": 7}), "ooo", "", "", [0, 0, 0, 3])]
