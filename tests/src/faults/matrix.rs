@@ -70,7 +70,8 @@ pub struct Row {
 
 /// A line of the matrix: points that the same piece of work meets. What has a line of its own would change
 /// what is to come of the others (a hook that is lost), may be left out (the kubelet may have looked, or
-/// tidied up, by itself; of a lost store no mark is removed), or is passed by the containers of all pods. The
+/// tidied up, by itself; of a lost store no mark is removed; a restarted runtime ends the hook that held the
+/// kubelet), or is passed by the containers of all pods. The
 /// order is that of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
@@ -85,6 +86,7 @@ enum Line {
     Update,
     Swap,
     SwapBack,
+    Unhold,
     Job,
     Pull,
     Launch,
@@ -125,7 +127,8 @@ impl Line {
             Point::SwapStarting | Point::SwapStarted | Point::SwapFinishing | Point::SwapFinished => {
                 Self::Swap
             }
-            Point::SwapReturning | Point::SwapReturned | Point::Unholding | Point::Unheld => Self::SwapBack,
+            Point::SwapReturning | Point::SwapReturned => Self::SwapBack,
+            Point::Unholding | Point::Unheld => Self::Unhold,
             Point::Ending | Point::Ended | Point::DirectlyStopped => Self::Job,
             Point::Pulling | Point::Pulled | Point::Answering | Point::Answered => Self::Pull,
             Point::Holding
@@ -153,7 +156,7 @@ impl Line {
             | Self::Stop => Way::Recreate,
             Self::Update => Way::Update,
             Self::Swap => Way::Swap,
-            Self::SwapBack => Way::SwapBack,
+            Self::SwapBack | Self::Unhold => Way::SwapBack,
             Self::Job => Way::Job,
             Self::Pull => Way::Pull,
             Self::Launch => Way::Launch,
