@@ -4,7 +4,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::RecreatePhase;
-use berth_tests::manifest::Container;
 use berth_tests::recreate::{Ask, Evidence};
 use berth_tests::wait::await_condition;
 use serde_json::json;
