@@ -5,9 +5,10 @@ use berth_proto::crd::CloneSet;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::{Sheet, image};
+use super::{Sheet, image, loosen_revisions};
 
 const NAMESPACE: &str = "workload-go-back";
+const ANEW: &str = "workload-made-anew";
 
 /// The command has what Go escapes in JSON: the API server writes it so when it patches a revision, and
 /// compares it with what was stored.
@@ -54,6 +55,45 @@ async fn a_set_goes_back_to_a_template() -> Result<()> {
         let revision = has(wanted).await?;
         ensure!((revision == first) == is_first, "{revision:?} after {first:?}");
     }
+    sets.delete("shop", &DeleteParams::background()).await.context("remove the set")?;
+    Ok(())
+}
+
+/// A set that is deleted without what it owns, and made anew, goes on with the revision that is left.
+#[tokio::test]
+async fn a_set_made_anew_takes_over_its_revision() -> Result<()> {
+    let sheet = Sheet::take(ANEW).await?;
+    let sets: Api<CloneSet> = Api::namespaced(sheet.client.clone(), ANEW);
+    let set: CloneSet = serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": { "name": "shop" },
+        "spec": {
+            "replicas": 1,
+            "selector": { "matchLabels": { "app": "shop" } },
+            "template": {
+                "metadata": { "labels": { "app": "shop" } },
+                "spec": { "containers": [{ "name": "main", "image": "registry.test/a:1" }] },
+            },
+        },
+    }))?;
+    let serves = async |what: &str| {
+        sets.create(&PostParams::default(), &set).await.context("make the set")?;
+        sheet
+            .serves_until(what, async || {
+                let status = sets.get("shop").await?.status.context("no status")?;
+                ensure!(status.updated_ready_replicas == 1, "{status:?}");
+                Ok(())
+            })
+            .await?;
+        sets.get("shop").await?.status.context("no status")
+    };
+    let before = serves("the set has its pod").await?;
+    sets.delete("shop", &DeleteParams::default()).await.context("delete the set")?;
+    loosen_revisions(&sheet).await?;
+    let after = serves("the new set has its pod").await?;
+    ensure!(after.update_revision == before.update_revision, "{after:?} after {before:?}");
+    ensure!(after.collision_count.unwrap_or_default() == 0, "{after:?}");
+    let left = loosen_revisions(&sheet).await?;
+    ensure!(left == before.update_revision.into_iter().collect::<Vec<_>>(), "{left:?}");
     sets.delete("shop", &DeleteParams::background()).await.context("remove the set")?;
     Ok(())
 }
