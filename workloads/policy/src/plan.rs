@@ -128,8 +128,8 @@ pub(crate) fn most_created(template: &Map<String, Value>, claims: &[ClaimTemplat
     i64::try_from(MOST_BYTES / bytes).unwrap_or(i64::MAX).clamp(1, MOST_CREATED)
 }
 
-/// Prefix of the names of an owner's pods, which they have beside their names: Kubernetes gives it to all that
-/// it makes of a template, and there are webhooks and tools that go by it.
+/// Prefix of the names of an owner's pods, which they have beside their names: Kubernetes gives it to all
+/// that it makes of a template, and there are webhooks and tools that go by it.
 pub(crate) fn generate_name(owner: &str) -> String {
     if owner.len() < LONGEST_NAME { format!("{owner}-") } else { owner.to_owned() }
 }

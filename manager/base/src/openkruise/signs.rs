@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::look::{DEPLOYMENT, LEASE, MUTATING, VALIDATING};
 
-/// What comes within this time is one change.
+/// Time within which changes count as one.
 const TOGETHER: Duration = Duration::from_secs(1);
 
 /// A watch broke or may not be made, or there is none.

@@ -163,7 +163,11 @@ fn the_manager_reads_this_and_nothing_else() {
         "berth.dev/containerupdaterequests",
         "berth.dev/nodepodupdates",
         "policy.kruise.io/podunavailablebudgets",
-        // By their names alone: what the admission server stands on.
+        // By their names alone: what shows an OpenKruise, and what the admission server stands on.
+        "coordination.k8s.io/leases only kruise-manager",
+        "apps/deployments only kruise-controller-manager",
+        OPENKRUISE_WEBHOOKS[0],
+        OPENKRUISE_WEBHOOKS[1],
         "/secrets only berth-manager-admission",
         "admissionregistration.k8s.io/mutatingwebhookconfigurations only berth-manager",
         "admissionregistration.k8s.io/validatingwebhookconfigurations only berth-manager",

@@ -120,7 +120,7 @@ fn a_request_that_makes_no_sense_fails_alone() {
     assert_eq!(report.outcome, Some(UpdateOutcome::Failed(FailureReason::InvalidRequest)));
 }
 
-/// Who asks is to tell what came too late from what cannot be done.
+/// The reason tells what came too late from what cannot be done.
 #[test]
 fn a_request_that_was_not_asked_for_fails_by_its_own_reason() {
     let mut play = one();
