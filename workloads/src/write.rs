@@ -15,7 +15,6 @@ mod predownload;
 mod read;
 mod revision;
 mod run;
-mod taken;
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -136,7 +135,7 @@ impl Work {
             Action::CreateRevision(object) => {
                 match self.writer.create_revision(&self.namespace, &object).await {
                     Ok(object) => self.wrote.extend(Revision::of(&object).map(Wrote::Revision)),
-                    Err(Failure::Taken) => return self.name_taken(&object).await,
+                    Err(Failure::Taken) => return self.name_taken().await,
                     Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
                 }
                 End::Done

@@ -41,11 +41,15 @@ pub(crate) fn split<'a>(
     let is_revision = |one: &&Revision| !is_going && selector.takes(&template_labels(&one.template));
     let is_pod =
         |pod: &&PodView| !is_going && !pod.terminating && is_named(&pod.name) && selector.takes(&pod.labels);
+    let with_owner = |mut owners: Vec<serde_json::Value>| {
+        owners.push(owner.reference());
+        json!({ "metadata": { "ownerReferences": owners } })
+    };
     let loose = loose.into_iter().filter(is_revision);
-    let loose = loose.map(|one| Action::AdoptRevision(one.target(), owner.adopting(Vec::new())));
+    let loose = loose.map(|one| Action::AdoptRevision(one.target(), with_owner(Vec::new())));
     let orphans = orphans.into_iter().filter(is_pod).map(|pod| {
         let others = pod.owners.iter().map(|owner| json!(owner)).collect();
-        Action::AdoptPod(pod.target(), owner.adopting(others))
+        Action::AdoptPod(pod.target(), with_owner(others))
     });
     Split { pods: owned, revisions, adopts: loose.chain(orphans).collect() }
 }

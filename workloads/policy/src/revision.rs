@@ -3,13 +3,10 @@
 //! A template that was there before gets its old revision back, name and hash: pods that still have it need
 //! no update.
 
-mod namesake;
-
 use jiff::Timestamp;
 use k8s_openapi::{api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::{Map, Value, json};
 
-pub use self::namesake::Namesake;
 use crate::{
     action::{Action, Target},
     hash,
@@ -121,12 +118,6 @@ impl Owner<'_> {
             "controller": true,
             "blockOwnerDeletion": true,
         })
-    }
-
-    /// Patch by which it becomes the owner that decides on an object, beside those that it has.
-    pub(crate) fn adopting(&self, mut others: Vec<Value>) -> Value {
-        others.push(self.reference());
-        json!({ "metadata": { "ownerReferences": others } })
     }
 }
 

@@ -2,13 +2,10 @@
 
 use berth_workloads_policy::action::Target;
 use k8s_openapi::NamespaceResourceScope;
-use kube::{
-    Resource,
-    api::{ListParams, ObjectMeta},
-};
+use kube::Resource;
 use serde_json::Value;
 
-use super::{End, Work, Wrote};
+use super::{End, Failure, Work, Wrote};
 use crate::watch::Watched;
 
 impl Work {
@@ -26,16 +23,12 @@ impl Work {
         W::Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let api = self.sets();
-        // Sets of all kinds may be listed, and not all of them be got.
-        let only = ListParams::default().fields(&format!("metadata.name={}", self.set.name()));
-        let listed = match self.writer.ask("workload_read", api.list_metadata(&only)).await {
-            Ok(listed) => listed,
+        let meta = match self.writer.ask("workload_read", api.get_metadata(self.set.name())).await {
+            Ok(set) => set.metadata,
+            Err(Failure::Gone) => return End::Changed,
             Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
         };
-        let is_there = |meta: &ObjectMeta| {
-            meta.uid.as_deref() == Some(self.set.uid()) && meta.deletion_timestamp.is_none()
-        };
-        if !listed.items.iter().any(|set| is_there(&set.metadata)) {
+        if meta.uid.as_deref() != Some(self.set.uid()) || meta.deletion_timestamp.is_some() {
             return End::Changed;
         }
         let written = self.patch::<W::Object>(&target, patch).await;

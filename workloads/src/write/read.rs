@@ -12,6 +12,22 @@ use crate::{
 };
 
 impl Work {
+    /// Another revision may have this name, or the picture is old.
+    pub(super) async fn name_taken(&mut self) -> End {
+        let before = self.wrote.len();
+        match self.read().await {
+            End::Done => {}
+            end => return end,
+        }
+        let found = self.wrote.get(before..).unwrap_or_default().iter().any(|wrote| match wrote {
+            Wrote::Read(_, _, _, revisions) => {
+                revisions.iter().any(|revision| revision.has(self.set.template()))
+            }
+            _ => false,
+        });
+        if found { End::Changed } else { End::NameTaken }
+    }
+
     /// Reads all objects of the set.
     pub(super) async fn read(&mut self) -> End {
         let selector = match Selector::parse("spec.selector", self.set.selector()) {
