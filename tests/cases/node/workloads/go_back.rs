@@ -59,9 +59,9 @@ async fn a_set_goes_back_to_a_template() -> Result<()> {
     Ok(())
 }
 
-/// A set that is deleted without what it owns, and made anew, goes on with the revision that is left.
+/// A set that is deleted without what it owns, and made anew: the revision that is left has the name of its own.
 #[tokio::test]
-async fn a_set_made_anew_takes_over_its_revision() -> Result<()> {
+async fn a_set_made_anew_serves_beside_the_revision_that_is_left() -> Result<()> {
     let sheet = Sheet::take(ANEW).await?;
     let sets: Api<CloneSet> = Api::namespaced(sheet.client.clone(), ANEW);
     let set: CloneSet = serde_json::from_value(json!({
@@ -86,14 +86,11 @@ async fn a_set_made_anew_takes_over_its_revision() -> Result<()> {
             .await?;
         sets.get("shop").await?.status.context("no status")
     };
-    let before = serves("the set has its pod").await?;
+    serves("the set has its pod").await?;
     sets.delete("shop", &DeleteParams::default()).await.context("delete the set")?;
     loosen_revisions(&sheet).await?;
-    let after = serves("the new set has its pod").await?;
-    ensure!(after.update_revision == before.update_revision, "{after:?} after {before:?}");
-    ensure!(after.collision_count.unwrap_or_default() == 0, "{after:?}");
-    let left = loosen_revisions(&sheet).await?;
-    ensure!(left == before.update_revision.into_iter().collect::<Vec<_>>(), "{left:?}");
+    let status = serves("the new set has its pod").await?;
+    ensure!(status.collision_count == Some(1), "{status:?}");
     sets.delete("shop", &DeleteParams::background()).await.context("remove the set")?;
     Ok(())
 }
