@@ -59,7 +59,7 @@ async fn a_set_goes_back_to_a_template() -> Result<()> {
     Ok(())
 }
 
-/// A set that is deleted without what it owns, and made anew: the revision that is left has the name of its own.
+/// A set that is deleted without what it owns, and made anew: the revision that is left has the next name.
 #[tokio::test]
 async fn a_set_made_anew_serves_beside_the_revision_that_is_left() -> Result<()> {
     let sheet = Sheet::take(ANEW).await?;
