@@ -33,7 +33,7 @@ impl Pods {
         Self {
             updates,
             newest: Mutex::default(),
-            outdated: WorkQueue::resting(runtime_meta::is_outdated, runtime_meta::REST),
+            outdated: WorkQueue::of(runtime_meta::is_outdated),
             shut: WorkQueue::of(readiness_gate::is_left_shut),
         }
     }

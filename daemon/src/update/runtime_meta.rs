@@ -5,8 +5,7 @@
 //! OpenKruise's own daemon would keep it for and those that can be updated in place. Without such env there
 //! is nothing in it by which an update is judged: OpenKruise, too, goes by the statuses of the containers
 //! then, and it would be one more write for each pod and update. It is written only when an instance in it is
-//! another one, and a while after an update, not during it: the kubelet looks at a pod that was written, and
-//! an update that comes right after would wait up to a second for that.
+//! another one, and after an update, not during it.
 
 use std::time::Duration;
 
@@ -22,8 +21,6 @@ use crate::{base::causes::chain, cluster::v1 as core, cri::creation_record::Crea
 pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";
 /// On pods with sidecars of a SidecarSet.
 const SIDECARS: &str = "kruise.io/sidecarset-hash";
-/// Time without news of a pod before it is written.
-pub(super) const REST: Duration = Duration::from_secs(2);
 /// Between two writes on this node.
 const APART: Duration = Duration::from_millis(100);
 

@@ -23,15 +23,10 @@ use crate::{
 const AGAIN: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 
-/// How many times as long as its rest a pod waits at the most that has news again and again.
-const RESTS: u32 = 10;
-
 /// Queue of the pods of this node that need one kind of fix-up.
 #[derive(Debug)]
 pub(super) struct WorkQueue {
     needs: fn(&core::Pod) -> bool,
-    /// Time without news after which a pod has its turn.
-    rest: Duration,
     pods: Mutex<BTreeMap<PodUid, Queued>>,
     changes: watch::Sender<u64>,
 }
@@ -40,7 +35,6 @@ pub(super) struct WorkQueue {
 #[derive(Clone, Debug)]
 struct Queued {
     pod: Arc<core::Pod>,
-    since: Instant,
     failures: u32,
     not_before: Option<Instant>,
 }
@@ -59,13 +53,7 @@ pub(super) struct Taken<'a> {
 impl WorkQueue {
     /// Makes the queue of the pods for which this holds.
     pub(super) fn of(needs: fn(&core::Pod) -> bool) -> Self {
-        Self::resting(needs, Duration::ZERO)
-    }
-
-    /// Makes the queue of the pods for which this holds, and of which there was no news for so long: a write
-    /// makes the kubelet look at the pod anew, and what comes right after it waits for that look.
-    pub(super) fn resting(needs: fn(&core::Pod) -> bool, rest: Duration) -> Self {
-        Self { needs, rest, pods: Mutex::default(), changes: watch::Sender::default() }
+        Self { needs, pods: Mutex::default(), changes: watch::Sender::default() }
     }
 
     /// The pod watch shows this.
@@ -79,16 +67,10 @@ impl WorkQueue {
         let mut pod = pod.clone();
         pod.metadata.managed_fields = None;
         let pod = Arc::new(pod);
-        let now = now();
-        let rests = |since| Some(later(now, self.rest).min(later(since, self.rest * RESTS)));
         match pods.get_mut(&uid) {
             // News of it end no pause: whoever refuses it does so whatever is new.
-            Some(known) if known.failures > 0 => known.pod = pod,
-            Some(known) => (known.pod, known.not_before) = (pod, rests(known.since)),
-            None => {
-                let queued = Queued { pod, since: now, failures: 0, not_before: rests(now) };
-                pods.insert(uid, queued);
-            }
+            Some(known) => known.pod = pod,
+            None => drop(pods.insert(uid, Queued { pod, failures: 0, not_before: None })),
         }
         drop(pods);
         self.changes.send_modify(|changes| *changes += 1);
@@ -151,7 +133,6 @@ impl WorkQueue {
         // Newer news of it stand.
         let queued = pods.entry(uid.clone()).or_insert_with(|| Queued {
             pod: pod.clone(),
-            since: now(),
             failures: 0,
             not_before: None,
         });
@@ -213,35 +194,6 @@ mod tests {
         assert_eq!(taken.pod.metadata.resource_version.as_deref(), Some("2"), "the newer one stands");
         taken.done();
         assert!(queue.pods().is_empty());
-    }
-
-    /// News begin the rest anew, but not for ever.
-    #[tokio::test(start_paused = true)]
-    async fn a_pod_rests_before_its_turn() {
-        let rest = Duration::from_secs(2);
-        let queue = WorkQueue::resting(|_| true, rest);
-        let others = watch::Sender::new(0);
-        let next = async || queue.next(&PodUid::from(""), &mut others.subscribe(), |_| true).await.unwrap();
-        let start = now();
-        queue.seen(&pod("1"));
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        queue.seen(&pod("2"));
-        let taken = next().await;
-        assert_eq!((now() - start).as_secs(), 3);
-        assert_eq!(taken.pod.metadata.resource_version.as_deref(), Some("2"));
-        taken.done();
-        let start = now();
-        let news = async {
-            loop {
-                queue.seen(&pod("3"));
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        };
-        tokio::select! {
-            () = news => {}
-            taken = next() => taken.done(),
-        }
-        assert_eq!((now() - start).as_secs(), 20);
     }
 
     fn named(uid: &str) -> core::Pod {
