@@ -93,7 +93,10 @@ impl Revisions {
     /// a custom version goes to the newest revision.
     pub fn register(&mut self, edit: &Edit, now: Timestamp) -> Registered {
         let next = self.all.last().map_or(1, |(revision, _)| revision.revision.saturating_add(1));
-        let known = self.all.iter().position(|(_, fields)| is_same(fields, edit.fields));
+        // The newest of those that are the same: an earlier build filed each form for itself.
+        let wanted = typed(edit.fields);
+        let is_same = |fields: &Object| fields == edit.fields || wanted.is_some() && typed(fields) == wanted;
+        let known = self.all.iter().rposition(|(_, fields)| is_same(fields));
         let last = self.all.len().checked_sub(1);
         let mut changed = known.is_none() || known != last;
         let (mut revision, fields) = match known {
@@ -180,15 +183,13 @@ impl Revisions {
     }
 }
 
-/// Tells whether pods get the same by both. A client with Go types writes zero values out that were left out,
-/// and leaves out those that were given: OpenKruise stores only what such a client writes.
-fn is_same(one: &Object, other: &Object) -> bool {
-    let typed = |fields: &Object| {
-        let mut fields = fields.clone();
-        let mut of = |field: &str| sidecars(fields.remove(field).as_ref(), field).ok();
-        Some((of("containers")?, of("initContainers")?, fields))
-    };
-    one == other || typed(one).is_some_and(|one| Some(one) == typed(other))
+/// Fields as a client with Go types writes them, by which pods get the same: it writes zero values out that
+/// were left out, and leaves out those that were given. OpenKruise stores only what such a client writes.
+/// `None` where the sidecars are of no type.
+fn typed(fields: &Object) -> Option<(String, String, Object)> {
+    let mut fields = fields.clone();
+    let mut of = |field: &str| sidecars(fields.remove(field).as_ref(), field).ok();
+    Some((of("containers")?, of("initContainers")?, fields))
 }
 
 /// Name of a revision with this data.

@@ -99,6 +99,13 @@ pub(super) struct Plan {
     pub(super) again_in: Option<Duration>,
 }
 
+impl Plan {
+    /// Sees to it that the pods are looked at in so long at the latest.
+    fn look_again(&mut self, pause: Duration) {
+        self.again_in = Some(self.again_in.map_or(pause, |known| known.min(pause)));
+    }
+}
+
 impl Ordered for Candidate<'_> {
     fn rank(&self) -> &Rank {
         &self.rank
@@ -144,11 +151,11 @@ pub(super) fn plan(strategy: &Strategy, pods: &[Candidate]) -> Plan {
             Next::Failed => plan.progress.failed = plan.progress.failed.saturating_add(1),
             Next::Unseen(pause) => {
                 plan.progress.in_flight = plan.progress.in_flight.saturating_add(1);
-                plan.again_in = Some(plan.again_in.map_or(pause, |known| known.min(pause)));
+                plan.look_again(pause);
             }
             Next::Later(pause) => {
                 plan.progress.failed = plan.progress.failed.saturating_add(1);
-                plan.again_in = Some(plan.again_in.map_or(pause, |known| known.min(pause)));
+                plan.look_again(pause);
             }
             Next::Ask(attempt) => {
                 plan.ask.push((at, attempt));
@@ -215,7 +222,7 @@ fn tell(strategy: &Strategy, pods: &[Candidate], plan: &mut Plan) {
                 if pause.is_zero() {
                     plan.told.push(at);
                 }
-                plan.again_in = Some(plan.again_in.map_or(pause, |known| known.min(pause)));
+                plan.look_again(pause);
             }
             (Some(_), Some(_)) => stand = stand.saturating_add(1),
             (None, Some(_)) => plan.told.push(at),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_proto::crd::{MOST_HISTORY_BYTES, SidecarSetStatus};
+use berth_proto::crd::{MOST_HISTORY_BYTES, SidecarSetRevision, SidecarSetStatus};
 use berth_sidecarset::{
     Content, Edit, Hashes, HistoryError, Recorded, Registered, Revisions, decode, encode, fields_of,
 };
@@ -81,7 +81,7 @@ fn numbers_and_names() {
 }
 
 /// Fifteen edits, then the twelfth again.
-/// What was applied as YAML, and what a client with types makes of it and writes back.
+/// A sidecar as it was applied, and as a client with types writes it back.
 #[rstest]
 #[case::zero_values_are_written(json!({}), json!({"resources": {}}), false)]
 #[case::zero_values_are_left_out(json!({"stdin": false, "env": []}), json!({"resources": {}}), false)]
@@ -98,6 +98,33 @@ fn a_typed_client_makes_no_revision(#[case] before: Value, #[case] after: Value,
     let first = register(&mut revisions, &fields(before), None);
     let second = register(&mut revisions, &fields(after), None);
     assert_eq!((second.changed, second.name != first.name), (changed, changed));
+}
+
+/// An earlier build filed both forms of a sidecar: the newest of them is the set's, each time.
+#[test]
+fn of_two_forms_the_newest_stays() {
+    let fields = |sidecar: Value| fields_of(json!({"containers": [sidecar]}).as_object().unwrap());
+    let lean = fields(json!({"name": "log", "image": "log:1"}));
+    let typed = fields(json!({"name": "log", "image": "log:1", "resources": {}}));
+    let contents = [("s-a", &lean), ("s-b", &typed)]
+        .map(|(name, fields)| Content { name: name.to_owned(), fields: fields.clone() });
+    let filed = |name: &str, revision| SidecarSetRevision {
+        name: name.to_owned(),
+        revision,
+        hash: Some("h".to_owned()),
+        hash_without_image: Some("w".to_owned()),
+        ..SidecarSetRevision::default()
+    };
+    let status = SidecarSetStatus {
+        revisions: vec![filed("s-a", 1), filed("s-b", 2)],
+        history: Some(encode(&contents).unwrap()),
+        ..SidecarSetStatus::default()
+    };
+    let mut revisions = Revisions::read(&status).unwrap();
+    for fields in [&lean, &typed, &lean] {
+        let again = register(&mut revisions, fields, None);
+        assert_eq!(again, Registered { name: "s-b".to_owned(), revision: 2, changed: false });
+    }
 }
 
 #[test]
