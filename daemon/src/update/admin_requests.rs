@@ -251,8 +251,7 @@ impl Object {
 
     fn entry(&self, clock: &Clock, version: u64) -> StoredRequest {
         let (request, sound) = self.asked(clock);
-        let flaw = sound.err().map(|flaw| Failure::invalid(flaw.to_string()));
-        StoredRequest { request, flaw, version }
+        StoredRequest { request, flaw: sound.err().map(Failure::from), version }
     }
 
     fn text(&self) -> String {

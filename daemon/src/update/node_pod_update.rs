@@ -369,8 +369,7 @@ fn entry(
     let reported = answered.map(|pod| report::read_pod(pod, clock)).unwrap_or_default();
     let ended = answered.and_then(|pod| report::ended(pod, clock, seen));
     let (request, sound) = convert::desired(desired, reported, ended, seen, clock);
-    let flaw = sound.err().map(|flaw| Failure::invalid(flaw.to_string()));
-    StoredRequest { request, flaw, version }
+    StoredRequest { request, flaw: sound.err().map(Failure::from), version }
 }
 
 fn id(desired: &DesiredPod) -> RequestId {

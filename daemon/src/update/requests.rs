@@ -198,6 +198,9 @@ pub(super) fn asked_by(object: &Object, clock: &Clock) -> (UpdateRequest, Result
 
 fn entry(object: &Object, clock: &Clock) -> StoredRequest {
     let (request, sound) = asked_by(object, clock);
-    let flaw = sound.err().map(|flaw| Failure::invalid(flaw.to_string()));
-    StoredRequest { request, flaw, version: object.target.number().unwrap_or(0) }
+    StoredRequest {
+        request,
+        flaw: sound.err().map(Failure::from),
+        version: object.target.number().unwrap_or(0),
+    }
 }

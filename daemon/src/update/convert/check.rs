@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_policy::in_place_update::twins;
+use berth_policy::in_place_update::{Failure, twins};
 use berth_proto::{
     crd::{Invalid, distinct_containers, seconds_within},
     image::Reference,
@@ -90,6 +90,12 @@ pub(in crate::update) enum Flaw {
     /// It is assigned to this node without a pod.
     #[error("status.podUID is missing although status.nodeName is set: make a new request")]
     Unassigned,
+}
+
+impl From<Flaw> for Failure {
+    fn from(flaw: Flaw) -> Self {
+        Self::invalid(flaw.to_string())
+    }
 }
 
 /// Annotations that others own, or that mean nothing once the pod is there; and why.

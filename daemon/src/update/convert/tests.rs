@@ -145,8 +145,7 @@ fn ten_thousand_hostile_entries_hold_nobody_up() {
     let clock = Clock::read();
     let stored = |entry: &DesiredPod| {
         let (request, sound) = desired(entry, UpdateReport::default(), None, begin, &clock);
-        let flaw = sound.err().map(|flaw| Failure::invalid(flaw.to_string()));
-        StoredRequest { request, flaw, version: 1 }
+        StoredRequest { request, flaw: sound.err().map(Failure::from), version: 1 }
     };
     let crowd = (0..10_000).map(|number| {
         let patches = match number % 4 {
