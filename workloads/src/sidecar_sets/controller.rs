@@ -249,16 +249,16 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
                     }
                     Err(Failure::Gone) => report.end = End::NoNamespace,
                     Err(Failure::Taken) => match writer.ask("read", api.get_opt(&name)).await {
-                        // The watch has not shown it yet.
-                        Ok(Some(there))
-                            if FiledRevision::of(&there).is_some_and(|one| one.owner == set.uid) =>
-                        {
-                            report.made.extend(FiledRevision::of(&there).map(CopyView));
-                            continue;
-                        }
-                        // That of a set of this name that was deleted: it is collected in a moment.
-                        Ok(Some(there)) if FiledRevision::of(&there).is_some() => report.end = End::Changed,
-                        Ok(Some(_)) => report.end = End::Taken(name),
+                        Ok(Some(there)) => match FiledRevision::of(&there) {
+                            // The watch has not shown it yet.
+                            Some(one) if one.owner == set.uid => {
+                                report.made.push(CopyView(one));
+                                continue;
+                            }
+                            // That of a set of this name that was deleted: it is collected in a moment.
+                            Some(_) => report.end = End::Changed,
+                            None => report.end = End::Taken(name),
+                        },
                         Ok(None) => report.end = End::Changed,
                         Err(failure) => report.end = End::Failed(failure.text()),
                     },

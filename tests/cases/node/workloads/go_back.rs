@@ -3,12 +3,27 @@
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::CloneSet;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Sheet, image, loosen_revisions};
 
 const NAMESPACE: &str = "workload-go-back";
 const ANEW: &str = "workload-made-anew";
+
+/// A set of one pod with this container.
+fn shop(container: Value) -> Result<CloneSet> {
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": { "name": "shop" },
+        "spec": {
+            "replicas": 1,
+            "selector": { "matchLabels": { "app": "shop" } },
+            "template": {
+                "metadata": { "labels": { "app": "shop" } },
+                "spec": { "containers": [container] },
+            },
+        },
+    }))?)
+}
 
 /// The command has what Go escapes in JSON: the API server writes it so when it patches a revision, and
 /// compares it with what was stored.
@@ -17,17 +32,7 @@ async fn a_set_goes_back_to_a_template() -> Result<()> {
     let sheet = Sheet::take(NAMESPACE).await?;
     let sets: Api<CloneSet> = Api::namespaced(sheet.client.clone(), NAMESPACE);
     let command = ["/bin/sh", "-c", "a < b && c > d"];
-    let set: CloneSet = serde_json::from_value(json!({
-        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": { "name": "shop" },
-        "spec": {
-            "replicas": 1,
-            "selector": { "matchLabels": { "app": "shop" } },
-            "template": {
-                "metadata": { "labels": { "app": "shop" } },
-                "spec": { "containers": [{ "name": "main", "image": "registry.test/a:1", "command": command }] },
-            },
-        },
-    }))?;
+    let set = shop(json!({ "name": "main", "image": "registry.test/a:1", "command": command }))?;
     sets.create(&PostParams::default(), &set).await.context("make the set")?;
     let has = async |wanted: &str| {
         sheet
@@ -64,17 +69,7 @@ async fn a_set_goes_back_to_a_template() -> Result<()> {
 async fn a_set_made_anew_serves_beside_the_revision_that_is_left() -> Result<()> {
     let sheet = Sheet::take(ANEW).await?;
     let sets: Api<CloneSet> = Api::namespaced(sheet.client.clone(), ANEW);
-    let set: CloneSet = serde_json::from_value(json!({
-        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": { "name": "shop" },
-        "spec": {
-            "replicas": 1,
-            "selector": { "matchLabels": { "app": "shop" } },
-            "template": {
-                "metadata": { "labels": { "app": "shop" } },
-                "spec": { "containers": [{ "name": "main", "image": "registry.test/a:1" }] },
-            },
-        },
-    }))?;
+    let set = shop(json!({ "name": "main", "image": "registry.test/a:1" }))?;
     let serves = async |what: &str| {
         sets.create(&PostParams::default(), &set).await.context("make the set")?;
         sheet
