@@ -10,8 +10,13 @@ import (
 // Rows of docs/compatibility.md that are about a name or a kind of OpenKruise.
 var rowsOf = map[string][]int{
 	"KRUISE_CONTAINER_PRIORITY":                                    {19},
+	"KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE":                    {92},
 	"KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT":                       {89, 91, 92},
 	"KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE":            {90},
+	"SIDECARSET_VERSION":                                           {74},
+	"SIDECARSET_VERSION_ALT":                                       {74},
+	"version.sidecarset.kruise.io/NAME":                            {74},
+	"versionalt.sidecarset.kruise.io/NAME":                         {74},
 	"InPlaceUpdateReady":                                           {13},
 	"KruisePodReady":                                               {6, 13},
 	"apps.kruise.io/cloneset-instance-id":                          {49},
