@@ -9,7 +9,7 @@ shift || true
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=($(ls seeds))
 
-# Overflows and failed assertions are found. No code of ours is unsafe, so there is nothing for an address sanitizer to find.
+# Overflows and failed assertions are found. What is unsafe is no input's way, so there is nothing for an address sanitizer to find.
 RUSTC_WRAPPER=$PWD/rustc.sh cargo build --quiet --target-dir ../fuzz-target
 program=../fuzz-target/debug/berth-fuzz
 

@@ -9,8 +9,9 @@ use tracing_subscriber::filter::Targets;
 use crate::{admission, telemetry::LogFormat};
 
 /// Berth's manager: assigns requests to the agents of the nodes, and ends those that no agent can end. It
-/// writes nothing but the status of Berth's custom resources, its own Lease, and for its admission server one
-/// Secret and its own webhook configurations.
+/// writes the status of Berth's kinds, its Lease and Events, and for its admission server one Secret, its
+/// webhook configurations and the conversion of StatefulSets; it deletes ImagePullJobs whose time is over,
+/// and takes a label from requests that have ended.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-manager", version)]
 pub struct Config {

@@ -85,8 +85,8 @@ pub(crate) enum Command {
     ///
     /// Each exactly once: preStop hook, stop signal, SIGKILL when the grace is over, then a new instance in
     /// the same pod, whatever its restartPolicy. berthd keeps the request and carries it out whether berthctl
-    /// waits or not; Ctrl-C ends only the waiting. Without --ordered, the containers are taken together. The
-    /// exit code is 1 when the request fails.
+    /// waits or not; Ctrl-C ends only the waiting. Without --ordered, each is stopped when the one before it
+    /// has ended, in the order given. The exit code is 1 when the request fails.
     Recreate(recreate::RecreateArgs),
     /// Change images, labels and annotations of a running pod in place
     ///

@@ -41,7 +41,7 @@ pub(crate) struct Recreate {
     /// Restart also a container that is replaced for another reason meanwhile
     #[arg(long)]
     pub(crate) force: bool,
-    /// Grace from the end of preStop to SIGKILL [default: the pod's terminationGracePeriodSeconds]
+    /// Grace from the beginning of preStop to SIGKILL [default: the pod's terminationGracePeriodSeconds]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
     /// Make the pod not Ready first, where it has the readiness gate KruisePodReady, and wait so long
