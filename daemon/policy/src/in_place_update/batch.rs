@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     in_place_update::{
-        Batch, Metadata, MetadataKey, Observed, PodPatch, Record, Records, Update,
-        diff::{Change, Diff, counts_env},
+        Batch, ContainerView, Metadata, MetadataKey, Observed, PodPatch, Record, Records, Update,
+        diff::{Change, Diff, counts_env, values_of},
     },
     model::ContainerName,
 };
@@ -46,7 +46,14 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
     let mut record = begun(update, seen, wall);
     let mut images = BTreeMap::new();
     for container in &seen.containers {
-        let Some(change) = diff.changes.get(&container.name) else { continue };
+        let Some(change) = diff.changes.get(&container.name) else {
+            if is_replaced_with_values(update, seen, container) && !record.has_moved(&container.name) {
+                record.update_env_from_metadata = true;
+                let values = values_of(&seen.metadata, container);
+                record.next_container_ref_metadata.insert(container.name.clone(), values);
+            }
+            continue;
+        };
         let goes_now = batch.contains(&container.name);
         // With its old image back, the kubelet may have nothing to restart it for but the values of the
         // update before.
@@ -81,6 +88,12 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
         .collect();
     let stage = update.migrations.iter().find_map(|migration| migration.stage);
     PodPatch { images, metadata, record, stage, records: Records::new() }
+}
+
+/// The kubelet is about to replace the instance for the update before, and may start the next one with values
+/// from before that update: then nothing but the record that is written now says that they were to be others.
+fn is_replaced_with_values(update: &Update, seen: &Observed, container: &ContainerView) -> bool {
+    container.is_image_stale() && container.is_env_stale() && counts_env(update, seen, container)
 }
 
 /// The patch that only says that nothing waits any more, and for whom.

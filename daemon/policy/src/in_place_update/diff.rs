@@ -61,15 +61,21 @@ impl<'a> Diff<'a> {
     /// it reads.
     pub(super) fn awaited(&self, update: &Update, seen: &Observed, container: &ContainerView) -> Metadata {
         let Some(change) = self.changes.get(&container.name) else { return Metadata::new() };
-        let of = |from: &Metadata, key: &MetadataKey| from.get(key).map(|value| (key.clone(), value.clone()));
         match change.keys.is_empty() {
-            false => change.keys.iter().filter_map(|key| of(&update.metadata, key)).collect(),
-            true if change.owes_env => {
-                container.reads.iter().filter_map(|key| of(&seen.metadata, key)).collect()
-            }
+            false => some_of(&update.metadata, change.keys.iter().copied()),
+            true if change.owes_env => values_of(&seen.metadata, container),
             true => Metadata::new(),
         }
     }
+}
+
+/// The values that a container reads.
+pub(super) fn values_of(metadata: &Metadata, container: &ContainerView) -> Metadata {
+    some_of(metadata, container.reads.iter())
+}
+
+fn some_of<'a>(metadata: &Metadata, keys: impl Iterator<Item = &'a MetadataKey>) -> Metadata {
+    keys.filter_map(|key| metadata.get(key).map(|value| (key.clone(), value.clone()))).collect()
 }
 
 /// A restart is owed, outside of this update's batches, for values that the pod has already: somebody else

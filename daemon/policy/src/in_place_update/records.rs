@@ -96,11 +96,13 @@ pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch, 
             added.iter().flat_map(|batch| &batch.containers).filter(|name| is_mine(name)).cloned().collect();
         let next = &patch.record;
         record.update_images |= patch.images.keys().any(is_mine);
-        record.update_env_from_metadata |= next.update_env_from_metadata && part.reads;
         let statuses = next.last_container_statuses.iter().filter(|(name, _)| containers.contains(*name));
         record.last_container_statuses.extend(statuses.map(|(name, id)| (name.clone(), id.clone())));
         record.next_container_images = only(&next.next_container_images, is_mine);
         record.next_container_ref_metadata = only(&next.next_container_ref_metadata, is_mine);
+        // One that waits for values that none of these owners asks for is the newest one's.
+        let waits = part.reads || !record.next_container_ref_metadata.is_empty();
+        record.update_env_from_metadata |= next.update_env_from_metadata && waits;
         record.containers_required_ready = match record.has_next() {
             true => next.containers_required_ready.clone(),
             false => BTreeSet::new(),

@@ -244,6 +244,39 @@ impl Truth {
     }
 }
 
+/// An image and values for it are patched while the container restarts by itself; before the kubelet has
+/// learned of the values, another update takes the place of this one, and the container starts with the old
+/// ones.
+#[test]
+fn values_that_were_to_come_are_owed_by_the_update_that_follows() {
+    use Op::{CarryOut, Decide, Exits, KubeletLearns, KubeletSyncs};
+    let want = |images, values| Op::Replace(Box::new(Wanted { images: [images, 0, 0], values }));
+    let reads = [[true, false, false, false], [false, false, false, true], [false; 4]];
+    let mut truth = Truth::new((false, [0; 3], reads), &Wanted { images: [0; 3], values: [0; 4] });
+    for op in [
+        want(0, [0, 0, 0, 2]),
+        Decide,
+        CarryOut,
+        want(2, [0; 4]),
+        Decide,
+        CarryOut,
+        Decide,
+        CarryOut,
+        Exits(0),
+        want(2, [2, 0, 0, 0]),
+        KubeletLearns,
+        Decide,
+        CarryOut,
+        want(0, [0, 0, 2, 0]),
+        Decide,
+        CarryOut,
+        KubeletSyncs(0),
+    ] {
+        truth.run(&op);
+    }
+    truth.comes_to_rest();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
