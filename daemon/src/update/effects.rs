@@ -25,6 +25,9 @@ use crate::{
 
 /// Time between TERM and KILL of a container whose hook holds the kubelet.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// An image that is left to the kubelet is tried so often again before: it has credentials and mirrors that the
+/// agent has not, and its tries show in the pod.
+const RETRIES_BEFORE_KUBELET: u32 = 1;
 
 /// Where a test may let the agent die before a write, and after it.
 fn points(write: &PodWrite) -> (Point, Point) {
@@ -95,8 +98,11 @@ impl Parts {
                 span.set("berth.request", || request.key.as_str());
                 drop(tasks.spawn(span.around(this.delete(*request))));
             }
-            UpdateAction::WantImage(pod, image) => {
-                if let Some(wish) = self.wish(wish_id(&pod, &image), &image) {
+            UpdateAction::WantImage { pod, image, leaves_pull } => {
+                if let Some(mut wish) = self.wish(wish_id(&pod, &image), &image) {
+                    if leaves_pull {
+                        wish.retries = RETRIES_BEFORE_KUBELET;
+                    }
                     info!(image = %image, "Image is pulled before anything is stopped for it");
                     self.images.apply(ImageEvent::WishSeen(Box::new(wish)));
                 }

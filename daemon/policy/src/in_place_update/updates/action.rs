@@ -24,7 +24,14 @@ pub enum UpdateAction {
     },
     /// Have this image brought to the node for this pod, and kept there. No answer:
     /// [`super::NodeView::images`] shows it.
-    WantImage(PodUid, Arc<str>),
+    WantImage {
+        /// The pod.
+        pod: PodUid,
+        /// The image.
+        image: Arc<str>,
+        /// The kubelet is to try where it cannot be brought: that need not be tried for long here.
+        leaves_pull: bool,
+    },
     /// Nobody wants it for this pod any more. No answer.
     LetImageGo(PodUid, Arc<str>),
     /// Remove these exited instances. Answered by `Cleared`.

@@ -161,10 +161,11 @@ impl Turn<'_> {
         }
         match next {
             Some(Next::Pull(images)) => {
-                for image in images {
-                    if pod.images.insert(image.clone()) {
-                        self.actions.push(UpdateAction::WantImage(self.uid.clone(), image));
-                    }
+                let mut open = self.requests.iter().filter(|request| request.ended.is_none());
+                let leaves_pull = open.all(|request| request.leaves_pull);
+                for image in images.into_iter().filter(|image| pod.images.insert(image.clone())) {
+                    let pod = self.uid.clone();
+                    self.actions.push(UpdateAction::WantImage { pod, image, leaves_pull });
                 }
             }
             Some(Next::Wait { until, .. }) => until.into_iter().for_each(|until| self.wake.at(until)),

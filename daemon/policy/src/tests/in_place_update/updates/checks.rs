@@ -85,7 +85,7 @@ impl Truth {
                 let ended = play.requests[&request.id].ended.expect("deleted before its end");
                 assert!(self.now() >= ended + request.delete_after.unwrap(), "deleted too early");
             }
-            UpdateAction::WantImage(_, image) => assert!(!play.images.contains(image), "wanted twice"),
+            UpdateAction::WantImage { image, .. } => assert!(!play.images.contains(image), "wanted twice"),
             UpdateAction::LetImageGo(_, image) => assert!(play.images.contains(image), "never wanted"),
             UpdateAction::SetEnv(_, values) => assert_ne!(play.env, *values, "said twice"),
         }

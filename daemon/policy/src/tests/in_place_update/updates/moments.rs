@@ -21,7 +21,8 @@ fn told(action: &UpdateAction) -> String {
     match action {
         UpdateAction::Fetch(_) => "fetch".to_owned(),
         UpdateAction::Inspect { instances, .. } => format!("inspect {}", instances.len()),
-        UpdateAction::WantImage(_, image) => format!("want {image}"),
+        UpdateAction::WantImage { image, leaves_pull: true, .. } => format!("want {image}, or leave it"),
+        UpdateAction::WantImage { image, .. } => format!("want {image}"),
         UpdateAction::LetImageGo(_, image) => format!("let {image} go"),
         UpdateAction::Clear(_, ids) => format!("clear {}", ids.len()),
         UpdateAction::Stop(_, ids) => format!("stop {}", ids.len()),
@@ -90,6 +91,21 @@ fn one_update_from_its_request_to_its_deletion() {
             "delete"
         ]
     );
+}
+
+/// All who ask have to leave it to the kubelet.
+#[test]
+fn an_image_that_is_left_to_the_kubelet_is_wished_for_so() {
+    for (others_leave, wish) in [(true, "want a:2, or leave it"), (false, "want a:2")] {
+        let mut play = one();
+        for leaves_pull in [true, others_leave] {
+            let id = play.ask(&[("a", "a:2")], &[]);
+            play.requests.get_mut(&id).unwrap().leaves_pull = leaves_pull;
+            let entry = StoredRequest { request: play.requests[&id].clone(), flaw: None, version: 1 };
+            play.apply(UpdateEvent::RequestSeen(Box::new(entry)));
+        }
+        until(&mut play, wish);
+    }
 }
 
 #[test]
