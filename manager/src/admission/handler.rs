@@ -13,7 +13,10 @@ use berth_proto::crd::SidecarSet;
 use berth_sidecarset::{Set, WHITE_LIST_KEY, WhiteList};
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration,
+    core::v1::{ConfigMap, Namespace, Pod},
+};
 use kube::{Api, Client, Resource, ResourceExt, api::DynamicObject, core::ApiResource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -23,7 +26,7 @@ use tracing::{debug, warn};
 use super::{
     budget_rules,
     budgets::Guard,
-    configuration::{Coming, announce, next_of, set_of},
+    configuration::{Announcer, Configuration, announce, has_entry, next_of, set_of},
     path::Route,
     pod_state_rules,
     pod_states::Restorer,
@@ -33,7 +36,7 @@ use super::{
     server::Decide,
     sets::{self, SetSeen},
     sidecar_sets, spread_rules,
-    spreads::Placer,
+    spreads::{Placer, SpreadKept},
     view::View,
     workloads::{self, pods_to_delete, rules, templates},
 };
@@ -46,7 +49,7 @@ use crate::{
 const READ_WITHIN: Duration = Duration::from_secs(2);
 /// Pods that are read at once.
 const PODS_AT_ONCE: usize = 16;
-/// The entry of a new set stands within it, or the set is stored without.
+/// The entry of a new set or spread stands within it, or the object is stored without.
 const STANDS_WITHIN: Duration = Duration::from_millis(1500);
 /// The ConfigMap with the white list, and the namespace that OpenKruise has it in.
 const WHITE_LIST: &str = "kruise-configuration";
@@ -68,10 +71,12 @@ pub(super) struct Handler {
     pub(super) sets: watch::Receiver<View<SetSeen>>,
     /// Labels of all namespaces.
     pub(super) namespaces: watch::Receiver<Namespaces>,
-    /// Tells the keeper of sets that are about to be stored.
-    pub(super) coming: watch::Sender<Coming>,
-    /// Which entries stand.
+    /// Tells the keeper of sets and spreads that are about to be stored.
+    pub(super) coming: Announcer,
+    /// Which entries of sets stand.
     pub(super) webhooks: watch::Receiver<Webhooks>,
+    /// All entries as they stand.
+    pub(super) entries: watch::Receiver<View<MutatingWebhookConfiguration>>,
     /// Budgets, and who asks them.
     pub(super) guard: Arc<Guard>,
     /// WorkloadSpreads, and who asks them.
@@ -113,12 +118,11 @@ impl Decide for Handler {
             Route::Place => self.placer.place(request).await,
             Route::Leave => self.placer.leave(request).await,
             Route::CheckSpreads => {
-                let spreads = self.placer.spreads.borrow();
-                let Some(spreads) = spreads.listed() else {
-                    return Verdict::Unready("WorkloadSpreads are not listed yet");
-                };
-                let others = spreads.values().filter(|kept| kept.namespace == request.namespace);
-                spread_rules::judge(request, others, self.spreads)
+                let verdict = self.check_spread(request);
+                if matches!(verdict, Verdict::Allowed { .. }) {
+                    self.open_for_spread(request).await;
+                }
+                verdict
             }
             Route::Restore => self.restorer.restore(request).await,
             Route::CheckStates => {
@@ -209,7 +213,7 @@ impl Handler {
             Some(_) => next_of(&name),
             None => name.clone(),
         };
-        announce(&self.coming, &name, rules);
+        announce(&self.coming.sets, &name, rules);
         let mut webhooks = self.webhooks.clone();
         let stands = webhooks.wait_for(|webhooks| match webhooks {
             Webhooks::Known(entries) => match entries.sets.get(&entry) {
@@ -221,6 +225,32 @@ impl Handler {
         });
         if timeout(STANDS_WITHIN, stands).await.is_err() {
             debug!(name, "SidecarSet stored before its webhook entry");
+        }
+    }
+
+    fn check_spread(&self, request: &Request) -> Verdict {
+        let spreads = self.placer.spreads.borrow();
+        let Some(spreads) = spreads.listed() else {
+            return Verdict::Unready("WorkloadSpreads are not listed yet");
+        };
+        let others = spreads.values().filter(|kept| kept.namespace == request.namespace);
+        spread_rules::judge(request, others, self.spreads)
+    }
+
+    /// Waits until new pods of a new spread are asked about, as for a set.
+    async fn open_for_spread(&self, request: &Request) {
+        if request.dry_run || !request.old_object.is_null() {
+            return;
+        }
+        let Some(kept) = SpreadKept::coming(request) else { return };
+        announce(&self.coming.spreads, &format!("{}/{}", kept.namespace, kept.name), kept.clone());
+        let mut entries = self.entries.clone();
+        let stands = entries.wait_for(|entries| {
+            let one = entries.listed().and_then(|entries| entries.values().next());
+            one.is_some_and(|entries| has_entry(entries.mutating(), &kept))
+        });
+        if timeout(STANDS_WITHIN, stands).await.is_err() {
+            debug!(name = kept.name, "WorkloadSpread stored before its webhook entry");
         }
     }
 

@@ -75,7 +75,9 @@ pub use self::options::{FailurePolicy, Maker, Options};
 use self::{
     budgets::{BudgetKept, Guard},
     certificates::Served,
-    configuration::{BudgetOptions, Coming, Configuration, Service, SpreadOptions, StateOptions},
+    configuration::{
+        Announced, BudgetOptions, Configuration, Service, SpreadOptions, StateOptions, announcements,
+    },
     handler::{Handler, Namespaces},
     pod_states::{Restorer, StateKept},
     server::Server,
@@ -109,7 +111,7 @@ pub async fn start(
     let Some(address) = options.admission_address else { return Ok(()) };
     webhooks.send_replace(Webhooks::Unknown);
     let standing = webhooks.subscribe();
-    let (coming, announced) = watch::channel(Coming::new());
+    let (coming, announced) = announcements();
     let listener = TcpListener::bind(address).await.context("--admission-address")?;
     ready.send_replace(Admits::waiting());
     let service = Service { namespace: namespace.to_owned(), name: options.admission_service.clone() };
@@ -144,10 +146,10 @@ pub async fn start(
     let shown = (&sets_shown, &budgets_shown, &spreads_shown, &states_shown);
     let shared = (client, &service, (options, ownership), shown, (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
-    let bundled = [
-        keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks)),
-        keeper::<ValidatingWebhookConfiguration>(watches, shared, validating, None),
-    ];
+    let (changes, entries) =
+        keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
+    let (checks, _) = keeper::<ValidatingWebhookConfiguration>(watches, shared, validating, None);
+    let bundled = [changes, checks];
     let converts = ownership.has(SharedKind::StatefulSet);
     let converting = converter(converts, watches, client, &service, &serving);
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
@@ -185,6 +187,7 @@ pub async fn start(
         limits: options.budget_deletions || options.budget_updates,
         coming,
         webhooks: standing,
+        entries,
         pod_readiness_gate: options.pod_readiness_gate,
         any_metadata: options.any_pod_metadata,
     };
@@ -203,16 +206,16 @@ type Shared<'a> = (
         &'a watch::Receiver<View<SpreadKept>>,
         &'a watch::Receiver<View<StateKept>>,
     ),
-    (&'a watch::Receiver<Served>, &'a watch::Receiver<Coming>),
+    (&'a watch::Receiver<Served>, &'a Announced),
 );
 
-/// Watches one configuration and keeps it right. Returns the bundle that stands in it.
+/// Watches one configuration and keeps it right. Returns the bundle that stands in it, and itself.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
     (client, service, (options, ownership), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
-) -> watch::Receiver<Vec<u8>> {
+) -> (watch::Receiver<Vec<u8>>, watch::Receiver<View<K>>) {
     let api: Api<K> = Api::all(client.clone());
     let (view, shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={CONFIGURATION}"));
@@ -227,7 +230,7 @@ fn keeper<K: Configuration>(
             deletion_protection: options.deletion_protection,
             ownership,
         },
-        shown,
+        shown: shown.clone(),
         sets: sets.clone(),
         budgets: (
             budgets.clone(),
@@ -257,7 +260,7 @@ fn keeper<K: Configuration>(
         webhooks,
     };
     watches.spawn(keeper.run());
-    standing
+    (standing, shown)
 }
 
 /// Watches the definition of StatefulSets, if there is one and they are ours, and keeps its conversion right.

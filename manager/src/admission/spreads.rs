@@ -54,6 +54,15 @@ pub(super) struct SpreadKept {
     pub(super) spread: Result<Spread, String>,
 }
 
+impl SpreadKept {
+    /// The spread that a request is about to store.
+    pub(super) fn coming(request: &Request) -> Option<Self> {
+        let spec = serde_json::from_value(request.object["spec"].clone()).ok()?;
+        let (name, namespace) = (request.object["metadata"]["name"].as_str()?, request.namespace.clone());
+        Some(Self { namespace, name: name.to_owned(), spread: Spread::parse(&spec) })
+    }
+}
+
 /// Reads a WorkloadSpread; one whose deletion has begun places nothing.
 pub(super) fn read(object: Watched<wire::Spreads>) -> Option<SpreadKept> {
     let Object::Spread(seen) = object.into_object() else { return None };

@@ -28,8 +28,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// Makes a spread over zones, `(zone, most pods)` each, and waits until new pods are asked about. The
-    /// last one takes any number.
+    /// Makes a spread over zones, `(zone, most pods)` each; the last one takes any number. New pods are asked
+    /// about from then on.
     async fn spread(
         &self,
         target: (&str, &str, &str),
@@ -60,21 +60,19 @@ impl Stage {
             self.spreads.create(&PostParams::default(), &spread).await.map(drop).context("make a spread")
         })
         .await?;
-        // The API server asks about pods a moment after that; until then a pod is as it was.
-        await_condition("new pods are asked about", PATIENCE, async || {
-            let owner = self.owner(target).await?;
-            let pod = json!({
-                "metadata": {
-                    "name": format!("{name}-0"), "labels": { "app": name }, "ownerReferences": [owner],
-                },
-                "spec": { "containers": [{ "name": "app", "image": "none" }] },
-            });
-            let tried = PostParams { dry_run: true, ..PostParams::default() };
-            let pod = self.pods.create(&tried, &serde_json::from_value(pod)?).await?;
-            ensure!(pod.annotations().contains_key("apps.kruise.io/matched-workloadspread"), "not yet");
-            Ok(())
-        })
-        .await
+        // Right after its spread: the first pod has a subset.
+        let owner = await_condition("an owner of pods", PATIENCE, async || self.owner(target).await).await?;
+        let pod = json!({
+            "metadata": {
+                "name": format!("{name}-0"), "labels": { "app": name }, "ownerReferences": [owner],
+            },
+            "spec": { "containers": [{ "name": "app", "image": "none" }] },
+        });
+        let tried = PostParams { dry_run: true, ..PostParams::default() };
+        let pod = self.pods.create(&tried, &serde_json::from_value(pod)?).await?;
+        let is_placed = pod.annotations().contains_key("apps.kruise.io/matched-workloadspread");
+        ensure!(is_placed, "the first pod of {name} came before the entry");
+        Ok(())
     }
 
     /// Owner of the workload's pods.

@@ -1,9 +1,10 @@
-//! Sets that are about to be stored: their entries stand before they do, so that a pod made right after its
-//! set gets the sidecars. Pure, but for the channel.
+//! SidecarSets and WorkloadSpreads that are about to be stored: their entries stand before they do, so that a
+//! pod made right after its set gets the sidecars, and one made right after its spread a subset. Pure, but for
+//! the channel.
 //!
-//! The replica that checks a new set tells its keeper, which writes the entry, and answers when the entry
-//! stands. The other replicas see an entry of a set that they do not know: they leave it for a while, for the
-//! set follows. A set that gets another reach is announced as well.
+//! The replica that checks a new one tells its keeper, which writes the entry, and answers when the entry
+//! stands. The other replicas see an entry of an object that they do not know: they leave it for a while, for
+//! the object follows. A set that gets another reach is announced as well.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,75 +14,97 @@ use std::{
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, WebhookClientConfig};
 use tokio::{sync::watch, time::Instant};
 
-use super::{DOMAIN, of_set};
-use crate::admission::sets::SetRules;
+use super::DOMAIN;
+use crate::admission::{sets::SetRules, spreads::SpreadKept};
 
-/// A set that has not come by then was refused by somebody else.
+/// An object that has not come by then was refused by somebody else.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(10);
-/// The most sets that are on their way at once; more wait for their entries as any set does.
+/// The most objects of a kind that are on their way at once; more wait for their entries as any does.
 const MOST: usize = 64;
 
-/// Sets on their way, and when they were announced.
-pub(in crate::admission) type Coming = BTreeMap<String, (SetRules, Instant)>;
+/// Objects of a kind on their way, by name as a view has it, and when they were announced.
+pub(in crate::admission) type Coming<T> = BTreeMap<String, (T, Instant)>;
 
-/// Announces a set to the keeper.
-pub(in crate::admission) fn announce(coming: &watch::Sender<Coming>, name: &str, rules: SetRules) {
+/// Where the server announces them.
+pub(in crate::admission) struct Announcer {
+    pub(in crate::admission) sets: watch::Sender<Coming<SetRules>>,
+    pub(in crate::admission) spreads: watch::Sender<Coming<SpreadKept>>,
+}
+
+/// Where the keepers learn of them.
+#[derive(Clone)]
+pub(in crate::admission) struct Announced {
+    pub(super) sets: watch::Receiver<Coming<SetRules>>,
+    pub(super) spreads: watch::Receiver<Coming<SpreadKept>>,
+}
+
+/// Both ends, with nothing on its way.
+pub(in crate::admission) fn announcements() -> (Announcer, Announced) {
+    let ((sets, of_sets), (spreads, of_spreads)) =
+        (watch::channel(Coming::new()), watch::channel(Coming::new()));
+    (Announcer { sets, spreads }, Announced { sets: of_sets, spreads: of_spreads })
+}
+
+/// Announces an object to the keeper.
+pub(in crate::admission) fn announce<T>(coming: &watch::Sender<Coming<T>>, name: &str, object: T) {
     let now = Instant::now();
     coming.send_modify(|coming| {
         coming.retain(|_, (_, since)| is_fresh(*since, now));
         if coming.len() < MOST || coming.contains_key(name) {
-            coming.insert(name.to_owned(), (rules, now));
+            coming.insert(name.to_owned(), (object, now));
         }
     });
 }
 
-/// Sets that still are on their way.
-pub(super) fn on_their_way(coming: &Coming, now: Instant) -> impl Iterator<Item = (&String, &SetRules)> {
-    coming.iter().filter(move |(_, (_, since))| is_fresh(*since, now)).map(|(name, (rules, _))| (name, rules))
+/// Objects that still are on their way.
+pub(super) fn on_their_way<T>(coming: &Coming<T>, now: Instant) -> impl Iterator<Item = (&String, &T)> {
+    let fresh = coming.iter().filter(move |(_, (_, since))| is_fresh(*since, now));
+    fresh.map(|(name, (object, _))| (name, object))
 }
 
 fn is_fresh(since: Instant, now: Instant) -> bool {
     now.saturating_duration_since(since) < FOLLOWS_WITHIN
 }
 
-/// Entries of sets that are not known here, and since when they are seen.
-#[derive(Debug, Default)]
+/// Entries of objects of a kind that are not known here, and since when they are seen.
+#[derive(Debug)]
 pub(super) struct Strangers {
-    /// Names of the sets that were known last: what is left of one of them goes at once.
+    /// The kind, which is the end of the entries' names but for the domain.
+    kind: &'static str,
+    /// Names of the objects that were known last: what is left of one of them goes at once.
     known: BTreeSet<String>,
     since: BTreeMap<String, Instant>,
 }
 
 impl Strangers {
-    /// Adds to the entries that are wanted those that stand and may be of a set that follows, each where it
-    /// stands.
+    pub(super) fn of(kind: &'static str) -> Self {
+        Self { kind, known: BTreeSet::new(), since: BTreeMap::new() }
+    }
+
+    /// Adds to the entries that are wanted those that stand and may be of an object that follows, each where
+    /// it stands. Names are those of the entries without kind and domain.
     pub(super) fn spare<'a>(
         &mut self,
         wanted: &mut Vec<MutatingWebhook>,
         standing: &[MutatingWebhook],
-        sets: impl Iterator<Item = &'a String>,
+        objects: impl Iterator<Item = &'a String>,
         client: impl Fn(&str) -> WebhookClientConfig,
         now: Instant,
     ) {
-        let names: BTreeSet<String> = sets.cloned().collect();
-        let is_of = |entry: &MutatingWebhook, set: &str| entry.name == format!("{}.{DOMAIN}", of_set(set));
+        let names: BTreeSet<String> = objects.cloned().collect();
+        let end = format!(".{}.{DOMAIN}", self.kind);
         let (mut seen, mut going) = (BTreeMap::new(), BTreeSet::new());
         for (at, entry) in standing.iter().enumerate() {
-            let set = entry
-                .name
-                .strip_suffix(&format!(".{DOMAIN}"))
-                .and_then(|name| name.strip_suffix(".sidecarset"));
-            // Of a set that went, until it is gone.
-            going.extend(set.filter(|set| self.known.contains(*set)).map(str::to_owned));
-            let Some(set) =
-                set.filter(|set| is_of(entry, set) && !names.contains(*set) && !self.known.contains(*set))
-            else {
+            let name = entry.name.strip_suffix(&end);
+            // Of an object that went, until it is gone.
+            going.extend(name.filter(|name| self.known.contains(*name)).map(str::to_owned));
+            let Some(name) = name.filter(|name| !names.contains(*name) && !self.known.contains(*name)) else {
                 continue;
             };
-            let since = self.since.get(set).copied().unwrap_or(now);
-            seen.insert(set.to_owned(), since);
+            let since = self.since.get(name).copied().unwrap_or(now);
+            seen.insert(name.to_owned(), since);
             // One that another replica wrote asks the same Service, by the same CA.
-            let is_ours = entry.client_config == client(set);
+            let is_ours = entry.client_config == client(name);
             if is_ours && is_fresh(since, now) && !wanted.iter().any(|known| known.name == entry.name) {
                 wanted.insert(at.min(wanted.len()), entry.clone());
             }
@@ -115,7 +138,7 @@ mod tests {
 
     #[test]
     fn an_entry_may_come_before_its_set() {
-        let (mut strangers, now) = (Strangers::default(), Instant::now());
+        let (mut strangers, now) = (Strangers::of("sidecarset"), Instant::now());
         let standing = [
             "a.sidecarset.berth.dev",
             "b.sidecarset.berth.dev",
@@ -140,7 +163,7 @@ mod tests {
     fn those_on_their_way_are_few_and_for_a_while() {
         let (coming, shown) = watch::channel(Coming::new());
         for at in 0..=MOST {
-            announce(&coming, &format!("s{at}"), SetRules::default());
+            announce(&coming, &format!("s{at}"), at);
         }
         let now = Instant::now();
         assert_eq!(on_their_way(&shown.borrow(), now).count(), MOST);

@@ -18,8 +18,8 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    BudgetOptions, Coming, Desired, MOST_SETS, Options, Service, SpreadOptions, StateOptions, budgets,
-    changing, client,
+    Announced, BudgetOptions, Desired, MOST_SETS, OF_A_SET, OF_A_SPREAD, Options, Service, SpreadOptions,
+    StateOptions, budgets, changing, client,
     coming::{Strangers, on_their_way},
     desired, left, pod_states, spreads,
     standing::entries,
@@ -109,8 +109,8 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) spreads: (watch::Receiver<View<SpreadKept>>, SpreadOptions),
     /// The PersistentPodStates, and whether they are carried out.
     pub(in crate::admission) states: (watch::Receiver<View<StateKept>>, StateOptions),
-    /// Sets that are about to be stored.
-    pub(in crate::admission) coming: watch::Receiver<Coming>,
+    /// Sets and spreads that are about to be stored.
+    pub(in crate::admission) coming: Announced,
     /// The certificate.
     pub(in crate::admission) served: watch::Receiver<Served>,
     /// Learns the bundle that stands in it; empty while another content does.
@@ -126,7 +126,7 @@ impl<K: Configuration> Keeper<K> {
         let mut said: Option<String> = None;
         // Writes of the same entries in a row, when the last one was, and what it wrote.
         let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
-        let mut strangers = Strangers::default();
+        let mut strangers = [OF_A_SPREAD, OF_A_SET].map(Strangers::of);
         loop {
             match self.look(&mut told, &mut strangers) {
                 Look::Stands(bundle) => {
@@ -175,7 +175,8 @@ impl<K: Configuration> Keeper<K> {
                 changed = self.budgets.0.changed() => changed.is_err(),
                 changed = self.spreads.0.changed() => changed.is_err(),
                 changed = self.states.0.changed() => changed.is_err(),
-                changed = self.coming.changed() => changed.is_err(),
+                changed = self.coming.sets.changed() => changed.is_err(),
+                changed = self.coming.spreads.changed() => changed.is_err(),
                 changed = self.served.changed() => changed.is_err(),
                 // A write that failed.
                 () = sleep(QUIET / 6) => false,
@@ -200,7 +201,11 @@ impl<K: Configuration> Keeper<K> {
         shown.get(self.name).is_some_and(|now| now.resource_version() == written.resource_version())
     }
 
-    fn look(&mut self, told: &mut Arc<Vec<(String, String)>>, strangers: &mut Strangers) -> Look<K> {
+    fn look(
+        &mut self,
+        told: &mut Arc<Vec<(String, String)>>,
+        [of_spreads, of_sets]: &mut [Strangers; 2],
+    ) -> Look<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
         let (kept, limits) = (self.budgets.0.borrow_and_update(), self.budgets.1);
@@ -211,7 +216,11 @@ impl<K: Configuration> Keeper<K> {
         else {
             return Look::Waits;
         };
-        let (coming, instant) = (self.coming.borrow_and_update(), Instant::now());
+        let (coming, instant) = (self.coming.sets.borrow_and_update(), Instant::now());
+        let next = self.coming.spreads.borrow_and_update();
+        let next = on_their_way(&next, instant).filter(|(name, _)| !spread.contains_key(*name));
+        let spread: Vec<&SpreadKept> = spread.values().chain(next.map(|(_, kept)| kept)).collect();
+        let spread = || spread.iter().copied();
         // One that is stored is as it is stored; if it is about to be stored with another reach, it has both.
         let stored = |name: &str| sets.get(name).map(|set| &set.rules);
         let changing = changing::changing(on_their_way(&coming, instant), stored);
@@ -234,20 +243,25 @@ impl<K: Configuration> Keeper<K> {
         }
         desired.validating.extend(budgets::validating(kept.values(), bundle, service, limits));
         desired.mutating.extend(budgets::mutating(kept.values(), bundle, service, limits));
-        desired.mutating.extend(spreads::evictions(spread.values(), bundle, service, spreading));
-        desired.validating.extend(spreads::validating(spread.values(), bundle, service, spreading));
+        desired.mutating.extend(spreads::evictions(spread(), bundle, service, spreading));
+        desired.validating.extend(spreads::validating(spread(), bundle, service, spreading));
         desired.validating.push(pod_states::validating(bundle, service));
         // Before the sidecars, so that they find the pod as its subset has it.
-        let first = spreads::mutating(spread.values(), bundle, service, spreading);
+        let first = spreads::mutating(spread(), bundle, service, spreading);
         desired.mutating.splice(0..0, first);
         // After them: they change nothing that a pod is placed by, and its own place wins over a subset's.
         desired.mutating.extend(pod_states::mutating(state.values(), bundle, service, restoring));
         left::leave_out(&mut desired, self.options.ownership);
+        let wanted = &mut desired.mutating;
+        if !spreads::is_shared(wanted) {
+            let names: Vec<String> = spread().map(spreads::key).collect();
+            let client = |_: &str| spreads::asks(bundle, service);
+            of_spreads.spare(wanted, now.mutating(), names.iter(), client, instant);
+        }
         if !desired.shared {
             let names = all().map(|(name, _)| name);
-            let client =
-                |set: &str| client(&Route::Pods(Some(set.to_owned())), &served.bundle, &self.service);
-            strangers.spare(&mut desired.mutating, now.mutating(), names, client, instant);
+            let client = |set: &str| client(&Route::Pods(Some(set.to_owned())), bundle, service);
+            of_sets.spare(wanted, now.mutating(), names, client, instant);
         }
         say_which(self.webhooks.as_ref(), || entries(all(), &desired, now.mutating()));
         if desired.left_out != **told {

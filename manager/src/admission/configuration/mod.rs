@@ -32,10 +32,10 @@ use k8s_openapi::{
 pub(super) use self::{
     budgets::BudgetOptions,
     changing::{next_of, set_of},
-    coming::{Coming, announce},
+    coming::{Announced, Announcer, announce, announcements},
     keeper::{ANSWER_WITHIN, Configuration, Keeper, PAUSES, QUIET},
     pod_states::StateOptions,
-    spreads::SpreadOptions,
+    spreads::{SpreadOptions, has_entry},
 };
 use super::{path::Route, sets::SetRules, workloads};
 use crate::size;
@@ -56,6 +56,9 @@ pub(super) const LEFT_OUT: [&str; 2] = ["kube-system", "berth-system"];
 const NAME_OF_NAMESPACE: &str = "kubernetes.io/metadata.name";
 /// The API server waits so long for an answer.
 const TIMEOUT_SECONDS: i32 = 5;
+/// Names of the entries of sets and of spreads end with it, before the domain.
+const OF_A_SET: &str = "sidecarset";
+const OF_A_SPREAD: &str = "workloadspread";
 /// Names of entries end with it.
 const DOMAIN: &str = "berth.dev";
 /// Name of the entry for all sets, without the domain.
@@ -147,7 +150,7 @@ fn are_too_large(entries: &[MutatingWebhook], bundle: usize) -> bool {
 
 /// Name of the entry of a set, without the domain.
 fn of_set(name: &str) -> String {
-    format!("{name}.sidecarset")
+    format!("{name}.{OF_A_SET}")
 }
 
 /// Selectors of one entry, and what happens when nobody answers.

@@ -10,11 +10,15 @@ use std::collections::BTreeSet;
 
 use berth_spread::{MATCHED, Target};
 use k8s_openapi::{
-    api::admissionregistration::v1::{MatchCondition, MutatingWebhook, ValidatingWebhook},
+    api::admissionregistration::v1::{
+        MatchCondition, MutatingWebhook, ValidatingWebhook, WebhookClientConfig,
+    },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{Entry, LEFT_OUT, MOST_BYTES, Service, by_name, pods_created, rule};
+use super::{
+    DOMAIN, Entry, LEFT_OUT, MOST_BYTES, OF_A_SPREAD, Service, by_name, client, pods_created, rule,
+};
 use crate::{
     admission::{path::Route, spreads::SpreadKept},
     size,
@@ -22,6 +26,8 @@ use crate::{
 
 /// With more spreads than that one entry is for all of them.
 const MOST: usize = 100;
+/// Name of the entry for all spreads, without the domain.
+const OF_ALL: &str = "pods.workloadspreads";
 
 /// Choices of the operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +57,7 @@ pub(super) fn mutating<'a>(
     };
     let kept: Vec<&SpreadKept> = kept(spreads, options).collect();
     let own = kept.iter().filter_map(|kept| {
-        let name = format!("{}.{}.workloadspread", kept.name, kept.namespace);
+        let name = format!("{}.{OF_A_SPREAD}", key(kept));
         let condition = controlled(&kept.spread.as_ref().ok()?.target);
         Some(entry(name, &BTreeSet::from([&*kept.namespace]), condition))
     });
@@ -63,7 +69,40 @@ pub(super) fn mutating<'a>(
     }
     let spaces = kept.iter().map(|kept| &*kept.namespace).collect();
     let any = owners("o.kind in ['CloneSet', 'StatefulSet', 'ReplicaSet', 'Job']");
-    vec![entry("pods.workloadspreads".to_owned(), &spaces, any)]
+    vec![entry(OF_ALL.to_owned(), &spaces, any)]
+}
+
+/// Name of the entry of a spread, without kind and domain.
+pub(super) fn key(kept: &SpreadKept) -> String {
+    format!("{}.{}", kept.name, kept.namespace)
+}
+
+/// Says whether one of the entries is for all spreads.
+pub(super) fn is_shared(entries: &[MutatingWebhook]) -> bool {
+    let name = format!("{OF_ALL}.{DOMAIN}");
+    entries.iter().any(|entry| entry.name == name)
+}
+
+/// Whom every entry for new pods asks.
+pub(super) fn asks(bundle: &[u8], service: &Service) -> WebhookClientConfig {
+    client(&Route::Place, bundle, service)
+}
+
+/// Says whether new pods of the spread are asked about, or never will be.
+pub(in crate::admission) fn has_entry(standing: &[MutatingWebhook], kept: &SpreadKept) -> bool {
+    let Ok(spread) = &kept.spread else { return true };
+    if LEFT_OUT.contains(&kept.namespace.as_str()) {
+        return true;
+    }
+    let (own, shared) = (format!("{}.{OF_A_SPREAD}.{DOMAIN}", key(kept)), format!("{OF_ALL}.{DOMAIN}"));
+    let condition = controlled(&spread.target);
+    standing.iter().any(|entry| {
+        let conditions = entry.match_conditions.iter().flatten();
+        let spaces = entry.namespace_selector.iter().flat_map(|selector| &selector.match_expressions);
+        let mut names = spaces.flatten().flat_map(|one| &one.values).flatten();
+        entry.name == own && conditions.map(|one| &one.expression).eq([&condition])
+            || entry.name == shared && names.any(|name| *name == kept.namespace)
+    })
 }
 
 /// Entry for pods that are evicted. It comes after that of the budgets: a pod that they keep has its place.
@@ -208,6 +247,27 @@ mod tests {
         assert_eq!(off, (vec![], vec!["checks.workloadspreads Fail".to_owned()]));
         let target = spreads[0].spread.as_ref().map(|spread| controlled(&spread.target));
         assert!(target.unwrap().contains("o.name.startsWith('web-')"));
+    }
+
+    #[test]
+    fn a_spread_has_an_entry_when_its_own_stands_or_that_of_all() {
+        let service = Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() };
+        let of = |spreads: &[SpreadKept]| mutating(spreads.iter(), b"bundle", &service, ON);
+        let kept = spread("shop", "a", "ReplicaSet");
+        let own = of(std::slice::from_ref(&kept));
+        assert!(has_entry(&own, &kept) && !has_entry(&[], &kept));
+        // The one of a spread of this name that was there before, and those of others.
+        for other in [
+            spread("shop", "a", "Deployment"),
+            spread("shop", "b", "ReplicaSet"),
+            spread("store", "a", "ReplicaSet"),
+        ] {
+            assert!(!has_entry(&of(&[other]), &kept));
+        }
+        let all: Vec<_> = (0..=MOST).map(|at| spread("shop", &format!("s{at}"), "Job")).collect();
+        assert!(is_shared(&of(&all)) && has_entry(&of(&all), &kept) && !is_shared(&own));
+        assert!(!has_entry(&of(&all), &spread("store", "a", "ReplicaSet")));
+        assert!(has_entry(&[], &spread("kube-system", "a", "ReplicaSet")), "never");
     }
 
     #[test]
