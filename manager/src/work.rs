@@ -14,7 +14,9 @@ use crate::{
 };
 
 /// Time to wait for the effect of a write, which is seen in the next version of its object.
-pub(crate) const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+/// It doubles so often when nothing comes of the writes, to some two minutes.
+const MOST_DOUBLINGS: u32 = 6;
 /// A leader that has just begun may see pods later than the one before it did.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -97,25 +99,36 @@ impl Names {
     }
 }
 
-/// Newest write to an object: the version that it was decided on, and when. Until another version is seen, or
-/// the time for that is over, nothing is decided on the old one.
+/// Newest write to an object. Until another version is seen, or the time for that is over, nothing is decided
+/// on the old one.
 #[derive(Debug, Default)]
-pub(crate) struct Sent(Option<(Box<str>, Instant)>);
+pub(crate) struct Sent(Option<Newest>);
+
+#[derive(Debug)]
+struct Newest {
+    /// The version that it was decided on.
+    version: Box<str>,
+    /// The end of the wait for its effect.
+    until: Instant,
+    /// How many writes that were decided on this version had none before it.
+    lost: u32,
+}
 
 impl Sent {
-    pub(crate) fn now(version: &str, now: Instant) -> Self {
-        Self(Some((version.into(), now)))
+    /// Notes a write, and says when its effect is late. One that is lost again and again, as where the API
+    /// server refuses it, is tried less and less often.
+    pub(crate) fn now(&mut self, version: &str, now: Instant) -> Instant {
+        let before = self.0.take().filter(|before| *before.version == *version);
+        let lost = before.map_or(0, |before| before.lost.saturating_add(1));
+        let until = later(now, ANSWERED_WITHIN.saturating_mul(1 << lost.min(MOST_DOUBLINGS)));
+        self.0 = Some(Newest { version: version.into(), until, lost });
+        until
     }
 
-    /// Says until when the answer is waited for, and forgets a write that was answered or is given up.
-    pub(crate) fn waits(&mut self, version: &str, now: Instant) -> Option<Instant> {
-        let (of, at) = self.0.as_ref()?;
-        let until = later(*at, ANSWERED_WITHIN);
-        if **of == *version && now < until {
-            return Some(until);
-        }
-        self.0 = None;
-        None
+    /// Says until when the effect is waited for.
+    pub(crate) fn waits(&self, version: &str, now: Instant) -> Option<Instant> {
+        let newest = self.0.as_ref().filter(|newest| *newest.version == *version)?;
+        (now < newest.until).then_some(newest.until)
     }
 }
 
@@ -172,14 +185,18 @@ mod tests {
 
     #[test]
     fn a_write_is_waited_for_until_another_version_is_seen() {
-        let now = Instant::now();
-        let until = later(now, ANSWERED_WITHIN);
-        let mut sent = Sent::now("7", now);
-        assert_eq!(sent.waits("7", now), Some(until));
-        assert_eq!(sent.waits("8", now), None);
-        assert_eq!(sent.waits("7", now), None, "it was answered");
-        let mut sent = Sent::now("7", now);
-        assert_eq!(sent.waits("7", until), None, "it is given up");
-        assert_eq!(Sent::default().waits("7", now), None);
+        let begin = Instant::now();
+        let mut sent = Sent::default();
+        assert_eq!(sent.waits("7", begin), None);
+        let mut now = begin;
+        for seconds in [2, 4, 8, 16, 32, 64, 128, 128] {
+            let until = sent.now("7", now);
+            assert_eq!(until, later(now, Duration::from_secs(seconds)), "each lost one is tried later");
+            assert_eq!(sent.waits("7", now), Some(until));
+            assert_eq!(sent.waits("7", until), None, "it is given up");
+            assert_eq!(sent.waits("8", now), None, "it was answered");
+            now = until;
+        }
+        assert_eq!(sent.now("8", now), later(now, ANSWERED_WITHIN), "another version begins anew");
     }
 }

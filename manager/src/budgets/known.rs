@@ -1,7 +1,7 @@
 //! One budget, as it is known, and how far its counting is.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     time::Instant,
 };
 
@@ -38,7 +38,8 @@ pub(super) struct Known {
 /// A round of counting: facts are looked up, then the pods are counted.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    pub(super) asked: BTreeSet<Lookup>,
+    /// When each was asked for last.
+    pub(super) asked: BTreeMap<Lookup, Instant>,
     pub(super) found: HashMap<Lookup, Found>,
 }
 

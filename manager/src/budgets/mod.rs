@@ -69,6 +69,8 @@ pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
 /// A fact that could not be read is asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
+/// A fact without an answer is asked for again after it: the answer is lost.
+const LOOKED_UP_WITHIN: Duration = Duration::from_secs(30);
 /// The controller of a ReplicaSet that may have another one by now is asked for again after it.
 const RENEWED_EVERY: Duration = Duration::from_secs(30);
 /// The most ReplicaSets that are remembered; past them all are asked for again.

@@ -129,7 +129,7 @@ impl BudgetIndex {
             let Some(round) = self.budgets.get_mut(&key).and_then(|known| known.round.as_mut()) else {
                 continue;
             };
-            if round.asked.contains(&lookup) {
+            if round.asked.contains_key(&lookup) {
                 round.found.insert(lookup.clone(), found.clone());
                 self.queue.touch(key);
             }
@@ -141,7 +141,9 @@ impl BudgetIndex {
 fn may_cover(budget: &Budget, pod: &Pod) -> bool {
     match (&budget.cover, &pod.owner) {
         (Cover::Selector(selector), _) => selector.matches(&pod.labels),
-        (Cover::Workload(workload), Some(owner)) => workload.is(owner) || is_replica_set(owner),
+        (Cover::Workload(workload), Some(owner)) => {
+            workload.is(owner) || is_replica_set(owner) && workload.may_have(&owner.name)
+        }
         (Cover::Workload(_), None) => false,
     }
 }

@@ -10,8 +10,8 @@ use berth_proto::crd::PodUnavailableBudgetStatus;
 use tracing::warn;
 
 use super::{
-    AGAIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, LookedUp, Parent, RENEWED_EVERY,
-    Step,
+    AGAIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, LOOKED_UP_WITHIN, LookedUp, Parent,
+    RENEWED_EVERY, Step,
     count::{Facts, Member, count},
     held::Held,
     known::{Known, Round},
@@ -23,7 +23,7 @@ use crate::{
     images::Effect,
     seen::{Key, Now, Owner, Pod, PodStage, Pods},
     time::later,
-    work::{Sent, pods_unseen_until},
+    work::pods_unseen_until,
 };
 
 type Parents = HashMap<(Arc<str>, Arc<str>), LookedUp>;
@@ -59,8 +59,7 @@ fn advance(
         Ok(budget) => budget.clone(),
         Err(error) => {
             let error = error.clone();
-            refuse(key, known, &error, now, steps);
-            return None;
+            return refuse(key, known, &error, now, steps);
         }
     };
     if known.round.is_none() {
@@ -82,17 +81,19 @@ fn advance(
     let survey = Survey::of(key, &budget, status, &round.found, known_of, pods, now.instant);
     if !survey.missing.is_empty() {
         for lookup in survey.missing {
-            if round.asked.insert(lookup.clone()) {
+            // An answer that does not come is asked for again.
+            let asked = round.asked.get(&lookup).copied();
+            if asked.is_none_or(|at| later(at, LOOKED_UP_WITHIN) <= now.instant) {
+                round.asked.insert(lookup.clone(), now.instant);
                 steps.push(Effect::Budget(Step::LookUp(lookup)));
             }
         }
-        // An answer that does not come is asked for again.
         return Some(later(now.instant, AGAIN));
     }
     known.round = None;
     if let Some(fault) = survey.fault {
-        refuse(key, known, &fault, now, steps);
-        return Some(later(now.instant, LOOKED_EVERY));
+        let late = refuse(key, known, &fault, now, steps);
+        return late.into_iter().chain([later(now.instant, LOOKED_EVERY)]).min();
     }
     let facts = Facts {
         generation: known.generation,
@@ -107,29 +108,42 @@ fn advance(
         Some(remedy) => ("KeptInPart", format!("its limit is kept but for these pods: {remedy}")),
     };
     next.conditions = vec![accepted(&status.conditions, "True", reason, &message, now.wall)];
-    owe(key, known, next, now, steps);
+    let late = owe(key, known, next, now, steps);
     let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
-    let looks = [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again, survey.renews];
+    let looks = [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again, late, survey.renews];
     looks.into_iter().flatten().min()
 }
 
 /// A budget that cannot be kept limits nothing, and says so.
-fn refuse(key: &Key, known: &mut Known, fault: &str, now: Now, steps: &mut Vec<Effect>) {
+fn refuse(
+    key: &Key,
+    known: &mut Known,
+    fault: &str,
+    now: Now,
+    steps: &mut Vec<Effect>,
+) -> Option<Instant> {
     let status = known.status.clone().unwrap_or_default();
     let next = PodUnavailableBudgetStatus {
         observed_generation: known.generation,
         conditions: vec![accepted(&status.conditions, "False", "NotKept", fault, now.wall)],
         ..PodUnavailableBudgetStatus::default()
     };
-    owe(key, known, next, now, steps);
+    owe(key, known, next, now, steps)
 }
 
-fn owe(key: &Key, known: &mut Known, next: PodUnavailableBudgetStatus, now: Now, steps: &mut Vec<Effect>) {
-    let Ok(spec) = &known.spec else { return };
+/// Writes a status that is not there yet, and says when its effect is late.
+fn owe(
+    key: &Key,
+    known: &mut Known,
+    next: PodUnavailableBudgetStatus,
+    now: Now,
+    steps: &mut Vec<Effect>,
+) -> Option<Instant> {
+    let Ok(spec) = &known.spec else { return None };
     if known.status.as_ref() == Ok(&next) {
-        return;
+        return None;
     }
-    known.sent = Sent::now(&known.resource_version, now.instant);
+    let late = known.sent.now(&known.resource_version, now.instant);
     steps.push(Effect::Budget(Step::Write(Box::new(BudgetWrite {
         key: key.clone(),
         uid: known.uid.clone(),
@@ -137,6 +151,7 @@ fn owe(key: &Key, known: &mut Known, next: PodUnavailableBudgetStatus, now: Now,
         spec: Box::new(spec.clone()),
         status: Box::new(next),
     }))));
+    Some(late)
 }
 
 /// Pods of a budget, and what is not known of them yet.
@@ -322,11 +337,7 @@ fn top(budget: &Budget, pod: &Pod, namespace: &Arc<str>, parents: &Parents) -> T
     if !is_replica_set(owner) {
         return if wanted.is_some() { Top::None } else { Top::Of(owner.clone()) };
     }
-    // The ReplicaSets of a Deployment have its name before theirs.
-    let of_another = |workload: &Workload| {
-        &*workload.kind == "Deployment" && !owner.name.starts_with(&format!("{}-", workload.name))
-    };
-    if wanted.is_some_and(of_another) {
+    if wanted.is_some_and(|workload| !workload.may_have(&owner.name)) {
         return Top::None;
     }
     let uid: Arc<str> = owner.uid.as_str().into();

@@ -146,6 +146,13 @@ impl Workload {
         self.group() == "apps.kruise.io" && matches!(&*self.kind, "DaemonSet" | "BroadcastJob")
     }
 
+    /// Tells whether a ReplicaSet of this name may be its own: those of a Deployment have its name before
+    /// theirs.
+    pub(crate) fn may_have(&self, replica_set: &str) -> bool {
+        let rest = || replica_set.strip_prefix(&*self.name);
+        &*self.kind != "Deployment" || rest().is_some_and(|rest| rest.starts_with('-'))
+    }
+
     /// The same workload, in whichever version.
     pub(crate) fn is(&self, owner: &Owner) -> bool {
         *self.name == owner.name && *self.kind == owner.kind && self.group() == group(&owner.api_version)

@@ -20,7 +20,6 @@ use crate::{
     images::Effect,
     seen::{Key, Now, Pod, PodStage, Pods, SetSeen},
     time::later,
-    work::{ANSWERED_WITHIN, Sent},
 };
 
 /// Facts that a state is recorded by.
@@ -204,7 +203,7 @@ fn owe(
     if known.status.as_ref() == Ok(&next) {
         return None;
     }
-    known.sent = Sent::now(&known.resource_version, now.instant);
+    let late = known.sent.now(&known.resource_version, now.instant);
     effects.push(Effect::PodState(PodStateStep::Write(Box::new(PodStateWrite {
         key: key.clone(),
         uid: known.uid.clone(),
@@ -212,5 +211,5 @@ fn owe(
         spec: Box::new(spec.clone()),
         status: Box::new(next),
     }))));
-    Some(later(now.instant, ANSWERED_WITHIN))
+    Some(late)
 }

@@ -16,7 +16,7 @@ use crate::{
     images::Effect,
     seen::{Key, Now, PodStage, Pods},
     time::later,
-    work::{Sent, pods_unseen_until},
+    work::pods_unseen_until,
 };
 
 impl SpreadIndex {
@@ -75,8 +75,7 @@ fn advance(
                 conditions: vec![accepted(&status.conditions, "False", "NotCarriedOut", error, now.wall)],
                 ..WorkloadSpreadStatus::default()
             };
-            owe(key, known, next, now, effects);
-            return None;
+            return owe(key, known, next, now, effects);
         }
     };
     if let Some(at) = known.counted.map(|at| later(at, COUNTED_EVERY)).filter(|at| *at > now.instant) {
@@ -126,18 +125,25 @@ fn advance(
         info!(spread = %key, reason = note.reason, text = note.text, "Told of a WorkloadSpread");
         effects.push(Effect::Spread(SpreadStep::Tell { key: key.clone(), uid: known.uid.clone(), note }));
     }
-    owe(key, known, next, now, effects);
+    let late = owe(key, known, next, now, effects);
     let again = counted.again.map(|left| later(now.instant, left));
     let look = known.spread.as_ref().is_ok_and(berth_spread::Spread::is_by_share);
-    [again, look.then(|| later(now.instant, LOOKED_EVERY))].into_iter().flatten().min()
+    [again, late, look.then(|| later(now.instant, LOOKED_EVERY))].into_iter().flatten().min()
 }
 
-fn owe(key: &Key, known: &mut Known, next: WorkloadSpreadStatus, now: Now, effects: &mut Vec<Effect>) {
-    let Ok(spec) = &known.spec else { return };
+/// Writes a status that is not there yet, and says when its effect is late.
+fn owe(
+    key: &Key,
+    known: &mut Known,
+    next: WorkloadSpreadStatus,
+    now: Now,
+    effects: &mut Vec<Effect>,
+) -> Option<Instant> {
+    let Ok(spec) = &known.spec else { return None };
     if known.status.as_ref() == Ok(&next) {
-        return;
+        return None;
     }
-    known.sent = Sent::now(&known.resource_version, now.instant);
+    let late = known.sent.now(&known.resource_version, now.instant);
     effects.push(Effect::Spread(SpreadStep::Write(Box::new(SpreadWrite {
         key: key.clone(),
         uid: known.uid.clone(),
@@ -145,4 +151,5 @@ fn owe(key: &Key, known: &mut Known, next: WorkloadSpreadStatus, now: Now, effec
         spec: Box::new(spec.clone()),
         status: Box::new(next),
     }))));
+    Some(late)
 }

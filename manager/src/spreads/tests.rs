@@ -28,6 +28,8 @@ struct World {
     /// Replicas that the workload wants, and how often they were asked for.
     wants: i32,
     asked: usize,
+    /// So many writes are still to be lost on their way.
+    loses: u32,
 }
 
 impl World {
@@ -42,6 +44,7 @@ impl World {
             status: Status::default(),
             wants: 10,
             asked: 0,
+            loses: 0,
         };
         let now = world.now();
         for kind in [Kind::Pod, Kind::Spread] {
@@ -134,6 +137,7 @@ impl World {
                         self.asked += 1;
                         self.index.found(Replicas { key, uid, wants: Ok(self.wants) });
                     }
+                    Effect::Spread(SpreadStep::Write(_)) if self.loses > 0 => self.loses -= 1,
                     Effect::Spread(SpreadStep::Write(order)) => {
                         assert_eq!(*order.resource_version, self.version.to_string());
                         self.status = (*order.status).clone();
@@ -213,6 +217,19 @@ fn one_that_cannot_be_carried_out_says_why() {
         "{condition:?}"
     );
     assert!(world.pass(SECOND * 3).is_empty() && world.index.size().refused == 1);
+}
+
+/// A write that is lost is made again though nothing happens, of a spread that is carried out and of one that
+/// is not.
+#[rstest]
+#[case::carried_out(json!([{"name": "a", "maxReplicas": 2}]))]
+#[case::refused(json!([{"name": "a"}, {"name": "a"}]))]
+fn a_write_that_is_lost_is_made_again(#[case] subsets: Value) {
+    let mut world = World::new(spec(subsets));
+    world.loses = 2;
+    assert!(world.pass(SECOND * 4).is_empty());
+    assert_eq!(world.pass(SECOND * 6).len(), 1);
+    assert!(world.loses == 0 && world.pass(SECOND * 900).is_empty());
 }
 
 #[test]

@@ -60,6 +60,8 @@ pub(super) struct World {
     pub(super) index: BudgetIndex,
     /// Lookups that were asked for.
     pub(super) looked: Vec<Lookup>,
+    /// So many writes and lookups are still to be lost on their way.
+    pub(super) loses: (u32, u32),
 }
 
 pub(super) fn owner(kind: &str, name: &str) -> Owner {
@@ -92,6 +94,7 @@ impl World {
             known: Pods::default(),
             index: BudgetIndex::default(),
             looked: Vec::new(),
+            loses: (0, 0),
         };
         for at in 0..replicas {
             world.make(&format!("p{at}"), true, Some(owner("CloneSet", "web")));
@@ -290,9 +293,14 @@ impl World {
                 match effect {
                     Effect::Budget(Step::LookUp(lookup)) => {
                         self.looked.push(lookup.clone());
+                        if self.loses.1 > 0 {
+                            self.loses.1 -= 1;
+                            continue;
+                        }
                         let found = Ok(self.fact(&lookup));
                         self.index.found(Looked { lookup, found }, now.instant);
                     }
+                    Effect::Budget(Step::Write(_)) if self.loses.0 > 0 => self.loses.0 -= 1,
                     Effect::Budget(Step::Write(order)) => {
                         self.write(order.resource_version.parse().unwrap(), *order.status);
                     }
