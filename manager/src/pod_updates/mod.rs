@@ -20,6 +20,8 @@
 //! - a revision has the time at which it was first asked for, whoever asks again;
 //! - what has no room in the object of its node waits, and is asked for when others are done.
 
+mod said;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
@@ -27,10 +29,11 @@ use std::{
 };
 
 use berth_base::entry_room::{fitting, is_at_work};
-use berth_proto::crd::{DesiredPod, UpdatePhase, UpdatedPod};
-use jiff::Timestamp;
+use berth_proto::crd::{DesiredPod, UpdatedPod};
 
-use crate::seen::NodePodUpdateSeen;
+pub use self::said::Progress;
+use self::said::Said;
+use crate::seen::{NodePodUpdateSeen, Now};
 
 /// A write of `status.desiredPods`, all of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,24 +100,6 @@ struct Shown {
     possible: BTreeSet<EntryId>,
 }
 
-/// Word of an agent on an entry, as far as its owner asks for it: of `status.pods` the least.
-#[derive(Debug, PartialEq, Eq)]
-struct Said {
-    owner_uid: Box<str>,
-    revision: Box<str>,
-    attempt: i32,
-    progress: Progress,
-}
-
-/// How far an agent is with an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Phase that was reached.
-    pub phase: UpdatePhase,
-    /// When, by the node's clock.
-    pub since: Option<Timestamp>,
-}
-
 impl Shown {
     fn says_the_same(&self, other: &Self) -> bool {
         self.uid == other.uid
@@ -122,24 +107,6 @@ impl Shown {
             && self.features == other.features
             && self.pods == other.pods
             && self.desired == other.desired
-    }
-}
-
-impl Said {
-    fn of(pod: &UpdatedPod) -> Self {
-        Self {
-            owner_uid: pod.owner_uid.as_str().into(),
-            revision: pod.revision.as_str().into(),
-            attempt: pod.attempt,
-            progress: Progress { phase: pod.phase, since: pod.since.as_ref().map(|since| since.0) },
-        }
-    }
-
-    /// Tells whether it is about this try of this revision.
-    fn is_of(&self, pod: &DesiredPod) -> bool {
-        *self.revision == *pod.revision
-            && self.attempt == pod.attempt
-            && (self.owner_uid.is_empty() || *self.owner_uid == *pod.owner_uid)
     }
 }
 
@@ -204,7 +171,7 @@ impl PodUpdates {
 
     /// A NodePodUpdate is as given. True: it says something else than before of entries of this kind, or of
     /// what the agent can do.
-    pub fn apply(&mut self, seen: &NodePodUpdateSeen) -> bool {
+    pub fn apply(&mut self, seen: &NodePodUpdateSeen, now: Now) -> bool {
         let name: Arc<str> = seen.name.as_str().into();
         let node = self.nodes.entry(name.clone()).or_default();
         let owned = |owner: &str| {
@@ -232,15 +199,20 @@ impl PodUpdates {
                 (id, pod)
             })
             .collect();
-        let pods = seen.pods.iter().filter(|pod| owned(&pod.owner));
         let id = |pod: &UpdatedPod| EntryId { uid: pod.uid.clone(), owner: pod.owner.clone() };
+        let said = |pod: &UpdatedPod| {
+            let id = id(pod);
+            let said = Said::of(pod, before.map(|shown| shown.pods.get(&id)), now);
+            (id, said)
+        };
+        let pods = seen.pods.iter().filter(|pod| owned(&pod.owner)).map(said).collect();
         let mut shown = Shown {
             uid: seen.uid.as_str().into(),
             resource_version: seen.resource_version.as_str().into(),
             deleting: seen.deleting,
             possible: desired.keys().cloned().collect(),
             desired,
-            pods: pods.map(|pod| (id(pod), Said::of(pod))).collect(),
+            pods,
             features: seen.features.clone(),
             asked: None,
         };

@@ -1,6 +1,9 @@
 //! Wishes of workloads against what the nodes' objects show; and random histories against a model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use berth_base::entry_room::MOST_BYTES;
 use berth_proto::crd::{UpdateContainer, UpdatePhase};
@@ -34,6 +37,10 @@ fn id(uid: &str) -> EntryId {
     EntryId { uid: uid.to_owned(), owner: String::new() }
 }
 
+fn now() -> Now {
+    Now { instant: Instant::now(), wall: Timestamp::constant(0, 0) }
+}
+
 fn since(seconds: i64) -> Option<Time> {
     Some(Time(Timestamp::from_second(seconds).unwrap()))
 }
@@ -62,7 +69,7 @@ impl World {
     }
 
     fn show(&mut self, node: &str) {
-        self.updates.apply(&self.objects[node]);
+        self.updates.apply(&self.objects[node], now());
     }
 
     /// Somebody writes an object of the API server; it gets its next version, and is shown.
@@ -179,10 +186,11 @@ fn a_node_without_its_object_is_written_when_it_comes() {
     let mut world = World::default();
     world.want("p0", 1);
     assert!(world.updates.owed().is_empty());
-    world.updates.apply(&NodePodUpdateSeen { name: "even".into(), deleting: true, ..Default::default() });
+    let object = NodePodUpdateSeen { name: "even".into(), ..Default::default() };
+    world.updates.apply(&NodePodUpdateSeen { deleting: true, ..object.clone() }, now());
     assert!(world.updates.owed().is_empty(), "it is on its way out");
     world.updates.delete("even");
-    world.updates.apply(&NodePodUpdateSeen { name: "even".into(), ..Default::default() });
+    world.updates.apply(&object, now());
     assert_eq!(world.updates.owed().len(), 1);
 }
 

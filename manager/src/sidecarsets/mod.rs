@@ -209,7 +209,7 @@ impl Index for SidecarIndex {
         match object {
             Object::SidecarSet(seen) => self.apply_set(seen, pods),
             Object::Namespace(seen) => self.apply_namespace(seen, pods),
-            Object::NodePodUpdate(seen) => self.apply_updates(seen, now.instant),
+            Object::NodePodUpdate(seen) => self.apply_updates(seen, now),
             // It is told of no other kinds.
             _ => {}
         }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     pod_updates::{EntryId, PodUpdates},
     seen::{
-        Key, Kind, Labels, NamespaceSeen, NodePodUpdateSeen, Pod, PodChange, Pods, SidecarSetSeen, Sidecars,
+        Key, Kind, Labels, NamespaceSeen, NodePodUpdateSeen, Now, Pod, PodChange, Pods, SidecarSetSeen, Sidecars,
     },
 };
 
@@ -217,13 +217,13 @@ impl SidecarIndex {
         }
     }
 
-    pub(super) fn apply_updates(&mut self, seen: &NodePodUpdateSeen, now: Instant) {
+    pub(super) fn apply_updates(&mut self, seen: &NodePodUpdateSeen, now: Now) {
         let name = self.texts.one(&seen.name);
         let abilities =
             |updates: &PodUpdates| [FEATURE, SWAPS, UPGRADABLE].map(|feature| updates.can(&name, feature));
         let could = abilities(&self.updates);
-        let changed = self.updates.apply(seen);
-        let woke = self.silence.hear(&name, seen.renewed.filter(|_| !seen.features.is_empty()), now);
+        let changed = self.updates.apply(seen, now);
+        let woke = self.silence.hear(&name, seen.renewed.filter(|_| !seen.features.is_empty()), now.instant);
         self.nodes.insert(name.clone(), self.views.list(Kind::NodePodUpdate));
         if woke || abilities(&self.updates) != could {
             self.touched.extend(self.sets.keys().cloned());

@@ -304,14 +304,12 @@ fn candidate<'a>(
     let without_image = sidecars.and_then(|sidecars| sidecars.without_image(set));
     let asked = updates.wanted(id).map(|wanted| {
         let said = updates.progress(id);
-        let ago = said.and_then(|said| said.since).map(|since| now.wall.duration_since(since));
         Asked {
             word: wanted.upgradable,
             newest: wanted.revision == revision,
             attempt: wanted.attempt,
             phase: said.map(|said| said.phase),
-            // One who says no time, or one in the future, has said it now.
-            ago: ago.and_then(|ago| Duration::try_from(ago).ok()).unwrap_or_default(),
+            ago: said.map_or(Duration::ZERO, |said| now.instant.saturating_duration_since(said.seen)),
         }
     });
     let has = sidecars.and_then(|sidecars| sidecars.revision(set));
