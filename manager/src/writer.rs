@@ -213,7 +213,7 @@ impl Shared {
         } else {
             match timeout(ANSWER_WITHIN, send(&client, &order, target, &body)).await {
                 Ok(Ok(())) => (Outcome::Written, String::new()),
-                Ok(Err(error)) => (answer::outcome(&error), chain(&error)),
+                Ok(Err(error)) => (answer::outcome(&error, tries), chain(&error)),
                 Err(_) => (Outcome::Retried, format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
             }
         };

@@ -23,8 +23,13 @@ const TOO_LARGE: [&str; 8] = [
     "limit is",
 ];
 
-/// The outcome that an error means for the write. Whatever is not known to last is tried again.
-pub(super) fn outcome(error: &kube::Error) -> Outcome {
+/// An API server that comes up refuses everybody until it has read the roles: a write that is forbidden is
+/// tried so often again, which takes some twenty seconds.
+pub(super) const TRIES_OF_FORBIDDEN: usize = 6;
+
+/// The outcome that an error means for the write, which has been tried so often before. Whatever is not known
+/// to last is tried again.
+pub(super) fn outcome(error: &kube::Error, tries: usize) -> Outcome {
     let kube::Error::Api(status) = error else { return Outcome::Retried };
     let message = status.message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
@@ -34,6 +39,7 @@ pub(super) fn outcome(error: &kube::Error) -> Outcome {
         413 => Outcome::TooLarge,
         400 | 422 if says(&TOO_LARGE) => Outcome::TooLarge,
         500 if says(&TOO_LARGE[..2]) => Outcome::TooLarge,
+        403 if tries < TRIES_OF_FORBIDDEN => Outcome::Retried,
         400 | 403 | 405 | 415 | 422 => Outcome::Refused,
         _ => Outcome::Retried,
     }

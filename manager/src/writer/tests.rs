@@ -296,7 +296,6 @@ async fn a_job_is_deleted_only_as_it_was_seen() {
 #[case::conflict(409, "conflict")]
 #[case::gone(404, "gone")]
 #[case::invalid(422, "refused")]
-#[case::forbidden(403, "refused")]
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_lasts(#[case] code: u16, #[case] outcome: &str) {
     let bench = bench(move |_| code);
@@ -304,6 +303,21 @@ async fn an_answer_that_lasts(#[case] code: u16, #[case] outcome: &str) {
     bench.until(outcome, 1).await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(bench.seen().len(), 1);
+}
+
+/// By an API server that has not read the roles yet, or by one that has.
+#[tokio::test(start_paused = true)]
+async fn what_is_forbidden_is_tried_some_times() {
+    let bench = bench(|number| if number < 3 { 403 } else { 200 });
+    bench.writer.submit(patch("r", "1")).unwrap();
+    bench.until("written", 1).await;
+    let refused = self::bench(|_| 403);
+    let begun = Instant::now();
+    refused.writer.submit(patch("r", "1")).unwrap();
+    refused.until("refused", 1).await;
+    assert!(begun.elapsed() > Duration::from_secs(20));
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(refused.seen().len(), answer::TRIES_OF_FORBIDDEN + 1);
 }
 
 #[rstest]
