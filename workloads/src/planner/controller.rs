@@ -26,6 +26,8 @@ use crate::{
 
 /// The longest time between two looks at what waits for a time: a clock that was set is noticed after it.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The shortest one, where nothing was to be written: whatever an object says, it is not looked at for ever.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Something that was on its way.
 enum Came<P: Picture> {
@@ -143,21 +145,23 @@ impl<P: Picture> Controller<P> {
                 self.connections.writer.events.tell(&object, note);
             }
         }
-        let mut again = plan.again.map(|again| later(now, again.min(LONGEST_WAIT)));
+        let mut waits = None;
         if plan.status.is_some() && !plan.status_first {
             // Counters change with every pod; whoever looks once a second sees the same.
             match memory.status.waits(now) {
                 Some(at) => {
                     plan.status = None;
-                    again = Some(again.map_or(at, |again| again.min(at)));
+                    waits = Some(at);
                 }
                 None => memory.status.written(now),
             }
         }
-        if let Some(at) = again {
+        let shortest = if plan.has_writes() { Duration::ZERO } else { SHORTEST_WAIT };
+        let again = plan.again.map(|again| later(now, again.clamp(shortest, LONGEST_WAIT)));
+        if let Some(at) = again.into_iter().chain(waits).min() {
             self.turns.agenda.add(uid.clone(), at);
         }
-        if plan.actions.is_empty() && plan.status.is_none() {
+        if !plan.has_writes() {
             return;
         }
         debug!(object = object.title(), actions = plan.actions.len(), "Plan begins");
@@ -217,7 +221,10 @@ impl<P: Picture> Controller<P> {
         self.connections.writer.metrics.set_aside();
         let text = "the controller failed on this object and leaves it alone until it is changed".to_owned();
         self.connections.writer.events.tell(object, Note { warning: true, reason: "SetAside", text });
-        self.memory.entry(uid.to_owned()).or_default().aside.set(object);
+        let memory = self.memory.entry(uid.to_owned()).or_default();
+        memory.aside.set(object);
+        // Nobody knows what was written.
+        memory.unread = true;
     }
 }
 
@@ -225,3 +232,6 @@ impl<P: Picture> Controller<P> {
 fn uids(picture: &impl Picture) -> Vec<String> {
     picture.objects().map(|object| object.uid().to_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests;

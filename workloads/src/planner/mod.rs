@@ -49,6 +49,13 @@ pub(crate) struct Plan<A> {
     pub(crate) notes: Vec<Note>,
 }
 
+impl<A> Plan<A> {
+    /// Tells whether anything is to be written.
+    fn has_writes(&self) -> bool {
+        !self.actions.is_empty() || self.status.is_some()
+    }
+}
+
 /// Picture of the cluster as the kinds of a controller need it, and what they do with it.
 pub(crate) trait Picture: Sized + Send + 'static {
     /// Event of a watch.

@@ -10,6 +10,7 @@ use crate::{
     jobs::Kind,
     revision::controller,
     store::{Stored, version},
+    time::whole_second,
 };
 
 /// Where a job is.
@@ -111,8 +112,11 @@ fn state<'a>(conditions: impl Iterator<Item = (&'a str, &'a str)>) -> ChildState
     states.next().unwrap_or_default()
 }
 
-/// Time of a job; one whose annotation somebody took away has it in its name.
+/// Time of a job, as the status can have it: in whole seconds. One whose annotation somebody took away has it
+/// in its name.
 fn scheduled_at(meta: &ObjectMeta, name: &str) -> Option<Timestamp> {
     let annotation = meta.annotations.as_ref().and_then(|all| all.get(SCHEDULED_AT)?.parse().ok());
-    annotation.or_else(|| Timestamp::from_second(name.rsplit_once('-')?.1.parse().ok()?).ok())
+    annotation
+        .map(whole_second)
+        .or_else(|| Timestamp::from_second(name.rsplit_once('-')?.1.parse().ok()?).ok())
 }

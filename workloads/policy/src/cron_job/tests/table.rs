@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{ChildState, SCHEDULED_AT},
+    super::{ChildState, ChildView, SCHEDULED_AT},
     world::{World, after, at},
 };
 use crate::jobs::{Action, Kind};
@@ -239,6 +239,24 @@ fn a_job_of_the_future_stops_nothing() {
     let child = world.children.get_mut("report-1767265200").unwrap();
     child.scheduled_at = Some(Timestamp::MAX);
     assert_eq!(world.at("2026-01-01T12:00:00Z"), ["01 12:00"]);
+}
+
+/// The status has whole seconds: a time with a fraction would be newer than what is on file for ever.
+#[rstest]
+#[case::long_ago("2026-01-01T10:00:00.5Z", "2026-01-01T10:00:00Z")]
+#[case::in_a_moment("2026-01-01T10:50:59.999999999Z", "2026-01-01T10:50:59Z")]
+#[case::before_the_epoch("1969-12-31T23:59:58.5Z", "1969-12-31T23:59:59Z")]
+fn a_time_with_a_fraction_is_on_file_after_one_write(#[case] annotated: &str, #[case] recorded: &str) {
+    let mut world = World::new("2026-01-01T10:50:00Z", "@hourly", json!({}));
+    let run = json!({ "metadata": {
+        "namespace": "ns", "name": "by-hand", "uid": "by-hand", "annotations": { SCHEDULED_AT: annotated },
+    }});
+    let run = ChildView::of_job(&serde_json::from_value(run).unwrap());
+    world.children.insert("by-hand".to_owned(), run);
+    world.carry_out(&world.plan(), usize::MAX);
+    assert_eq!(json!(world.job.status)["lastScheduleTime"], recorded);
+    assert_eq!(world.plan().again, Some(Duration::from_millis(600_001)), "the next full hour is waited for");
+    assert_eq!(world.at("2026-01-01T11:00:00Z"), ["01 11:00"]);
 }
 
 #[rstest]
