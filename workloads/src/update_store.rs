@@ -72,11 +72,14 @@ impl UpdateStore {
         Concerned::None
     }
 
-    /// A write was answered with this.
+    /// A write was answered with this. An answer that comes late says nothing: a newer version is known, or
+    /// that the object is gone.
     pub(crate) fn wrote(&mut self, node_updates: NodeUpdates) {
-        let before = self.store.get(node_updates.uid()).cloned();
-        self.store.wrote(node_updates.clone());
-        self.relink(before.as_ref(), Some(&node_updates));
+        let uid = node_updates.uid().to_owned();
+        let before = self.store.get(&uid).cloned();
+        self.store.wrote(node_updates);
+        let after = self.store.get(&uid).cloned();
+        self.relink(before.as_ref(), after.as_ref());
     }
 
     /// Updates in place of the pods of a workload, by UID.
@@ -187,7 +190,13 @@ mod tests {
     use crate::kinds::KINDS;
 
     fn node_updates(version: u64, sign: u64, entries: &[&str]) -> Shown<NodeUpdates> {
-        let entry = |uid: &&str| json!({ "uid": uid, "owner": "CloneSet/shop", "ownerUid": "set", "namespace": "ns", "name": uid, "revision": "r" });
+        let entries: Vec<_> = entries.iter().map(|uid| ("set", *uid)).collect();
+        Shown::Applied(of_sets(version, sign, &entries))
+    }
+
+    /// Entries with the UIDs of their workloads.
+    fn of_sets(version: u64, sign: u64, entries: &[(&str, &str)]) -> NodeUpdates {
+        let entry = |(set, uid): &(&str, &str)| json!({ "uid": uid, "owner": "CloneSet/shop", "ownerUid": set, "namespace": "ns", "name": uid, "revision": "r" });
         let object = json!({
             "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
             "metadata": { "name": "n", "uid": "u", "resourceVersion": version.to_string() }, "spec": {},
@@ -197,7 +206,28 @@ mod tests {
                 "desiredPods": entries.iter().map(entry).collect::<Vec<_>>(),
             },
         });
-        Shown::Applied(NodeUpdates::of(serde_json::from_value(object).unwrap()))
+        NodeUpdates::of(serde_json::from_value(object).unwrap())
+    }
+
+    /// Another workload has its first entry there by then.
+    #[test]
+    fn a_late_answer_takes_no_entry_of_another_workload_away() {
+        let mut update_store = UpdateStore::default();
+        let pods = |store: &UpdateStore, set| store.states(set).into_keys().collect::<Vec<_>>();
+        update_store.take(Shown::Applied(of_sets(6, 1, &[("one", "a"), ("two", "b")])));
+        update_store.wrote(of_sets(5, 1, &[("one", "a")]));
+        assert_eq!(
+            (pods(&update_store, "one"), pods(&update_store, "two")),
+            (vec!["a".into()], vec!["b".into()])
+        );
+        update_store.wrote(of_sets(7, 1, &[("one", "a"), ("two", "c")]));
+        assert_eq!(pods(&update_store, "two"), ["c"]);
+        // The node is gone by then.
+        update_store.take(Shown::Gone("u".to_owned()));
+        update_store.wrote(of_sets(8, 1, &[("one", "a")]));
+        update_store.listen(Instant::now());
+        assert!(update_store.agents(KINDS[0]).present.is_empty() && update_store.next_silence().is_none());
+        assert!(pods(&update_store, "one").is_empty());
     }
 
     #[test]
