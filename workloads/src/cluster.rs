@@ -164,6 +164,8 @@ impl Cluster {
                         }
                     }
                 }
+                // What is remembered of it goes when it is looked at.
+                return Concerned::Some(vec![uid]);
             }
         }
         Concerned::None

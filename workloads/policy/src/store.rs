@@ -23,7 +23,7 @@ pub trait Stored {
 #[derive(Clone, Debug)]
 pub struct Store<T> {
     objects: BTreeMap<String, Box<T>>,
-    /// Written since the last list began.
+    /// Written since the list that comes in began: it may be missing there.
     written: BTreeSet<String>,
     /// Ended, and not seen to be gone: they do not come back. With the version up to which that holds: a
     /// newer one shows that what was missing in a list is there.
@@ -86,8 +86,8 @@ impl<T: Stored> Store<T> {
     /// The list is complete; what is not in it is gone.
     pub fn list_ends(&mut self) {
         let Some(listed) = self.listed.take() else { return };
-        // Written after the list began: it may be missing there.
-        let (objects, written, gone) = (&mut self.objects, &self.written, &mut self.gone);
+        let written = std::mem::take(&mut self.written);
+        let (objects, gone) = (&mut self.objects, &mut self.gone);
         objects.retain(|uid, _| {
             let is_there = listed.contains_key(uid) || written.contains(uid);
             if !is_there {
@@ -130,7 +130,9 @@ impl<T: Stored> Store<T> {
     /// A write was answered with this object.
     pub fn wrote(&mut self, object: T) {
         let uid = object.uid().to_owned();
-        if !self.gone.uids.contains(&uid) && self.take(Box::new(object)) {
+        let is_news = !self.gone.uids.contains(&uid) && self.take(Box::new(object));
+        // A watch may go on for weeks until its next list.
+        if is_news && self.listed.is_some() {
             self.written.insert(uid);
         }
     }
@@ -259,6 +261,19 @@ mod tests {
             store.gone(&number.to_string());
         }
         assert_eq!((store.gone.uids.len(), store.gone.order.len()), (MOST_GONE, MOST_GONE));
+    }
+
+    /// Many are made and gone between two lists.
+    #[test]
+    fn what_is_written_is_remembered_for_a_list_that_comes_in_alone() {
+        let mut store = Store::default();
+        store.wrote(Object("before", 1));
+        assert!(store.written.is_empty());
+        store.list_begins();
+        store.wrote(Object("during", 2));
+        assert_eq!(store.written.len(), 1);
+        store.list_ends();
+        assert!(store.written.is_empty());
     }
 
     #[test]

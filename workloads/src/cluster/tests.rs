@@ -68,7 +68,8 @@ fn a_claim_concerns_the_set_that_it_is_named_after() {
     assert_eq!(cluster.take(claim("data-db-0")), some(&["db"]));
     assert_eq!(cluster.take(claim("data-web-0")), some(&[]));
     assert_eq!(cluster.take(Input::Claim(Shown::Gone("data-db-0".to_owned()))), some(&["db"]));
-    cluster.take(Input::Set(kind("StatefulSet"), Shown::Gone("db".to_owned())));
+    let gone = cluster.take(Input::Set(kind("StatefulSet"), Shown::Gone("db".to_owned())));
+    assert_eq!(gone, some(&["db"]), "what is remembered of it is to go");
     assert_eq!(cluster.take(claim("data-db-1")), some(&[]), "the set is gone");
 }
 

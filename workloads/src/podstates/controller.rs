@@ -46,7 +46,7 @@ pub(super) struct Controller {
     states: BTreeMap<String, PersistentPodState>,
     /// UIDs of the states, by namespace and name.
     by_name: BTreeMap<(String, String), String>,
-    /// UIDs that the list which is coming in has shown, by kind.
+    /// UIDs that the list which is coming in has shown, by kind. There may be none for weeks.
     listing: BTreeMap<&'static str, BTreeSet<String>>,
     listed: Listed,
     backoff: BTreeMap<String, Backoff>,
@@ -104,7 +104,7 @@ impl Controller {
         match shown {
             Shown::ListBegins => drop(self.listing.insert(kind, BTreeSet::new())),
             Shown::Applied(set) => {
-                self.listing.entry(kind).or_default().insert(set.uid.clone());
+                self.is_seen(kind, &set.uid);
                 // Its status changes with each of its pods, and nothing follows from that.
                 if self.sets.get(&set.uid) != Some(&set) {
                     self.turns.agenda.add(set.uid.clone(), later(Instant::now(), PACE));
@@ -131,7 +131,7 @@ impl Controller {
             Shown::Applied(state) => {
                 let meta = &state.metadata;
                 let Some(uid) = meta.uid.clone() else { return };
-                self.listing.entry(STATES).or_default().insert(uid.clone());
+                self.is_seen(STATES, &uid);
                 let same = self.states.get(&uid).is_some_and(|known| {
                     known.spec == state.spec
                         && known.metadata.owner_references == meta.owner_references
@@ -154,6 +154,13 @@ impl Controller {
                 self.connections.writer.metrics.objects(STATES, self.states.len());
                 self.ends(STATES);
             }
+        }
+    }
+
+    /// Takes in that a list shows this one, if one is coming in.
+    fn is_seen(&mut self, kind: &'static str, uid: &str) {
+        if let Some(seen) = self.listing.get_mut(kind) {
+            seen.insert(uid.to_owned());
         }
     }
 
@@ -215,3 +222,6 @@ impl Controller {
         self.turns.agenda.add(uid, later(Instant::now(), SET_ASIDE));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -47,8 +47,8 @@ pub(super) enum Input {
 /// Pods of a namespace with a WorkloadSpread, and their watch.
 struct Space {
     pods: BTreeMap<String, Arc<PodView>>,
-    /// UIDs that the list which is coming in has shown.
-    listing: BTreeSet<String>,
+    /// UIDs that the list which is coming in has shown. There may be none for weeks.
+    listing: Option<BTreeSet<String>>,
     listed: bool,
     watch: AbortHandle,
 }
@@ -59,11 +59,13 @@ pub(super) struct Controller {
     sender: mpsc::Sender<Input>,
     turns: Turns<Input, Report>,
     spreads: BTreeMap<String, SpreadView>,
-    listing: BTreeSet<String>,
+    /// The same of the spreads.
+    listing: Option<BTreeSet<String>>,
     listed: bool,
     spaces: BTreeMap<String, Space>,
     backoff: BTreeMap<String, Backoff>,
-    memory: Memory,
+    /// By UID of the spread.
+    memory: BTreeMap<String, Memory>,
     watches: JoinSet<()>,
 }
 
@@ -78,11 +80,11 @@ impl Controller {
             connections,
             sender,
             spreads: BTreeMap::new(),
-            listing: BTreeSet::new(),
+            listing: None,
             listed: false,
             spaces: BTreeMap::new(),
             backoff: BTreeMap::new(),
-            memory: Memory::default(),
+            memory: BTreeMap::new(),
             watches: JoinSet::new(),
         }
     }
@@ -117,16 +119,18 @@ impl Controller {
 
     fn take_spread(&mut self, shown: Shown<SpreadView>) {
         match shown {
-            Shown::ListBegins => self.listing.clear(),
+            Shown::ListBegins => self.listing = Some(BTreeSet::new()),
             Shown::Applied(spread) => {
-                self.listing.insert(spread.uid.clone());
+                if let Some(seen) = &mut self.listing {
+                    seen.insert(spread.uid.clone());
+                }
                 self.follow(&spread.namespace);
                 self.turns.agenda.add(spread.uid.clone(), later(Instant::now(), PACE));
                 self.spreads.insert(spread.uid.clone(), spread);
             }
             Shown::Gone(uid) => self.forget(|known| known == uid),
             Shown::ListEnds => {
-                let seen = std::mem::take(&mut self.listing);
+                let seen = self.listing.take().unwrap_or_default();
                 self.forget(|known| !seen.contains(known));
                 self.listed = true;
                 self.connections.listed.send_replace(vec![(SPREADS, true)]);
@@ -139,6 +143,7 @@ impl Controller {
     fn forget(&mut self, gone: impl Fn(&str) -> bool) {
         self.spreads.retain(|uid, _| !gone(uid));
         self.backoff.retain(|uid, _| self.spreads.contains_key(uid));
+        self.memory.retain(|uid, _| self.spreads.contains_key(uid));
         let used: BTreeSet<&str> = self.spreads.values().map(|spread| spread.namespace.as_str()).collect();
         self.spaces.retain(|namespace, space| {
             let stays = used.contains(namespace.as_str());
@@ -161,7 +166,7 @@ impl Controller {
             let input = |event: Option<_>| Some(Input::Pod(own.clone(), shown(event?, PodView::of)));
             relay(api, watcher::Config::default(), "pods", input, sender, &metrics).await;
         });
-        let space = Space { pods: BTreeMap::new(), listing: BTreeSet::new(), listed: false, watch };
+        let space = Space { pods: BTreeMap::new(), listing: None, listed: false, watch };
         self.spaces.insert(namespace.to_owned(), space);
     }
 
@@ -172,12 +177,14 @@ impl Controller {
         let Some(space) = self.spaces.get_mut(namespace) else { return };
         let changed: Vec<Arc<PodView>> = match shown {
             Shown::ListBegins => {
-                space.listing.clear();
+                space.listing = Some(BTreeSet::new());
                 return;
             }
             Shown::Applied(pod) => {
                 let pod = Arc::new(pod);
-                space.listing.insert(pod.seen.uid.clone());
+                if let Some(seen) = &mut space.listing {
+                    seen.insert(pod.seen.uid.clone());
+                }
                 match space.pods.insert(pod.seen.uid.clone(), pod.clone()) {
                     Some(before) if pod.decides_as(&before) => return,
                     before => before.into_iter().chain([pod]).collect(),
@@ -185,7 +192,7 @@ impl Controller {
             }
             Shown::Gone(uid) => space.pods.remove(&uid).into_iter().collect(),
             Shown::ListEnds => {
-                let seen = std::mem::take(&mut space.listing);
+                let seen = space.listing.take().unwrap_or_default();
                 let mut gone = Vec::new();
                 space.pods.retain(|uid, pod| {
                     let is_there = seen.contains(uid);
@@ -227,7 +234,8 @@ impl Controller {
             let writer = self.connections.writer.clone();
             let siblings = self.spreads.values().filter(|one| one.namespace == spread.namespace);
             let names = siblings.map(|one| one.name.clone()).collect();
-            let work = Work { writer, spread, pods, memory: self.memory.clone(), names };
+            let memory = self.memory.entry(uid.clone()).or_default().clone();
+            let work = Work { writer, spread, pods, memory, names };
             self.turns.spawn(uid, work.carry_out());
         }
     }

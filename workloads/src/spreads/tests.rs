@@ -1,6 +1,9 @@
 //! Plans of a WorkloadSpread at an API server in memory.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use berth_spread::{COST, IGNORE_METADATA, MATCHED};
 use http::Method;
@@ -135,4 +138,47 @@ async fn a_pod_that_was_there_before_is_adopted_by_one_write(
         wanted["labels"] = labels;
     }
     assert_eq!(*written.lock().unwrap(), [wanted]);
+}
+
+/// Each of them is read once, and again when the spread says something else.
+#[tokio::test]
+async fn many_pods_that_fit_no_subset_are_read_once() {
+    let term = json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] });
+    let spread = json!({
+        "metadata": { "namespace": "ns", "name": "s", "uid": "s", "generation": 1 },
+        "spec": {
+            "targetRef": { "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web" },
+            "subsets": [{ "name": "a", "requiredNodeSelectorTerm": term }],
+        },
+    });
+    let spread = SpreadView::of(serde_json::from_value(spread).unwrap()).unwrap();
+    let cost = spread.spread.cost_of_nobody().unwrap().to_string();
+    let one = |number: usize| {
+        let mut one = pod(&format!("p{number}"), true);
+        one["metadata"]["annotations"] = json!({ COST: cost });
+        one
+    };
+    let pods: Vec<_> = (0..10_050).map(|number| Arc::new(view(&one(number)))).collect();
+    let node = json!({ "metadata": { "name": "n", "labels": { "zone": "b" } }, "spec": {} });
+    let asked: Arc<AtomicUsize> = Arc::default();
+    let (count, whole) = (asked.clone(), one(0));
+    let writer = served::writer(move |method, path, _| {
+        assert_eq!(*method, Method::GET, "{path}");
+        count.fetch_add(1, Ordering::Relaxed);
+        if path.ends_with("/nodes/n") { node.clone() } else { whole.clone() }
+    });
+    let memory = Memory::default();
+    let mut asks = Vec::new();
+    for (generation, there) in [(1, 10_050), (1, 10_050), (1, 50), (2, 50), (2, 60)] {
+        let work = Work {
+            writer: writer.clone(),
+            spread: SpreadView { generation, ..spread.clone() },
+            pods: pods.iter().take(there).cloned().collect(),
+            memory: memory.clone(),
+            names: ["s".to_owned()].into(),
+        };
+        assert!(work.carry_out().await.done);
+        asks.push(asked.swap(0, Ordering::Relaxed));
+    }
+    assert_eq!(asks, [20_100, 0, 0, 100, 20]);
 }

@@ -1,7 +1,7 @@
 //! One plan for a WorkloadSpread, carried out.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -36,10 +36,9 @@ const MOST_FAILED: usize = 64;
 const LOOK_AGAIN: i64 = 1;
 /// Reason of the Event of a refused write.
 const REFUSED: &str = "PatchPodDeletionCostFailed";
-/// Objects of each kind that are remembered; past them all are asked for again.
-const MOST_REMEMBERED: usize = 10_000;
 
-/// Facts that were read once; lost with the program.
+/// Facts of one spread that were read once; lost with the program. They are about pods that are there, and
+/// no more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory(Arc<Mutex<Facts>>);
 
@@ -47,8 +46,9 @@ pub(super) struct Memory(Arc<Mutex<Facts>>);
 struct Facts {
     /// Deployments of ReplicaSets, by UID of the ReplicaSet.
     parents: HashMap<String, Option<String>>,
-    /// Pods that fit no subset, by UID, and the generation of the spread that says so.
-    nobody: HashMap<String, (String, i64)>,
+    /// UIDs of pods that fit no subset, by this generation of the spread.
+    nobody: HashSet<String>,
+    generation: i64,
 }
 
 /// Report of a plan.
@@ -104,6 +104,7 @@ impl Work {
     }
 
     async fn run(&mut self) -> Result<Option<i64>, Failure> {
+        self.memory.begins(self.spread.generation, &self.pods);
         let mut own: Vec<Arc<PodView>> = Vec::new();
         for pod in std::mem::take(&mut self.pods) {
             if self.is_own(&pod).await? {
@@ -177,7 +178,7 @@ impl Work {
                     owners.find(|one| one.controller == Some(true) && one.kind == "Deployment")
                 });
                 let parent = parent.map(|owner| owner.name);
-                self.memory.of(|facts| keep(&mut facts.parents, uid, parent.clone()));
+                self.memory.of(|facts| facts.parents.insert(uid.clone(), parent.clone()));
                 parent
             }
         };
@@ -191,8 +192,7 @@ impl Work {
         if pod.seen.matched.as_ref().is_some_and(|matched| self.names.contains(&matched.name)) {
             return Ok(false);
         }
-        let decided = (self.spread.uid.clone(), self.spread.generation);
-        if self.memory.of(|facts| facts.nobody.get(&pod.seen.uid) == Some(&decided)) {
+        if self.memory.of(|facts| facts.nobody.contains(&pod.seen.uid)) {
             return Ok(false);
         }
         let nodes: Api<Node> = Api::all(self.writer.client.clone());
@@ -223,7 +223,7 @@ impl Work {
         if is_news {
             self.annotate(pod, json!({ COST: cost })).await?;
         }
-        self.memory.of(|facts| keep(&mut facts.nobody, &pod.seen.uid, decided));
+        self.memory.of(|facts| facts.nobody.insert(pod.seen.uid.clone()));
         Ok(is_news)
     }
 
@@ -293,13 +293,21 @@ impl Memory {
     fn of<T>(&self, take: impl FnOnce(&mut Facts) -> T) -> T {
         take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
 
-fn keep<T>(facts: &mut HashMap<String, T>, uid: &str, fact: T) {
-    if facts.len() >= MOST_REMEMBERED {
-        facts.clear();
+    /// Forgets what is about none of these pods, or about another generation.
+    fn begins(&self, generation: i64, pods: &[Arc<PodView>]) {
+        let uids: HashSet<&str> = pods.iter().map(|pod| pod.seen.uid.as_str()).collect();
+        let owner = |pod: &Arc<PodView>| {
+            let [.., uid] = &pod.owner;
+            uid.clone()
+        };
+        let owners: HashSet<String> = pods.iter().map(owner).collect();
+        self.of(|facts| {
+            facts.parents.retain(|uid, _| owners.contains(uid));
+            let is_same = std::mem::replace(&mut facts.generation, generation) == generation;
+            facts.nobody.retain(|uid| is_same && uids.contains(uid.as_str()));
+        });
     }
-    facts.insert(uid.to_owned(), fact);
 }
 
 fn view(node: &Node) -> NodeView {

@@ -19,7 +19,7 @@ fn controller() -> Controller {
     let writer = Served::default().writer();
     let mut controller = Controller::new(Connections { tenure, writer, listed }, sender, inputs);
     let watch = controller.watches.spawn(std::future::pending());
-    let space = Space { pods: BTreeMap::new(), listing: BTreeSet::new(), listed: true, watch };
+    let space = Space { pods: BTreeMap::new(), listing: None, listed: true, watch };
     controller.spaces.insert("ns".to_owned(), space);
     controller.spreads.insert("s".to_owned(), spread());
     controller
@@ -62,6 +62,30 @@ async fn an_event_is_a_plan_where_something_is_decided_by_it(
     controller.take_pod("ns", Shown::ListBegins);
     controller.take_pod("ns", Shown::ListEnds);
     assert_eq!(due(&mut controller), 1);
+}
+
+/// A watch may go on for weeks, and each pod that it shows in that time is another one.
+#[tokio::test]
+async fn what_a_watch_shows_is_remembered_for_a_list_that_comes_in_alone() {
+    let mut controller = controller();
+    let listing = |controller: &Controller| {
+        let of = |seen: &Option<BTreeSet<String>>| seen.as_ref().map(BTreeSet::len);
+        (of(&controller.listing), of(&controller.spaces["ns"].listing))
+    };
+    let show = |controller: &mut Controller| {
+        controller.take_spread(Shown::Applied(spread()));
+        controller.take_pod("ns", Shown::Applied(view(&pod("p0", true))));
+    };
+    show(&mut controller);
+    assert_eq!(listing(&controller), (None, None));
+    controller.take_spread(Shown::ListBegins);
+    controller.take_pod("ns", Shown::ListBegins);
+    show(&mut controller);
+    assert_eq!(listing(&controller), (Some(1), Some(1)));
+    controller.take_spread(Shown::ListEnds);
+    controller.take_pod("ns", Shown::ListEnds);
+    assert_eq!(listing(&controller), (None, None));
+    assert!(controller.spreads.contains_key("s") && controller.spaces["ns"].pods.contains_key("p0"));
 }
 
 #[tokio::test]
