@@ -72,6 +72,8 @@ struct State {
     version: u64,
     /// Requests that are not carried out: their method, what they are about, and the code of the answer.
     refused: Vec<(Method, String, u16)>,
+    /// Change of all that is made or replaced.
+    webhook: Option<fn(&mut Value)>,
 }
 
 impl Served {
@@ -83,6 +85,16 @@ impl Served {
     /// Refuses requests with this code that are about an object, or about one that is for a node.
     pub(crate) fn refuse(&self, method: Method, of: &str, code: u16) {
         self.0.lock().unwrap().refused.push((method, of.to_owned(), code));
+    }
+
+    /// Changes all that is made or replaced, as a mutating webhook does.
+    pub(crate) fn change(&self, webhook: fn(&mut Value)) {
+        self.0.lock().unwrap().webhook = Some(webhook);
+    }
+
+    /// The object of a kind and name.
+    pub(crate) fn get(&self, plural: &str, name: &str) -> Option<Value> {
+        self.0.lock().unwrap().objects.get(plural)?.get(name).cloned()
     }
 
     /// Names of the objects of a kind.
@@ -149,10 +161,18 @@ impl State {
             (&Method::GET, Some(name)) => objects.get(name).cloned().unwrap_or_default(),
             (&Method::POST, _) => {
                 let mut object = body.clone();
+                self.webhook.iter().for_each(|change| change(&mut object));
                 object["metadata"]["uid"] = format!("uid-{version}").into();
                 object["metadata"]["resourceVersion"] = version.into();
                 let name = object["metadata"]["name"].as_str().unwrap().to_owned();
                 objects.insert(name, object.clone());
+                object
+            }
+            (&Method::PUT, Some(name)) => {
+                let mut object = body.clone();
+                self.webhook.iter().for_each(|change| change(&mut object));
+                object["metadata"]["resourceVersion"] = version.into();
+                objects.insert(name.to_owned(), object.clone());
                 object
             }
             (_, name) => {

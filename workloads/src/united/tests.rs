@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use berth_base::lease::{Tenure, Term};
 use berth_workloads_policy::united_deployment::KINDS;
+use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -75,4 +76,37 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_of_them() {
         assert_eq!(asked, (times, 0), "{plural}");
     }
     assert_eq!(served.writes(), writes, "{served:?}");
+}
+
+/// A webhook caps what is written: the workload is as it is, the status says so, and the API server is asked
+/// less and less.
+#[rstest]
+#[case::replicas(|workload: &mut Value| {
+    let replicas = &mut workload["spec"]["replicas"];
+    *replicas = replicas.as_i64().map(|replicas| replicas.min(3)).into();
+})]
+#[case::an_annotation(|workload: &mut Value| {
+    let annotations = workload["metadata"]["annotations"].as_object_mut();
+    annotations.and_then(|all| all.remove("berth.dev/subset-hash"));
+})]
+#[tokio::test]
+async fn what_the_cluster_changes_is_not_written_for_ever(#[case] webhook: fn(&mut Value)) {
+    let served = Served::default();
+    served.change(webhook);
+    let mut shop = object("shop");
+    shop["spec"]["replicas"] = 5.into();
+    shop["spec"]["topology"]["subsets"] = json!([{ "name": "a" }]);
+    served.put("uniteddeployments", &shop);
+    let _one = replica(&served, &[shop]).await;
+    let says = |served: &Served| {
+        served
+            .get("uniteddeployments", "shop")
+            .is_some_and(|one| one["status"].to_string().contains("webhooks"))
+    };
+    served.until("it is said", says).await;
+    tokio::time::sleep(Duration::from_millis(1400)).await;
+    // After 0.1, 0.5 and 1 s at the earliest.
+    let tries = served.count("PUT deployments one");
+    assert!((1..=4).contains(&tries), "{tries}: {served:?}");
+    assert_eq!(served.names("deployments").len(), 1);
 }

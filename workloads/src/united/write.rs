@@ -158,8 +158,24 @@ impl Work<UnitedDeployments> {
             made => made?,
         };
         self.tell(false, "SuccessfulCreate", format!("created {} {}", kind.name(), object.name_any()));
-        self.wrote.extend(child(kind, &made).map(Wrote::Child));
-        Ok(())
+        self.settled(kind, &object, &made)
+    }
+
+    /// Takes in a workload that the API server has just written: it says what it is to say, or never will.
+    fn settled(
+        &mut self,
+        kind: Kind,
+        wanted: &DynamicObject,
+        written: &DynamicObject,
+    ) -> Result<(), Failure> {
+        let (wanted, written) = (child(kind, wanted), child(kind, written));
+        let is_so = written.as_ref().zip(wanted.as_ref()).is_some_and(|(one, wanted)| one.is_as(wanted));
+        self.wrote.extend(written.map(Wrote::Child));
+        if is_so {
+            return Ok(());
+        }
+        let text = "the cluster changes what is written there: see its mutating webhooks and policies";
+        Err(Failure::Refused(text.to_owned()))
     }
 
     /// Changes a workload, on its version of now: its own controller writes it too.
@@ -184,10 +200,9 @@ impl Work<UnitedDeployments> {
             match self.writer.ask("update", api.replace(&target.name, &params::post(), &object)).await {
                 Err(Failure::Changed) => {}
                 written => {
-                    let written = written?;
+                    self.settled(kind, &object, &written?)?;
                     let text = format!("updated {} {}", kind.name(), target.name);
                     self.tell(false, "SuccessfulUpdateSubset", text);
-                    self.wrote.extend(child(kind, &written).map(Wrote::Child));
                     return Ok(());
                 }
             }

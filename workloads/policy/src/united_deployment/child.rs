@@ -115,6 +115,12 @@ impl ChildView {
         Target { name: self.name.clone(), uid: self.uid.clone(), version: self.version.clone() }
     }
 
+    /// Tells whether it says what another one does of all that is decided by.
+    pub fn is_as(&self, wanted: &Self) -> bool {
+        let of = |one: &Self| (one.subset.clone(), one.revision.clone(), one.hash.clone(), one.owner.clone());
+        of(self) == of(wanted) && (self.wanted, self.partition) == (wanted.wanted, wanted.partition)
+    }
+
     /// Tells whether it decides on the pod, itself or by a ReplicaSet.
     pub(crate) fn has(&self, pod: &PodView) -> bool {
         match (&pod.replica_set, self.kind) {
