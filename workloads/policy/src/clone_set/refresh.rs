@@ -1,5 +1,7 @@
 //! States of pods, brought up to date: what a hook has let go goes on.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{Pass, member::Member, numbers::Numbers};
@@ -61,7 +63,8 @@ impl Pass<'_> {
     /// Has pods serve again that are held for an update which nobody wants any more: the partition was
     /// raised. `wanted`: those that wait for one. True: a pod was written.
     pub(super) fn let_serve(&mut self, wanted: &[Member<'_>]) -> bool {
-        let is_wanted = |one: &Member<'_>| wanted.iter().any(|wanted| wanted.pod.uid == one.pod.uid);
+        let wanted: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.pod.uid.as_str()).collect();
+        let is_wanted = |one: &Member<'_>| wanted.contains(one.pod.uid.as_str());
         let left = self
             .members
             .iter()

@@ -99,3 +99,29 @@ fn a_pod_that_is_not_selected_any_more_is_given_free_and_replaced() {
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(super::world::NOW));
     assert_eq!(world.effect(), "");
 }
+
+/// All of them wait for their update, and none is called back. Twenty times as many take about twenty times
+/// as long, not four hundred.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it measures how long a pass takes")]
+fn many_pods_that_are_held_take_little_time() {
+    let hook = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+    let seconds = |pods: usize| {
+        let spec = json!({
+            "replicas": pods, "lifecycle": hook,
+            "updateStrategy": { "type": "InPlaceIfPossible", "maxUnavailable": "100%" },
+        });
+        let mut world = World::new(spec, &format!("{pods}o"));
+        for pod in &mut world.pods {
+            pod.labels.insert("hook".to_owned(), "true".to_owned());
+            pod.labels.insert(STATE_LABEL.to_owned(), State::PreparingUpdate.name().to_owned());
+        }
+        let begin = std::time::Instant::now();
+        assert_eq!(world.effect(), "");
+        begin.elapsed().as_secs_f64()
+    };
+    // The rest of the computer may be at work.
+    let few = [(); 3].map(|()| seconds(1000)).into_iter().fold(f64::MAX, f64::min);
+    let many = seconds(20_000);
+    assert!(many < 60.0 * few, "{few} {many}");
+}
