@@ -52,24 +52,57 @@ pub(crate) async fn follow(client: Client, tenure: Tenure, events: Events) {
     let nodes = Api::<Sent<PartialObjectMeta<Node>>>::all(client.clone());
     let mut seen = pin!(watcher::watcher(nodes, watcher::Config::default().labels(VIRTUAL)));
     let mut tasks = JoinSet::new();
-    let mut followed: HashMap<String, AbortHandle> = HashMap::new();
+    let mut followed = Followed::default();
     while let Some(event) = seen.next().await {
         match event {
-            Ok(Event::InitApply(node) | Event::Apply(node)) => {
-                followed.entry(node.name_any()).or_insert_with_key(|node| {
-                    tasks.spawn(follow_pods(client.clone(), tenure.clone(), events.clone(), node.clone()))
-                });
-            }
-            Ok(Event::Delete(node)) => {
-                if let Some(task) = followed.remove(&node.name_any()) {
-                    task.abort();
-                }
-            }
-            // A node that went while the watch was away has no pods, and its watch shows nothing.
-            Ok(Event::Init | Event::InitDone) => {}
+            Ok(event) => followed.take(event, |node| {
+                let node = node.to_owned();
+                tasks.spawn(follow_pods(client.clone(), tenure.clone(), events.clone(), node))
+            }),
             Err(error) => {
                 warn!(error = chain(&error), "Watch of virtual nodes lost");
                 sleep(PAUSE).await;
+            }
+        }
+        // Those of nodes that are gone have ended.
+        while tasks.try_join_next().is_some() {}
+    }
+}
+
+/// Nodes whose pods are followed, each by a task of its own.
+#[derive(Debug, Default)]
+struct Followed {
+    tasks: HashMap<String, AbortHandle>,
+    /// Nodes of a list that comes in.
+    listing: Option<HashSet<String>>,
+}
+
+impl Followed {
+    /// Takes in what the watch shows. A node that went while the watch was away is missing in the next list.
+    fn take<K: Resource>(&mut self, event: Event<K>, follow: impl FnOnce(&str) -> AbortHandle) {
+        match event {
+            Event::Init => self.listing = Some(HashSet::new()),
+            Event::InitApply(node) | Event::Apply(node) => {
+                let node = node.name_any();
+                if let Some(seen) = &mut self.listing {
+                    seen.insert(node.clone());
+                }
+                self.tasks.entry(node).or_insert_with_key(|node| follow(node));
+            }
+            Event::Delete(node) => {
+                if let Some(task) = self.tasks.remove(&node.name_any()) {
+                    task.abort();
+                }
+            }
+            Event::InitDone => {
+                let seen = self.listing.take().unwrap_or_default();
+                self.tasks.retain(|node, task| {
+                    let is_there = seen.contains(node);
+                    if !is_there {
+                        task.abort();
+                    }
+                    is_there
+                });
             }
         }
     }
@@ -184,6 +217,43 @@ async fn write(
         Err(_) => {
             warn!(namespace, pod = name, "Sidecars on a virtual node not ended: no answer");
             Some(PAUSE)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows: what the watch shows, with the name of a node, and the nodes that are followed then.
+    #[tokio::test]
+    async fn a_node_is_followed_for_as_long_as_it_is_there() {
+        type Row = (fn(Node) -> Event<Node>, &'static str, &'static str);
+        let table: [Row; 11] = [
+            (|_| Event::Init, "", ""),
+            (Event::InitApply, "a", "a"),
+            (|_| Event::InitDone, "", "a"),
+            (Event::Apply, "a", "a"),
+            (Event::Apply, "b", "a b"),
+            (Event::Apply, "c", "a b c"),
+            (Event::Delete, "b", "a c"),
+            // `a` went while the watch was away.
+            (|_| Event::Init, "", "a c"),
+            (Event::InitApply, "c", "a c"),
+            (Event::InitApply, "d", "a c d"),
+            (|_| Event::InitDone, "", "c d"),
+        ];
+        let (mut followed, mut tasks) = (Followed::default(), JoinSet::new());
+        for (event, node, expected) in table {
+            let meta = kube::api::ObjectMeta { name: Some(node.to_owned()), ..Default::default() };
+            let event = event(Node { metadata: meta, ..Node::default() });
+            followed.take(event, |_| tasks.spawn(pending::<()>()));
+            tokio::task::yield_now().await;
+            while tasks.try_join_next().is_some() {}
+            let mut names: Vec<&str> = followed.tasks.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            assert_eq!(names.join(" "), expected);
+            assert_eq!(tasks.len(), names.len(), "one task each: {expected}");
         }
     }
 }
