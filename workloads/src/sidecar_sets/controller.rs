@@ -71,6 +71,8 @@ pub(super) struct Controller {
     backoff: BTreeMap<String, Backoff>,
     /// Version of a set that cannot be filed, which was said.
     aside: BTreeMap<String, String>,
+    /// Name of a revision that is another one's, which was said, by UID of the set.
+    taken: BTreeMap<String, String>,
     /// The namespace was missing, which was said.
     is_missing: bool,
 }
@@ -86,6 +88,7 @@ impl Controller {
             copies: Owned::default(),
             backoff: BTreeMap::new(),
             aside: BTreeMap::new(),
+            taken: BTreeMap::new(),
             is_missing: false,
         }
     }
@@ -145,6 +148,7 @@ impl Controller {
                 self.sets.gone(&uid);
                 self.backoff.remove(&uid);
                 self.aside.remove(&uid);
+                self.taken.remove(&uid);
             }
             Shown::ListEnds => {
                 self.sets.list_ends();
@@ -184,7 +188,8 @@ impl Controller {
         let mut pause = self.backoff.entry(uid.clone()).or_default().ends(matches!(end, End::Done));
         let was_missing = std::mem::replace(&mut self.is_missing, matches!(end, End::NoNamespace));
         match end {
-            End::Done | End::Changed => {}
+            End::Done => drop(self.taken.remove(&uid)),
+            End::Changed => {}
             End::NoNamespace => {
                 if !was_missing {
                     let namespace = &self.namespace;
@@ -195,7 +200,10 @@ impl Controller {
             End::Taken(taken) => {
                 let text =
                     format!("ControllerRevision {taken} is there, and the set does not own it: delete it");
-                self.tell(&uid, "FailedCreateRevision", text);
+                // Said once, however often it is tried.
+                if self.taken.insert(uid.clone(), taken.clone()).is_none_or(|said| said != taken) {
+                    self.tell(&uid, "FailedCreateRevision", text);
+                }
             }
             End::Failed(error) => warn!(set = name, error, "ControllerRevision not written, trying again"),
         }
@@ -296,3 +304,6 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
     }
     report
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! Ends of plans, and what is said of them.
+
+use berth_base::lease::Tenure;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::*;
+use crate::{events, served::Served, turns::Listed};
+
+/// Rows: how plans end one after the other, and how often it is said by then that a name is taken.
+#[tokio::test]
+async fn a_name_that_is_taken_is_said_once() {
+    let taken = |name: &str| End::Taken(name.to_owned());
+    let table = [
+        (taken("mesh-1"), 1),
+        (taken("mesh-1"), 1),
+        (End::Changed, 1),
+        (taken("mesh-1"), 1),
+        (taken("mesh-2"), 2),
+        (End::Done, 2),
+        (taken("mesh-2"), 3),
+    ];
+    let (events, mut told) = events::channel();
+    let writer = Writer { events, ..Served::default().writer() };
+    let (listed, _) = watch::channel(Listed::default());
+    let connections = Connections { tenure: Tenure::of_test().1, writer, listed };
+    let mut controller = Controller::new("ns".to_owned(), connections, mpsc::channel(1).1);
+    let set = json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet",
+        "metadata": { "name": "mesh", "uid": "u", "resourceVersion": "1" },
+    });
+    let view = SetView::read(&serde_json::from_value(set).unwrap()).unwrap();
+    controller.take_set(Shown::Applied(view), Instant::now());
+    let mut said = 0;
+    for (end, times) in table {
+        let row = format!("{end:?}");
+        controller.settle(Report { uid: "u".to_owned(), made: Vec::new(), gone: Vec::new(), end });
+        while let Ok((_, note)) = told.try_recv() {
+            assert_eq!(note.reason, "FailedCreateRevision");
+            said += 1;
+        }
+        assert_eq!(said, times, "{row}");
+    }
+}
