@@ -5,6 +5,7 @@ use std::time::Instant;
 use berth_base::time::later;
 use berth_malloc::growth::burst_is_over;
 use berth_workloads_policy::{action::Note, clone_set::Settings};
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
@@ -99,7 +100,7 @@ impl Controller {
 
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
-        let Report { uid, wrote, unread, end } = report;
+        let Report { uid, wrote, unadopted, unread, end } = report;
         let cluster = &mut state.cluster;
         let mut was_read = false;
         for wrote in wrote {
@@ -130,6 +131,10 @@ impl Controller {
             (memory.unread, memory.read_in) = (false, read_in);
         }
         memory.unread |= unread;
+        if let Some((_, error)) = unadopted.first() {
+            warn!(set = name, count = unadopted.len(), error, "Objects not adopted, going on without them");
+        }
+        memory.unadopted.failed(unadopted, Timestamp::now());
         let pause = memory.ends(&end);
         match &end {
             End::Done | End::Read | End::Changed => {}

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use berth_base::time::later;
 use berth_workloads_policy::{
+    adopt::Unadopted,
     daemon_set::{Held, Rests},
     plan::Failures,
     predownload,
@@ -24,6 +25,8 @@ pub(crate) struct Memory {
     pub(crate) rests: Rests,
     /// Revisions of its nodes that keep what they have: a pod that is gone tells nothing.
     pub(crate) held: Held,
+    /// They are tried again by themselves: the rest does not wait for them.
+    pub(crate) unadopted: Unadopted,
     backoff: Backoff,
     pub(crate) status: StatusPace,
     pub(crate) collisions: i32,

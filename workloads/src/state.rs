@@ -163,6 +163,7 @@ fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings, no
         held: &memory.held,
         collisions: memory.collisions,
         predownload_rests: memory.predownload_rests(now),
+        unadopted: &memory.unadopted,
         seed: RandomState::new().build_hasher().finish(),
     };
     cluster.plan(set, given, Timestamp::now())
@@ -289,6 +290,23 @@ mod tests {
         // Its namespace, as sets of tests have none.
         reading(&mut state).ends(2, Some([String::new()].into()), now);
         assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
+    }
+
+    /// A program runs for months, and sets come and go.
+    #[test]
+    fn nothing_is_remembered_of_a_set_that_is_gone() {
+        let (mut state, metrics) = (state(), Metrics::default());
+        let (events, _told) = events::channel();
+        let now = Instant::now();
+        let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
+        show(&mut state, "a", 1, false);
+        state.look("a", look());
+        let gone = state.cluster.take(Input::Set(KINDS[0], Shown::Gone("a".to_owned())));
+        state.turns.take(gone, Vec::new);
+        for uid in state.turns.agenda.take(later(now, Duration::from_secs(1)), 16) {
+            state.look(&uid, look());
+        }
+        assert!(state.memory.is_empty());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The writes of a plan, in their order; what was answered goes back to the picture.
 //!
-//! A write to a pod that fails leaves that pod alone; any other failure ends its part of the plan, and
-//! the rest of it is decided anew. After an answer that did not come, or that says of an error of the API
-//! server, nobody knows what there is: the set's objects are read from it before anything else is
-//! decided.
+//! A write to a pod that fails leaves that pod alone, and so does one that adopts; any other failure ends its
+//! part of the plan, and the rest of it is decided anew. After an answer that did not come, or that says of
+//! an error of the API server, nobody knows what there is: the set's objects are read from it before anything
+//! else is decided.
 
 mod adopt;
 mod create;
@@ -75,6 +75,8 @@ pub(crate) enum Wrote {
 pub(crate) struct Report {
     pub(crate) uid: String,
     pub(crate) wrote: Vec<Wrote>,
+    /// UIDs of objects that could not be adopted, and why.
+    pub(crate) unadopted: Vec<(String, String)>,
     /// Nobody knows what was written: all is to be read before the next plan.
     pub(crate) unread: bool,
     pub(crate) end: End,
@@ -96,6 +98,7 @@ struct Work {
     /// Causes of its writes to pods, by UID.
     causes: BTreeMap<String, Cause>,
     wrote: Vec<Wrote>,
+    unadopted: Vec<(String, String)>,
     unread: bool,
 }
 
@@ -122,12 +125,13 @@ impl Writer {
 impl Work {
     fn new(writer: Writer, set: Set, causes: BTreeMap<String, Cause>) -> Self {
         let namespace = set.namespace().to_owned();
-        Self { writer, set, namespace, causes, wrote: Vec::new(), unread: false }
+        let (wrote, unadopted) = (Vec::new(), Vec::new());
+        Self { writer, set, namespace, causes, wrote, unadopted, unread: false }
     }
 
     fn report(self, end: End) -> Report {
-        let Self { set, wrote, unread, .. } = self;
-        Report { uid: set.uid().to_owned(), wrote, unread, end }
+        let Self { set, wrote, unadopted, unread, .. } = self;
+        Report { uid: set.uid().to_owned(), wrote, unadopted, unread, end }
     }
 
     async fn write(&mut self, action: Action) -> End {
@@ -172,10 +176,11 @@ impl Work {
                 self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
             }
             Action::AdoptPod(target, patch) => {
-                self.adopt::<Pods>(target, patch, Wrote::Pod, Wrote::PodGone).await
+                self.adopt::<Pods>("pod", target, patch, Wrote::Pod, Wrote::PodGone).await
             }
             Action::AdoptRevision(target, patch) => {
-                self.adopt::<Revisions>(target, patch, Wrote::Revision, Wrote::RevisionGone).await
+                let (there, gone) = (Wrote::Revision, Wrote::RevisionGone);
+                self.adopt::<Revisions>("revision", target, patch, there, gone).await
             }
             Action::PatchPodStatus(target, patch) => {
                 let written = self.patch_status(&target, patch).await;

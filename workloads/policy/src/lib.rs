@@ -14,7 +14,7 @@
 //! Templates are `serde_json` values: a field that no type here knows reaches the pod.
 
 pub mod action;
-mod adopt;
+pub mod adopt;
 pub mod agents;
 pub mod amount;
 pub mod broadcast_job;

@@ -132,7 +132,7 @@ impl Stored for Revision {
 }
 
 /// Finds the revisions that count, or the write that comes first. `current`: name of the current one, as the
-/// status has it.
+/// status has it. One that nobody owns could not be adopted: it counts as it is, where the owner has none.
 pub fn settle<'a>(
     owner: Owner<'_>,
     template: &Map<String, Value>,
@@ -144,7 +144,7 @@ pub fn settle<'a>(
     let next = newest.map_or(1, |newest| newest.number.saturating_add(1));
     let newest_of = |is_same: &dyn Fn(&Map<String, Value>) -> bool| {
         let equal = revisions.iter().copied().filter(|one| is_same(&one.template));
-        equal.max_by_key(|one| (one.number, one.created, one.name.as_str()))
+        equal.max_by_key(|one| (!one.owner.is_empty(), one.number, one.created, one.name.as_str()))
     };
     // What templates mean is looked at when none is as it stands there: that is the rare and the dear one.
     let equal = newest_of(&|one| one == template).or_else(|| {
@@ -154,7 +154,7 @@ pub fn settle<'a>(
     let Some(update) = equal else {
         return Err(Box::new(Action::CreateRevision(new(owner, template, next, collisions))));
     };
-    if newest.is_some_and(|newest| newest.number > update.number) {
+    if !update.owner.is_empty() && newest.is_some_and(|newest| newest.number > update.number) {
         return Err(Box::new(Action::RaiseRevision(update.target(), next)));
     }
     let current = revisions.iter().find(|one| Some(one.name.as_str()) == current).copied().unwrap_or(update);
@@ -203,9 +203,11 @@ pub(crate) fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Revisions beyond the limit that nothing needs, the oldest first. `is_live`: a pod has it, or it counts.
+/// Revisions beyond the limit that nothing needs, the oldest first; one that nobody owns stays. `is_live`: a
+/// pod has it, or it counts.
 pub fn surplus(revisions: &[&Revision], limit: usize, is_live: impl Fn(&Revision) -> bool) -> Vec<Action> {
-    let mut rest: Vec<&Revision> = revisions.iter().copied().filter(|one| !is_live(one)).collect();
+    let is_surplus = |one: &&Revision| !one.owner.is_empty() && !is_live(one);
+    let mut rest: Vec<&Revision> = revisions.iter().copied().filter(is_surplus).collect();
     rest.sort_by_key(|one| (one.number, one.created, one.name.as_str()));
     let surplus = rest.len().saturating_sub(limit);
     rest.into_iter().take(surplus).map(|one| Action::DeleteRevision(one.target())).collect()

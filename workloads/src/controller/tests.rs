@@ -17,8 +17,9 @@ use crate::{
     cluster::Cluster,
     kinds::{KINDS, Set},
     object::Filed,
-    served,
-    watch::Shown,
+    served::{self, Served},
+    trimmed::TrimmedPod,
+    watch::{Pods, Shown, Watched},
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -231,4 +232,54 @@ async fn a_webhook_that_fails_is_said_and_asked_less_and_less() {
     until(&server, "nothing has failed", |server| server.status["conditions"] == Value::Null).await;
     let server = server.lock().unwrap();
     assert_eq!(server.objects["pods"].len(), 3, "none is made twice");
+}
+
+/// An admission policy that refuses one pod stalls nothing: the others are made, the status says so, and it
+/// is tried again after pauses.
+#[tokio::test]
+async fn an_orphan_that_cannot_be_adopted_stalls_nothing() {
+    let served = Served::default();
+    let labels = json!({ "app": "db" });
+    let set = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet",
+        "metadata": { "namespace": "ns", "name": "db", "uid": "db", "generation": 1, "resourceVersion": "1" },
+        "spec": {
+            "replicas": 3, "podManagementPolicy": "Parallel", "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "main", "image": "a:1" }] },
+            },
+        },
+    });
+    let orphan = json!({
+        "metadata": { "namespace": "ns", "name": "db-1", "uid": "db-1", "resourceVersion": "1", "labels": labels },
+        "spec": { "containers": [] },
+    });
+    served.put("statefulsets", &set);
+    served.put("pods", &orphan);
+    served.refuse(Method::PATCH, "db-1", 422);
+    let (inputs, receiver) = mpsc::channel(64);
+    let (lease, tenure) = Tenure::of_test();
+    let (listed, _) = watch::channel(Cluster::default().listed());
+    let connections = Connections { tenure, writer: served.writer(), listed };
+    tokio::spawn(Controller { settings: Settings::default(), connections }.run(receiver));
+    let kind = KINDS.into_iter().find(|kind| kind.name == "StatefulSet").unwrap();
+    let shown = kind.read(serde_json::from_value(set).unwrap()).unwrap();
+    let pod = Pods::view(TrimmedPod(serde_json::from_value(orphan).unwrap())).unwrap();
+    let shown = [Input::Set(kind, Shown::Applied(Filed::new(shown))), Input::Pod(Shown::Applied(pod))];
+    for input in lists().into_iter().chain(shown) {
+        inputs.send(input).await.unwrap();
+    }
+    let until = tokio::time::Instant::now() + Duration::from_secs(3600);
+    lease.send_replace(Some(Term::of_test(until)));
+    let are_made = |served: &Served| ["db-0", "db-2"].iter().all(|pod| served.get("pods", pod).is_some());
+    served.until("the others are made", are_made).await;
+    let says = |served: &Served| {
+        let status = served.get("statefulsets", "db").unwrap_or_default()["status"].to_string();
+        status.contains("pod db-1 is not adopted")
+    };
+    served.until("it is said", says).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let tries = served.count("PATCH pods one");
+    assert!((2..=3).contains(&tries), "{tries}: {served:?}");
 }

@@ -62,6 +62,7 @@ impl Workload for AdvancedDaemonSet {
             failures: given.failures,
             collisions: given.collisions,
             seed: given.seed,
+            unadopted: given.unadopted,
         };
         daemon_set::plan(&input, now).map_status(|status| json!(status))
     }

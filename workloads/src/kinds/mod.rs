@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use berth_base::ownership::SharedKind;
 use berth_workloads_policy::{
+    adopt::Unadopted,
     agents::Agents,
     clone_set::{ClaimView, Settings},
     daemon_set::{Held, Rests},
@@ -110,6 +111,7 @@ pub(crate) struct Given<'a> {
     pub(crate) collisions: i32,
     /// An ImagePullJob could not be made a moment ago.
     pub(crate) predownload_rests: bool,
+    pub(crate) unadopted: &'a Unadopted,
     pub(crate) seed: u64,
 }
 

@@ -55,6 +55,7 @@ impl Workload for AdvancedStatefulSet {
             ahead: known.ahead(known.given.settings.predownload),
             failures: known.given.failures,
             collisions: known.given.collisions,
+            unadopted: known.given.unadopted,
         };
         stateful_set::plan(&input, now).map_status(|status| json!(status))
     }

@@ -1,4 +1,4 @@
-//! Pods and revisions that a set adopts.
+//! Pods and revisions that a set adopts, one by one: one that cannot be adopted holds nothing up.
 
 use berth_workloads_policy::action::Target;
 use k8s_openapi::NamespaceResourceScope;
@@ -8,11 +8,14 @@ use serde_json::Value;
 use super::{End, Failure, Work, Wrote};
 use crate::watch::Watched;
 
+/// Failures of a plan after which no other object is tried: what refuses so many may refuse all.
+const MOST_FAILED: usize = 16;
+
 impl Work {
-    /// Makes the set the owner that decides on an object. The set is read before: one that goes and leaves
-    /// its pods behind has let go of them a moment ago, and would take along what it adopted again.
+    /// Makes the set the owner that decides on an object.
     pub(super) async fn adopt<W>(
         &mut self,
+        what: &'static str,
         target: Target,
         patch: Value,
         there: fn(W::View) -> Wrote,
@@ -22,16 +25,44 @@ impl Work {
         W: Watched,
         W::Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
+        if self.unadopted.len() >= MOST_FAILED {
+            return End::Done;
+        }
+        let wrote = match self.write_owner::<W::Object>(&target, patch).await {
+            Ok(Some(object)) => W::view(object).map_or_else(|| gone(target.uid.clone()), there),
+            Ok(None) => return End::Changed,
+            Err(Failure::Gone) => gone(target.uid),
+            Err(Failure::Changed) => return End::Changed,
+            Err(failure) => {
+                // Should it be done all the same, that is seen before anything else is decided.
+                self.unread |= matches!(failure, Failure::Unknown(_) | Failure::ServerError(_));
+                let text = failure.text();
+                self.tell(true, "FailedUpdate", format!("{what} {} is not adopted: {text}", target.name));
+                self.unadopted.push((target.uid, text));
+                return End::Done;
+            }
+        };
+        self.wrote.push(wrote);
+        End::Done
+    }
+
+    /// Writes the owner of an object. The set is read before: one that goes and leaves its pods behind has
+    /// let go of them a moment ago, and would take along what it adopted again. `None`: it goes, or is gone.
+    async fn write_owner<K>(&self, target: &Target, patch: Value) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
         let api = self.sets();
         let meta = match self.writer.ask("workload_read", api.get_metadata(self.set.name())).await {
-            Ok(set) => set.metadata,
-            Err(Failure::Gone) => return End::Changed,
-            Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
+            Err(Failure::Gone) => return Ok(None),
+            set => set?.metadata,
         };
         if meta.uid.as_deref() != Some(self.set.uid()) || meta.deletion_timestamp.is_some() {
-            return End::Changed;
+            return Ok(None);
         }
-        let written = self.patch::<W::Object>(&target, patch).await;
-        self.settle::<W>(written, &target.uid, there, gone, End::UpdateFailed).await
+        self.patch(target, patch).await
     }
 }

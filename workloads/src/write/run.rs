@@ -157,7 +157,12 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::{events, kinds::Set, metrics::Metrics, write::Writer};
+    use crate::{
+        events,
+        kinds::Set,
+        metrics::Metrics,
+        write::{Report, Writer},
+    };
 
     fn set() -> Set {
         let set = json!({
@@ -198,10 +203,11 @@ mod tests {
 
     /// Plan that is carried out at an API server: what it was asked, the end, and reasons of the Events.
     async fn carry_out(plan: Plan, refused: Refused) -> (String, End, Vec<&'static str>) {
-        carry_out_refusing(plan, refused.to_vec()).await
+        let (asked, report, reasons) = report(plan, refused.to_vec()).await;
+        (asked, report.end, reasons)
     }
 
-    async fn carry_out_refusing(plan: Plan, refused: Vec<(&str, u16)>) -> (String, End, Vec<&'static str>) {
+    async fn report(plan: Plan, refused: Vec<(&str, u16)>) -> (String, Report, Vec<&'static str>) {
         let refused: Vec<(String, u16)> =
             refused.into_iter().map(|(what, code)| (what.to_owned(), code)).collect();
         let refused = Arc::new(refused);
@@ -218,6 +224,7 @@ mod tests {
                 let what = match parts.method {
                     Method::POST => format!("+{}", body["metadata"]["name"].as_str().unwrap_or_default()),
                     Method::DELETE => format!("-{last}"),
+                    Method::GET if path.contains("clonesets") => "read".to_owned(),
                     _ if path.contains("clonesets") => "status".to_owned(),
                     _ => format!("open {last}"),
                 };
@@ -228,7 +235,10 @@ mod tests {
                         "kind": "Status", "status": "Failure", "code": code, "metadata": {},
                         "message": format!("{what} is refused"), "reason": "",
                     }),
-                    None => json!({ "metadata": { "name": last, "uid": last, "resourceVersion": "2" } }),
+                    None => {
+                        let uid = if path.contains("clonesets") { "set" } else { last };
+                        json!({ "metadata": { "name": last, "uid": uid, "resourceVersion": "2" } })
+                    }
                 };
                 let answer = Body::from(serde_json::to_vec(&answer).unwrap());
                 Ok::<_, Infallible>(Response::builder().status(code.unwrap_or(200)).body(answer).unwrap())
@@ -236,9 +246,9 @@ mod tests {
         });
         let (events, mut told) = events::channel();
         let writer = Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events };
-        let end = writer.carry_out(set(), plan).await.end;
+        let report = writer.carry_out(set(), plan).await;
         let reasons = std::iter::from_fn(|| told.try_recv().ok().map(|(_, note)| note.reason)).collect();
-        (asked.lock().unwrap().join(" "), end, reasons)
+        (asked.lock().unwrap().join(" "), report, reasons)
     }
 
     /// Clients watch for these reasons.
@@ -326,8 +336,46 @@ mod tests {
         let many = (0..20).map(|at| open(&format!("p{at}"))).collect();
         let all: Vec<String> = (0..20).map(|at| format!("open p{at}")).collect();
         let refused = all.iter().map(|what| (what.as_str(), 403)).collect::<Vec<_>>();
-        let asked = carry_out_refusing(Plan { actions: many, ..Plan::default() }, refused).await.0;
+        let asked = report(Plan { actions: many, ..Plan::default() }, refused).await.0;
         assert_eq!(asked, all[..MOST_ASIDE].join(" "), "what refuses all is not asked a thousand times");
+    }
+
+    /// Rows: what is refused, what is asked, and the UIDs of what was not adopted.
+    #[tokio::test]
+    async fn one_that_cannot_be_adopted_keeps_nothing_from_being_written() {
+        let adopts = |names: &[String]| {
+            let adopt = |name: &String| Action::AdoptPod(target(name), json!({}));
+            let revision = Action::AdoptRevision(target("r"), json!({}));
+            let actions: Vec<Action> = [revision].into_iter().chain(names.iter().map(adopt)).collect();
+            Plan { parts: vec![actions.len()], actions, ..Plan::default() }
+        };
+        let all = "read open r read open a read open b +c";
+        let table: [(Refused, &str, &[&str]); 5] = [
+            (&[], all, &[]),
+            (&[("open r", 422)], all, &["r"]),
+            (&[("open a", 403), ("open b", 500)], all, &["a", "b"]),
+            (&[("read", 403)], "read read read +c", &["r", "a", "b"]),
+            // The picture is old.
+            (&[("open r", 409)], "read open r", &[]),
+        ];
+        for (refused, asked, unadopted) in table {
+            let mut plan = adopts(&["a".to_owned(), "b".to_owned()]);
+            plan.actions.push(new("c"));
+            let (was_asked, report, reasons) = report(plan, refused.to_vec()).await;
+            assert_eq!(was_asked, asked, "{refused:?}");
+            let uids: Vec<&str> = report.unadopted.iter().map(|(uid, _)| uid.as_str()).collect();
+            assert_eq!(uids, unadopted, "{refused:?}");
+            let said = reasons.iter().filter(|reason| **reason == "FailedUpdate").count();
+            assert_eq!(said, unadopted.len(), "{refused:?}");
+            let end = if asked.ends_with("+c") { End::Done } else { End::Changed };
+            let is_server_error = refused.iter().any(|(_, code)| *code == 500);
+            assert_eq!((report.end, report.unread), (end, is_server_error), "{refused:?}");
+        }
+        let many: Vec<String> = (0..20).map(|at| format!("p{at}")).collect();
+        let refused: Vec<String> = many.iter().map(|name| format!("open {name}")).collect();
+        let refused = refused.iter().map(|what| (what.as_str(), 403)).collect();
+        let (asked, report, _) = report(adopts(&many), refused).await;
+        assert_eq!((report.unadopted.len(), asked.matches("open p").count()), (16, 16), "{asked}");
     }
 
     /// One that cannot be made keeps no other one from it; a quota that is used up is not asked for all.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Member, Pass};
+use super::{Input, Member, Pass};
 use crate::{
     names::REVISION_LABEL,
     revision::{Live, Revision},
@@ -13,6 +13,15 @@ use crate::{
 
 /// Hashes of the revisions that nodes have which keep what they have, by node.
 pub type Held = BTreeMap<String, String>;
+
+/// Revision that an update comes from, as far as anybody knows: the newest other one that a pod still has, or
+/// the one before the newest.
+pub(super) fn earlier<'a>(input: &Input<'a>, update: &'a Revision) -> &'a Revision {
+    let labels: BTreeSet<&str> = input.pods.iter().map(|pod| pod.label(REVISION_LABEL)).collect();
+    let others = input.revisions.iter().copied().filter(|one| one.name != update.name);
+    let newest = |one: &&Revision| (labels.iter().any(|label| one.is_of(label)), one.number);
+    others.max_by_key(newest).unwrap_or(update)
+}
 
 impl<'a> Pass<'a> {
     /// Nodes that keep what they have.

@@ -32,12 +32,13 @@ use serde_json::json;
 
 use self::{
     fit::Fit,
+    held::earlier,
     nodes::{Member, Place, places},
 };
 pub use self::{held::Held, rests::Rests, rules::Rules};
 use crate::{
     action::{Action, Note},
-    adopt::{self, Split},
+    adopt::{Adopting, Unadopted},
     agents::Agents,
     hash::{Suffixes, is_suffix},
     in_place::{InPlaceState, Settled},
@@ -83,6 +84,8 @@ pub struct Input<'a> {
     pub collisions: i32,
     /// Seed of new names.
     pub seed: u64,
+    /// Pods and revisions that it could not adopt.
+    pub unadopted: &'a Unadopted,
 }
 
 /// Writes that are due.
@@ -134,12 +137,15 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let counted = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
     let mut plan = Plan::default();
     let is_named = |pod: &str| is_named(owner.name, pod);
-    let Split { pods, revisions, adopts } =
-        adopt::split(input.pods, input.revisions, &rules.selector, owner, false, is_named);
-    if !adopts.is_empty() {
-        return Plan { actions: adopts, ..plan };
+    let (selector, unadopted) = (&rules.selector, input.unadopted);
+    let adopting = Adopting { selector, owner, is_going: false, unadopted, now };
+    let split = adopting.split(input.pods, input.revisions, is_named);
+    plan.actions = split.adopts;
+    if split.comes_first {
+        return plan;
     }
-    let input = &Input { pods: &pods, revisions: &revisions, ..*input };
+    plan.begin_part();
+    let input = &Input { pods: &split.pods, revisions: &split.revisions, ..*input };
     // Pods that are not selected any more are given free.
     let left = input.pods.iter().filter(|pod| !rules.selector.takes(&pod.labels));
     plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
@@ -156,7 +162,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
             return plan;
         }
     };
-    let places = places(input, &rules, live, now);
+    let mut places = places(input, &rules, live, now);
+    nodes::take(&mut places, &split.orphans, rules.min_ready_seconds, now);
     let desired = places.values().filter(|place| place.should_run).count();
     let desired = i64::try_from(desired).unwrap_or(i64::MAX);
     let burst = rules.burst.up(desired);
@@ -175,7 +182,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         creates_left: burst.min(most_created(rules.template, &[])),
         deletes_left: burst,
         settled: Settled::new(),
-        update_waits: None,
+        update_waits: split.refused,
     };
     let ahead = pass.pulls_ahead();
     pass.plan.notes.extend(ahead.notes);
@@ -189,7 +196,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     pass.plan.actions.extend(gates);
     pass.plan.actions.extend(ahead.delete);
     pass.shorten_history();
-    pass.plan.again = [pass.again(), ahead.again].into_iter().flatten().min();
+    pass.plan.again = [pass.again(), ahead.again, split.again].into_iter().flatten().min();
     let status = pass.status();
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
@@ -210,15 +217,6 @@ pub fn minds(set: &AdvancedDaemonSet, before: Option<&NodeView>, after: Option<&
         node.map_or(((false, false), false), |node| (fit.on(node), selected(node)))
     };
     seen(before) != seen(after)
-}
-
-/// Revision that an update comes from, as far as anybody knows: the newest other one that a pod still has, or
-/// the one before the newest.
-fn earlier<'a>(input: &Input<'a>, update: &'a Revision) -> &'a Revision {
-    let labels: BTreeSet<&str> = input.pods.iter().map(|pod| pod.label(REVISION_LABEL)).collect();
-    let others = input.revisions.iter().copied().filter(|one| one.name != update.name);
-    let newest = |one: &&Revision| (labels.iter().any(|label| one.is_of(label)), one.number);
-    others.max_by_key(newest).unwrap_or(update)
 }
 
 impl<'a> Pass<'a> {
@@ -242,6 +240,7 @@ impl<'a> Pass<'a> {
                 .collect();
             let terminating = place.members.iter().any(|one| one.pod.terminating);
             let (should_run, may_go_on) = (place.should_run, place.may_go_on);
+            let is_taken = place.orphan.is_some() || !active.is_empty() || !ended.is_empty();
             if !may_go_on {
                 // A node that is gone may come back: its pods are the garbage collector's, as of Kubernetes.
                 let is_ours = |one: &&Member<'_>| !is_gone || one.pod.node.is_empty();
@@ -256,7 +255,7 @@ impl<'a> Pass<'a> {
                 self.delete(one);
             }
             // One that is going is waited for, unless there may be two.
-            let is_empty = active.is_empty() && ended.is_empty() && (!terminating || self.surge > 0);
+            let is_empty = !is_taken && (!terminating || self.surge > 0);
             if should_run && is_empty && !rests {
                 let is_held = held.contains(&name);
                 if progress.is_none_or(|left| left > 0 && !is_held) {

@@ -33,6 +33,8 @@ pub(super) struct Place<'a> {
     pub(super) should_run: bool,
     pub(super) may_go_on: bool,
     pub(super) members: Vec<Member<'a>>,
+    /// A pod that is not the set's, though it is to be, keeps the node for itself. Whether it is available.
+    pub(super) orphan: Option<bool>,
 }
 
 /// Pods of the set by their nodes, and all nodes.
@@ -46,7 +48,7 @@ pub(super) fn places<'a>(
     let mut places: BTreeMap<String, Place<'a>> = BTreeMap::new();
     for node in input.nodes.values() {
         let (should_run, may_go_on) = fit.on(node);
-        let place = Place { node: Some(node), should_run, may_go_on, members: Vec::new() };
+        let place = Place { node: Some(node), should_run, may_go_on, ..Place::default() };
         places.insert(node.name.clone(), place);
     }
     for pod in input.pods.iter().filter(|pod| rules.selector.takes(&pod.labels)) {
@@ -67,6 +69,21 @@ pub(super) fn places<'a>(
     places
 }
 
+/// Takes in pods that are to be the set's and are not.
+pub(super) fn take(
+    places: &mut BTreeMap<String, Place<'_>>,
+    orphans: &[&PodView],
+    min_ready_seconds: i64,
+    now: Timestamp,
+) {
+    for pod in orphans.iter().filter(|pod| pod.is_active()) {
+        if let Some(place) = places.get_mut(pod.wanted_node()) {
+            let is_up = is_available(pod, None, min_ready_seconds, now);
+            place.orphan = Some(is_up || place.orphan == Some(true));
+        }
+    }
+}
+
 impl Member<'_> {
     /// It is held before its deletion.
     pub(super) fn is_going(&self) -> bool {
@@ -81,6 +98,7 @@ impl<'a> Place<'a> {
 
     /// It should have an available pod, and has none.
     pub(super) fn is_out(&self) -> bool {
-        self.should_run && !self.active().any(|member| member.available)
+        let serves = self.orphan == Some(true) || self.active().any(|member| member.available);
+        self.should_run && !serves
     }
 }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::{Held, Input, Plan, minds, plan};
 use crate::{
     action::Action,
+    adopt::Unadopted,
     agents::Agents,
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::State,
@@ -110,6 +111,7 @@ struct World {
     in_place: BTreeMap<String, InPlaceState>,
     /// Refusal of the last update.
     refused: Option<String>,
+    unadopted: Unadopted,
     /// Nodes whose agents say nothing.
     silent: BTreeSet<String>,
 }
@@ -151,6 +153,7 @@ impl World {
             went_back: false,
             in_place: BTreeMap::new(),
             refused: Some("no room".to_owned()),
+            unadopted: Unadopted::default(),
             silent: BTreeSet::new(),
         }
     }
@@ -187,6 +190,7 @@ impl World {
             failures: &Failures { scale: None, update: self.refused.clone() },
             collisions: 0,
             seed: 7,
+            unadopted: &self.unadopted,
         };
         plan(&input, NOW)
     }

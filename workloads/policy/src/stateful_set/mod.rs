@@ -32,7 +32,7 @@ use jiff::Timestamp;
 pub use self::rules::Rules;
 use crate::{
     action::{Action, Note},
-    adopt::{self, Split},
+    adopt::{Adopting, Unadopted},
     agents::Agents,
     clone_set::{ClaimView, UpdateType},
     in_place::{self, InPlaceState, Settled},
@@ -72,6 +72,8 @@ pub struct Input<'a> {
     pub failures: &'a Failures,
     /// How often the name of a new revision was taken, as far as the status does not say so yet.
     pub collisions: i32,
+    /// Pods and revisions that it could not adopt.
+    pub unadopted: &'a Unadopted,
 }
 
 /// Writes that are due.
@@ -101,6 +103,8 @@ struct Pass<'a> {
     /// number counts and not which ones.
     old_in_slots: Option<i64>,
     members: BTreeMap<i64, Member<'a>>,
+    /// Numbers of pods that are not the set's, though they are to be: each is taken. Whether it is available.
+    orphans: BTreeMap<i64, bool>,
     /// Claims by name.
     claims: BTreeMap<&'a str, &'a ClaimView>,
     now: Timestamp,
@@ -148,15 +152,18 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let current = status.and_then(|status| status.current_revision.as_deref());
     let mut plan = Plan::default();
     let is_named = |pod: &str| ordinal(name, pod).is_some();
-    let Split { pods: owned, revisions, adopts } =
-        adopt::split(input.pods, input.revisions, &rules.selector, owner, is_going, is_named);
-    if !adopts.is_empty() {
-        return Plan { actions: adopts, ..plan };
+    let (selector, unadopted) = (&rules.selector, input.unadopted);
+    let adopting = Adopting { selector, owner, is_going, unadopted, now };
+    let split = adopting.split(input.pods, input.revisions, is_named);
+    plan.actions = split.adopts;
+    if split.comes_first {
+        return plan;
     }
-    let input = &Input { revisions: &revisions, ..*input };
+    plan.begin_part();
+    let input = &Input { revisions: &split.revisions, ..*input };
     // Pods that are not selected any more are given free, unless all are about to go.
     let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
-        owned.into_iter().partition(|pod| is_going || rules.selector.takes(&pod.labels));
+        split.pods.into_iter().partition(|pod| is_going || rules.selector.takes(&pod.labels));
     plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
     let mut gates = input.agents.open_gates(ours.iter().copied(), input.in_place, now);
     gates.extend(rules.hooks().mark(ours.iter().copied(), now));
@@ -176,6 +183,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Some((ordinal, Member::of(pod, ordinal, &rules, live, input, now)))
     });
     let members: BTreeMap<i64, Member<'_>> = members.collect();
+    let is_up = |pod: &PodView| is_available(pod, None, rules.min_ready_seconds, now);
+    let orphans = split.orphans.iter().filter_map(|pod| Some((ordinal(name, &pod.name)?, is_up(pod))));
     let slots = rules.slots();
     let is_old = |slot: &&i64| members.get(slot).is_some_and(|member| !member.updated);
     let old_in_slots = rules.unordered.is_some().then(|| slots.iter().filter(is_old).count());
@@ -188,13 +197,14 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         slots,
         old_in_slots,
         members,
+        orphans: orphans.collect(),
         claims: input.claims.iter().map(|claim| (claim.name.as_str(), *claim)).collect(),
         now,
         plan,
         creates_left: most_created(rules.template, rules.claims),
         create_waits: None,
         claims_differ: None,
-        update_waits: None,
+        update_waits: split.refused,
         settled: Settled::new(),
     };
     if !is_going {
@@ -217,7 +227,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.shorten_history();
         pass.plan.again = ahead.again;
     }
-    pass.plan.again = [pass.again(), pass.plan.again].into_iter().flatten().min();
+    pass.plan.again = [pass.again(), pass.plan.again, split.again].into_iter().flatten().min();
     let status = pass.status();
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);
@@ -263,6 +273,13 @@ impl<'a> Pass<'a> {
                 return true;
             }
             let Some(member) = self.members.get(&ordinal).copied() else {
+                if let Some(is_available) = self.orphans.get(&ordinal) {
+                    if !is_available && self.rules.ordered {
+                        return false;
+                    }
+                    left -= i64::from(!is_available);
+                    continue;
+                }
                 let made = self.create(ordinal);
                 if self.rules.ordered || !made {
                     return !self.rules.ordered;

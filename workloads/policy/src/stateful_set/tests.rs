@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{Input, Plan, plan};
 use crate::{
     action::Action,
+    adopt::Unadopted,
     agents::Agents,
     clone_set::ClaimView,
     in_place::{InPlacePhase, InPlaceState},
@@ -36,6 +37,7 @@ struct World {
     claims: Vec<ClaimView>,
     in_place: BTreeMap<String, InPlaceState>,
     failures: Failures,
+    unadopted: Unadopted,
     /// Nodes whose agents say nothing.
     silent: BTreeSet<String>,
     /// The set is being deleted.
@@ -124,6 +126,7 @@ impl World {
             claims: Vec::new(),
             in_place: BTreeMap::new(),
             failures: Failures::default(),
+            unadopted: Unadopted::default(),
             silent: BTreeSet::new(),
             is_going: false,
         }
@@ -151,6 +154,7 @@ impl World {
             ahead: Ahead::default(),
             failures: &self.failures,
             collisions: 0,
+            unadopted: &self.unadopted,
         };
         plan(&input, NOW)
     }

@@ -21,8 +21,10 @@ impl<'a> Pass<'a> {
         }
         let in_slots = |one: &&Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();
         let all: Vec<Member<'a>> = self.members.values().filter(in_slots).copied().collect();
-        // Numbers without a pod are out of service as well.
-        let empty = self.slots.len().saturating_sub(all.len());
+        // Numbers without a pod are out of service as well, but for those of pods that are not the set's.
+        let serves = |slot: &&i64| self.orphans.get(slot).is_some_and(|is_available| *is_available);
+        let there = all.len().saturating_add(self.slots.iter().filter(serves).count());
+        let empty = self.slots.len().saturating_sub(there);
         let mut out = all.iter().filter(|one| !one.available).count().saturating_add(empty);
         let arriving = all.iter().filter(|one| (one.updated || one.is_going()) && !one.available).count();
         let mut taken = arriving.saturating_add(empty);

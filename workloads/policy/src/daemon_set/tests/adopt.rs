@@ -34,3 +34,33 @@ fn a_pod_is_adopted_by_name_and_labels() {
         assert!(actions.len() == 1 && makes != adopted, "{what}: {actions:?}");
     }
 }
+
+/// The pod of b cannot be adopted: its node stays taken, and the others have what is theirs.
+#[rstest]
+#[case::its_node_is_taken(ten("n"), "")]
+#[case::others_are_made(ten("n").replace("c:n", ""), "+cn")]
+#[case::others_are_updated(ten("o"), "-j")]
+#[case::a_broken_one_is_out_of_service(ten("o").replace("b:o", "b:o!"), "")]
+#[case::one_that_is_over_takes_no_node(ten("n").replace("b:n", "b:nF"), "+bn")]
+fn an_orphan_stalls_nothing(#[case] pods: String, #[case] effect: &str) {
+    let mut world = World::new(json!({}), &pods);
+    world.refused = None;
+    world.pods[1].owners.clear();
+    world.pods[1].name = "log-bcdfg".to_owned();
+    world.unadopted.failed(vec![("uid-1".to_owned(), "a policy says no".to_owned())], NOW);
+    assert_eq!(world.effect(), effect);
+    let said = world.plan().status.unwrap().conditions[0].message.clone();
+    assert_eq!(said.as_deref(), Some("pod log-bcdfg is not adopted: a policy says no"));
+}
+
+#[test]
+fn what_was_refused_is_tried_again_beside_the_rest() {
+    let mut world = World::new(json!({}), &ten("n").replace("c:n", ""));
+    world.pods[1].owners.clear();
+    world.pods[1].name = "log-bcdfg".to_owned();
+    let refused = NOW.checked_sub(jiff::SignedDuration::from_secs(5)).unwrap();
+    world.unadopted.failed(vec![("uid-1".to_owned(), "a policy says no".to_owned())], refused);
+    let plan = world.plan();
+    assert!(matches!(plan.actions[..], [Action::AdoptPod(..), Action::CreatePod(_)]), "{plan:?}");
+    assert_eq!(plan.parts[0], 1);
+}

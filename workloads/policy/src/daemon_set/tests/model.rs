@@ -89,6 +89,7 @@ impl History {
             held: &self.held,
             failures: &Failures::default(),
             collisions: 0,
+            unadopted: &Unadopted::default(),
             // Names differ from pass to pass.
             seed: self.played.now.as_second() as u64 ^ self.played.pods.len() as u64,
         };

@@ -94,6 +94,7 @@ impl History {
             ahead: Ahead::default(),
             failures: &Failures::default(),
             collisions: 0,
+            unadopted: &Unadopted::default(),
         };
         plan(&input, self.played.now)
     }
