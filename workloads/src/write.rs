@@ -52,6 +52,10 @@ use crate::{
 /// Reason of the Event of a write that somebody holds back: a budget, whose name is in its text.
 pub(crate) const HELD_BACK: &str = "HeldBack";
 
+/// Words for a write that is done, and says something else.
+pub(crate) const CHANGED_BY_CLUSTER: &str =
+    "the cluster changes what is written there: see its mutating webhooks and policies";
+
 /// Objects as the API server answered them.
 #[derive(Debug)]
 pub(crate) enum Wrote {
@@ -167,14 +171,7 @@ impl Work {
                 )
                 .await
             }
-            Action::PatchPod(target, patch) => {
-                let written = self.patch::<TrimmedPod>(&target, patch).await;
-                if written.is_ok() && self.causes.get(&target.uid) == Some(&Cause::Repair) {
-                    let text = format!("pod {} has the label of its name again", target.name);
-                    self.tell(false, "SuccessfulUpdate", text);
-                }
-                self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
-            }
+            Action::PatchPod(target, patch) => self.patch_pod(target, patch).await,
             Action::AdoptPod(target, patch) => {
                 self.adopt::<Pods>("pod", target, patch, Wrote::Pod, Wrote::PodGone).await
             }
@@ -232,6 +229,24 @@ impl Work {
                 self.in_place(vec![entry]).await
             }
         }
+    }
+
+    /// Changes metadata of a pod. What the cluster has just written says so, or never will.
+    async fn patch_pod(&mut self, target: Target, patch: Value) -> End {
+        let labels = patch["metadata"]["labels"].clone();
+        let written = self.patch::<TrimmedPod>(&target, patch).await;
+        let is_changed = matches!(&written, Ok(Some(pod)) if !has_labels(pod.meta(), &labels));
+        if written.is_ok() && !is_changed && self.causes.get(&target.uid) == Some(&Cause::Repair) {
+            let text = format!("pod {} has the label of its name again", target.name);
+            self.tell(false, "SuccessfulUpdate", text);
+        }
+        let (there, gone) = (Wrote::Pod, Wrote::PodGone);
+        let end = self.settle::<Pods>(written, &target.uid, there, gone, End::UpdateFailed).await;
+        if !is_changed {
+            return end;
+        }
+        let text = format!("labels of pod {}: {CHANGED_BY_CLUSTER}", target.name);
+        self.failed(Failure::Refused(text), "FailedUpdate", End::UpdateFailed).await
     }
 
     async fn keep_pods_to_delete(&mut self, names: Vec<String>) -> End {
@@ -341,6 +356,12 @@ impl Work {
     fn tell(&self, warning: bool, reason: &'static str, text: String) {
         self.writer.events.tell(&self.set, Note { warning, reason, text });
     }
+}
+
+/// Tells whether an object has what a merge patch says of labels.
+fn has_labels(meta: &ObjectMeta, patched: &Value) -> bool {
+    let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
+    patched.as_object().into_iter().flatten().all(|(key, value)| label(key) == value.as_str())
 }
 
 /// Tells whether an object that was deleted is there for a while. One that is gone at once is answered by its

@@ -19,7 +19,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::watches::Filed;
-use crate::write::{Failure, Writer, params, stays};
+use crate::write::{CHANGED_BY_CLUSTER, Failure, Writer, params, stays};
 
 /// The owner of what is written, as `managedFields` shows it.
 const FIELD_MANAGER: &str = "berth-distribution";
@@ -191,8 +191,7 @@ impl Work<'_> {
     /// An object that the API server has just written says what the manifest says, or never will.
     fn settled(&self, made: DynamicObject) -> Done {
         if self.reduce(&made).is_some_and(|view| !view.is_current(self.rules)) {
-            let text = "the cluster changes what is written there: see its mutating webhooks and policies";
-            return Err((Problem::Update, text.to_owned()));
+            return Err((Problem::Update, CHANGED_BY_CLUSTER.to_owned()));
         }
         Ok(self.view(made))
     }

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     object::Object,
     planner::{End, Plan, Work},
-    write::{Failure, params, stays, typed},
+    write::{CHANGED_BY_CLUSTER, Failure, params, stays, typed},
 };
 
 /// How often a change of a workload is tried on its newest version.
@@ -174,8 +174,7 @@ impl Work<UnitedDeployments> {
         if is_so {
             return Ok(());
         }
-        let text = "the cluster changes what is written there: see its mutating webhooks and policies";
-        Err(Failure::Refused(text.to_owned()))
+        Err(Failure::Refused(CHANGED_BY_CLUSTER.to_owned()))
     }
 
     /// Changes a workload, on its version of now: its own controller writes it too.

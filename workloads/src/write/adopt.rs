@@ -5,7 +5,7 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 use serde_json::Value;
 
-use super::{End, Failure, Work, Wrote};
+use super::{CHANGED_BY_CLUSTER, End, Failure, Work, Wrote};
 use crate::watch::Watched;
 
 /// Failures of a plan after which no other object is tried: what refuses so many may refuse all.
@@ -63,6 +63,11 @@ impl Work {
         if meta.uid.as_deref() != Some(self.set.uid()) || meta.deletion_timestamp.is_some() {
             return Ok(None);
         }
-        self.patch(target, patch).await
+        let written: Option<K> = self.patch(target, patch).await?;
+        let mut owners = written.iter().flat_map(|object| object.meta().owner_references.iter().flatten());
+        if owners.any(|owner| owner.uid == self.set.uid()) {
+            return Ok(written);
+        }
+        Err(Failure::Refused(CHANGED_BY_CLUSTER.to_owned()))
     }
 }
