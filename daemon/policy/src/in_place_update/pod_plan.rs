@@ -129,8 +129,10 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
     }
 
     let update = merge(&open, &seen, newest);
+    // One whose time is over is about to go back, or to end: it replaces nothing.
+    let stands: Vec<&UpdateRequest> = open.iter().copied().filter(|request| !overdue(request)).collect();
     let (replaced, open): (Vec<&UpdateRequest>, Vec<&UpdateRequest>) =
-        open.iter().partition(|request| is_replaced(request, &open, &seen));
+        open.iter().partition(|request| is_replaced(request, &stands, &seen));
     reports.extend(replaced.into_iter().map(|request| {
         let message = format!("replaced by request {}", newest.key);
         end(request, Err(&Failure { reason: FailureReason::Replaced, message }), Some(&seen))
@@ -261,9 +263,9 @@ pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed, newest: &UpdateReq
 
 /// Nothing of what it wants is left: newer ones want something else of all of it. One that goes back wants
 /// nothing else.
-fn is_replaced(request: &UpdateRequest, open: &[&UpdateRequest], seen: &Observed) -> bool {
+fn is_replaced(request: &UpdateRequest, others: &[&UpdateRequest], seen: &Observed) -> bool {
     let (images, metadata) = request.wanted(seen);
-    let newer: Vec<_> = open
+    let newer: Vec<_> = others
         .iter()
         .filter(|other| other.age() > request.age() && !other.is_going_back() && !other.is_beside(request))
         .map(|other| other.wanted(seen))
