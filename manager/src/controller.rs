@@ -20,7 +20,7 @@ use crate::{
     notes::Notes,
     podstates::{Annotated, PodStateStep},
     requests::{Ask, Reply},
-    secrets::{Answer, Vault},
+    secrets::{Answer, Found, Vault},
     seen::{Kind, Now, Object, Webhooks},
     spreads::{Replicas, SpreadStep},
     watch::Input,
@@ -210,9 +210,12 @@ impl Controller {
         }
         let Fetch { uid, image, .. } = fetch;
         let effects = match result {
-            Ok(credentials) => {
+            Ok(Found { credentials, lacks }) => {
                 self.vault.keep(uid.clone(), image, credentials);
-                self.indexes.images.secrets_ready(&uid, now())
+                match lacks {
+                    None => self.indexes.images.secrets_ready(&uid, now()),
+                    Some(text) => self.indexes.images.secrets_lacking(&uid, &text, now()),
+                }
             }
             Err(text) => {
                 self.vault.forget(&uid);

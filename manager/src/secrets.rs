@@ -72,8 +72,17 @@ pub enum NotSealed {
 pub struct Answer {
     /// Fetch that was asked for.
     pub fetch: Fetch,
-    /// Credentials for its image; or what is missing, with the remedy.
-    pub result: Result<Vec<RegistryCredential>, String>,
+    /// Result of the reading; or why nothing is known of a Secret.
+    pub result: Result<Found, String>,
+}
+
+/// Credentials that were found.
+#[derive(Default)]
+pub struct Found {
+    /// Those for the image of the job.
+    pub credentials: Vec<RegistryCredential>,
+    /// Secrets that are not there, may not be read or have none, with the remedy.
+    pub lacks: Option<String>,
 }
 
 impl fmt::Debug for Vault {
@@ -123,7 +132,10 @@ pub async fn read(client: Client, mut asked: mpsc::UnboundedReceiver<Fetch>, ans
             let result = credentials(&client, &fetch).await;
             let (job, secrets) = (&fetch.job, fetch.names.len());
             match &result {
-                Ok(found) => info!(%job, secrets, credentials = found.len(), "Pull secrets read"),
+                Ok(Found { credentials, lacks }) => {
+                    let (credentials, lacks) = (credentials.len(), lacks.as_deref());
+                    info!(%job, secrets, credentials, lacks, "Pull secrets read");
+                }
                 Err(error) => warn!(%job, error, "Pull secrets cannot be read"),
             }
             // The controller has ended: nobody needs it.
@@ -133,27 +145,29 @@ pub async fn read(client: Client, mut asked: mpsc::UnboundedReceiver<Fetch>, ans
     }
 }
 
-async fn credentials(client: &Client, fetch: &Fetch) -> Result<Vec<RegistryCredential>, String> {
+async fn credentials(client: &Client, fetch: &Fetch) -> Result<Found, String> {
     let image: Reference = fetch.image.parse().map_err(|error| format!("{error}"))?;
     let api: Api<Secret> = Api::namespaced(client.clone(), &fetch.job.namespace);
-    let mut credentials = Vec::new();
+    let (mut credentials, mut lacks) = (Vec::new(), None);
     for name in &fetch.names {
         let failed = |why: &str| missing(fetch, name, why);
-        let secret = match timeout(ANSWER_WITHIN, api.get(name)).await {
-            Ok(Ok(secret)) => secret,
-            Ok(Err(kube::Error::Api(status))) => {
-                return Err(match status.code {
-                    403 => failed("the manager may not get it"),
-                    404 => failed("it does not exist"),
-                    code => failed(&format!("the API server answered {code}")),
-                });
-            }
+        let config = match timeout(ANSWER_WITHIN, api.get(name)).await {
+            Ok(Ok(secret)) => docker_config::of(&secret),
+            Ok(Err(kube::Error::Api(status))) => match status.code {
+                403 => Err("the manager may not get it".to_owned()),
+                404 => Err("it does not exist".to_owned()),
+                code => return Err(failed(&format!("the API server answered {code}"))),
+            },
             Ok(Err(error)) => return Err(failed(&chain(&error))),
             Err(_) => return Err(failed("the API server did not answer")),
         };
-        let config = docker_config::of(&secret).map_err(|why| failed(&why))?;
-        credentials
-            .extend(config.matching(&format!("{}/{}", image.registry(), image.repository())).credentials);
+        match config {
+            Ok(config) => {
+                let repository = format!("{}/{}", image.registry(), image.repository());
+                credentials.extend(config.matching(&repository).credentials);
+            }
+            Err(why) => drop(lacks.get_or_insert_with(|| failed(&why))),
+        }
     }
     credentials.truncate(MOST);
     let size = size::bytes(&credentials);
@@ -165,7 +179,7 @@ async fn credentials(client: &Client, fetch: &Fetch) -> Result<Vec<RegistryCrede
             fetch.image
         ));
     }
-    Ok(credentials)
+    Ok(Found { credentials, lacks })
 }
 
 /// Names the Secret and what to make.

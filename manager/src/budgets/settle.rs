@@ -115,13 +115,7 @@ fn advance(
 }
 
 /// A budget that cannot be kept limits nothing, and says so.
-fn refuse(
-    key: &Key,
-    known: &mut Known,
-    fault: &str,
-    now: Now,
-    steps: &mut Vec<Effect>,
-) -> Option<Instant> {
+fn refuse(key: &Key, known: &mut Known, fault: &str, now: Now, steps: &mut Vec<Effect>) -> Option<Instant> {
     let status = known.status.clone().unwrap_or_default();
     let next = PodUnavailableBudgetStatus {
         observed_generation: known.generation,

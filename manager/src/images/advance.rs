@@ -12,7 +12,7 @@ use super::{
     job::{Job, Secrets, Sent, Stage},
     rollout::{Plan, Standing},
     site::Asked,
-    status::{self, Verdict},
+    status::{self, SECRET_UNAVAILABLE, Verdict},
     write::{Effect, Fetch, JobAct, JobWrite},
 };
 use crate::{
@@ -102,7 +102,8 @@ impl ImageIndex {
         }) {
             return None;
         }
-        let status = status::refused(job, reason, why, now.wall);
+        let rollout = self.rollouts.get(uid).filter(|_| reason == SECRET_UNAVAILABLE);
+        let status = status::refused(job, rollout, reason, why, now.wall);
         self.write_job(uid, JobAct::Status(Box::new(status)), 0, now);
         None
     }
@@ -185,7 +186,7 @@ impl ImageIndex {
                 return match &job.secrets {
                     Secrets::Missing(text, _) => {
                         let text = text.clone();
-                        self.say_refused(uid, "SecretUnavailable", &text, now);
+                        self.say_refused(uid, SECRET_UNAVAILABLE, &text, now);
                         Err(at)
                     }
                     _ => Ok(at),
@@ -212,12 +213,37 @@ impl ImageIndex {
     pub fn secrets_ready(&mut self, uid: &Arc<str>, now: Now) -> Vec<Effect> {
         if let Some(job) = self.jobs.get_mut(uid) {
             job.secrets = Secrets::Ready(later(now.instant, SECRETS_KEPT));
+            if job.lacks.take().is_some()
+                && let Some(rollout) = self.rollouts.get_mut(uid)
+            {
+                rollout.changes = rollout.changes.saturating_add(1);
+            }
             self.touched.insert(uid.clone());
         }
         self.settle(now)
     }
 
-    /// They are not: which, and what to do about it.
+    /// Some are not, and these are there: which, and what to do about it. They may be on their way, or their
+    /// Role is, so the job waits for a pause; then it goes on without them, as the kubelet does with a pod.
+    pub fn secrets_lacking(&mut self, uid: &Arc<str>, text: &str, now: Now) -> Vec<Effect> {
+        let Some(job) = self.jobs.get_mut(uid) else { return self.settle(now) };
+        let since = job.lacks.as_ref().map_or(now.instant, |(_, since)| *since);
+        let is_news = job.lacks.as_ref().is_none_or(|(known, _)| **known != *text);
+        job.lacks = Some((text.into(), since));
+        if now.instant < later(since, SECRETS_PAUSE) {
+            return self.secrets_missing(uid, text, now);
+        }
+        if (is_news || !job.secrets.are_there())
+            && let Some(rollout) = self.rollouts.get_mut(uid)
+        {
+            rollout.changes = rollout.changes.saturating_add(1);
+        }
+        job.secrets = Secrets::Ready(later(now.instant, SECRETS_PAUSE));
+        self.touched.insert(uid.clone());
+        self.settle(now)
+    }
+
+    /// Nothing begins without them: what is missing, and what to do about it.
     pub fn secrets_missing(&mut self, uid: &Arc<str>, text: &str, now: Now) -> Vec<Effect> {
         if let Some(job) = self.jobs.get_mut(uid) {
             job.secrets = Secrets::Missing(text.into(), later(now.instant, SECRETS_PAUSE));

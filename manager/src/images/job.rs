@@ -23,6 +23,8 @@ pub(super) struct Job {
     /// It was over once, whatever its status says now.
     pub(super) ended: bool,
     pub(super) secrets: Secrets,
+    /// Secrets that it goes on without, or waits for, and since when they are missing.
+    pub(super) lacks: Option<(Arc<str>, Instant)>,
     pub(super) start: Option<Timestamp>,
     /// Its last status, once decided.
     pub(super) end: Option<Box<ImagePullJobStatus>>,

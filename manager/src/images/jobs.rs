@@ -60,6 +60,7 @@ impl ImageIndex {
             // What is over at first sight ended before it could be told.
             ended: matches!(stage, Stage::Over(_)),
             secrets: Secrets::Unknown,
+            lacks: None,
             start: None,
             end: None,
             sent: None,
@@ -111,6 +112,7 @@ impl ImageIndex {
     /// that are not written yet are made anew with the Secrets that are read now.
     fn drop_secrets(&mut self, uid: &Arc<str>, now: Now) {
         let Some(job) = self.jobs.get_mut(uid) else { return };
+        job.lacks = None;
         if std::mem::replace(&mut job.secrets, Secrets::Unknown) != Secrets::Unknown {
             self.effects.push(Effect::Forget(uid.clone()));
             self.undecide_all(uid, now);

@@ -130,7 +130,7 @@ impl ImageIndex {
     pub(super) fn forget_decisions(&mut self, now: Now) {
         for job in self.jobs.values_mut() {
             (job.sent, job.end, job.written, job.sent_at) = (None, None, None, None);
-            job.secrets = super::job::Secrets::Unknown;
+            (job.secrets, job.lacks) = (super::job::Secrets::Unknown, None);
         }
         let decided: Vec<(Arc<str>, Arc<str>)> = self
             .sites

@@ -18,6 +18,9 @@ use crate::condition::seconds;
 /// More names than that help nobody.
 const MOST_NAMES: usize = 100;
 
+/// Reason of the condition `Accepted` of a job that waits for a Secret, or goes on without it.
+pub(super) const SECRET_UNAVAILABLE: &str = "SecretUnavailable";
+
 /// How a job ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -46,7 +49,9 @@ pub(super) fn running(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePull
             OF_ALL >> 10,
         ),
     };
-    status.message = Some(format!("job is {state}, progress {progress}%{keyless}{crowded}"));
+    let lacks = job.lacks.as_ref().map_or_else(String::new, |(text, _)| format!("; without {text}"));
+    let message = format!("job is {state}, progress {progress}%{keyless}{crowded}{lacks}");
+    status.message = Some(cut(&message).to_owned());
     status
 }
 
@@ -83,12 +88,20 @@ pub(super) fn ended(job: &Job, rollout: &Rollout, verdict: Verdict, now: Timesta
     status
 }
 
-/// The status of a job that is not carried out; what was counted before stays.
-pub(super) fn refused(job: &Job, reason: &str, message: &str, now: Timestamp) -> ImagePullJobStatus {
+/// The status of a job that is not carried out, or not yet: then its nodes are counted. If not, what was
+/// counted before stays.
+pub(super) fn refused(
+    job: &Job,
+    rollout: Option<&Rollout>,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) -> ImagePullJobStatus {
+    let counted = rollout.map_or_else(|| job.shown.clone(), |rollout| counts(job, rollout, now));
     ImagePullJobStatus {
         message: Some(cut(message).to_owned()),
         conditions: vec![condition_of(job, "Accepted", false, reason, cut(message), now)],
-        ..job.shown.clone()
+        ..counted
     }
 }
 
@@ -110,7 +123,10 @@ fn counts(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {
         failed_nodes: rollout.failed_nodes().take(MOST_NAMES).map(ToString::to_string).collect(),
         ended_nodes_time: ended_nodes_time(job, ended_nodes.as_ref(), now),
         ended_nodes,
-        conditions: vec![condition_of(job, "Accepted", true, "Accepted", "the job is carried out", now)],
+        conditions: vec![match &job.lacks {
+            None => condition_of(job, "Accepted", true, "Accepted", "the job is carried out", now),
+            Some((text, _)) => condition_of(job, "Accepted", true, SECRET_UNAVAILABLE, cut(text), now),
+        }],
     }
 }
 

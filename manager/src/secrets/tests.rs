@@ -2,6 +2,7 @@
 
 use berth_proto::sealing::NodeKey;
 use k8s_openapi::ByteString;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
@@ -98,8 +99,45 @@ async fn an_answer_that_is_no_secret_is_told_without_a_word_of_it() {
             names: ["pull".to_owned()].into(),
             image: "r.example.com/app:1".to_owned(),
         };
-        let error = credentials(&Client::new(service, "default"), &fetch).await.err().unwrap();
+        let error = match credentials(&Client::new(service, "default"), &fetch).await {
+            Ok(Found { lacks, .. }) => lacks.unwrap(),
+            Err(error) => error,
+        };
         assert!(error.starts_with("Secret shop/pull of spec.pullSecrets: "), "{error}");
         assert!(!error.contains("tops") && !error.contains("4711"), "{error}");
+    }
+}
+
+/// Credentials of the others are found all the same; an API server that answers nothing says nothing of any.
+#[rstest]
+#[case::not_there(404, Some("it does not exist"))]
+#[case::forbidden(403, Some("the manager may not get it"))]
+#[case::no_answer(500, None)]
+#[tokio::test]
+async fn a_secret_that_is_missing_hides_no_other(#[case] code: u16, #[case] lacks: Option<&str>) {
+    let there = config(json!({ "r.example.com": { "username": "user", "password": "word" } }));
+    let there = serde_json::to_vec(&there).unwrap();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (code, body) = match request.uri().path().ends_with("/there") {
+            true => (200, there.clone()),
+            false => (code, json!({ "code": code, "status": "Failure" }).to_string().into_bytes()),
+        };
+        let answer = http::Response::builder().status(code).body(kube::client::Body::from(body)).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let fetch = Fetch {
+        uid: "u".into(),
+        job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+        names: ["missing".to_owned(), "there".to_owned()].into(),
+        image: "r.example.com/app:1".to_owned(),
+    };
+    let read = credentials(&Client::new(service, "default"), &fetch).await;
+    match lacks {
+        Some(why) => {
+            let found = read.ok().unwrap();
+            assert_eq!(found.credentials.len(), 1);
+            assert!(found.lacks.unwrap().contains(why));
+        }
+        None => assert!(read.err().unwrap().contains("500")),
     }
 }

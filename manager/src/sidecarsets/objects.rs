@@ -12,7 +12,8 @@ use super::{
 use crate::{
     pod_updates::{EntryId, PodUpdates},
     seen::{
-        Key, Kind, Labels, NamespaceSeen, NodePodUpdateSeen, Now, Pod, PodChange, Pods, SidecarSetSeen, Sidecars,
+        Key, Kind, Labels, NamespaceSeen, NodePodUpdateSeen, Now, Pod, PodChange, Pods, SidecarSetSeen,
+        Sidecars,
     },
 };
 

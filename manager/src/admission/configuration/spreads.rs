@@ -16,9 +16,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{
-    DOMAIN, Entry, LEFT_OUT, MOST_BYTES, OF_A_SPREAD, Service, by_name, client, pods_created, rule,
-};
+use super::{DOMAIN, Entry, LEFT_OUT, MOST_BYTES, OF_A_SPREAD, Service, by_name, client, pods_created, rule};
 use crate::{
     admission::{path::Route, spreads::SpreadKept},
     size,

@@ -129,3 +129,42 @@ fn without_its_secrets_a_job_still_ends() {
         assert_eq!(world.status("j").succeeded, Some(1), "counted all the same");
     }
 }
+
+/// A Secret may be on its way, or its Role; one that is not there half a minute later holds up no job, as it
+/// holds up no pod.
+#[test]
+fn a_job_goes_on_without_a_secret_that_does_not_come() {
+    let mut world = World::with_nodes(0);
+    world.node("n0", &[]);
+    world.agent("n0", Some("key-0"));
+    world.job("j", spec());
+    let uid = world.fetches.remove(0).uid;
+    let text = "Secret shop/one: it does not exist";
+    let lacking = |world: &mut World, text: &str| {
+        let effects = world.index.index.secrets_lacking(&uid, text, world.now());
+        world.carry_out(effects);
+    };
+    lacking(&mut world, text);
+    let said = |world: &World| {
+        let accepted = world.condition("j", "Accepted").unwrap();
+        (accepted.status.clone(), accepted.reason.clone(), world.message("j").contains(text))
+    };
+    let unavailable = "SecretUnavailable".to_owned();
+    assert_eq!(said(&world), ("False".to_owned(), unavailable.clone(), true));
+    assert_eq!((world.asked("j").len(), world.status("j").desired), (0, Some(1)), "counted all the same");
+    world.pass(seconds(30));
+    assert_eq!(world.fetches.len(), 1, "looked for again");
+    lacking(&mut world, text);
+    assert_eq!(world.asked("j"), ["n0"]);
+    world.pass(seconds(1));
+    assert_eq!(said(&world), ("True".to_owned(), unavailable, true));
+    // It comes after all.
+    world.pass(seconds(30));
+    assert_eq!(world.fetches.len(), 2);
+    let effects = world.index.index.secrets_ready(&uid, world.now());
+    world.carry_out(effects);
+    world.pass(seconds(1));
+    assert_eq!(said(&world), ("True".to_owned(), "Accepted".to_owned(), false));
+    world.succeed_all("j");
+    assert!(world.is_over("j"));
+}
