@@ -79,7 +79,7 @@ pub struct Answer {
 /// Credentials that were found.
 #[derive(Default)]
 pub struct Found {
-    /// Those for the image of the job.
+    /// Credentials for the image of the job.
     pub credentials: Vec<RegistryCredential>,
     /// Secrets that are not there, may not be read or have none, with the remedy.
     pub lacks: Option<String>,

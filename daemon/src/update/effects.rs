@@ -25,8 +25,8 @@ use crate::{
 
 /// Time between TERM and KILL of a container whose hook holds the kubelet.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
-/// An image that is left to the kubelet is tried so often again before: it has credentials and mirrors that the
-/// agent has not, and its tries show in the pod.
+/// Tries of an image after the first, before it is left to the kubelet: that has credentials and mirrors that
+/// the agent has not, and its tries show in the pod.
 const RETRIES_BEFORE_KUBELET: u32 = 1;
 
 /// Where a test may let the agent die before a write, and after it.

@@ -1,6 +1,6 @@
-//! SidecarSets and WorkloadSpreads that are about to be stored: their entries stand before they do, so that a
-//! pod made right after its set gets the sidecars, and one made right after its spread a subset. Pure, but for
-//! the channel.
+//! SidecarSets and WorkloadSpreads that are about to be stored: their entries stand before they do, so that
+//! a pod made right after its set gets the sidecars, and one made right after its spread a subset. Pure, but
+//! for the channel.
 //!
 //! The replica that checks a new one tells its keeper, which writes the entry, and answers when the entry
 //! stands. The other replicas see an entry of an object that they do not know: they leave it for a while, for

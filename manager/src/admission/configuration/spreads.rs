@@ -262,7 +262,7 @@ mod tests {
         ] {
             assert!(!has_entry(&of(&[other]), &kept));
         }
-        let all: Vec<_> = (0..=MOST).map(|at| spread("shop", &format!("s{at}"), "Job")).collect();
+        let all: Vec<_> = (0..=MOST).map(|at| spread("shop", &format!("s{at}"), "ReplicaSet")).collect();
         assert!(is_shared(&of(&all)) && has_entry(&of(&all), &kept) && !is_shared(&own));
         assert!(!has_entry(&of(&all), &spread("store", "a", "ReplicaSet")));
         assert!(has_entry(&[], &spread("kube-system", "a", "ReplicaSet")), "never");
