@@ -296,8 +296,9 @@ impl Played {
         });
     }
 
-    /// Carries out a write, and shows what was answered.
-    pub(crate) fn write(&mut self, action: Action) {
+    /// Carries out a write, and shows what was answered. False: the pod has changed since, and the pass of the
+    /// program ends there.
+    pub(crate) fn write(&mut self, action: Action) -> bool {
         match action {
             Action::CreatePod(object) => {
                 let pod: Pod = serde_json::from_value(object).unwrap();
@@ -321,21 +322,23 @@ impl Played {
                 }
             }
             Action::PatchPod(target, patch) => {
-                self.patch(&target, |pod| pod.merge(&patch["metadata"]));
+                return self.patch(&target, |pod| pod.merge(&patch["metadata"]));
             }
-            Action::PatchPodStatus(target, patch) => self.patch(&target, |pod| {
-                for condition in patch["status"]["conditions"].as_array().unwrap() {
-                    let is_true = condition["status"] == "True";
-                    match condition["type"].as_str() {
-                        Some(IN_PLACE_GATE) => pod.gate = Some(is_true),
-                        Some(READY_GATE) => {
-                            pod.kruise_ready =
-                                Some((is_true, condition["message"].as_str().unwrap().to_owned()));
+            Action::PatchPodStatus(target, patch) => {
+                return self.patch(&target, |pod| {
+                    for condition in patch["status"]["conditions"].as_array().unwrap() {
+                        let is_true = condition["status"] == "True";
+                        match condition["type"].as_str() {
+                            Some(IN_PLACE_GATE) => pod.gate = Some(is_true),
+                            Some(READY_GATE) => {
+                                pod.kruise_ready =
+                                    Some((is_true, condition["message"].as_str().unwrap().to_owned()));
+                            }
+                            other => panic!("{other:?}"),
                         }
-                        other => panic!("{other:?}"),
                     }
-                }
-            }),
+                });
+            }
             Action::CreateRevision(object) => {
                 let revision: ControllerRevision = serde_json::from_value(object).unwrap();
                 let mut revision = Revision::of(&revision).unwrap();
@@ -358,14 +361,14 @@ impl Played {
             Action::ForgetInPlace { uid, .. } => drop(self.in_place.remove(&uid)),
             other => panic!("{other:?}"),
         }
+        true
     }
 
     /// A write that fails if the pod has changed since.
-    fn patch(&mut self, target: &Target, change: impl FnOnce(&mut PodView)) {
-        if self.pods.get(&target.uid).is_some_and(|pod| pod.version == target.version)
-            && let Some(pod) = self.change(&target.uid, change)
-        {
-            self.seen.wrote(pod);
-        }
+    fn patch(&mut self, target: &Target, change: impl FnOnce(&mut PodView)) -> bool {
+        let is_newest = self.pods.get(&target.uid).is_some_and(|pod| pod.version == target.version);
+        let Some(pod) = is_newest.then(|| self.change(&target.uid, change)).flatten() else { return false };
+        self.seen.wrote(pod);
+        true
     }
 }

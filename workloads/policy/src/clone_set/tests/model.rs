@@ -180,8 +180,8 @@ impl Cluster {
         let all = plan.actions.len();
         let (parts, status) = plan.into_parts();
         let mut left = writes;
-        let mut failures = Failures::default();
-        for part in parts {
+        let (mut failures, mut are_written) = (Failures::default(), true);
+        'pass: for part in parts {
             for action in part {
                 if matches!(action, Action::CreatePod(_)) && self.is_refused {
                     failures.scale = Some("no quota".to_owned());
@@ -189,7 +189,10 @@ impl Cluster {
                 }
                 if left > 0 {
                     left -= 1;
-                    self.write(action);
+                    are_written = self.write(action);
+                    if !are_written {
+                        break 'pass;
+                    }
                 }
             }
         }
@@ -202,7 +205,7 @@ impl Cluster {
             // Crashed: what it knew is lost, and comes back by a list.
             self.played.seen = Store::default();
             self.played.list();
-        } else if let Some(status) = status {
+        } else if let Some(status) = status.filter(|_| are_written) {
             self.world.set.status = Some(status);
         }
     }
@@ -238,7 +241,7 @@ impl Cluster {
         assert_eq!(deleted.len(), count, "a pod is deleted once");
     }
 
-    fn write(&mut self, action: Action) {
+    fn write(&mut self, action: Action) -> bool {
         match action {
             Action::CreateClaim(object) => {
                 let claim: PersistentVolumeClaim = serde_json::from_value(object).unwrap();
@@ -248,8 +251,9 @@ impl Cluster {
                 self.world.claims.push(claim);
             }
             Action::DeleteClaim(target) => self.world.claims.retain(|claim| claim.uid != target.uid),
-            other => self.played.write(other),
+            other => return self.played.write(other),
         }
+        true
     }
 
     /// Lets everybody do their work until there is none.

@@ -140,7 +140,7 @@ impl History {
             Some(held) => self.held = held,
             None => {}
         }
-        let is_all = plan.actions.len() <= writes;
+        let mut is_all = plan.actions.len() <= writes;
         for action in plan.actions.into_iter().take(writes) {
             if let Action::CreatePod(pod) = &action {
                 let pod = PodView::of(&serde_json::from_value(pod.clone()).unwrap());
@@ -151,7 +151,10 @@ impl History {
                     .any(|one| one.is_active() && one.wanted_node() == pod.placed_on);
                 assert!(!twice, "a second pod on node {}", pod.placed_on);
             }
-            self.played.write(action);
+            if !self.played.write(action) {
+                is_all = false;
+                break;
+            }
         }
         if is_all && let Some(status) = plan.status {
             self.status = Some(status);

@@ -152,8 +152,11 @@ impl History {
         let plan = self.plan();
         self.keeps_its_bounds(&plan);
         let is_all = plan.actions.len() <= writes;
-        plan.actions.into_iter().take(writes).for_each(|action| self.played.write(action));
-        if is_all && let Some(status) = plan.status {
+        let are_written = plan.actions.into_iter().take(writes).all(|action| self.played.write(action));
+        if is_all
+            && are_written
+            && let Some(status) = plan.status
+        {
             self.status = Some(status);
         }
     }
