@@ -296,8 +296,8 @@ impl Played {
         });
     }
 
-    /// Carries out a write, and shows what was answered. False: the pod has changed since, and the pass of the
-    /// program ends there.
+    /// Carries out a write, and shows what was answered. False: the pod has changed since, and the pass of
+    /// the program ends there.
     pub(crate) fn write(&mut self, action: Action) -> bool {
         match action {
             Action::CreatePod(object) => {
