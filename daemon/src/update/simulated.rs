@@ -8,7 +8,7 @@ use berth_policy::{
     StepOutcome,
     in_place_update::{
         ContainerView, Gate, GateView, ImageMatch, Instance, Leftovers, Life, Next, Observed, Presence,
-        Sight, UpdateRequest, plan,
+        Sight, UpdateRequest, is_news, plan,
     },
 };
 use berth_proto::crd::{DesiredPod, NodePodUpdate};
@@ -93,7 +93,8 @@ impl SimulatedAgent {
             };
             let planned = plan(std::slice::from_ref(&request), &sight, now(), wall);
             let mut ended = false;
-            for (_, report) in &planned.reports {
+            // Words for people wait, and this one is gone before they are due.
+            for (_, report) in planned.reports.iter().filter(|(_, report)| is_news(&request, report)) {
                 ended |= report.outcome.is_some();
                 match self.0.report(&request, report).await {
                     StepOutcome::Done => {}

@@ -84,6 +84,6 @@ pub use swap::{Stage, Swap, SwapPatch, SwapStep, Twin, TwinView, TwinsView, swap
 pub use updates::{
     ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, Fetched, GateView,
     InstanceQuestion, NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent,
-    UpdatePermission, Updates, WriteOutcome,
+    UpdatePermission, Updates, WriteOutcome, is_news,
 };
 pub use want::{Before, Update};

@@ -54,6 +54,7 @@ use std::{
 pub use self::{
     action::{InstanceQuestion, PodWrite, UpdateAction},
     event::{Fetched, StoredRequest, UpdateEvent, WriteOutcome},
+    reports::is_news,
     view::{
         ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, GateView, NodeView,
         PodView, UpdatePermission,

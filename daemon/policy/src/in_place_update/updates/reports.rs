@@ -23,6 +23,25 @@ const MESSAGES_APART: Duration = Duration::from_secs(5);
 /// The message of requests that are left alone.
 const SET_ASIDE: &str = "berthd has failed to evaluate it and leaves it alone for a while; this is a bug of berthd, whose log has the place";
 
+/// Tells whether a report has more than words for people, which wait where many entries stand in one object.
+pub fn is_news(request: &UpdateRequest, report: &UpdateReport) -> bool {
+    let old = &request.reported;
+    let failed = |report: &UpdateReport| {
+        let states = report.containers.iter();
+        states.filter(|state| state.phase == ContainerUpdatePhase::Failed).count()
+    };
+    request.source != UpdateSource::NodePodUpdate
+        || !begins(request, report) && (report.phase, report.outcome) != (old.phase, old.outcome)
+        || report.rolling_back != old.rolling_back
+        || report.previous != old.previous
+        || failed(report) != failed(old)
+}
+
+/// Nobody waits for the word that it has begun; one that takes long says how far it is.
+fn begins(request: &UpdateRequest, report: &UpdateReport) -> bool {
+    request.is_one_way() && request.reported.phase.is_none() && report.outcome.is_none()
+}
+
 impl Updates {
     /// The open requests to look at, by pod. Those that make no sense fail, and those that wait for their
     /// turn are told so.
@@ -78,21 +97,10 @@ impl Updates {
         report: &UpdateReport,
         now: Instant,
     ) -> bool {
-        let old = &request.reported;
-        // Nobody waits for the word that it has begun; one that takes long says how far it is.
-        let begins = request.is_one_way() && old.phase.is_none() && report.outcome.is_none();
-        if begins {
+        if begins(request, report) {
             self.told_at.entry(request.id.clone()).or_insert(now);
         }
-        let failed = |report: &UpdateReport| {
-            let states = report.containers.iter();
-            states.filter(|state| state.phase == ContainerUpdatePhase::Failed).count()
-        };
-        let is_news = request.source != UpdateSource::NodePodUpdate
-            || !begins && (report.phase, report.outcome) != (old.phase, old.outcome)
-            || report.rolling_back != old.rolling_back
-            || report.previous != old.previous
-            || failed(report) != failed(old);
+        let is_news = is_news(request, report);
         let Some(told) = self.told_at.get(&request.id).filter(|_| !is_news) else { return true };
         let then = later(*told, MESSAGES_APART);
         self.wake.at(then);
