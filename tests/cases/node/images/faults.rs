@@ -39,8 +39,7 @@ async fn ends_once(
     ensure!(told.progress == Some(100) && told.message.is_none(), "{told:?}");
     ensure!(case.cri.image(reference).await?.is_some(), "not in the runtime");
     let served = gateway.served();
-    // A second pull from the beginning would be twice the size; some is on its way when one breaks off.
-    let most = lost + (SIZE + SIZE * 3 / 4) as u64;
+    let most = lost + (SIZE + SIZE / 2) as u64;
     ensure!(served < most, "{served} bytes for an image of {SIZE}, of which {lost} were lost");
 
     let berthd = case.node.berthd()?;
