@@ -213,10 +213,8 @@ impl ImageIndex {
     pub fn secrets_ready(&mut self, uid: &Arc<str>, now: Now) -> Vec<Effect> {
         if let Some(job) = self.jobs.get_mut(uid) {
             job.secrets = Secrets::Ready(later(now.instant, SECRETS_KEPT));
-            if job.lacks.take().is_some()
-                && let Some(rollout) = self.rollouts.get_mut(uid)
-            {
-                rollout.changes = rollout.changes.saturating_add(1);
+            if job.lacks.take().is_some() {
+                self.say_again(uid);
             }
             self.touched.insert(uid.clone());
         }
@@ -233,14 +231,20 @@ impl ImageIndex {
         if now.instant < later(since, SECRETS_PAUSE) {
             return self.secrets_missing(uid, text, now);
         }
-        if (is_news || !job.secrets.are_there())
-            && let Some(rollout) = self.rollouts.get_mut(uid)
-        {
-            rollout.changes = rollout.changes.saturating_add(1);
-        }
+        let is_news = is_news || !job.secrets.are_there();
         job.secrets = Secrets::Ready(later(now.instant, SECRETS_PAUSE));
+        if is_news {
+            self.say_again(uid);
+        }
         self.touched.insert(uid.clone());
         self.settle(now)
+    }
+
+    /// The status of a job says something else, though none of its nodes does.
+    fn say_again(&mut self, uid: &Arc<str>) {
+        if let Some(rollout) = self.rollouts.get_mut(uid) {
+            rollout.changes = rollout.changes.saturating_add(1);
+        }
     }
 
     /// Nothing begins without them: what is missing, and what to do about it.

@@ -77,8 +77,11 @@ pub(super) fn key(kept: &SpreadKept) -> String {
 
 /// Says whether one of the entries is for all spreads.
 pub(super) fn is_shared(entries: &[MutatingWebhook]) -> bool {
-    let name = format!("{OF_ALL}.{DOMAIN}");
-    entries.iter().any(|entry| entry.name == name)
+    entries.iter().any(is_of_all)
+}
+
+fn is_of_all(entry: &MutatingWebhook) -> bool {
+    entry.name.strip_suffix(DOMAIN).and_then(|name| name.strip_suffix('.')) == Some(OF_ALL)
 }
 
 /// Whom every entry for new pods asks.
@@ -92,14 +95,14 @@ pub(in crate::admission) fn has_entry(standing: &[MutatingWebhook], kept: &Sprea
     if LEFT_OUT.contains(&kept.namespace.as_str()) {
         return true;
     }
-    let (own, shared) = (format!("{}.{OF_A_SPREAD}.{DOMAIN}", key(kept)), format!("{OF_ALL}.{DOMAIN}"));
+    let own = format!("{}.{OF_A_SPREAD}.{DOMAIN}", key(kept));
     let condition = controlled(&spread.target);
     standing.iter().any(|entry| {
         let conditions = entry.match_conditions.iter().flatten();
         let spaces = entry.namespace_selector.iter().flat_map(|selector| &selector.match_expressions);
         let mut names = spaces.flatten().flat_map(|one| &one.values).flatten();
         entry.name == own && conditions.map(|one| &one.expression).eq([&condition])
-            || entry.name == shared && names.any(|name| *name == kept.namespace)
+            || is_of_all(entry) && names.any(|name| *name == kept.namespace)
     })
 }
 
