@@ -40,6 +40,7 @@ pub mod images;
 pub mod index;
 pub mod metrics;
 pub mod notes;
+mod observed;
 pub mod pod_updates;
 pub mod podstates;
 pub mod probes;

@@ -85,3 +85,28 @@ where
     let written = async |client| raw::all::<K>(client).patch_status(node, &params, &body).await;
     connection.ask(async |client| written(client).await.and_then(raw::typed)).await
 }
+
+/// Lets this be the spec of the node's object, as far as `manager` owns it or nobody does; not of another
+/// object of that name.
+///
+/// # Errors
+/// What the API server said: a conflict where somebody else owns a field of it.
+pub(crate) async fn apply_spec<K>(
+    connection: &Connection,
+    node: &str,
+    uid: &str,
+    manager: &str,
+    spec: impl Serialize,
+) -> Result<(), CallError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let body = Patch::Apply(json!({
+        "apiVersion": K::api_version(&()),
+        "kind": K::kind(&()),
+        "metadata": { "name": node, "uid": uid },
+        "spec": spec,
+    }));
+    let params = PatchParams::apply(manager);
+    connection.ask(async |client| raw::all::<K>(client).patch(node, &params, &body).await).await.map(drop)
+}

@@ -214,18 +214,15 @@ impl Handler {
             None => name.clone(),
         };
         announce(&self.coming.sets, &name, rules);
-        let mut webhooks = self.webhooks.clone();
-        let stands = webhooks.wait_for(|webhooks| match webhooks {
+        let stands = |webhooks: &Webhooks| match webhooks {
             Webhooks::Known(entries) => match entries.sets.get(&entry) {
                 Some(Entry::Stands(of)) => *of == reach,
                 Some(Entry::LeftOut(_)) => true,
                 Some(Entry::Pending) | None => false,
             },
             Webhooks::Off | Webhooks::Unknown => false,
-        });
-        if timeout(STANDS_WITHIN, stands).await.is_err() {
-            debug!(name, "SidecarSet stored before its webhook entry");
-        }
+        };
+        await_entry(self.webhooks.clone(), stands, "SidecarSet", &name).await;
     }
 
     fn check_spread(&self, request: &Request) -> Verdict {
@@ -244,14 +241,11 @@ impl Handler {
         }
         let Some(kept) = SpreadKept::coming(request) else { return };
         announce(&self.coming.spreads, &format!("{}/{}", kept.namespace, kept.name), kept.clone());
-        let mut entries = self.entries.clone();
-        let stands = entries.wait_for(|entries| {
+        let stands = |entries: &View<MutatingWebhookConfiguration>| {
             let one = entries.listed().and_then(|entries| entries.values().next());
             one.is_some_and(|entries| has_entry(entries.mutating(), &kept))
-        });
-        if timeout(STANDS_WITHIN, stands).await.is_err() {
-            debug!(name = kept.name, "WorkloadSpread stored before its webhook entry");
-        }
+        };
+        await_entry(self.entries.clone(), stands, "WorkloadSpread", &kept.name).await;
     }
 
     /// Ours, or OpenKruise's. One that may not be read is none.
@@ -361,5 +355,18 @@ where
             Err(())
         }
         Err(_) => Err(()),
+    }
+}
+
+/// Waits until the webhook entry of an object that is about to be stored stands, but not for long: it is
+/// stored without, then.
+async fn await_entry<T>(
+    mut shown: watch::Receiver<T>,
+    stands: impl FnMut(&T) -> bool,
+    kind: &str,
+    name: &str,
+) {
+    if timeout(STANDS_WITHIN, shown.wait_for(stands)).await.is_err() {
+        debug!(kind, name, "Stored before its webhook entry");
     }
 }

@@ -158,7 +158,7 @@ impl Index for BudgetIndex {
         let list = self.views.list(kind);
         match kind {
             Kind::Budget => {
-                let gone = self.budgets.iter().filter(|(_, known)| known.list != list);
+                let gone = self.budgets.iter().filter(|(_, known)| known.object.list != list);
                 gone.map(|(key, _)| key.clone()).collect()
             }
             Kind::Request => self.held.vanished(list),

@@ -18,19 +18,19 @@ impl BudgetIndex {
     pub(super) fn apply_budget(&mut self, seen: &BudgetSeen) {
         let key = self.texts.key(&seen.namespace, &seen.name);
         let mut next = Known::new(seen, self.views.list(Kind::Budget));
-        if let Some(known) = self.budgets.get_mut(&key).filter(|known| known.uid == next.uid) {
-            known.list = next.list;
-            if known.resource_version == next.resource_version {
+        if let Some(known) = self.budgets.get_mut(&key).filter(|known| known.object.uid == next.object.uid) {
+            known.object.list = next.object.list;
+            if known.object.resource_version == next.object.resource_version {
                 return;
             }
             next.permits = std::mem::take(&mut known.permits);
             next.round = known.round.take().filter(|_| known.budget == next.budget);
             next.counted = known.counted;
-            next.sent = std::mem::take(&mut known.sent);
+            next.object.follow(&mut known.object);
         }
         // Each version counts: a permit may end by what was written after it alone.
         let version = next.version();
-        if let Ok(status) = &next.status {
+        if let Ok(status) = &next.object.status {
             next.permits.note(status, version);
         }
         self.spaces.insert(&key);
@@ -66,7 +66,7 @@ impl BudgetIndex {
             let Some(known) = self.budgets.get_mut(&key) else { continue };
             let Ok(budget) = &known.budget else { continue };
             let pods = [&change.before, &change.after];
-            let has_permit = known.status.as_ref().is_ok_and(|status| {
+            let has_permit = known.object.status.as_ref().is_ok_and(|status| {
                 status.disrupted_pods.contains_key(&*change.key.name)
                     || status.unavailable_pods.contains_key(&*change.key.name)
             });
@@ -103,7 +103,7 @@ impl BudgetIndex {
         for name in self.spaces.of(namespace) {
             let key = Key { namespace: namespace.clone(), name: name.clone() };
             let Some(known) = self.budgets.get_mut(&key) else { continue };
-            if known.status.as_ref().is_ok_and(|status| status.unavailable_pods.contains_key(&*pod)) {
+            if known.object.status.as_ref().is_ok_and(|status| status.unavailable_pods.contains_key(&*pod)) {
                 known.dirty = true;
                 self.queue.touch(key);
             }

@@ -10,7 +10,7 @@ use berth_proto::crd::PodUnavailableBudgetStatus;
 use tracing::warn;
 
 use super::{
-    AGAIN, BudgetIndex, BudgetWrite, COUNTED_EVERY, KINDS, LOOKED_EVERY, LOOKED_UP_WITHIN, LookedUp, Parent,
+    AGAIN, BudgetIndex, COUNTED_EVERY, KINDS, LOOKED_EVERY, LOOKED_UP_WITHIN, LookedUp, Parent,
     RENEWED_EVERY, Step,
     count::{Facts, Member, count},
     held::Held,
@@ -35,7 +35,9 @@ impl BudgetIndex {
         let (Some(leads), Some(_)) = (self.leads, self.views.complete_since(KINDS)) else { return };
         let doubt = pods_unseen_until(&self.views, leads, now);
         for key in due {
-            let Some(known) = self.budgets.get_mut(&key).filter(|known| !known.deleting) else { continue };
+            let Some(known) = self.budgets.get_mut(&key).filter(|known| !known.object.deleting) else {
+                continue;
+            };
             let at = advance(&key, known, (&self.parents, &self.held), pods, doubt, now, &mut self.steps);
             self.queue.again(key, at);
         }
@@ -52,7 +54,7 @@ fn advance(
     now: Now,
     steps: &mut Vec<Effect>,
 ) -> Option<Instant> {
-    if let Some(until) = known.sent.waits(&known.resource_version, now.instant) {
+    if let Some(until) = known.object.waits(now.instant) {
         return Some(until);
     }
     let budget = match &known.budget {
@@ -77,7 +79,7 @@ fn advance(
         return Some(later(now.instant, AGAIN));
     }
     // One that cannot be read is left alone.
-    let Ok(status) = &known.status else { return None };
+    let Ok(status) = &known.object.status else { return None };
     let survey = Survey::of(key, &budget, status, &round.found, known_of, pods, now.instant);
     if !survey.missing.is_empty() {
         for lookup in survey.missing {
@@ -96,7 +98,7 @@ fn advance(
         return late.into_iter().chain([later(now.instant, LOOKED_EVERY)]).min();
     }
     let facts = Facts {
-        generation: known.generation,
+        generation: known.object.generation,
         version: known.version(),
         total: survey.total,
         doubted: doubt.is_some(),
@@ -108,7 +110,7 @@ fn advance(
         Some(remedy) => ("KeptInPart", format!("its limit is kept but for these pods: {remedy}")),
     };
     next.conditions = vec![accepted(&status.conditions, "True", reason, &message, now.wall)];
-    let late = owe(key, known, next, now, steps);
+    let late = known.object.owe(key, next, now.instant, steps);
     let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
     let looks = [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again, late, survey.renews];
     looks.into_iter().flatten().min()
@@ -116,36 +118,13 @@ fn advance(
 
 /// A budget that cannot be kept limits nothing, and says so.
 fn refuse(key: &Key, known: &mut Known, fault: &str, now: Now, steps: &mut Vec<Effect>) -> Option<Instant> {
-    let status = known.status.clone().unwrap_or_default();
+    let status = known.object.status.clone().unwrap_or_default();
     let next = PodUnavailableBudgetStatus {
-        observed_generation: known.generation,
+        observed_generation: known.object.generation,
         conditions: vec![accepted(&status.conditions, "False", "NotKept", fault, now.wall)],
         ..PodUnavailableBudgetStatus::default()
     };
-    owe(key, known, next, now, steps)
-}
-
-/// Writes a status that is not there yet, and says when its effect is late.
-fn owe(
-    key: &Key,
-    known: &mut Known,
-    next: PodUnavailableBudgetStatus,
-    now: Now,
-    steps: &mut Vec<Effect>,
-) -> Option<Instant> {
-    let Ok(spec) = &known.spec else { return None };
-    if known.status.as_ref() == Ok(&next) {
-        return None;
-    }
-    let late = known.sent.now(&known.resource_version, now.instant);
-    steps.push(Effect::Budget(Step::Write(Box::new(BudgetWrite {
-        key: key.clone(),
-        uid: known.uid.clone(),
-        resource_version: known.resource_version.clone(),
-        spec: Box::new(spec.clone()),
-        status: Box::new(next),
-    }))));
-    Some(late)
+    known.object.owe(key, next, now.instant, steps)
 }
 
 /// Pods of a budget, and what is not known of them yet.

@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::lookup::{Found, Lookup, look_up};
 use crate::{
+    images::Effect,
     lease::Tenure,
     site::{self, StatusWrite},
 };
@@ -21,6 +22,12 @@ pub enum Step {
 
 /// A write to the status of a budget.
 pub type BudgetWrite = StatusWrite<PodUnavailableBudgetSpec, PodUnavailableBudgetStatus>;
+
+impl From<BudgetWrite> for Effect {
+    fn from(write: BudgetWrite) -> Self {
+        Self::Budget(Step::Write(Box::new(write)))
+    }
+}
 
 /// A fact that was looked up.
 #[derive(Debug)]

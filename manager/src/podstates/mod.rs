@@ -38,10 +38,11 @@ use crate::{
     images::Effect,
     index::Index,
     metrics::Metrics,
+    observed::Observed,
     seen::{
         self, Key, Kind, LabelSets, Now, Object, Pod, PodChange, PodStateSeen, Pods, SetSeen, Texts, Views,
     },
-    work::{Names, Sent, WorkQueue},
+    work::{Names, WorkQueue},
     write::Target,
 };
 
@@ -76,23 +77,15 @@ pub struct PodStateIndex {
 /// One PersistentPodState, as it is known.
 #[derive(Debug)]
 struct Known {
-    uid: Box<str>,
-    resource_version: Box<str>,
-    generation: Option<i64>,
-    deleting: bool,
-    /// The number of the list that showed it last.
-    list: u32,
-    spec: Result<PersistentPodStateSpec, String>,
+    object: Observed<PersistentPodStateSpec, PersistentPodStateStatus>,
     /// The spec, checked, or why it cannot be carried out.
     rules: Result<Rules, String>,
-    status: Result<PersistentPodStateStatus, String>,
     /// Annotations that were read of pods that are not recorded yet, by name, with the pod's UID.
     annotations: BTreeMap<String, (String, Labels)>,
     /// When annotations were asked for.
     asked: Option<Instant>,
     /// When it was looked at last.
     looked: Option<Instant>,
-    sent: Sent,
 }
 
 #[derive(Debug)]
@@ -124,18 +117,11 @@ impl Known {
     fn new(seen: &PodStateSeen, list: u32) -> Self {
         let rules = |spec| Rules::of(spec).map_err(|fault| fault.to_string());
         Self {
-            uid: seen.uid.as_str().into(),
-            resource_version: seen.resource_version.as_str().into(),
-            generation: seen.generation,
-            deleting: seen.deleting,
-            list,
+            object: Observed::new(seen, list),
             rules: seen.spec.as_ref().map_err(Clone::clone).and_then(rules),
-            spec: seen.spec.clone(),
-            status: seen.status.clone(),
             annotations: BTreeMap::new(),
             asked: None,
             looked: None,
-            sent: Sent::default(),
         }
     }
 
@@ -220,7 +206,7 @@ impl Index for PodStateIndex {
         let list = self.views.list(kind);
         match kind {
             Kind::PodState => {
-                let gone = self.states.iter().filter(|(_, known)| known.list != list);
+                let gone = self.states.iter().filter(|(_, known)| known.object.list != list);
                 gone.map(|(key, _)| key.clone()).collect()
             }
             Kind::StatefulSet | Kind::AdvancedSet => {
@@ -252,7 +238,8 @@ impl Index for PodStateIndex {
     fn rests(&mut self, _: &Pods, _: Now) {
         self.leads = false;
         for known in self.states.values_mut() {
-            (known.looked, known.asked, known.sent) = (None, None, Sent::default());
+            (known.looked, known.asked) = (None, None);
+            known.object.rests();
             known.annotations.clear();
         }
     }
@@ -287,13 +274,14 @@ impl PodStateIndex {
     fn apply_state(&mut self, seen: &PodStateSeen) {
         let key = self.texts.key(&seen.namespace, &seen.name);
         let mut next = Known::new(seen, self.views.list(Kind::PodState));
-        if let Some(known) = self.states.get_mut(&key).filter(|known| known.uid == next.uid) {
-            known.list = next.list;
-            if known.resource_version == next.resource_version {
+        if let Some(known) = self.states.get_mut(&key).filter(|known| known.object.uid == next.object.uid) {
+            known.object.list = next.object.list;
+            if known.object.resource_version == next.object.resource_version {
                 return;
             }
-            (next.looked, next.sent) = (known.looked, std::mem::take(&mut known.sent));
-            if known.generation == next.generation {
+            next.object.follow(&mut known.object);
+            next.looked = known.looked;
+            if known.object.generation == next.object.generation {
                 (next.asked, next.annotations) = (known.asked, std::mem::take(&mut known.annotations));
             }
         }

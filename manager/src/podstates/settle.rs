@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::{
     AGAIN, Known, KnownNode, KnownSet, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
-    site::{Annotated, PodStateStep, PodStateWrite},
+    site::{Annotated, PodStateStep},
 };
 use crate::{
     condition::accepted,
@@ -37,7 +37,9 @@ impl PodStateIndex {
             return;
         }
         for key in due {
-            let Some(known) = self.states.get_mut(&key).filter(|known| !known.deleting) else { continue };
+            let Some(known) = self.states.get_mut(&key).filter(|known| !known.object.deleting) else {
+                continue;
+            };
             if let Ok(rules) = &known.rules {
                 let advanced = rules.target().advanced;
                 // The end of the last list makes it due again.
@@ -61,7 +63,7 @@ impl PodStateIndex {
     pub fn found(&mut self, answer: Annotated) {
         let Annotated { key, uid, generation, pods } = answer;
         let known = self.states.get_mut(&key);
-        let known = known.filter(|known| *known.uid == *uid && known.generation == generation);
+        let known = known.filter(|known| *known.object.uid == *uid && known.object.generation == generation);
         let Some(known) = known.filter(|known| known.asked.is_some()) else { return };
         let mut is_news = false;
         for (name, read) in pods {
@@ -91,21 +93,21 @@ fn advance(
     now: Now,
     effects: &mut Vec<Effect>,
 ) -> Option<Instant> {
-    if let Some(until) = known.sent.waits(&known.resource_version, now.instant) {
+    if let Some(until) = known.object.waits(now.instant) {
         return Some(until);
     }
     // One that cannot be read is left alone.
-    let Ok(status) = &known.status else { return None };
+    let Ok(status) = &known.object.status else { return None };
     let rules = match &known.rules {
         Ok(rules) => rules,
         Err(error) => {
             // Records of a spec that made sense once stay.
             let next = PersistentPodStateStatus {
-                observed_generation: known.generation,
+                observed_generation: known.object.generation,
                 conditions: vec![accepted(&status.conditions, "False", "NotCarriedOut", error, now.wall)],
                 pod_states: status.pod_states.clone(),
             };
-            return owe(key, known, next, now, effects);
+            return known.object.owe(key, next, now.instant, effects);
         }
     };
     if let Some(at) = known.looked.map(|at| later(at, RECORDED_EVERY)).filter(|at| *at > now.instant) {
@@ -113,7 +115,7 @@ fn advance(
     }
     known.looked = Some(now.instant);
     let own: Vec<(&Arc<str>, &Pod)> = own(facts, key);
-    let is_old = status.observed_generation != known.generation;
+    let is_old = status.observed_generation != known.object.generation;
     let none = Labels::new();
     let (mut views, mut unread, mut used) = (Vec::with_capacity(own.len()), Vec::new(), BTreeMap::new());
     for (name, pod) in &own {
@@ -159,21 +161,25 @@ fn advance(
     };
     let next = PersistentPodStateStatus {
         // The records of a new spec are whole when all pods have been read.
-        observed_generation: if unread.is_empty() { known.generation } else { status.observed_generation },
+        observed_generation: if unread.is_empty() {
+            known.object.generation
+        } else {
+            status.observed_generation
+        },
         conditions: vec![accepted(&status.conditions, "True", reason, &message, now.wall)],
         pod_states: states,
     };
     drop(views);
     known.annotations = used;
-    let mut at = owe(key, known, next, now, effects);
+    let mut at = known.object.owe(key, next, now.instant, effects);
     let waits = known.asked.map(|at| later(at, AGAIN)).filter(|until| *until > now.instant);
     if !unread.is_empty() && waits.is_none() {
         unread.truncate(MOST_READ);
         known.asked = Some(now.instant);
         effects.push(Effect::PodState(PodStateStep::Read {
             key: key.clone(),
-            uid: known.uid.clone(),
-            generation: known.generation,
+            uid: known.object.uid.clone(),
+            generation: known.object.generation,
             pods: unread,
             keys: known.rules.as_ref().map(|rules| rules.annotations().to_vec()).unwrap_or_default(),
         }));
@@ -189,27 +195,4 @@ fn own<'a>(facts: &Facts<'a>, key: &Key) -> Vec<(&'a Arc<str>, &'a Pod)> {
     let Some(set) = facts.set else { return Vec::new() };
     let pods = facts.pods.of_namespace(&key.namespace).map(|(name, pod)| (name, &**pod));
     pods.filter(|(_, pod)| pod.owner.as_ref().is_some_and(|owner| owner.uid == set.uid)).collect()
-}
-
-/// Writes a status that is not there yet, and says when its effect is late.
-fn owe(
-    key: &Key,
-    known: &mut Known,
-    next: PersistentPodStateStatus,
-    now: Now,
-    effects: &mut Vec<Effect>,
-) -> Option<Instant> {
-    let Ok(spec) = &known.spec else { return None };
-    if known.status.as_ref() == Ok(&next) {
-        return None;
-    }
-    let late = known.sent.now(&known.resource_version, now.instant);
-    effects.push(Effect::PodState(PodStateStep::Write(Box::new(PodStateWrite {
-        key: key.clone(),
-        uid: known.uid.clone(),
-        resource_version: known.resource_version.clone(),
-        spec: Box::new(spec.clone()),
-        status: Box::new(next),
-    }))));
-    Some(late)
 }

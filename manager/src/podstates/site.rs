@@ -7,6 +7,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
+    images::Effect,
     lease::Tenure,
     seen::Key,
     site::{self, ANSWER_WITHIN, StatusWrite},
@@ -35,6 +36,12 @@ pub enum PodStateStep {
 
 /// A write to the status of a PersistentPodState.
 pub type PodStateWrite = StatusWrite<PersistentPodStateSpec, PersistentPodStateStatus>;
+
+impl From<PodStateWrite> for Effect {
+    fn from(write: PodStateWrite) -> Self {
+        Self::PodState(PodStateStep::Write(Box::new(write)))
+    }
+}
 
 /// Annotations of a pod as they were read, with its UID; `None`: it is gone, or another one has its name.
 pub(super) type Read = Result<Option<(String, Labels)>, String>;

@@ -40,8 +40,9 @@ use crate::{
     images::Effect,
     index::Index,
     metrics::Metrics,
+    observed::Observed,
     seen::{Key, Kind, Now, Object, Pod, PodChange, Pods, SpreadSeen, Texts, Views},
-    work::{Names, Sent, WorkQueue},
+    work::{Names, WorkQueue},
     write::Target,
 };
 
@@ -72,16 +73,9 @@ pub struct SpreadIndex {
 /// One WorkloadSpread, as it is known.
 #[derive(Debug)]
 struct Known {
-    uid: Box<str>,
-    resource_version: Box<str>,
-    generation: Option<i64>,
-    deleting: bool,
-    /// The number of the list that showed it last.
-    list: u32,
-    spec: Result<WorkloadSpreadSpec, String>,
+    object: Observed<WorkloadSpreadSpec, WorkloadSpreadStatus>,
     /// The spread, or why it cannot be carried out.
     spread: Result<Spread, String>,
-    status: Result<WorkloadSpreadStatus, String>,
     ages: Ages,
     /// When it was counted last.
     counted: Option<Instant>,
@@ -89,7 +83,6 @@ struct Known {
     asked: Option<Instant>,
     /// Answer to it.
     replicas: Option<i32>,
-    sent: Sent,
 }
 
 /// How much is remembered.
@@ -104,19 +97,12 @@ pub struct Size {
 impl Known {
     fn new(seen: &SpreadSeen, list: u32) -> Self {
         Self {
-            uid: seen.uid.as_str().into(),
-            resource_version: seen.resource_version.as_str().into(),
-            generation: seen.generation,
-            deleting: seen.deleting,
-            list,
+            object: Observed::new(seen, list),
             spread: seen.spec.as_ref().map_err(Clone::clone).and_then(Spread::parse),
-            spec: seen.spec.clone(),
-            status: seen.status.clone(),
             ages: Ages::default(),
             counted: None,
             asked: None,
             replicas: None,
-            sent: Sent::default(),
         }
     }
 }
@@ -148,14 +134,14 @@ impl Index for SpreadIndex {
         let Object::Spread(seen) = object else { return };
         let key = self.texts.key(&seen.namespace, &seen.name);
         let mut next = Known::new(seen, self.views.list(Kind::Spread));
-        if let Some(known) = self.spreads.get_mut(&key).filter(|known| known.uid == next.uid) {
-            known.list = next.list;
-            if known.resource_version == next.resource_version {
+        if let Some(known) = self.spreads.get_mut(&key).filter(|known| known.object.uid == next.object.uid) {
+            known.object.list = next.object.list;
+            if known.object.resource_version == next.object.resource_version {
                 return;
             }
             next.ages = std::mem::take(&mut known.ages);
-            (next.counted, next.sent) = (known.counted, std::mem::take(&mut known.sent));
-            (next.asked, next.replicas) = (known.asked, known.replicas);
+            next.object.follow(&mut known.object);
+            (next.counted, next.asked, next.replicas) = (known.counted, known.asked, known.replicas);
         }
         self.spaces.insert(&key);
         self.spreads.insert(key.clone(), next);
@@ -174,7 +160,7 @@ impl Index for SpreadIndex {
 
     fn vanished(&self, kind: Kind) -> Vec<Key> {
         let list = self.views.list(kind);
-        let gone = self.spreads.iter().filter(|(_, known)| kind == Kind::Spread && known.list != list);
+        let gone = self.spreads.iter().filter(|(_, known)| kind == Kind::Spread && known.object.list != list);
         gone.map(|(key, _)| key.clone()).collect()
     }
 
@@ -197,7 +183,7 @@ impl Index for SpreadIndex {
         self.leads = None;
         for known in self.spreads.values_mut() {
             (known.counted, known.asked, known.replicas) = (None, None, None);
-            known.sent = Sent::default();
+            known.object.rests();
         }
     }
 

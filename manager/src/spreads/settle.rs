@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::{
     AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, SpreadIndex,
-    site::{Replicas, SpreadStep, SpreadWrite},
+    site::{Replicas, SpreadStep},
 };
 use crate::{
     condition::accepted,
@@ -26,7 +26,9 @@ impl SpreadIndex {
         let (Some(leads), Some(_)) = (self.leads, self.views.complete_since(KINDS)) else { return };
         let doubt = pods_unseen_until(&self.views, leads, now);
         for key in due {
-            let Some(known) = self.spreads.get_mut(&key).filter(|known| !known.deleting) else { continue };
+            let Some(known) = self.spreads.get_mut(&key).filter(|known| !known.object.deleting) else {
+                continue;
+            };
             // A pod that is not seen yet would leave its place to another one.
             let at = match doubt {
                 Some(until) => Some(until),
@@ -40,7 +42,7 @@ impl SpreadIndex {
     pub fn found(&mut self, answer: Replicas) {
         let Replicas { key, uid, wants } = answer;
         let Some(known) =
-            self.spreads.get_mut(&key).filter(|known| *known.uid == *uid && known.asked.is_some())
+            self.spreads.get_mut(&key).filter(|known| *known.object.uid == *uid && known.asked.is_some())
         else {
             return;
         };
@@ -63,19 +65,19 @@ fn advance(
     now: Now,
     effects: &mut Vec<Effect>,
 ) -> Option<Instant> {
-    if let Some(until) = known.sent.waits(&known.resource_version, now.instant) {
+    if let Some(until) = known.object.waits(now.instant) {
         return Some(until);
     }
     let spread = match &known.spread {
         Ok(spread) => spread,
         Err(error) => {
-            let status = known.status.clone().unwrap_or_default();
+            let status = known.object.status.clone().unwrap_or_default();
             let next = WorkloadSpreadStatus {
-                observed_generation: known.generation,
+                observed_generation: known.object.generation,
                 conditions: vec![accepted(&status.conditions, "False", "NotCarriedOut", error, now.wall)],
                 ..WorkloadSpreadStatus::default()
             };
-            return owe(key, known, next, now, effects);
+            return known.object.owe(key, next, now.instant, effects);
         }
     };
     if let Some(at) = known.counted.map(|at| later(at, COUNTED_EVERY)).filter(|at| *at > now.instant) {
@@ -87,12 +89,12 @@ fn advance(
         }
         known.asked = Some(now.instant);
         let target = spread.target.clone();
-        let step = SpreadStep::Ask { key: key.clone(), uid: known.uid.clone(), target };
+        let step = SpreadStep::Ask { key: key.clone(), uid: known.object.uid.clone(), target };
         effects.push(Effect::Spread(step));
         return Some(later(now.instant, AGAIN));
     }
     // One that cannot be read is left alone.
-    let Ok(status) = &known.status else { return None };
+    let Ok(status) = &known.object.status else { return None };
     let mut members = Vec::new();
     for (name, pod) in pods.of_namespace(&key.namespace) {
         let Some(matched) = pod.spread.as_deref().filter(|matched| *matched.name == *key.name) else {
@@ -115,7 +117,8 @@ fn advance(
             created: pod.created.into(),
         });
     }
-    let facts = Facts { generation: known.generation, replicas: known.replicas.unwrap_or(0), pods: &members };
+    let facts =
+        Facts { generation: known.object.generation, replicas: known.replicas.unwrap_or(0), pods: &members };
     let counted = count(spread, status, &mut known.ages, &facts, (now.instant, now.wall));
     let mut next = counted.status;
     next.conditions =
@@ -123,33 +126,14 @@ fn advance(
     (known.counted, known.asked, known.replicas) = (Some(now.instant), None, None);
     for note in counted.notes {
         info!(spread = %key, reason = note.reason, text = note.text, "Told of a WorkloadSpread");
-        effects.push(Effect::Spread(SpreadStep::Tell { key: key.clone(), uid: known.uid.clone(), note }));
+        effects.push(Effect::Spread(SpreadStep::Tell {
+            key: key.clone(),
+            uid: known.object.uid.clone(),
+            note,
+        }));
     }
-    let late = owe(key, known, next, now, effects);
+    let late = known.object.owe(key, next, now.instant, effects);
     let again = counted.again.map(|left| later(now.instant, left));
     let look = known.spread.as_ref().is_ok_and(berth_spread::Spread::is_by_share);
     [again, late, look.then(|| later(now.instant, LOOKED_EVERY))].into_iter().flatten().min()
-}
-
-/// Writes a status that is not there yet, and says when its effect is late.
-fn owe(
-    key: &Key,
-    known: &mut Known,
-    next: WorkloadSpreadStatus,
-    now: Now,
-    effects: &mut Vec<Effect>,
-) -> Option<Instant> {
-    let Ok(spec) = &known.spec else { return None };
-    if known.status.as_ref() == Ok(&next) {
-        return None;
-    }
-    let late = known.sent.now(&known.resource_version, now.instant);
-    effects.push(Effect::Spread(SpreadStep::Write(Box::new(SpreadWrite {
-        key: key.clone(),
-        uid: known.uid.clone(),
-        resource_version: known.resource_version.clone(),
-        spec: Box::new(spec.clone()),
-        status: Box::new(next),
-    }))));
-    Some(late)
 }

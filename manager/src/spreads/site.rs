@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::replicas::replicas;
 use crate::{
+    images::Effect,
     lease::Tenure,
     notes::AUTHOR,
     seen::Key,
@@ -42,6 +43,12 @@ pub enum SpreadStep {
 
 /// A write to the status of a WorkloadSpread.
 pub type SpreadWrite = StatusWrite<WorkloadSpreadSpec, WorkloadSpreadStatus>;
+
+impl From<SpreadWrite> for Effect {
+    fn from(write: SpreadWrite) -> Self {
+        Self::Spread(SpreadStep::Write(Box::new(write)))
+    }
+}
 
 /// Replicas of a workload as they were read.
 #[derive(Debug)]

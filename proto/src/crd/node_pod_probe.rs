@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pod_probe_marker::ProbeMarkerPolicy;
 
-/// Probes that users and OpenKruise's controllers ask of one node. Berth's manager never writes it: what
-/// follows from `PodProbeMarker`s is in `status.desiredPodProbes`.
+/// Probes that users and OpenKruise's controllers ask of one node. Where none do, it shows those of
+/// `status.desiredPodProbes`, without marks: the agent copies them for readers, and nobody acts on the copy.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "apps.kruise.io",

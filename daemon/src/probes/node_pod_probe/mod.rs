@@ -4,7 +4,7 @@
 //!   NodePodProbe ─── object ─┐
 //!   PodProbeMarkers  markers ┼── approval ─┐                        ┌── crate::probes::prober: commands, and dials in the pod's network
 //!   the pod watch ───────────┴─────────────┼── shared ─ reconciler ─┼── marks: conditions, labels and annotations of pods
-//!   the runtime ──── instances ────────────┘  (Probes)              └── object: status.podProbeStatuses; Events
+//!   the runtime ──── instances ────────────┘  (Probes)              └── object: status.podProbeStatuses, Events; mirror: a copy for readers
 //! ```
 //!
 //! The `NodePodProbe` is not trusted: an entry is carried out only as long as a live PodProbeMarker of the
@@ -21,6 +21,7 @@ pub(crate) mod fuzz;
 mod instances;
 mod markers;
 mod marks;
+mod mirror;
 mod object;
 mod reconciler;
 mod shared;

@@ -24,6 +24,7 @@ use super::{
     approval::Refused,
     convert::{self, Asked},
     markers,
+    mirror::{self, Mirror},
     shared::SharedProbes,
 };
 use crate::{
@@ -71,6 +72,8 @@ pub(super) struct Object {
     backlog: Mutex<Option<Backlog>>,
     /// The conditions that are to be there.
     conditions: watch::Sender<Vec<Condition>>,
+    /// The copy of what is desired that is to be there.
+    stale: watch::Sender<mirror::Due>,
 }
 
 impl Object {
@@ -86,6 +89,7 @@ impl Object {
             refused: Mutex::new(None),
             backlog: Mutex::new(None),
             conditions: watch::Sender::default(),
+            stale: watch::Sender::default(),
         }
     }
 
@@ -96,7 +100,8 @@ impl Object {
             self.watch_permission(),
             self.approve(),
             markers::follow(&self.connection, &self.probes),
-            self.keep_conditions()
+            self.keep_conditions(),
+            mirror::keep(&self.connection, &self.node, &self.stale)
         );
     }
 
@@ -133,7 +138,10 @@ impl Object {
             (desired, &object.spec.pod_probes)
         });
         let accepts = self.probes.accepts_spec();
-        *lock(&self.ignored) = if accepts { 0 } else { spec.len() };
+        // Its own copy asks for nothing.
+        let spec = if shown.as_ref().is_some_and(mirror::is_own) { &[][..] } else { spec };
+        let mirror = shown.as_ref().filter(|_| !accepts).map(mirror::compare);
+        *lock(&self.ignored) = if mirror == Some(Mirror::Foreign) { spec.len() } else { 0 };
         let spec = if accepts { convert::wanted(spec) } else { Asked::default() };
         self.probes.show(convert::wanted(desired), spec);
         if let Some(object) = &shown
@@ -141,7 +149,18 @@ impl Object {
         {
             self.adopt(object);
         }
-        *lock(&self.shown) = shown.and_then(|object| object.metadata.uid);
+        let uid = shown.and_then(|object| object.metadata.uid);
+        let due = match mirror {
+            Some(Mirror::Stale(list)) => uid.clone().map(|uid| (uid, list)),
+            Some(Mirror::Right | Mirror::Foreign) | None => None,
+        };
+        self.stale.send_if_modified(|stale| {
+            *stale != due && {
+                *stale = due;
+                true
+            }
+        });
+        *lock(&self.shown) = uid;
         self.say();
     }
 

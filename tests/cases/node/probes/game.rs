@@ -1,11 +1,11 @@
 //! The example that users are shown, and two probes in one container.
 
 use anyhow::{Context, Result, bail, ensure};
-use berth_proto::crd::ProbeState;
+use berth_proto::crd::{PodProbe, ProbeState};
 use berth_tests::manifest::Container;
 use berth_tests::markers::{Marker, says};
-use berth_tests::node::deploy;
 use berth_tests::node::images::BUSYBOX;
+use berth_tests::node::{NODE_NAME, deploy};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -45,6 +45,13 @@ async fn apply_sample(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The entry of the pod in `spec.podProbes`.
+async fn listed(stage: &Stage<'_>) -> Result<Option<PodProbe>> {
+    let pod = stage.case.pods.get(NAME).await?;
+    let mut all = stage.objects.get(NODE_NAME).await?.spec.pod_probes.into_iter();
+    Ok(all.find(|entry| Some(&entry.uid) == pod.metadata.uid.as_ref()))
+}
+
 #[tokio::test]
 async fn a_game_server_says_that_it_is_idle() -> Result<()> {
     run("a_game_server_says_that_it_is_idle", async |stage: &Stage| {
@@ -75,8 +82,22 @@ async fn a_game_server_says_that_it_is_idle() -> Result<()> {
             Ok(())
         })
         .await?;
+        await_condition("clients of OpenKruise find it in the spec", PATIENCE, async || {
+            let listed = listed(stage).await?;
+            let Some([one]) = listed.as_ref().map(|pod| &pod.probes[..]) else { bail!("{listed:?}") };
+            ensure!((&*one.name, &*one.container_name) == ("game-server#idle", "game"), "{one:?}");
+            ensure!(one.probe.exec.is_some() && one.marker_policy.is_empty(), "{one:?}");
+            Ok(())
+        })
+        .await?;
 
         stage.unmark(NAME).await?;
+        await_condition("it is taken out of the spec", PATIENCE, async || {
+            let listed = listed(stage).await?;
+            ensure!(listed.is_none(), "{listed:?}");
+            Ok(())
+        })
+        .await?;
         let pod = stage
             .case
             .await_pod(NAME, "has no marks any more", |pod| {

@@ -48,6 +48,12 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         condition("Listed", "True"),
         condition("ContainersReady", "False")
     ]);
+    let of_pod = |probe: Value| json!({ "name": "p", "namespace": "n", "uid": "u", "probes": [probe] });
+    let probe = json!({ "name": "m#p", "containerName": "a", "probe": { "exec": { "command": ["true"] } } });
+    let copied = of_pod(probe.clone());
+    let mut marked = probe;
+    marked["podConditionType"] = json!("example.com/up");
+    let marked = of_pod(marked);
     let table = [
         (Agent, Apply, request("/mine/status"), applied.clone()),
         (Agent, Delete, request("/done-agent"), Value::Null),
@@ -104,6 +110,13 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         (Kubelet, Delete, request("/done-kubelet"), Value::Null),
         (Kubelet, Post, cluster("nodepodprobes"), object("NodePodProbe", A, json!({}))),
         (Kubelet, Merge, cluster(&format!("nodepodprobes/{A}/status")), status(json!({ "conditions": [] }))),
+        (
+            Manager,
+            Merge,
+            cluster(&format!("nodepodprobes/{A}/status")),
+            status(json!({ "desiredPodProbes": [marked] })),
+        ),
+        (Agent, Merge, cluster(&format!("nodepodprobes/{A}")), json!({ "spec": { "podProbes": [copied] } })),
         (Kubelet, Apply, update("/mine/status"), updating),
         (Kubelet, Delete, update("/done-kubelet"), Value::Null),
         (Kubelet, Merge, pod_update(&format!("/{A}/status")), status(json!({ "conditions": [] }))),

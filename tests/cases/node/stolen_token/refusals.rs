@@ -236,6 +236,7 @@ fn objects() -> Vec<Row> {
             json!({ "desiredImages": [{ "uid": "u", "image": "x" }] }),
             // What is sealed to this, the thief could open.
             json!({ "sealingKey": "x" }),
+            "cannot patch resource",
         ),
         (
             "NodePodProbe",
@@ -243,10 +244,11 @@ fn objects() -> Vec<Row> {
             json!({ "podProbes": [pod] }),
             json!({ "desiredPodProbes": [pod] }),
             json!({ "podProbeStatuses": [] }),
+            "but a copy of status.desiredPodProbes",
         ),
     ];
     let mut rows = Vec::new();
-    for (kind, plural, filled, desired, own) in kinds {
+    for (kind, plural, filled, desired, own, spec_refused) in kinds {
         let at = |name: &str, rest: &str| cluster(&format!("{plural}/{name}{rest}"));
         for who in [Who::Agent, Who::Kubelet] {
             rows.extend([
@@ -261,14 +263,17 @@ fn objects() -> Vec<Row> {
                 (who, Merge, at(B, "/status"), status(json!({ "conditions": [] })), OTHER_OBJECT),
                 (who, Merge, at(B, "/status"), status(own.clone()), OTHER_OBJECT),
                 (who, Merge, at(A, "/status"), status(desired.clone()), DESIRED),
-                (who, Merge, at(A, ""), spec(filled.clone()), "cannot patch resource"),
+                (who, Merge, at(A, ""), spec(filled.clone()), spec_refused),
                 (who, Delete, at(A, ""), Value::Null, "cannot delete resource"),
                 (who, Delete, at(B, ""), Value::Null, "cannot delete resource"),
             ]);
         }
     }
     for who in [Who::Agent, Who::Kubelet] {
+        let probes = |name: &str| cluster(&format!("nodepodprobes/{name}"));
         rows.extend([
+            (who, Merge, probes(A), labelled("l"), "an agent changes no metadata"),
+            (who, Merge, probes(B), spec(json!({ "podProbes": [] })), OTHER_OBJECT),
             (
                 who,
                 Merge,
