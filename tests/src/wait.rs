@@ -30,6 +30,7 @@ where
     Fut: Future<Output = Result<T>>,
 {
     let until = Instant::now() + deadline;
+    let mut before = None;
     loop {
         // The probe itself may hang (a socket that accepts and never answers): the deadline holds for it as
         // well.
@@ -37,11 +38,13 @@ where
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) if error.is::<Hopeless>() => return Err(error.context(what.to_string())),
             Ok(Err(error)) => error,
-            Err(_) => anyhow!("the check itself did not come back"),
+            // The last of many was merely cut off, and the one before it says more.
+            Err(_) => before.take().unwrap_or_else(|| anyhow!("the check itself did not come back")),
         };
         if Instant::now() + POLL >= until {
             return Err(last.context(format!("{what}: not within {} s", deadline.as_secs_f32())));
         }
+        before = Some(last);
         tokio::time::sleep(POLL).await;
     }
 }

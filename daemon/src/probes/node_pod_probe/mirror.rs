@@ -2,7 +2,7 @@
 //!
 //! OpenKruise's controller writes that list, and its clients look for a pod's probes in it. Berth's manager
 //! writes status alone, so the agent of the node makes the copy, in its own object. Nobody acts on the copy,
-//! and a list that somebody else has written stays as it is.
+//! and a list that somebody else has written stays as it is: the API server says so, as a conflict.
 
 use std::time::Duration;
 
@@ -30,65 +30,70 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 pub(super) enum Mirror {
     /// It is as it should be.
     Right,
-    /// This is to stand there.
+    /// This is to stand there, unless somebody else has written what does.
     Stale(Vec<PodProbe>),
     /// Somebody else has written it.
     Foreign,
 }
 
-/// List that is to be written into the object with this UID; `None`: what stands there is right.
+/// List that is to be written into the object with this UID; `None`: none is.
 pub(super) type Due = Option<(String, Vec<PodProbe>)>;
 
-/// Writes the copy whenever it is due; for ever.
-pub(super) async fn keep(connection: &Connection, node: &str, stale: &watch::Sender<Due>) {
+/// Writes the copy whenever it is due, and says which object has a list of somebody else's; for ever.
+pub(super) async fn keep(
+    connection: &Connection,
+    node: &str,
+    stale: &watch::Sender<Due>,
+    foreign: impl Fn(&str),
+) {
     let mut due = stale.subscribe();
     let mut pause = EVERY;
     loop {
         let Ok(shown) = due.wait_for(Option::is_some).await.map(|due| due.clone()) else { return };
         let Some((uid, list)) = &shown else { continue };
         let spec = json!({ "podProbes": list });
-        match node_object::apply_spec::<NodePodProbe>(connection, node, uid, MANAGER, spec).await {
-            Ok(()) => {
-                pause = EVERY;
-                // The watch shows it, too, but later.
-                stale.send_if_modified(|due| *due == shown && due.take().is_some());
-            }
-            Err(error) => {
+        let written = node_object::apply_spec::<NodePodProbe>(connection, node, uid, MANAGER, spec).await;
+        let is_foreign = match &written {
+            Ok(()) => false,
+            // Nothing is taken back where nothing could be written.
+            Err(error) => error.is_conflict() || list.is_empty() && error.refusal(true).is_some(),
+        };
+        match written {
+            Err(error) if !is_foreign => {
                 warn!(node, error = %chain(&error), "What is desired not shown in spec.podProbes, trying again");
                 pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
             }
+            Ok(()) | Err(_) => {
+                pause = EVERY;
+                // The watch shows what was written, too, but later.
+                stale.send_if_modified(|due| *due == shown && due.take().is_some());
+            }
+        }
+        if is_foreign {
+            foreign(uid);
         }
         sleep(pause).await;
     }
 }
 
-/// Compares `spec.podProbes` with what is desired. What is too large is not shown at all: a part would say
-/// that the rest is not probed.
-pub(super) fn compare(object: &NodePodProbe) -> Mirror {
-    let desired = object.status.as_ref().map_or(&[][..], |status| &status.desired_pod_probes);
+/// Compares `spec.podProbes` with what is desired, or with nothing where what stands there is `accepted`:
+/// then there is no copy. `foreign`: it is known to be somebody else's. What is too large is not shown at all:
+/// a part would say that the rest is not probed.
+pub(super) fn compare(object: &NodePodProbe, accepted: bool, foreign: bool) -> Mirror {
+    let desired = object.status.as_ref().filter(|_| !accepted);
+    let desired = desired.map_or(&[][..], |status| &status.desired_pod_probes);
     let spec = &object.spec.pod_probes;
     if spec.len() == desired.len() && spec.iter().zip(desired).all(|(one, other)| is_copy(one, other)) {
         return Mirror::Right;
+    }
+    if foreign && !spec.is_empty() {
+        return Mirror::Foreign;
     }
     let mut list = copy(desired);
     if serde_json::to_vec(&list).map_or(usize::MAX, |json| json.len()) > LARGEST {
         list.clear();
     }
-    match (spec.is_empty(), list.is_empty()) {
-        (true, true) => Mirror::Right,
-        (true, false) => Mirror::Stale(list),
-        (false, _) if is_own(object) => Mirror::Stale(list),
-        (false, _) => Mirror::Foreign,
-    }
-}
-
-/// Says whether the list in the object is the agent's.
-pub(super) fn is_own(object: &NodePodProbe) -> bool {
-    let managed = object.metadata.managed_fields.iter().flatten();
-    managed.filter(|entry| entry.manager.as_deref() == Some(MANAGER)).any(|entry| {
-        let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
-        fields.is_some_and(|fields| fields.pointer("/f:spec/f:podProbes").is_some())
-    })
+    if spec.is_empty() && list.is_empty() { Mirror::Right } else { Mirror::Stale(list) }
 }
 
 /// OpenKruise has no marks in a probe: its controller writes them itself.
@@ -132,12 +137,9 @@ mod tests {
         json!({ "name": "pod", "namespace": "shop", "uid": uid, "IP": "10.0.0.1", "probes": [probe] })
     }
 
-    fn object(spec: &Value, desired: &Value, owner: &str) -> NodePodProbe {
+    fn object(spec: &Value, desired: &Value) -> NodePodProbe {
         serde_json::from_value(json!({
-            "metadata": { "name": "node", "managedFields": [{
-                "manager": owner, "operation": "Apply", "fieldsType": "FieldsV1",
-                "fieldsV1": { "f:spec": { "f:podProbes": {} } },
-            }] },
+            "metadata": { "name": "node" },
             "spec": { "podProbes": spec },
             "status": { "desiredPodProbes": desired },
         }))
@@ -149,30 +151,40 @@ mod tests {
         let (none, wanted, plain) = (json!([]), json!([entry("a", true)]), json!([entry("a", false)]));
         let other = json!([entry("b", false)]);
         let stale = |list: &Value| Mirror::Stale(serde_json::from_value(list.clone()).expect("a list"));
-        let of = |spec: &Value, desired: &Value, owner: &str| compare(&object(spec, desired, owner));
+        let of = |spec: &Value, desired: &Value, foreign| compare(&object(spec, desired), false, foreign);
         for (what, found, expected) in [
-            ("nothing is desired", of(&none, &none, "x"), Mirror::Right),
-            ("nothing stands there", of(&none, &wanted, "x"), stale(&plain)),
-            ("it stands there", of(&plain, &wanted, MANAGER), Mirror::Right),
-            ("it stands there by somebody else", of(&plain, &wanted, "x"), Mirror::Right),
-            ("with marks it is no copy", of(&wanted, &wanted, MANAGER), stale(&plain)),
-            ("another one is desired", of(&other, &wanted, MANAGER), stale(&plain)),
-            ("nothing is desired any more", of(&plain, &none, MANAGER), stale(&none)),
-            ("somebody else asks for another", of(&other, &wanted, "x"), Mirror::Foreign),
-            ("somebody else asks, and nothing is desired", of(&other, &none, "x"), Mirror::Foreign),
+            ("nothing is desired", of(&none, &none, false), Mirror::Right),
+            ("nothing stands there", of(&none, &wanted, false), stale(&plain)),
+            ("nothing of somebody else's stands there", of(&none, &wanted, true), stale(&plain)),
+            ("it stands there", of(&plain, &wanted, false), Mirror::Right),
+            ("it stands there by somebody else", of(&plain, &wanted, true), Mirror::Right),
+            ("with marks it is no copy", of(&wanted, &wanted, false), stale(&plain)),
+            ("another one is desired", of(&other, &wanted, false), stale(&plain)),
+            ("nothing is desired any more", of(&plain, &none, false), stale(&none)),
+            ("somebody else asks for another", of(&other, &wanted, true), Mirror::Foreign),
+            ("somebody else asks, and nothing is desired", of(&other, &none, true), Mirror::Foreign),
         ] {
             assert_eq!(found, expected, "{what}");
         }
     }
 
+    /// A copy from before would be run without a marker.
+    #[test]
+    fn where_the_list_is_accepted_there_is_no_copy() {
+        let (none, wanted, plain) = (json!([]), json!([entry("a", true)]), json!([entry("a", false)]));
+        assert_eq!(compare(&object(&none, &wanted), true, false), Mirror::Right);
+        assert_eq!(compare(&object(&plain, &wanted), true, false), Mirror::Stale(Vec::new()));
+        assert_eq!(compare(&object(&plain, &wanted), true, true), Mirror::Foreign);
+    }
+
     #[test]
     fn a_list_that_is_too_large_is_not_shown() {
         let desired = |count: usize| (0..count).map(|at| entry(&at.to_string(), true)).collect::<Value>();
-        let shown = |count| compare(&object(&json!([]), &desired(count), "x"));
+        let shown = |count| compare(&object(&json!([]), &desired(count)), false, false);
         assert!(matches!(shown(1000), Mirror::Stale(list) if list.len() == 1000));
         assert_eq!(shown(10_000), Mirror::Right);
         // What stood there goes.
-        let before = compare(&object(&json!([entry("a", false)]), &desired(10_000), MANAGER));
+        let before = compare(&object(&json!([entry("a", false)]), &desired(10_000)), false, false);
         assert_eq!(before, Mirror::Stale(Vec::new()));
     }
 }

@@ -21,7 +21,9 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
-    approval::Refused,
+    conditions::{
+        CONDITIONS, MANAGER, ON_TIME, PERMITTED, SPEC_ACCEPTED, VERIFIED, behind, not_accepted, not_run,
+    },
     convert::{self, Asked},
     markers,
     mirror::{self, Mirror},
@@ -39,22 +41,6 @@ use crate::{
     },
 };
 
-/// The owner of the conditions.
-const CONDITIONS_MANAGER: &str = "berth-agent-conditions";
-/// Condition: the agent may do what it is asked for.
-const PERMITTED: &str = "Permitted";
-/// Condition: no probe runs later than it should because the node allows no more.
-const ON_TIME: &str = "OnTime";
-
-/// Condition: every entry of `status.desiredPodProbes` is asked for by a live PodProbeMarker.
-const VERIFIED: &str = "Verified";
-/// Condition: entries of `spec.podProbes` are run, where there are any.
-const SPEC_ACCEPTED: &str = "SpecAccepted";
-/// All of them.
-const CONDITIONS: [&str; 4] = [PERMITTED, ON_TIME, VERIFIED, SPEC_ACCEPTED];
-/// Entries that a condition names.
-const TOLD: usize = 5;
-
 /// The object of the node of this name.
 #[derive(Debug)]
 pub(super) struct Object {
@@ -62,10 +48,8 @@ pub(super) struct Object {
     node: String,
     probes: Arc<SharedProbes>,
     identity: watch::Receiver<IdentityState>,
-    /// The UID of the object, if there is one.
-    shown: Mutex<Option<String>>,
-    /// Entries of `spec.podProbes` that are not run.
-    ignored: Mutex<usize>,
+    /// The object as it was shown last.
+    shown: Mutex<Seen>,
     /// Why entries are not run; empty: all are. `None`: that is not known yet.
     refused: Mutex<Option<String>>,
     /// How far the node is behind with its probes.
@@ -76,6 +60,19 @@ pub(super) struct Object {
     stale: watch::Sender<mirror::Due>,
 }
 
+/// Facts of the object as it was shown last.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Its UID, if there is one.
+    uid: Option<String>,
+    /// Entries of `spec.podProbes`.
+    entries: usize,
+    /// They are known to be somebody else's.
+    foreign: bool,
+    /// What is desired, and what the spec asks for; kept where that is accepted.
+    asked: (Asked, Option<Asked>),
+}
+
 impl Object {
     /// Nothing is asked before it is followed.
     pub(super) fn new(cluster: &Cluster, probes: Arc<SharedProbes>) -> Self {
@@ -84,8 +81,7 @@ impl Object {
             node: cluster.node().to_owned(),
             probes,
             identity: cluster.identity(),
-            shown: Mutex::new(None),
-            ignored: Mutex::new(0),
+            shown: Mutex::default(),
             refused: Mutex::new(None),
             backlog: Mutex::new(None),
             conditions: watch::Sender::default(),
@@ -101,7 +97,7 @@ impl Object {
             self.approve(),
             markers::follow(&self.connection, &self.probes),
             self.keep_conditions(),
-            mirror::keep(&self.connection, &self.node, &self.stale)
+            mirror::keep(&self.connection, &self.node, &self.stale, |uid| self.is_foreign(uid))
         );
     }
 
@@ -137,30 +133,55 @@ impl Object {
             let desired = object.status.as_ref().map_or(&[][..], |status| &status.desired_pod_probes);
             (desired, &object.spec.pod_probes)
         });
-        let accepts = self.probes.accepts_spec();
-        // Its own copy asks for nothing.
-        let spec = if shown.as_ref().is_some_and(mirror::is_own) { &[][..] } else { spec };
-        let mirror = shown.as_ref().filter(|_| !accepts).map(mirror::compare);
-        *lock(&self.ignored) = if mirror == Some(Mirror::Foreign) { spec.len() } else { 0 };
-        let spec = if accepts { convert::wanted(spec) } else { Asked::default() };
-        self.probes.show(convert::wanted(desired), spec);
+        let accepted = self.probes.accepts_spec();
+        let uid = shown.as_ref().and_then(|object| object.metadata.uid.clone());
+        let known = lock(&self.shown);
+        let foreign = known.foreign && known.uid == uid;
+        drop(known);
+        let mirror = shown.as_ref().map(|object| mirror::compare(object, accepted, foreign));
+        let (entries, foreign) = (spec.len(), mirror == Some(Mirror::Foreign));
+        let asked = (convert::wanted(desired), accepted.then(|| convert::wanted(spec)));
+        let seen = Seen {
+            uid: uid.clone(),
+            entries,
+            foreign,
+            asked: if accepted { asked.clone() } else { Default::default() },
+        };
+        self.hand_in(asked, foreign);
         if let Some(object) = &shown
-            && object.metadata.uid != self.uid()
+            && uid != self.uid()
         {
             self.adopt(object);
         }
-        let uid = shown.and_then(|object| object.metadata.uid);
+        *lock(&self.shown) = seen;
         let due = match mirror {
-            Some(Mirror::Stale(list)) => uid.clone().map(|uid| (uid, list)),
+            Some(Mirror::Stale(list)) => uid.map(|uid| (uid, list)),
             Some(Mirror::Right | Mirror::Foreign) | None => None,
         };
         self.stale.send_if_modified(|stale| {
-            *stale != due && {
-                *stale = due;
-                true
-            }
+            let is_news = *stale != due;
+            *stale = due;
+            is_news
         });
-        *lock(&self.shown) = uid;
+        self.say();
+    }
+
+    /// Hands in what is asked: entries of the spec only where they are known to be somebody else's, because a
+    /// copy of what is desired asks for nothing.
+    fn hand_in(&self, (desired, spec): (Asked, Option<Asked>), foreign: bool) {
+        self.probes.show(desired, spec.filter(|_| foreign).unwrap_or_default());
+    }
+
+    /// Takes in that the list in the spec of the object with this UID is somebody else's.
+    fn is_foreign(&self, uid: &str) {
+        let mut seen = lock(&self.shown);
+        if seen.uid.as_deref() == Some(uid) && seen.entries > 0 {
+            seen.foreign = true;
+            if seen.asked.1.is_some() {
+                self.hand_in(seen.asked.clone(), true);
+            }
+        }
+        drop(seen);
         self.say();
     }
 
@@ -202,7 +223,9 @@ impl Object {
         self.set(PERMITTED, denied.map(|why| ("NotPermitted", why)));
         let backlog = *lock(&self.backlog);
         self.set(ON_TIME, backlog.map(|backlog| ("OverBudget", behind(backlog))));
-        let ignored = *lock(&self.ignored);
+        let seen = lock(&self.shown);
+        let ignored = if seen.foreign && !self.probes.accepts_spec() { seen.entries } else { 0 };
+        drop(seen);
         self.set(SPEC_ACCEPTED, (ignored > 0).then(|| ("NotAccepted", not_accepted(ignored))));
         if let Some(refused) = lock(&self.refused).clone() {
             self.set(VERIFIED, (!refused.is_empty()).then_some(("NotAsked", refused)));
@@ -303,7 +326,7 @@ impl Object {
                 () = again, if failed => {}
             }
             let due = conditions.borrow_and_update().clone();
-            let written = self.apply(CONDITIONS_MANAGER, json!({ "conditions": due })).await;
+            let written = self.apply(MANAGER, json!({ "conditions": due })).await;
             failed = !matches!(written, Some(Ok(_)));
             if let Some(Err(error)) = written {
                 warn!(node = self.node, error = %chain(&error), "Conditions of NodePodProbe not written, trying again");
@@ -333,48 +356,13 @@ impl Object {
     }
 
     fn uid(&self) -> Option<String> {
-        lock(&self.shown).clone()
+        lock(&self.shown).uid.clone()
     }
 }
 
 /// Never held over an await.
 fn lock<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn not_accepted(entries: usize) -> String {
-    format!(
-        "{entries} pod(s) of spec.podProbes are not probed: no PodProbeMarker asks for them, so whoever writes this object could \
-         run commands in every pod of the node; where OpenKruise's controllers are to be trusted with that, set \
-         probes.acceptSpec: true in the agent's configuration"
-    )
-}
-
-/// Entries that are not run, and why; the first few of many. Empty: all are.
-fn not_run(refused: &[Refused], beyond: usize) -> String {
-    let entry = |Refused { pod, probe, why }: &Refused| {
-        format!("{probe} of pod {}/{}: {why}", pod.namespace, pod.name)
-    };
-    let mut texts: Vec<String> = refused.iter().take(TOLD).map(entry).collect();
-    let rest = refused.len() - texts.len();
-    if rest > 0 {
-        texts.push(format!("and {rest} more"));
-    }
-    if beyond > 0 {
-        texts.push(format!(
-            "{beyond} pod(s) or probe(s) are more, or have longer names, than a node can have"
-        ));
-    }
-    texts.join("; ")
-}
-
-fn behind(backlog: Backlog) -> String {
-    format!(
-        "{} probe(s) begin later than they should, up to {:.1} s: the node allows no more at once and in a second; longer \
-         periods, or probes without exec, help",
-        backlog.behind,
-        backlog.late.as_secs_f64()
-    )
 }
 
 /// Reads an error of the API server as the outcome of a step.

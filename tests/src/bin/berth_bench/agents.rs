@@ -4,6 +4,8 @@
 //! whose image has changed runs it half a second later. A kubelet's status is no write of ours and is not
 //! counted.
 
+mod pod;
+
 use std::collections::{BTreeSet, HashMap};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use berth_policy::API_PAUSES;
 use berth_proto::crd::{DesiredPod, NodePodUpdate};
 use berth_tests::node::{ControlPlane, User};
 use berthd::cluster::client::{Connection, Source};
@@ -23,6 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::pod::{is_through, restarted};
 use crate::manager::cluster::node;
 
 /// Objects whose pods the agents upgrade.
@@ -36,7 +40,7 @@ pub(crate) enum Upgrade {
 
 /// Requests to the API server at once.
 const AT_ONCE: usize = 32;
-/// Before what was not taken is tried again.
+/// Before a pod is looked at again; it doubles while there is nothing to do.
 const PAUSE: Duration = Duration::from_millis(100);
 /// From the patch until the new container runs.
 const RESTART: Duration = Duration::from_millis(500);
@@ -61,6 +65,18 @@ struct Shared {
     nodes: Mutex<HashMap<String, watch::Sender<Option<NodePodUpdate>>>>,
     /// Writes to NodePodUpdates, of everybody, and to pods by agents.
     writes: AtomicU32,
+}
+
+/// Outcome of a step.
+enum After {
+    /// The pod is so now.
+    Shown(Value),
+    /// There was nothing to do: something else has to happen first.
+    Nothing,
+    /// A write was not taken.
+    Untaken,
+    /// The entry has ended.
+    Ended,
 }
 
 type Key = (String, String, String, i32);
@@ -211,15 +227,8 @@ impl Shared {
 
     /// Brings a pod to what an entry wants of it, all but the word that it is there.
     async fn bring(&self, agent: &SimulatedAgent, entry: &DesiredPod) {
-        let pods = self.pods(entry);
-        loop {
-            let Some(pod) = self.look(&pods, &entry.name).await else { return };
-            if is_through(&pod, entry) {
-                break;
-            }
-            if !self.step(agent, entry, &pods, pod).await {
-                return;
-            }
+        if !self.steps(agent, entry, is_through).await {
+            return;
         }
         // Kept where containers have env from metadata, as sidecars may.
         if let Upgrade::Sidecars = self.upgrade {
@@ -227,61 +236,94 @@ impl Shared {
             let meta = json!({ "containers": [{ "name": "log", "restartCount": 1, "image": image }] });
             let meta = json!({ "metadata": { "annotations": {
                 "apps.kruise.io/runtime-containers-meta": meta.to_string() } } });
-            self.write(&pods, &entry.name, "", &Patch::Merge(meta)).await;
+            self.write(&self.pods(entry), &entry.name, "", &Patch::Merge(meta)).await;
         }
     }
 
     /// Says that the entry has ended, which is all that is left.
     async fn end(&self, agent: &SimulatedAgent, entry: &DesiredPod) {
+        self.steps(agent, entry, |_, _| false).await;
+    }
+
+    /// Takes steps until the pod is as it should be. False: the entry has ended before. Almost all writes to
+    /// the pod are made here, so it is as the newest one was answered, and is read only where that is not
+    /// known: an agent has a watch, which would cost the API server less than polls do.
+    async fn steps(
+        &self,
+        agent: &SimulatedAgent,
+        entry: &DesiredPod,
+        is_there: impl Fn(&Value, &DesiredPod) -> bool,
+    ) -> bool {
         let pods = self.pods(entry);
+        let (mut known, mut in_vain) = (None, 0);
         loop {
-            let Some(pod) = self.look(&pods, &entry.name).await else { return };
-            if !self.step(agent, entry, &pods, pod).await {
-                return;
+            let pod = match known.take() {
+                Some(pod) => pod,
+                None => match self.look(&pods, &entry.name).await {
+                    Some(pod) => pod,
+                    None => return false,
+                },
+            };
+            if is_there(&pod, entry) {
+                return true;
+            }
+            match self.step(agent, entry, &pods, pod).await {
+                After::Ended => return false,
+                After::Shown(pod) => (known, in_vain) = (Some(pod), 0),
+                After::Nothing => {
+                    let pause = PAUSE.saturating_mul(1 << in_vain.min(4));
+                    in_vain += 1;
+                    tokio::time::sleep(pause).await;
+                }
+                After::Untaken => {
+                    // As the agent does.
+                    let pause = API_PAUSES.get(in_vain).or(API_PAUSES.last()).copied().unwrap_or(PAUSE);
+                    in_vain += 1;
+                    tokio::time::sleep(pause).await;
+                    agent.renew().await;
+                }
             }
         }
     }
 
-    /// Takes one step of an agent, or of a kubelet that it waits for. False: the entry has ended.
+    /// Takes one step of an agent, or of a kubelet that it waits for.
     async fn step(
         &self,
         agent: &SimulatedAgent,
         entry: &DesiredPod,
         pods: &Api<DynamicObject>,
         pod: Value,
-    ) -> bool {
+    ) -> After {
+        let shown = |written: Option<Value>| written.map_or(After::Untaken, After::Shown);
         match agent.next(entry, pod.clone()).await {
             Ok(SimulatedStep::Patch(body)) => {
-                self.write(pods, &entry.name, "", &Patch::Strategic(body)).await;
+                shown(self.write(pods, &entry.name, "", &Patch::Strategic(body)).await)
             }
             Ok(SimulatedStep::PatchStatus(body)) => {
                 let opens = body["status"]["conditions"][0]["status"] == "True";
-                self.write(pods, &entry.name, "status", &Patch::Strategic(body)).await;
+                let written = self.write(pods, &entry.name, "status", &Patch::Strategic(body)).await;
                 if opens {
                     let ready =
                         json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
-                    self.show_status(pods, &entry.name, ready).await;
+                    return shown(self.show_status(pods, &entry.name, ready).await);
                 }
+                shown(written)
             }
             Ok(SimulatedStep::Wait) => match restarted(&pod) {
                 Some(statuses) => {
                     tokio::time::sleep(RESTART).await;
-                    let shown = json!({ "status": { "containerStatuses": statuses } });
-                    self.show_status(pods, &entry.name, shown).await;
+                    let status = json!({ "status": { "containerStatuses": statuses } });
+                    shown(self.show_status(pods, &entry.name, status).await)
                 }
-                None => tokio::time::sleep(PAUSE).await,
+                None => After::Nothing,
             },
-            Ok(SimulatedStep::Unsaid) => {
-                tokio::time::sleep(PAUSE).await;
-                agent.renew().await;
-            }
-            Ok(SimulatedStep::Ended) => return false,
+            Ok(SimulatedStep::Unsaid) => After::Untaken,
+            Ok(SimulatedStep::Ended) => After::Ended,
             Err(error) => {
                 eprintln!("pod {}: {error}", entry.name);
-                return false;
+                After::Ended
             }
         }
-        true
     }
 
     fn pods(&self, entry: &DesiredPod) -> Api<DynamicObject> {
@@ -300,65 +342,41 @@ impl Shared {
         }
     }
 
-    /// A kubelet's status, until it is taken.
-    async fn show_status(&self, pods: &Api<DynamicObject>, name: &str, status: Value) {
+    /// A kubelet's status, until it is taken: the pod as it is then.
+    async fn show_status(&self, pods: &Api<DynamicObject>, name: &str, status: Value) -> Option<Value> {
         let status = Patch::Strategic(status);
-        while let Err(error) = pods.patch_status(name, &PatchParams::default(), &status).await {
-            eprintln!("a kubelet's status failed: {error}");
+        loop {
+            match pods.patch_status(name, &PatchParams::default(), &status).await {
+                Ok(pod) => return serde_json::to_value(pod).ok(),
+                Err(error) => eprintln!("a kubelet's status failed: {error}"),
+            }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// A write of an agent to a pod, which is counted. One that is not taken is decided anew.
-    async fn write(&self, pods: &Api<DynamicObject>, name: &str, part: &str, patch: &Patch<Value>) {
+    /// A write of an agent to a pod, which is counted: the pod as it is then. One that is not taken is decided
+    /// anew.
+    async fn write(
+        &self,
+        pods: &Api<DynamicObject>,
+        name: &str,
+        part: &str,
+        patch: &Patch<Value>,
+    ) -> Option<Value> {
         let params = PatchParams::default();
         let written = match part {
             "" => pods.patch(name, &params, patch).await,
             part => pods.patch_subresource(part, name, &params, patch).await,
         };
         match written {
-            Ok(_) => drop(self.writes.fetch_add(1, Ordering::Relaxed)),
+            Ok(pod) => {
+                self.writes.fetch_add(1, Ordering::Relaxed);
+                serde_json::to_value(pod).ok()
+            }
             Err(error) => {
                 eprintln!("an agent's write failed: {error}");
-                tokio::time::sleep(PAUSE).await;
+                None
             }
         }
     }
-}
-
-/// Tells whether a pod runs what an entry wants, and serves.
-fn is_through(pod: &Value, entry: &DesiredPod) -> bool {
-    let of = |list: &str, name: &str| {
-        let list =
-            if list == "spec" { &pod["spec"]["containers"] } else { &pod["status"]["containerStatuses"] };
-        let found = list.as_array().into_iter().flatten().find(|one| one["name"] == *name);
-        found.and_then(|one| one["image"].as_str()).map(str::to_owned)
-    };
-    let runs = entry
-        .containers
-        .iter()
-        .all(|one| ["spec", "status"].iter().all(|list| of(list, &one.name).as_deref() == Some(&*one.image)));
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    let mut shut = conditions.filter(|one| one["type"] == "InPlaceUpdateReady" && one["status"] != "True");
-    runs && shut.next().is_none()
-}
-
-/// Statuses of the containers of a pod when its kubelet has come to its spec; `None`: it has.
-fn restarted(pod: &Value) -> Option<Value> {
-    let specs = pod["spec"]["containers"].as_array()?;
-    let mut statuses = pod["status"]["containerStatuses"].clone();
-    let mut is_other = false;
-    for status in statuses.as_array_mut()? {
-        let Some(spec) = specs.iter().find(|spec| spec["name"] == status["name"]) else { continue };
-        if spec["image"] == status["image"] {
-            continue;
-        }
-        let image = spec["image"].as_str().unwrap_or_default().to_owned();
-        let restarts = status["restartCount"].as_i64().unwrap_or(0);
-        status["imageID"] = format!("{image}@sha256:{:064x}", restarts + 1).into();
-        status["restartCount"] = (restarts + 1).into();
-        status["image"] = image.into();
-        is_other = true;
-    }
-    is_other.then_some(statuses)
 }

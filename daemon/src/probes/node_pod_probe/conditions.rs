@@ -1,0 +1,56 @@
+//! Conditions of a `NodePodProbe`: their types, and the sentences that they say.
+
+use berth_policy::Backlog;
+
+use super::approval::Refused;
+
+/// The owner of the conditions among the agent's fields.
+pub(super) const MANAGER: &str = "berth-agent-conditions";
+/// Condition: the agent may do what it is asked for.
+pub(super) const PERMITTED: &str = "Permitted";
+/// Condition: no probe runs later than it should because the node allows no more.
+pub(super) const ON_TIME: &str = "OnTime";
+
+/// Condition: every entry of `status.desiredPodProbes` is asked for by a live PodProbeMarker.
+pub(super) const VERIFIED: &str = "Verified";
+/// Condition: entries of `spec.podProbes` are run, where there are any.
+pub(super) const SPEC_ACCEPTED: &str = "SpecAccepted";
+/// All of them.
+pub(super) const CONDITIONS: [&str; 4] = [PERMITTED, ON_TIME, VERIFIED, SPEC_ACCEPTED];
+/// Entries that a condition names.
+const TOLD: usize = 5;
+
+pub(super) fn not_accepted(entries: usize) -> String {
+    format!(
+        "{entries} pod(s) of spec.podProbes are not probed: no PodProbeMarker asks for them, so whoever writes this object could \
+         run commands in every pod of the node; where OpenKruise's controllers are to be trusted with that, set \
+         probes.acceptSpec: true in the agent's configuration"
+    )
+}
+
+/// Entries that are not run, and why; the first few of many. Empty: all are.
+pub(super) fn not_run(refused: &[Refused], beyond: usize) -> String {
+    let entry = |Refused { pod, probe, why }: &Refused| {
+        format!("{probe} of pod {}/{}: {why}", pod.namespace, pod.name)
+    };
+    let mut texts: Vec<String> = refused.iter().take(TOLD).map(entry).collect();
+    let rest = refused.len() - texts.len();
+    if rest > 0 {
+        texts.push(format!("and {rest} more"));
+    }
+    if beyond > 0 {
+        texts.push(format!(
+            "{beyond} pod(s) or probe(s) are more, or have longer names, than a node can have"
+        ));
+    }
+    texts.join("; ")
+}
+
+pub(super) fn behind(backlog: Backlog) -> String {
+    format!(
+        "{} probe(s) begin later than they should, up to {:.1} s: the node allows no more at once and in a second; longer \
+         periods, or probes without exec, help",
+        backlog.behind,
+        backlog.late.as_secs_f64()
+    )
+}
