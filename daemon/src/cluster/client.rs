@@ -4,7 +4,14 @@
 //! a failure: the kubelet's client certificate is replaced under its name now and then, and kube reads it
 //! only once.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use k8s_openapi::jiff::Timestamp;
 use kube::{
@@ -27,6 +34,8 @@ use crate::{
 
 /// A single question to an API server that is well takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the patience for large writes doubles where they are not answered in time.
+const MOST_DOUBLINGS: u32 = 2;
 
 /// Where the address of the API server and an identity come from.
 #[derive(Clone, Debug)]
@@ -91,8 +100,8 @@ pub enum CallError {
     #[error("no answer of the API server")]
     Failed(#[source] Box<kube::Error>),
     /// No answer in time.
-    #[error("the API server did not answer within {PATIENCE:?}")]
-    Silent,
+    #[error("the API server did not answer within {0:?}")]
+    Silent(Duration),
 }
 
 /// The client, shared by all who ask. A clone is the same one.
@@ -102,6 +111,8 @@ pub struct Connection {
     current: Arc<Mutex<Option<Session>>>,
     /// Counts the clients that were made.
     made: watch::Sender<u64>,
+    /// Large writes that were not answered in time, less those that were.
+    slow: Arc<AtomicU32>,
 }
 
 /// A client, and which one it is.
@@ -180,7 +191,12 @@ fn client(mut config: Config) -> Result<Client, ClientError> {
 impl Connection {
     /// A connection that makes its client when it is first needed.
     pub fn new(source: Source) -> Self {
-        Self { source: Arc::new(source), current: Arc::default(), made: watch::Sender::new(0) }
+        Self {
+            source: Arc::new(source),
+            current: Arc::default(),
+            made: watch::Sender::new(0),
+            slow: Arc::default(),
+        }
     }
 
     /// Where its identity comes from.
@@ -227,8 +243,37 @@ impl Connection {
     where
         F: Future<Output = kube::Result<T>>,
     {
+        self.ask_within(PATIENCE, question).await
+    }
+
+    /// Writes something large. A write that is given up costs the API server as much as one that it answers:
+    /// where thousands of agents try again all the time, it answers none of them any more. So the next one is
+    /// waited for longer.
+    pub(crate) async fn write_large<T, F>(&self, write: impl FnOnce(Client) -> F) -> Result<T, CallError>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        let slow = self.slow.load(Ordering::Relaxed);
+        let answer = self.ask_within(PATIENCE.saturating_mul(1 << slow.min(MOST_DOUBLINGS)), write).await;
+        let next = match &answer {
+            Err(CallError::Silent(_)) => (slow + 1).min(MOST_DOUBLINGS),
+            Err(CallError::NoClient(_)) => slow,
+            Ok(_) | Err(CallError::Refused { .. } | CallError::Failed(_)) => slow.saturating_sub(1),
+        };
+        self.slow.store(next, Ordering::Relaxed);
+        answer
+    }
+
+    async fn ask_within<T, F>(
+        &self,
+        patience: Duration,
+        question: impl FnOnce(Client) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
         let session = self.session().await.map_err(CallError::NoClient)?;
-        let answer = once(question(session.client.clone())).await;
+        let answer = within(patience, question(session.client.clone())).await;
         if answer.as_ref().is_err_and(CallError::may_be_the_client) {
             self.discard(&session).await;
         }
@@ -238,13 +283,20 @@ impl Connection {
 
 /// Waits for one answer, but not for ever.
 pub(super) async fn once<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-    match tokio::time::timeout(PATIENCE, answer).await {
+    within(PATIENCE, answer).await
+}
+
+async fn within<T>(
+    patience: Duration,
+    answer: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(patience, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) => {
             Err(CallError::Refused { code: status.code, message: status.message.clone() })
         }
         Ok(Err(error)) => Err(CallError::Failed(Box::new(error))),
-        Err(_) => Err(CallError::Silent),
+        Err(_) => Err(CallError::Silent(patience)),
     }
 }
 
@@ -272,7 +324,7 @@ impl CallError {
         match self {
             Self::Refused { code: 400 | 422, message } => Some(message),
             Self::Refused { code: 403, message } if lasts => Some(message),
-            Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent => None,
+            Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
         }
     }
 
@@ -284,7 +336,7 @@ impl CallError {
     fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
-            Self::NoClient(_) | Self::Failed(_) | Self::Silent => None,
+            Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
         }
     }
 
@@ -296,7 +348,7 @@ impl CallError {
             Self::Failed(error) => {
                 !matches!(**error, kube::Error::SerdeError(_) | kube::Error::BuildRequest(_))
             }
-            Self::Silent => true,
+            Self::Silent(_) => true,
             Self::NoClient(_) => false,
         }
     }

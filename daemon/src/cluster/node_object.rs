@@ -83,7 +83,7 @@ where
     }));
     let params = PatchParams::apply(manager).force();
     let written = async |client| raw::all::<K>(client).patch_status(node, &params, &body).await;
-    connection.ask(async |client| written(client).await.and_then(raw::typed)).await
+    connection.write_large(async |client| written(client).await.and_then(raw::typed)).await
 }
 
 /// Lets this be the spec of the node's object, as far as `manager` owns it or nobody does; not of another

@@ -8,7 +8,7 @@
 //!                  └──▶ configuration::Keeper ◀─────────┘ ──▶ webhook configurations
 //! ```
 //!
-//! Every replica serves, the lease is only asked for where a label is taken from a request that has ended.
+//! Every replica serves, the lease is only asked for where a request is marked.
 //! Nothing here changes an object that exists but the Secret, the two configurations, the conversion of the
 //! definition of StatefulSets, that label, and the status of PodUnavailableBudgets and WorkloadSpreads, where
 //! permits and places are written.
@@ -18,7 +18,6 @@ mod budgets;
 mod certificates;
 mod configuration;
 mod conversion;
-mod ended;
 mod evictions;
 mod handler;
 mod leaver;
@@ -31,6 +30,7 @@ mod pod_states;
 mod pods;
 mod protection;
 mod recreate;
+mod request_marks;
 mod review;
 mod server;
 mod sets;
@@ -169,7 +169,7 @@ pub async fn start(
     watches.spawn(keeper.run());
     watches.spawn(tell(ready, serving.clone(), bundled, (sets_shown.clone(), namespaces_shown.clone())));
     if ownership.has(SharedKind::ContainerRecreateRequest) {
-        watches.spawn(ended::run(client.clone(), tenure.clone()));
+        watches.spawn(request_marks::run(client.clone(), tenure.clone()));
     }
     let guard = Arc::new(Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() });
     watches.spawn(permits::give(guard.clone(), tenure, asks, replies));

@@ -86,7 +86,7 @@ pub(super) fn compare(object: &NodePodProbe, accepted: bool, foreign: bool) -> M
     if spec.len() == desired.len() && spec.iter().zip(desired).all(|(one, other)| is_copy(one, other)) {
         return Mirror::Right;
     }
-    if foreign && !spec.is_empty() {
+    if foreign {
         return Mirror::Foreign;
     }
     let mut list = copy(desired);
@@ -155,7 +155,7 @@ mod tests {
         for (what, found, expected) in [
             ("nothing is desired", of(&none, &none, false), Mirror::Right),
             ("nothing stands there", of(&none, &wanted, false), stale(&plain)),
-            ("nothing of somebody else's stands there", of(&none, &wanted, true), stale(&plain)),
+            ("somebody else has emptied it", of(&none, &wanted, true), Mirror::Foreign),
             ("it stands there", of(&plain, &wanted, false), Mirror::Right),
             ("it stands there by somebody else", of(&plain, &wanted, true), Mirror::Right),
             ("with marks it is no copy", of(&wanted, &wanted, false), stale(&plain)),

@@ -136,7 +136,9 @@ impl Object {
         let accepted = self.probes.accepts_spec();
         let uid = shown.as_ref().and_then(|object| object.metadata.uid.clone());
         let known = lock(&self.shown);
-        let foreign = known.foreign && known.uid == uid;
+        // A list that has become empty may be nobody's any more.
+        let emptied = known.entries > 0 && spec.is_empty();
+        let foreign = known.foreign && known.uid == uid && !emptied;
         drop(known);
         let mirror = shown.as_ref().map(|object| mirror::compare(object, accepted, foreign));
         let (entries, foreign) = (spec.len(), mirror == Some(Mirror::Foreign));
@@ -175,7 +177,7 @@ impl Object {
     /// Takes in that the list in the spec of the object with this UID is somebody else's.
     fn is_foreign(&self, uid: &str) {
         let mut seen = lock(&self.shown);
-        if seen.uid.as_deref() == Some(uid) && seen.entries > 0 {
+        if seen.uid.as_deref() == Some(uid) {
             seen.foreign = true;
             if seen.asked.1.is_some() {
                 self.hand_in(seen.asked.clone(), true);

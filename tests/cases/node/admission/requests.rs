@@ -47,6 +47,18 @@ async fn a_request_is_completed_and_loses_its_label_at_its_end() -> Result<()> {
     ensure!(refused.message.contains("spec.containers[0].preStop: is read from the pod"), "{refused:?}");
 
     scene.first.leads().await?;
+    let since = "2026-07-02T09:59:00Z";
+    let held = json!({ "status": { "phase": "Pending", "conditions": [{ "type": "PreRecreateGrace", "status": "True",
+        "reason": "PreRecreateGrace", "message": "", "lastTransitionTime": since }] } });
+    scene.requests.patch_status("r", &PatchParams::default(), &Patch::Merge(&held)).await?;
+    await_condition("clients are told since when the pod is held", PATIENCE, async || {
+        let request = scene.requests.get("r").await?;
+        let told = request.annotations().get("crr.apps.kruise.io/unready-acquired");
+        ensure!(told.is_some_and(|told| told == since), "{:?}", request.annotations());
+        ensure!(request.labels().contains_key("crr.apps.kruise.io/active"), "taken too early");
+        Ok(())
+    })
+    .await?;
     let ended = json!({ "status": { "phase": "Completed", "completionTime": "2026-07-02T10:00:00Z" } });
     scene.requests.patch_status("r", &PatchParams::default(), &Patch::Merge(&ended)).await?;
     let after = await_condition("the label is taken", PATIENCE, async || {

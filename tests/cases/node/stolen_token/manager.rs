@@ -48,6 +48,7 @@ pub(super) fn admission() -> Vec<Row> {
         ),
         (Manager, Merge, request("/mine-done"), taken, TAKES_LABEL),
         (Manager, Merge, request("/mine"), annotated("a"), TAKES_LABEL),
+        (Manager, Merge, request("/mine"), annotated("crr.apps.kruise.io/unready-acquired"), TAKES_LABEL),
         (
             Manager,
             Merge,

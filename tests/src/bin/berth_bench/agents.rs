@@ -23,7 +23,7 @@ use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams}
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::pod::{is_through, restarted};
@@ -65,6 +65,8 @@ struct Shared {
     nodes: Mutex<HashMap<String, watch::Sender<Option<NodePodUpdate>>>>,
     /// Writes to NodePodUpdates, of everybody, and to pods by agents.
     writes: AtomicU32,
+    /// Turns to read pods: agents have theirs from a watch, without a question.
+    looks: Semaphore,
 }
 
 /// Outcome of a step.
@@ -73,8 +75,10 @@ enum After {
     Shown(Value),
     /// There was nothing to do: something else has to happen first.
     Nothing,
-    /// A write was not taken.
+    /// A write to the pod was not taken.
     Untaken,
+    /// A report was not taken, and the pod is as it was.
+    Unsaid(Value),
     /// The entry has ended.
     Ended,
 }
@@ -115,6 +119,7 @@ impl Agents {
             upgrade,
             nodes: Mutex::default(),
             writes: AtomicU32::new(0),
+            looks: Semaphore::new(AT_ONCE),
         });
         let (ready, mut is_ready) = watch::channel(false);
         let task = tokio::spawn({
@@ -269,19 +274,18 @@ impl Shared {
             }
             match self.step(agent, entry, &pods, pod).await {
                 After::Ended => return false,
+                After::Unsaid(pod) => {
+                    known = Some(pod);
+                    in_vain = again(in_vain).await;
+                    agent.renew().await;
+                }
                 After::Shown(pod) => (known, in_vain) = (Some(pod), 0),
                 After::Nothing => {
                     let pause = PAUSE.saturating_mul(1 << in_vain.min(4));
                     in_vain += 1;
                     tokio::time::sleep(pause).await;
                 }
-                After::Untaken => {
-                    // As the agent does.
-                    let pause = API_PAUSES.get(in_vain).or(API_PAUSES.last()).copied().unwrap_or(PAUSE);
-                    in_vain += 1;
-                    tokio::time::sleep(pause).await;
-                    agent.renew().await;
-                }
+                After::Untaken => in_vain = again(in_vain).await,
             }
         }
     }
@@ -317,7 +321,7 @@ impl Shared {
                 }
                 None => After::Nothing,
             },
-            Ok(SimulatedStep::Unsaid) => After::Untaken,
+            Ok(SimulatedStep::Unsaid) => After::Unsaid(pod),
             Ok(SimulatedStep::Ended) => After::Ended,
             Err(error) => {
                 eprintln!("pod {}: {error}", entry.name);
@@ -333,6 +337,7 @@ impl Shared {
 
     /// The pod as it is now; `None` when it is gone.
     async fn look(&self, pods: &Api<DynamicObject>, name: &str) -> Option<Value> {
+        let _turn = self.looks.acquire().await.ok()?;
         loop {
             match pods.get_opt(name).await {
                 Ok(pod) => return pod.and_then(|pod| serde_json::to_value(pod).ok()),
@@ -379,4 +384,10 @@ impl Shared {
             }
         }
     }
+}
+
+/// Waits as the agent does after so many failures in a row, and counts one more.
+async fn again(failures: usize) -> usize {
+    tokio::time::sleep(API_PAUSES[failures.min(API_PAUSES.len() - 1)]).await;
+    failures + 1
 }

@@ -1,0 +1,158 @@
+//! Marks of requests that OpenKruise's clients read: the label `crr.apps.kruise.io/active` of those that go
+//! on, and the annotation `crr.apps.kruise.io/unready-acquired`, since when the pod is held not Ready. Only the
+//! leader writes them; these are its only writes to an object that are no status, and the policy of the
+//! manager's writes lets it take this label, add this annotation, and nothing else.
+
+use std::time::Duration;
+
+use berth_proto::crd::ContainerRecreateRequest;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, Patch, PatchParams},
+    core::ApiResource,
+    runtime::watcher,
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
+use tracing::warn;
+
+use super::{
+    recreate::ACTIVE,
+    view::{View, follow},
+};
+use crate::{lease::Tenure, telemetry::chain};
+
+/// A write without an answer has failed.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// One that failed is tried again after it.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Annotation of a request to recreate: since when its pod is held not Ready, in RFC 3339.
+const UNREADY: &str = "crr.apps.kruise.io/unready-acquired";
+/// Condition of the status that says the same.
+const GRACE: &str = "PreRecreateGrace";
+
+/// Request whose marks are not as its status says.
+#[derive(Clone, Debug, PartialEq)]
+struct Due {
+    namespace: String,
+    name: String,
+    uid: String,
+    /// It has ended, and still has the label.
+    ended: bool,
+    /// Since when its pod is held not Ready, where that is not said.
+    unready: Option<String>,
+}
+
+/// Writes the marks, for ever.
+pub(super) async fn run(client: Client, mut tenure: Tenure) {
+    let resource = ApiResource::erase::<ContainerRecreateRequest>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let config = watcher::Config::default().labels(&format!("{ACTIVE}=true"));
+    let (view, mut shown) = watch::channel(View::default());
+    let mut following = std::pin::pin!(follow(api, config, "requests that have not ended", read, view));
+    loop {
+        let due: Vec<Due> = {
+            let shown = shown.borrow_and_update();
+            shown.listed().map(|all| all.values().cloned().collect()).unwrap_or_default()
+        };
+        let mut failed = false;
+        if tenure.holds() {
+            for one in &due {
+                // The watch goes on meanwhile.
+                tokio::select! {
+                    written = write(&client, &resource, one) => failed |= !written,
+                    () = following.as_mut() => return,
+                }
+            }
+        }
+        let pause = if failed { AGAIN } else { Duration::from_secs(600) };
+        // Cancel-safe: a change that is not taken is seen the next time.
+        tokio::select! {
+            changed = shown.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            () = tenure.changed(), if !due.is_empty() => {}
+            () = sleep(pause) => {}
+            () = following.as_mut() => return,
+        }
+    }
+}
+
+fn read(object: DynamicObject) -> Option<Due> {
+    let ended = object.data.pointer("/status/completionTime").is_some_and(Value::is_string);
+    let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
+    let grace = conditions.into_iter().flatten().find(|one| one["type"] == GRACE && one["status"] == "True");
+    let since = grace.and_then(|grace| grace["lastTransitionTime"].as_str());
+    let unready = since.filter(|_| !object.annotations().contains_key(UNREADY)).map(str::to_owned);
+    if !ended && unready.is_none() {
+        return None;
+    }
+    Some(Due { namespace: object.namespace()?, name: object.name_any(), uid: object.uid()?, ended, unready })
+}
+
+async fn write(client: &Client, resource: &ApiResource, one: &Due) -> bool {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &one.namespace, resource);
+    // Of this one, and not of another one by its name.
+    let mut metadata = json!({ "uid": one.uid });
+    if one.ended {
+        metadata["labels"] = json!({ ACTIVE: null });
+    }
+    if let Some(since) = &one.unready {
+        metadata["annotations"] = json!({ UNREADY: since });
+    }
+    let patch = json!({ "metadata": metadata });
+    let error =
+        match timeout(ANSWER_WITHIN, api.patch(&one.name, &PatchParams::default(), &Patch::Merge(&patch)))
+            .await
+        {
+            Ok(Ok(_)) => return true,
+            // It is gone, or is another one.
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => return true,
+            Ok(Err(error)) => chain(&error),
+            Err(_) => "no answer".to_owned(),
+        };
+    warn!(namespace = one.namespace, name = one.name, error, "Marks of a request not written");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SINCE: &str = "2026-07-02T10:00:00Z";
+
+    fn due(status: &Value, annotated: bool) -> Option<(bool, Option<String>)> {
+        let annotations = if annotated { json!({ UNREADY: "2026-07-02T09:00:00Z" }) } else { json!({}) };
+        let object = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
+            "metadata": { "namespace": "shop", "name": "r", "uid": "u", "annotations": annotations },
+            "status": status,
+        });
+        read(serde_json::from_value(object).expect("an object")).map(|due| (due.ended, due.unready))
+    }
+
+    #[test]
+    fn marks_follow_the_status() {
+        let grace = |status: &str, since: Value| json!([{ "type": GRACE, "status": status, "lastTransitionTime": since }]);
+        let (held, since) = (grace("True", SINCE.into()), Some(SINCE.to_owned()));
+        for (what, status, annotated, expected) in [
+            ("nothing is said", json!({}), false, None),
+            ("it goes on", json!({ "phase": "Recreating" }), false, None),
+            ("it has ended", json!({ "completionTime": SINCE }), false, Some((true, None))),
+            ("its pod is held", json!({ "conditions": held }), false, Some((false, since.clone()))),
+            ("that is marked", json!({ "conditions": held }), true, None),
+            ("both", json!({ "completionTime": SINCE, "conditions": held }), false, Some((true, since))),
+            ("it is not held", json!({ "conditions": grace("False", SINCE.into()) }), false, None),
+            ("there is no time", json!({ "conditions": grace("True", Value::Null) }), false, None),
+            ("there are no conditions", json!({ "conditions": "x" }), false, None),
+        ] {
+            assert_eq!(due(&status, annotated), expected, "{what}");
+        }
+    }
+}
