@@ -48,8 +48,8 @@ impl<S: Clone, T: Clone + PartialEq> Observed<S, T> {
         self.sent.waits(&self.resource_version, now)
     }
 
-    /// Writes a status that is not there yet, and says when its effect is late. An object whose spec cannot be
-    /// read gets none: a write has all of it.
+    /// Writes a status that is not there yet, and says when its effect is late. An object whose spec cannot
+    /// be read gets none: a write has all of it.
     pub(crate) fn owe(
         &mut self,
         key: &Key,

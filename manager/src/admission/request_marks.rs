@@ -1,6 +1,6 @@
 //! Marks of requests that OpenKruise's clients read: the label `crr.apps.kruise.io/active` of those that go
-//! on, and the annotation `crr.apps.kruise.io/unready-acquired`, since when the pod is held not Ready. Only the
-//! leader writes them; these are its only writes to an object that are no status, and the policy of the
+//! on, and the annotation `crr.apps.kruise.io/unready-acquired`, since when the pod is held not Ready. Only
+//! the leader writes them; these are its only writes to an object that are no status, and the policy of the
 //! manager's writes lets it take this label, add this annotation, and nothing else.
 
 use std::time::Duration;

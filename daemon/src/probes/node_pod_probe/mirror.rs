@@ -77,8 +77,8 @@ pub(super) async fn keep(
 }
 
 /// Compares `spec.podProbes` with what is desired, or with nothing where what stands there is `accepted`:
-/// then there is no copy. `foreign`: it is known to be somebody else's. What is too large is not shown at all:
-/// a part would say that the rest is not probed.
+/// then there is no copy. `foreign`: it is known to be somebody else's. What is too large is not shown at
+/// all: a part would say that the rest is not probed.
 pub(super) fn compare(object: &NodePodProbe, accepted: bool, foreign: bool) -> Mirror {
     let desired = object.status.as_ref().filter(|_| !accepted);
     let desired = desired.map_or(&[][..], |status| &status.desired_pod_probes);

@@ -69,7 +69,7 @@ struct Seen {
     entries: usize,
     /// They are known to be somebody else's.
     foreign: bool,
-    /// What is desired, and what the spec asks for; kept where that is accepted.
+    /// Probes that are desired, and those of the spec; kept where these are accepted.
     asked: (Asked, Option<Asked>),
 }
 

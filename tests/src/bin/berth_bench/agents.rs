@@ -59,7 +59,8 @@ pub(crate) struct Agents {
 
 struct Shared {
     client: Client,
-    connection: Connection,
+    /// Each agent has a connection of its own.
+    source: Source,
     upgrade: Upgrade,
     /// The objects of the nodes, as they come.
     nodes: Mutex<HashMap<String, watch::Sender<Option<NodePodUpdate>>>>,
@@ -115,7 +116,7 @@ impl Agents {
         let kubeconfig = plane.api().kubeconfig(User::Admin)?;
         let shared = Arc::new(Shared {
             client: client.clone(),
-            connection: Connection::new(Source::kubeconfig(kubeconfig)),
+            source: Source::kubeconfig(kubeconfig),
             upgrade,
             nodes: Mutex::default(),
             writes: AtomicU32::new(0),
@@ -182,7 +183,7 @@ impl Shared {
 
     /// One agent.
     async fn agent(self: Arc<Self>, name: String, mut objects: watch::Receiver<Option<NodePodUpdate>>) {
-        let agent = Arc::new(SimulatedAgent::new(self.connection.clone(), &name));
+        let agent = Arc::new(SimulatedAgent::new(Connection::new(self.source.clone()), &name));
         let (mut begun, mut work) = (BTreeSet::new(), JoinSet::new());
         objects.mark_changed();
         loop {
@@ -359,8 +360,8 @@ impl Shared {
         }
     }
 
-    /// A write of an agent to a pod, which is counted: the pod as it is then. One that is not taken is decided
-    /// anew.
+    /// A write of an agent to a pod, which is counted: the pod as it is then. One that is not taken is
+    /// decided anew.
     async fn write(
         &self,
         pods: &Api<DynamicObject>,
