@@ -39,6 +39,7 @@ var rowsOf = map[string][]int{
 	"crr.apps.kruise.io/active":                                    {2},
 	"crr.apps.kruise.io/node-name":                                 {2},
 	"crr.apps.kruise.io/pod-uid":                                   {2},
+	"crr.apps.kruise.io/unready-acquired":                          {6},
 	"daemonset.kruise.io/progressive-create-pod":                   {63},
 	"kruise.io/auto-generate-persistent-pod-state":                 {115},
 	"kruise.io/injected-persistent-pod-state":                      {112},
