@@ -38,9 +38,15 @@ impl<S: Clone, T: Clone + PartialEq> Observed<S, T> {
         }
     }
 
-    /// Takes over the write that is not answered from the object as it was before.
-    pub(crate) fn follow(&mut self, before: &mut Self) {
-        self.sent = std::mem::take(&mut before.sent);
+    /// Takes the place of the same object as it was before, with its write that is not answered. False: it is
+    /// the same version, which stays and counts as listed.
+    pub(crate) fn follow(&mut self, before: &mut Self) -> bool {
+        before.list = self.list;
+        let is_news = before.resource_version != self.resource_version;
+        if is_news {
+            self.sent = std::mem::take(&mut before.sent);
+        }
+        is_news
     }
 
     /// Says until when nothing is decided, because the effect of the newest write is not seen yet.

@@ -9,7 +9,7 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams, PostParams},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::info;
 
 use super::{
@@ -75,12 +75,7 @@ pub(crate) async fn apply_status<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    let body = Patch::Apply(json!({
-        "apiVersion": K::api_version(&()),
-        "kind": K::kind(&()),
-        "metadata": { "name": node, "uid": uid },
-        "status": status,
-    }));
+    let body = applied::<K>(node, uid, "status", status);
     let params = PatchParams::apply(manager).force();
     let written = async |client| raw::all::<K>(client).patch_status(node, &params, &body).await;
     connection.write_large(async |client| written(client).await.and_then(raw::typed)).await
@@ -90,7 +85,7 @@ where
 /// object of that name.
 ///
 /// # Errors
-/// What the API server said: a conflict where somebody else owns a field of it.
+/// A refusal of the API server: a conflict where somebody else owns a field of it.
 pub(crate) async fn apply_spec<K>(
     connection: &Connection,
     node: &str,
@@ -101,12 +96,22 @@ pub(crate) async fn apply_spec<K>(
 where
     K: Resource<DynamicType = ()>,
 {
-    let body = Patch::Apply(json!({
+    let body = applied::<K>(node, uid, "spec", spec);
+    let params = PatchParams::apply(manager);
+    connection.ask(async |client| raw::all::<K>(client).patch(node, &params, &body).await).await.map(drop)
+}
+
+/// Body of a server-side apply of a part of the object with this UID.
+fn applied<K: Resource<DynamicType = ()>>(
+    node: &str,
+    uid: &str,
+    part: &str,
+    value: impl Serialize,
+) -> Patch<Value> {
+    Patch::Apply(json!({
         "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),
         "metadata": { "name": node, "uid": uid },
-        "spec": spec,
-    }));
-    let params = PatchParams::apply(manager);
-    connection.ask(async |client| raw::all::<K>(client).patch(node, &params, &body).await).await.map(drop)
+        (part): value,
+    }))
 }

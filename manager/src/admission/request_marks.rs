@@ -23,10 +23,8 @@ use super::{
     recreate::ACTIVE,
     view::{View, follow},
 };
-use crate::{lease::Tenure, telemetry::chain};
+use crate::{lease::Tenure, site::ANSWER_WITHIN, telemetry::chain};
 
-/// A write without an answer has failed.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// One that failed is tried again after it.
 const AGAIN: Duration = Duration::from_secs(10);
 

@@ -19,14 +19,12 @@ impl BudgetIndex {
         let key = self.texts.key(&seen.namespace, &seen.name);
         let mut next = Known::new(seen, self.views.list(Kind::Budget));
         if let Some(known) = self.budgets.get_mut(&key).filter(|known| known.object.uid == next.object.uid) {
-            known.object.list = next.object.list;
-            if known.object.resource_version == next.object.resource_version {
+            if !next.object.follow(&mut known.object) {
                 return;
             }
             next.permits = std::mem::take(&mut known.permits);
             next.round = known.round.take().filter(|_| known.budget == next.budget);
             next.counted = known.counted;
-            next.object.follow(&mut known.object);
         }
         // Each version counts: a permit may end by what was written after it alone.
         let version = next.version();

@@ -275,11 +275,9 @@ impl PodStateIndex {
         let key = self.texts.key(&seen.namespace, &seen.name);
         let mut next = Known::new(seen, self.views.list(Kind::PodState));
         if let Some(known) = self.states.get_mut(&key).filter(|known| known.object.uid == next.object.uid) {
-            known.object.list = next.object.list;
-            if known.object.resource_version == next.object.resource_version {
+            if !next.object.follow(&mut known.object) {
                 return;
             }
-            next.object.follow(&mut known.object);
             next.looked = known.looked;
             if known.object.generation == next.object.generation {
                 (next.asked, next.annotations) = (known.asked, std::mem::take(&mut known.annotations));

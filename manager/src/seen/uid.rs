@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use crate::hex::digit;
+use crate::hex::{digit, digits};
 
 /// Where a UUID has its hyphens.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
-
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 /// The UID of an object. Sorted as their texts are, if all are UUIDs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,9 +29,8 @@ impl fmt::Display for Uid {
             Self::Uuid(bytes) => {
                 let mut text = [b'-'; 36];
                 let places = (0..text.len()).filter(|at| !HYPHENS.contains(at));
-                let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-                for (place, digit) in places.zip(digits) {
-                    text[place] = DIGITS[usize::from(digit)];
+                for (place, digit) in places.zip(bytes.iter().flat_map(|byte| digits(*byte))) {
+                    text[place] = digit;
                 }
                 f.write_str(std::str::from_utf8(&text).unwrap_or_default())
             }

@@ -135,12 +135,10 @@ impl Index for SpreadIndex {
         let key = self.texts.key(&seen.namespace, &seen.name);
         let mut next = Known::new(seen, self.views.list(Kind::Spread));
         if let Some(known) = self.spreads.get_mut(&key).filter(|known| known.object.uid == next.object.uid) {
-            known.object.list = next.object.list;
-            if known.object.resource_version == next.object.resource_version {
+            if !next.object.follow(&mut known.object) {
                 return;
             }
             next.ages = std::mem::take(&mut known.ages);
-            next.object.follow(&mut known.object);
             (next.counted, next.asked, next.replicas) = (known.counted, known.asked, known.replicas);
         }
         self.spaces.insert(&key);

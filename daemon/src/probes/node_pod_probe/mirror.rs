@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Owner of the list among the agent's fields.
-pub(super) const MANAGER: &str = "berth-agent-mirror";
+const MANAGER: &str = "berth-agent-mirror";
 /// Most bytes of a copy: the object has each list twice then, and etcd takes 1.5 MB.
 const LARGEST: usize = 256 << 10;
 /// Between two writes: pods of a node come and go in crowds.

@@ -4,7 +4,7 @@
 //!   NodePodProbe ─── object ─┐
 //!   PodProbeMarkers  markers ┼── approval ─┐                        ┌── crate::probes::prober: commands, and dials in the pod's network
 //!   the pod watch ───────────┴─────────────┼── shared ─ reconciler ─┼── marks: conditions, labels and annotations of pods
-//!   the runtime ──── instances ────────────┘  (Probes)              └── object: status.podProbeStatuses, Events; mirror: a copy for readers
+//!   the runtime ──── instances ────────────┘  (Probes)              └── object, mirror: status, spec; Events
 //! ```
 //!
 //! The `NodePodProbe` is not trusted: an entry is carried out only as long as a live PodProbeMarker of the

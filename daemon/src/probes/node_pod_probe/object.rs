@@ -70,7 +70,7 @@ struct Seen {
     /// They are known to be somebody else's.
     foreign: bool,
     /// Probes that are desired, and those of the spec; kept where these are accepted.
-    asked: (Asked, Option<Asked>),
+    asked: Option<(Asked, Asked)>,
 }
 
 impl Object {
@@ -142,14 +142,12 @@ impl Object {
         drop(known);
         let mirror = shown.as_ref().map(|object| mirror::compare(object, accepted, foreign));
         let (entries, foreign) = (spec.len(), mirror == Some(Mirror::Foreign));
-        let asked = (convert::wanted(desired), accepted.then(|| convert::wanted(spec)));
-        let seen = Seen {
-            uid: uid.clone(),
-            entries,
-            foreign,
-            asked: if accepted { asked.clone() } else { Default::default() },
-        };
-        self.hand_in(asked, foreign);
+        let desired = convert::wanted(desired);
+        let spec = if accepted { convert::wanted(spec) } else { Asked::default() };
+        let asked = accepted.then(|| (desired.clone(), spec.clone()));
+        let seen = Seen { uid: uid.clone(), entries, foreign, asked };
+        // A copy of what is desired asks for nothing.
+        self.probes.show(desired, if foreign { spec } else { Asked::default() });
         if let Some(object) = &shown
             && uid != self.uid()
         {
@@ -168,19 +166,13 @@ impl Object {
         self.say();
     }
 
-    /// Hands in what is asked: entries of the spec only where they are known to be somebody else's, because a
-    /// copy of what is desired asks for nothing.
-    fn hand_in(&self, (desired, spec): (Asked, Option<Asked>), foreign: bool) {
-        self.probes.show(desired, spec.filter(|_| foreign).unwrap_or_default());
-    }
-
     /// Takes in that the list in the spec of the object with this UID is somebody else's.
     fn is_foreign(&self, uid: &str) {
         let mut seen = lock(&self.shown);
         if seen.uid.as_deref() == Some(uid) {
             seen.foreign = true;
-            if seen.asked.1.is_some() {
-                self.hand_in(seen.asked.clone(), true);
+            if let Some((desired, spec)) = seen.asked.clone() {
+                self.probes.show(desired, spec);
             }
         }
         drop(seen);
