@@ -98,7 +98,10 @@ where
 {
     let body = applied::<K>(node, uid, "spec", spec);
     let params = PatchParams::apply(manager);
-    connection.ask(async |client| raw::all::<K>(client).patch(node, &params, &body).await).await.map(drop)
+    connection
+        .write_large(async |client| raw::all::<K>(client).patch(node, &params, &body).await)
+        .await
+        .map(drop)
 }
 
 /// Body of a server-side apply of a part of the object with this UID.

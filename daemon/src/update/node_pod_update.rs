@@ -3,20 +3,16 @@
 mod newest;
 mod object;
 mod pace;
+mod reports;
 mod room;
 mod told;
 mod understood;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-    sync::{Arc, OnceLock, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use berth_policy::{
     PodUid, RequestId, StepOutcome,
-    in_place_update::{Failure, UpdateReport, UpdateRequest, UpdateSource},
+    in_place_update::{Failure, UpdateSource},
 };
 use berth_proto::crd::{DesiredPod, NodePodUpdate, UpdatedPod};
 use futures::FutureExt;
@@ -30,7 +26,7 @@ use self::{
     newest::Newest,
     object::{Object, RENEW_EVERY, desired_key},
     pace::Pace,
-    room::Room,
+    reports::Waiting,
     understood::{Standing, understood},
 };
 use super::{
@@ -81,14 +77,6 @@ pub(super) struct NodeUpdates {
     words: Notify,
 }
 
-/// A report that waits for a write. All that wait are written together.
-#[derive(Clone, Debug)]
-struct Waiting {
-    id: RequestId,
-    report: UpdateReport,
-    outcome: Arc<OnceLock<StepOutcome>>,
-}
-
 impl NodeUpdates {
     /// Nothing is asked before it is followed.
     pub(super) fn new(connection: Connection, node: String) -> Self {
@@ -121,8 +109,10 @@ impl NodeUpdates {
         let taking = async {
             let (mut clock, mut unjudged, mut pace) = (Clock::read(), false, Pace::default());
             loop {
+                let now = Instant::now();
                 let patience = if unjudged { JUDGE_AGAIN } else { RENEW_EVERY };
-                let patience = pace.left(Instant::now()).map_or(patience, |left| left.min(patience));
+                let left = self.object.lock().await.as_ref().and_then(|known| known.left_for(now));
+                let patience = pace.left(now).into_iter().chain(left).fold(patience, Duration::min);
                 let event = tokio::time::timeout(patience, news.take()).await.ok();
                 clock = clock.kept(Clock::read());
                 match event {
@@ -212,73 +202,6 @@ impl NodeUpdates {
         updates.listed(UpdateSource::NodePodUpdate, entries.collect());
     }
 
-    /// Says how far the update of one pod is. Reports that come while another one is written are written
-    /// together after it.
-    pub(super) async fn report(&self, request: &UpdateRequest, report: &UpdateReport) -> StepOutcome {
-        let outcome = Arc::new(OnceLock::new());
-        let own = Waiting { id: request.id.clone(), report: report.clone(), outcome: outcome.clone() };
-        self.waiting().push(own);
-        let mut object = self.object.lock().await;
-        if outcome.get().is_none() {
-            let all = mem::take(&mut *self.waiting());
-            self.report_all(object.as_mut(), all).await;
-        }
-        // Whoever was to write it was stopped: it is reported again.
-        outcome.get().copied().unwrap_or(StepOutcome::Failed)
-    }
-
-    async fn report_all(&self, object: Option<&mut Object>, all: Vec<Waiting>) {
-        let said = |waiting: &Waiting, outcome| {
-            waiting.outcome.get_or_init(|| outcome);
-        };
-        let Some(known) = object else {
-            return all.iter().for_each(|waiting| said(waiting, StepOutcome::Gone));
-        };
-        let ids: BTreeSet<&RequestId> = all.iter().map(|waiting| &waiting.id).collect();
-        let entries = known.status.desired_pods.iter().map(|desired| (id(desired), desired));
-        let entries: BTreeMap<RequestId, DesiredPod> =
-            entries.filter(|(id, _)| ids.contains(id)).map(|(id, desired)| (id, desired.clone())).collect();
-        let mut written = Vec::new();
-        let mut room = Room::of(&known.status.desired_pods, known.pods.values());
-        for waiting in &all {
-            let Some(desired) = entries.get(&waiting.id) else {
-                said(waiting, StepOutcome::Gone);
-                continue;
-            };
-            let key = desired_key(desired);
-            let entry = report::pod(desired, &waiting.report, known.pods.get(&key), Timestamp::now());
-            if !room.take(known.pods.get(&key), &entry) {
-                warn!(
-                    node = self.node,
-                    entry = named(desired),
-                    "No room for an answer in the NodePodUpdate, it waits until others have ended"
-                );
-                said(waiting, StepOutcome::Failed);
-                continue;
-            }
-            let before = known.pods.insert(key.clone(), entry);
-            written.push((waiting, key, before));
-        }
-        if written.is_empty() {
-            return;
-        }
-        let outcome = self.answer(known).await;
-        for (waiting, key, before) in written.into_iter().rev() {
-            if outcome != StepOutcome::Done {
-                // Not said, so it is not known to whoever takes over.
-                match before {
-                    Some(before) => known.pods.insert(key, before),
-                    None => known.pods.remove(&key),
-                };
-            }
-            said(waiting, outcome);
-        }
-    }
-
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Vec<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Says all there is to say, unless the object says so.
     async fn answer(&self, known: &mut Object) -> StepOutcome {
         let clock = Clock::read();
@@ -309,7 +232,7 @@ impl NodeUpdates {
             Ok(written) => {
                 known.version = version(&written.metadata).max(known.version);
                 known.status = written.status.unwrap_or_default();
-                known.renewed = Some(now);
+                (known.renewed, known.left) = (Some(now), None);
                 StepOutcome::Done
             }
             Err(error) if error.is_gone() => StepOutcome::Gone,

@@ -21,19 +21,29 @@
 //! - what has no room in the object of its node waits, and is asked for when others are done.
 
 mod said;
+mod shown;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{DesiredPod, UpdatedPod};
 
 pub use self::said::Progress;
-use self::said::Said;
-use crate::seen::{NodePodUpdateSeen, Now};
+use self::{said::Said, shown::Shown};
+use crate::{
+    seen::{NodePodUpdateSeen, Now},
+    time::later,
+};
+
+/// The entries of a node that were written stay as they are at least so long: pods are asked for one after
+/// the other while its agent begins with the first of them, and each write makes one of the other's fail.
+/// An update takes longer.
+const NODE_EVERY: Duration = Duration::from_secs(1);
 
 /// A write of `status.desiredPods`, all of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,30 +94,8 @@ struct Node {
     /// Entries to take back. A write that has one of them may still be on its way: it is remembered
     /// until another version of the object comes without it.
     let_go: BTreeSet<EntryId>,
-}
-
-#[derive(Debug)]
-struct Shown {
-    uid: Box<str>,
-    resource_version: Box<str>,
-    deleting: bool,
-    desired: BTreeMap<EntryId, Arc<DesiredPod>>,
-    pods: HashMap<EntryId, Said>,
-    features: Vec<String>,
-    /// Entries that were last asked to be written on this version.
-    asked: Option<Vec<Arc<DesiredPod>>>,
-    /// Entries that are there, or in anything that was asked to be written on this version.
-    possible: BTreeSet<EntryId>,
-}
-
-impl Shown {
-    fn says_the_same(&self, other: &Self) -> bool {
-        self.uid == other.uid
-            && self.deleting == other.deleting
-            && self.features == other.features
-            && self.pods == other.pods
-            && self.desired == other.desired
-    }
+    /// When its entries were seen to be other ones.
+    changed_at: Option<Instant>,
 }
 
 impl PodUpdates {
@@ -162,7 +150,7 @@ impl PodUpdates {
 
     /// Entries of a node that are there although nobody has asked for them: a manager before this one did.
     pub fn unclaimed(&self, node: &str) -> Vec<DesiredPod> {
-        let Some(Node { shown: Some(shown), wanted, let_go }) = self.nodes.get(node) else {
+        let Some(Node { shown: Some(shown), wanted, let_go, .. }) = self.nodes.get(node) else {
             return Vec::new();
         };
         let unclaimed = shown.desired.iter().filter(|(id, _)| !wanted.contains(id) && !let_go.contains(id));
@@ -221,6 +209,10 @@ impl PodUpdates {
             Some(before) if before.uid == shown.uid && before.resource_version == shown.resource_version => {
                 (shown.asked, shown.possible) = (before.asked.take(), mem::take(&mut before.possible));
             }
+            Some(before) if before.desired != shown.desired => {
+                node.changed_at = Some(now.instant);
+                node.let_go.retain(|id| shown.desired.contains_key(id));
+            }
             _ => node.let_go.retain(|id| shown.desired.contains_key(id)),
         }
         node.shown = Some(shown);
@@ -258,9 +250,21 @@ impl PodUpdates {
         !self.dirty.is_empty()
     }
 
-    /// Gives the orders that are owed since this was asked last.
-    pub fn owed(&mut self) -> Vec<PodUpdateWrite> {
-        mem::take(&mut self.dirty).into_iter().filter_map(|name| self.order(name)).collect()
+    /// Gives the orders that are owed since this was asked last, and when to ask again for those of nodes
+    /// that have just been written.
+    pub fn owed(&mut self, now: Instant) -> (Vec<PodUpdateWrite>, Option<Instant>) {
+        let (mut orders, mut again) = (Vec::new(), None);
+        for name in mem::take(&mut self.dirty) {
+            let changed_at = self.nodes.get(&name).and_then(|node| node.changed_at);
+            match changed_at.map(|at| later(at, NODE_EVERY)).filter(|until| *until > now) {
+                Some(until) => {
+                    again = Some(again.map_or(until, |again| until.min(again)));
+                    self.dirty.insert(name);
+                }
+                None => orders.extend(self.order(name)),
+            }
+        }
+        (orders, again)
     }
 
     /// From now on this replica leads: everything is owed, whatever was asked for before.
@@ -336,7 +340,7 @@ impl PodUpdates {
             asked.is_some_and(|(pod, said)| said.is_of(pod) && is_at_work(said.progress.phase))
         });
         // An earlier order that says something else may still be waiting, so even what is shown may be owed.
-        if pods == shown.desired && shown.asked.is_none() {
+        if shown.asked.is_none() && (pods == shown.desired || shown.can_wait(&pods)) {
             return None;
         }
         let pods: Vec<_> = pods.into_values().collect();

@@ -91,10 +91,15 @@ impl World {
         object.resource_version = (version + 1).to_string();
     }
 
+    /// What is owed to all nodes, however short ago they were written.
+    fn owed(&mut self) -> Vec<PodUpdateWrite> {
+        self.updates.owed(Instant::now() + NODE_EVERY).0
+    }
+
     /// All that is owed is written and shown, until nothing is.
     fn settle(&mut self) {
         for _ in 0..10 {
-            let orders = self.updates.owed();
+            let orders = self.owed();
             if orders.is_empty() {
                 return;
             }
@@ -161,16 +166,16 @@ fn one_write_has_the_whole_list_of_a_node() {
     for uid in ["p4", "p1", "p0"] {
         world.want(uid, 1);
     }
-    let orders = world.updates.owed();
+    let orders = world.owed();
     let lists: Vec<(&str, &str, Vec<&str>)> = orders
         .iter()
         .map(|it| (&*it.node, &*it.resource_version, it.pods.iter().map(|pod| &*pod.uid).collect()))
         .collect();
     assert_eq!(lists, [("even", "1", vec!["p0", "p4"]), ("odd", "1", vec!["p1"])]);
     world.want("p4", 1);
-    assert!(world.updates.owed().is_empty(), "asked for already");
+    assert!(world.owed().is_empty(), "asked for already");
     world.changed("even");
-    let again = world.updates.owed();
+    let again = world.owed();
     assert_eq!(
         (again.len(), &*again[0].resource_version),
         (1, "2"),
@@ -178,20 +183,20 @@ fn one_write_has_the_whole_list_of_a_node() {
     );
     world.write(&again[0]);
     world.show("even");
-    assert!(world.updates.owed().is_empty(), "what is shown is owed no more");
+    assert!(world.owed().is_empty(), "what is shown is owed no more");
 }
 
 #[test]
 fn a_node_without_its_object_is_written_when_it_comes() {
     let mut world = World::default();
     world.want("p0", 1);
-    assert!(world.updates.owed().is_empty());
+    assert!(world.owed().is_empty());
     let object = NodePodUpdateSeen { name: "even".into(), ..Default::default() };
     world.updates.apply(&NodePodUpdateSeen { deleting: true, ..object.clone() }, now());
-    assert!(world.updates.owed().is_empty(), "it is on its way out");
+    assert!(world.owed().is_empty(), "it is on its way out");
     world.updates.delete("even");
     world.updates.apply(&object, now());
-    assert_eq!(world.updates.owed().len(), 1);
+    assert_eq!(world.owed().len(), 1);
 }
 
 #[test]
@@ -212,6 +217,74 @@ fn progress_is_about_the_revision_that_is_wanted() {
     assert!(world.updates.progress(&id("p0")).is_none());
 }
 
+/// The object is dear to write, and the agent writes it as well. Rows: how the others of the node stand,
+/// whether another pod is wanted along with it, and whether the entry that is done goes at once.
+#[test]
+fn an_entry_that_is_done_goes_with_the_next_write_of_its_node() {
+    use UpdatePhase::{Failed, RollingBack, Succeeded, Updating};
+    let table = [
+        (None, None, false, true),
+        (None, Some(Updating), false, true),
+        (Some(Succeeded), None, false, false),
+        (Some(Succeeded), Some(Updating), false, false),
+        (Some(Succeeded), Some(RollingBack), false, false),
+        (Some(Succeeded), Some(Succeeded), false, true),
+        (Some(Succeeded), Some(Failed), false, true),
+        (Some(Succeeded), Some(Updating), true, true),
+        (Some(Failed), Some(Updating), false, true),
+    ];
+    for (said, other, is_more, goes) in table {
+        let mut world = World::new();
+        world.want("p0", 1);
+        world.want("p2", 1);
+        world.settle();
+        for (uid, said) in [("p0", said), ("p2", other)] {
+            if let Some(said) = said {
+                world.answer(uid, 1, said);
+            }
+        }
+        world.updates.forget(&id("p0"));
+        if is_more {
+            world.want("p4", 1);
+        }
+        world.settle();
+        let there: Vec<&str> = world.there("even").into_iter().map(|(uid, _)| uid).collect();
+        assert_eq!(!there.contains(&"p0"), goes, "{said:?} {other:?} {is_more}: {there:?}");
+        // Once nothing goes on, nothing is left.
+        world.answer("p2", 1, Succeeded);
+        world.updates.forget(&id("p2"));
+        world.updates.forget(&id("p4"));
+        world.settle();
+        assert!(world.there("even").is_empty(), "{said:?} {other:?} {is_more}");
+    }
+}
+
+#[test]
+fn a_node_that_was_just_written_waits() {
+    let mut world = World::new();
+    world.want("p0", 1);
+    world.want("p1", 1);
+    let (first, again) = world.updates.owed(now().instant);
+    assert_eq!((first.len(), again), (2, None), "nothing was written before");
+    let begun = now().instant;
+    first.iter().for_each(|order| world.write(order));
+    world.show("even");
+    world.want("p2", 1);
+    world.want("p3", 1);
+    let (orders, again) = world.updates.owed(begun);
+    assert_eq!(orders.iter().map(|order| &*order.node).collect::<Vec<_>>(), ["odd"]);
+    let until = again.unwrap();
+    assert!(until >= begun + NODE_EVERY && world.updates.owes());
+    let (orders, again) = world.updates.owed(until);
+    assert_eq!((orders.len(), again), (1, None));
+    // What the agent says is no write of entries.
+    world.write(&orders[0]);
+    world.show("even");
+    world.answer("p0", 1, UpdatePhase::Updating);
+    let (orders, again) = world.updates.owed(until + NODE_EVERY + NODE_EVERY);
+    assert_eq!((orders.len(), again), (0, None));
+}
+
 /// Its deadline counts from there, whoever leads.
 #[test]
 fn a_revision_keeps_the_time_at_which_it_was_asked_for() {
@@ -220,11 +293,11 @@ fn a_revision_keeps_the_time_at_which_it_was_asked_for() {
     world.updates.want(at(1, 100), "even");
     world.settle();
     world.updates.want(at(1, 200), "even");
-    assert!(world.updates.owed().is_empty());
+    assert!(world.owed().is_empty());
     world.updates = PodUpdates::default();
     world.show("even");
     world.updates.want(at(1, 300), "even");
-    assert!(world.updates.owed().is_empty(), "the same revision, said by another manager");
+    assert!(world.owed().is_empty(), "the same revision, said by another manager");
     world.updates.want(at(2, 400), "even");
     world.settle();
     assert_eq!(world.objects["even"].desired[0].since, since(400));
@@ -235,9 +308,9 @@ fn a_revision_keeps_the_time_at_which_it_was_asked_for() {
 fn an_entry_that_is_forgotten_while_it_is_written_is_taken_back() {
     let mut world = World::new();
     world.want("p0", 1);
-    let first = world.updates.owed().remove(0);
+    let first = world.owed().remove(0);
     world.updates.forget(&id("p0"));
-    let second = world.updates.owed().remove(0);
+    let second = world.owed().remove(0);
     assert!(second.pods.is_empty());
     world.write(&first);
     world.write(&second);
@@ -252,9 +325,9 @@ fn an_entry_that_is_forgotten_while_it_is_written_is_taken_back() {
 fn an_entry_of_any_write_on_its_way_is_taken_back() {
     let mut world = World::new();
     world.want("p0", 1);
-    let first = world.updates.owed().remove(0);
+    let first = world.owed().remove(0);
     world.updates.forget(&id("p0"));
-    assert_eq!(world.updates.owed().len(), 1);
+    assert_eq!(world.owed().len(), 1);
     world.want("p0", 1);
     world.updates.gone(&id("p0"), "even");
     world.write(&first);
@@ -290,12 +363,12 @@ fn entries_of_pods_that_are_gone_are_dropped_and_those_of_nobody_else() {
 fn a_new_leader_owes_everything_and_what_was_lost_is_owed_again() {
     let mut world = World::new();
     world.want("p0", 1);
-    let first = world.updates.owed();
+    let first = world.owed();
     world.updates.leads();
-    assert_eq!(world.updates.owed(), first);
+    assert_eq!(world.owed(), first);
     world.updates.lost("even");
-    assert_eq!(world.updates.owed(), first);
-    assert!(world.updates.owed().is_empty());
+    assert_eq!(world.owed(), first);
+    assert!(world.owed().is_empty());
 }
 
 /// Deed around the index. Five pods on two nodes.
@@ -365,7 +438,7 @@ proptest! {
                 }
                 Deed::Answer { pod } => world.answer(&format!("p{pod}"), 1, UpdatePhase::Updating),
                 Deed::Ask { write } => {
-                    on_their_way.extend(world.updates.owed());
+                    on_their_way.extend(world.owed());
                     if write {
                         std::mem::take(&mut on_their_way).iter().for_each(|order| world.write(order));
                     }

@@ -75,8 +75,12 @@ pub const WRITTEN_EVERY: Duration = Duration::from_secs(1);
 const ANSWERED_EVERY: Duration = Duration::from_millis(100);
 /// The objects of nodes are written once in it at the most: the pods of an upgrade come one after the other.
 pub const SETTLE: Duration = Duration::from_millis(200);
-/// The pods of a set are looked at once in it at the most.
+/// The pods of a small set are looked at once in it at the most.
 const PLANNED_EVERY: Duration = Duration::from_millis(100);
+/// Longer pauses of large sets, for each pod.
+const PLANNED_FOR_POD: Duration = Duration::from_micros(30);
+/// The pods of the largest sets are looked at that often while there is news of them.
+const PLANNED_AT_LEAST: Duration = Duration::from_secs(1);
 /// Time to wait for the effect of a write, which is seen in the next version of its object.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// A write that found no room is owed again after it.

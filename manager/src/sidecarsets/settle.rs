@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    ANSWERED_EVERY, ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_EVERY, SETTLE, SWAPS, SetWrite, SidecarIndex,
-    UPGRADABLE, WRITTEN_EVERY, Wake,
+    ANSWERED_EVERY, ANSWERED_WITHIN, FEATURE, KINDS, PLANNED_AT_LEAST, PLANNED_EVERY, PLANNED_FOR_POD,
+    SETTLE, SWAPS, SetWrite, SidecarIndex, UPGRADABLE, WRITTEN_EVERY, Wake,
     accepted::{Hook, hook, spared_until, told_of_missing},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
@@ -103,7 +103,8 @@ impl SidecarIndex {
         let known = self.sets.get_mut(name)?;
         let rules = known.active()?.clone();
         let revision = known.filed.as_ref()?.latest.clone()?;
-        if let Some(at) = known.planned_at.map(|at| later(at, PLANNED_EVERY)).filter(|at| *at > now.instant) {
+        let pause = planned_every(known.pods.members.len());
+        if let Some(at) = known.planned_at.map(|at| later(at, pause)).filter(|at| *at > now.instant) {
             return Some(at);
         }
         known.planned_at = Some(now.instant);
@@ -250,14 +251,15 @@ impl SidecarIndex {
             return None;
         }
         let at = self.flushed_at.map(|at| later(at, SETTLE)).filter(|at| *at > now.instant);
-        if at.is_none() {
-            let owed = self.updates.owed();
-            if !owed.is_empty() {
-                self.flushed_at = Some(now.instant);
-            }
-            self.orders.extend(owed.into_iter().map(|order| Effect::Write(Write::PodUpdates(order))));
+        if at.is_some() {
+            return at;
         }
-        at
+        let (owed, again) = self.updates.owed(now.instant);
+        if !owed.is_empty() {
+            self.flushed_at = Some(now.instant);
+        }
+        self.orders.extend(owed.into_iter().map(|order| Effect::Write(Write::PodUpdates(order))));
+        again
     }
 
     pub(super) fn look_at_all(&mut self) {
@@ -276,6 +278,13 @@ impl SidecarIndex {
     pub(super) fn forget_wishes(&mut self) {
         self.updates.rest();
     }
+}
+
+/// Time between two looks at so many pods of a set: each look takes some microseconds of CPU a pod, and all
+/// looks together must not take a good part of a core.
+fn planned_every(pods: usize) -> Duration {
+    let pods = u32::try_from(pods).unwrap_or(u32::MAX);
+    PLANNED_EVERY.saturating_add(PLANNED_FOR_POD.saturating_mul(pods)).min(PLANNED_AT_LEAST)
 }
 
 /// Agents of the nodes: what they can do and have said, and who is silent.

@@ -249,12 +249,15 @@ impl UpdateRequest {
         values
     }
 
+    /// It stands in the node's object, with all other entries.
+    pub(super) fn is_entry(&self) -> bool {
+        self.source == UpdateSource::NodePodUpdate
+    }
+
     /// It is an entry of a workload that leaves the pod as it is when it fails: nobody returns to what was
     /// before it, so that need not be written down before it begins.
     pub fn is_one_way(&self) -> bool {
-        self.source == UpdateSource::NodePodUpdate
-            && self.owner == UpdateOwner::Workload
-            && !self.rollback_on_failure
+        self.is_entry() && self.owner == UpdateOwner::Workload && !self.rollback_on_failure
     }
 
     /// It is an entry of a workload whose pod stays whatever its containers do, as the kubelet would keep it:
@@ -265,8 +268,7 @@ impl UpdateRequest {
 
     /// It is an entry of another owner than the other one, which no other one replaces.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
-        let is_entry = |request: &Self| request.source == UpdateSource::NodePodUpdate;
-        is_entry(self) && is_entry(other) && self.owner != other.owner
+        self.is_entry() && other.is_entry() && self.owner != other.owner
     }
 
     /// It said of this container that it runs what it asked for.

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     in_place_update::{
-        Failure, FailureReason, MetadataKey, Observed, UpdateReport, UpdateRequest, UpdateSource, WORKING,
+        Failure, FailureReason, MetadataKey, Observed, UpdateReport, UpdateRequest, WORKING,
         answer::end,
         merge_patch::MergeError,
         stage::{stages, twins},
@@ -28,7 +28,7 @@ pub(super) fn resolve<'a>(
     seen: &Observed,
 ) -> (Cow<'a, [UpdateRequest]>, Vec<(RequestId, UpdateReport)>) {
     let open = || requests.iter().filter(|request| request.ended.is_none());
-    let entries = open().filter(|request| request.source == UpdateSource::NodePodUpdate);
+    let entries = open().filter(|request| request.is_entry());
     let owners: BTreeSet<_> = entries.map(|request| &request.owner).collect();
     if owners.len() < 2 && open().all(|request| request.shared().next().is_none()) {
         return (Cow::Borrowed(requests), Vec::new());
@@ -64,9 +64,8 @@ pub(super) fn resolve<'a>(
 
 /// The entries that want something else of a thing than another owner's that came before.
 fn contradictions<'a>(open: impl Iterator<Item = &'a UpdateRequest>) -> BTreeMap<RequestId, Failure> {
-    let mut entries: Vec<&UpdateRequest> = open
-        .filter(|request| request.source == UpdateSource::NodePodUpdate && !request.is_going_back())
-        .collect();
+    let mut entries: Vec<&UpdateRequest> =
+        open.filter(|request| request.is_entry() && !request.is_going_back()).collect();
     entries.sort_by_key(|entry| (entry.reported.previous.is_none(), entry.created, &entry.id));
     let mut taken: BTreeMap<Thing, (String, &UpdateRequest)> = BTreeMap::new();
     let mut refused = BTreeMap::new();

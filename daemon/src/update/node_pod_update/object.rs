@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_policy::RequestId;
+use berth_policy::{RequestId, time::later};
 use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatePhase, UpdatedPod};
 
 use super::{
@@ -16,10 +16,15 @@ use crate::{base::clock::Clock, cluster::target::version};
 
 /// A sign of life is given so often; workloads wait for five of them.
 pub(super) const RENEW_EVERY: Duration = Duration::from_secs(120);
+/// Good ends of SidecarSets whose entries were taken away stand so long at most: the next entries mostly come
+/// with that, and are answered soon. Whoever asks for the same again later must not find them.
+const LEFT_FOR: Duration = Duration::from_millis(500);
 /// Key of the lists of the object: the pod's UID and the owner.
 pub(super) type Key = (String, String);
 /// Answers by UID and owner. The object holds two thousand of them at most, and each news looks at all.
 type Said<'a> = BTreeMap<(&'a str, &'a str), &'a UpdatedPod>;
+/// Entries by UID and owner.
+type Asked<'a> = BTreeMap<(&'a str, &'a str), &'a DesiredPod>;
 
 /// The object, and what is to be said in it.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub(super) struct Object {
     pub(super) unread: BTreeSet<RequestId>,
     /// When a sign of life was given last.
     pub(super) renewed: Option<Instant>,
+    /// Since when good ends of SidecarSets stand whose entries were taken away.
+    pub(super) left: Option<Instant>,
 }
 
 impl Object {
@@ -45,21 +52,24 @@ impl Object {
         let ahead = ahead.filter(|known| known.uid == uid);
         let mut pods: BTreeMap<Key, UpdatedPod> =
             status.pods.iter().map(|pod| (answer_key(pod), pod.clone())).collect();
-        let (mut unread, mut renewed) = (BTreeSet::new(), None);
+        let (mut unread, mut renewed, mut left) = (BTreeSet::new(), None, None);
         match ahead {
             Some(ahead) if ahead.version > version => return ahead,
             Some(ahead) => {
                 pods.extend(ahead.pods);
-                (unread, renewed) = (ahead.unread, ahead.renewed);
+                (unread, renewed, left) = (ahead.unread, ahead.renewed, ahead.left);
             }
             None => {}
         }
-        let desired: BTreeMap<Key, &DesiredPod> =
-            status.desired_pods.iter().map(|entry| (desired_key(entry), entry)).collect();
-        pods.retain(|key, pod| {
-            desired.get(key).is_some_and(|entry| report::answers(pod, entry) || !is_one_way(entry))
+        let desired: Asked<'_> =
+            status.desired_pods.iter().map(|entry| ((&*entry.uid, &*entry.owner), entry)).collect();
+        pods.retain(|(uid, owner), pod| {
+            let entry = desired.get(&(&**uid, &**owner));
+            entry.is_some_and(|entry| report::answers(pod, entry) || !is_one_way(entry))
         });
-        Self { uid, version, status, pods, unread, renewed }
+        let is_left = |said: &UpdatedPod| Left::of(&desired, said) == Some(Left::Shortly);
+        let left = status.pods.iter().any(is_left).then(|| left.unwrap_or_else(Instant::now));
+        Self { uid, version, status, pods, unread, renewed, left }
     }
 
     /// The next sign of life is due.
@@ -87,10 +97,21 @@ impl Object {
 
     /// The answers stand in the object, and no sign of life is due.
     pub(super) fn has_said(&self, now: Instant) -> bool {
-        let desired: BTreeSet<(&str, &str)> =
-            self.status.desired_pods.iter().map(|entry| (entry.uid.as_str(), entry.owner.as_str())).collect();
-        let said = self.status.pods.iter().filter(|said| !is_left(&desired, said));
+        let desired: Asked<'_> =
+            self.status.desired_pods.iter().map(|entry| ((&*entry.uid, &*entry.owner), entry)).collect();
+        let is_left_over = self.left_for(now).is_none();
+        let said = self.status.pods.iter().filter(|said| match Left::of(&desired, said) {
+            Some(Left::Long) => false,
+            Some(Left::Shortly) => is_left_over,
+            None => true,
+        });
         self.pods.values().eq(said) && !self.is_to_renew(now)
+    }
+
+    /// Time that good ends of SidecarSets still stand; `None`: none is left, or they are to go now.
+    pub(super) fn left_for(&self, now: Instant) -> Option<Duration> {
+        let until = self.left.map(|since| later(since, LEFT_FOR)).filter(|until| *until > now);
+        until.map(|until| until.saturating_duration_since(now))
     }
 
     /// The agent has answered that this entry was carried out. One that failed may have been refused: what is
@@ -107,13 +128,28 @@ fn waits(said: &Said<'_>, entry: &DesiredPod) -> bool {
     said.is_some_and(|said| !report::answers(said, entry)) && is_one_way(entry)
 }
 
-/// Tells whether a workload's update is done, and its entry was taken away. Nobody asks for it again while
-/// the pod has its revision, so its answer stands until the next report or sign of life is written.
-fn is_left(desired: &BTreeSet<(&str, &str)>, said: &UpdatedPod) -> bool {
-    let of_workload = said.owner.split_once('/').is_some_and(|(kind, _)| workloads::is_kind(kind));
-    of_workload
-        && said.phase == UpdatePhase::Succeeded
-        && !desired.contains(&(said.uid.as_str(), said.owner.as_str()))
+/// Good end whose entry was taken away. It needs no write of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// Of a workload: nobody asks for it again while the pod has its revision, so it stands until the next
+    /// report or sign of life.
+    Long,
+    /// Of a SidecarSet: for [`LEFT_FOR`], or until a report before that.
+    Shortly,
+}
+
+impl Left {
+    fn of(desired: &Asked<'_>, said: &UpdatedPod) -> Option<Self> {
+        let is_asked = desired.contains_key(&(said.uid.as_str(), said.owner.as_str()));
+        if is_asked || said.phase != UpdatePhase::Succeeded {
+            return None;
+        }
+        match said.owner.split_once('/') {
+            Some((kind, _)) if workloads::is_kind(kind) => Some(Self::Long),
+            Some(_) => Some(Self::Shortly),
+            None => None,
+        }
+    }
 }
 
 /// Tells whether the entry is carried out without a report before.

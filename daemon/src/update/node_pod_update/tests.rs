@@ -1,7 +1,11 @@
 //! Tests of what is asked of owners, and of answers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
+use berth_policy::in_place_update::UpdateReport;
 use berth_proto::crd::{NodePodUpdateStatus, UpdatePhase};
 
 use super::*;
@@ -36,6 +40,7 @@ fn what_is_done_needs_no_word_of_its_owner() {
             pods: answered.map(answer).into_iter().collect(),
             unread: BTreeSet::new(),
             renewed: None,
+            left: None,
         };
         assert_eq!(object.is_done(&entry("r")), done, "{answered:?}");
     }
@@ -51,6 +56,7 @@ fn a_sign_of_life_is_due_every_two_minutes() {
         pods: BTreeMap::new(),
         unread: BTreeSet::new(),
         renewed,
+        left: None,
     };
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
@@ -111,22 +117,26 @@ fn an_entry_begins_when_no_answer_to_another_one_stands() {
     }
 }
 
-/// Rows: owner and phase of an answer whose entry was taken away, and whether it may stand until the next
-/// write.
+/// Rows: owner and phase of an answer whose entry was taken away, whether it may stand for a moment, and
+/// until the next write.
 #[test]
-fn only_a_workloads_good_end_is_left_for_a_while() {
+fn only_a_good_end_is_left_for_a_while() {
     let table = [
-        ("CloneSet/shop", UpdatePhase::Succeeded, true),
-        ("CloneSet/shop", UpdatePhase::Failed, false),
-        ("CloneSet/shop", UpdatePhase::Updating, false),
-        ("SidecarSet/mesh", UpdatePhase::Succeeded, false),
-        ("", UpdatePhase::Succeeded, false),
+        ("CloneSet/shop", UpdatePhase::Succeeded, true, true),
+        ("CloneSet/shop", UpdatePhase::Failed, false, false),
+        ("CloneSet/shop", UpdatePhase::Updating, false, false),
+        ("SidecarSet/mesh", UpdatePhase::Succeeded, true, false),
+        ("SidecarSet/mesh", UpdatePhase::Failed, false, false),
+        ("", UpdatePhase::Succeeded, false, false),
     ];
-    for (owner, phase, left) in table {
+    for (owner, phase, shortly, long) in table {
         let now = Instant::now();
         let ahead = Object { renewed: Some(now), ..Object::shown(None, shown(&[], &[])) };
         let object = Object::shown(Some(ahead), shown(&[], &[answer(owner, "old", phase)]));
-        assert_eq!(object.has_said(now), left, "{owner} {phase:?}");
+        assert_eq!(object.has_said(now), shortly, "{owner} {phase:?}");
+        assert_eq!(object.left_for(now).is_some(), shortly && !long, "{owner} {phase:?}");
+        let left = object.left_for(now).unwrap_or_default();
+        assert_eq!(object.has_said(now + left + Duration::from_secs(1)), long, "{owner} {phase:?}");
         assert!(!object.has_said(now + RENEW_EVERY), "the next sign of life takes it along");
     }
 }

@@ -25,6 +25,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 use self::pod::{is_through, restarted};
 use crate::manager::cluster::node;
@@ -44,6 +45,8 @@ const AT_ONCE: usize = 32;
 const PAUSE: Duration = Duration::from_millis(100);
 /// From the patch until the new container runs.
 const RESTART: Duration = Duration::from_millis(500);
+/// The end of an update waits so long for others of its node, as the agent's policy has it.
+const GATHERED: Duration = Duration::from_millis(500);
 /// An agent that has said something goes on giving signs of life; each is due every two minutes.
 const SIGNS: Duration = Duration::from_secs(30);
 
@@ -212,69 +215,65 @@ impl Shared {
         }
     }
 
-    /// Carries out entries that came together. Those of workloads end together, as the agent tells them.
+    /// Carries out entries that came together. Their ends are told as the agent tells them: the first one
+    /// waits a moment for others.
     async fn carry_out(self: Arc<Self>, agent: Arc<SimulatedAgent>, entries: Vec<DesiredPod>) {
         let mut pods = JoinSet::new();
-        for entry in entries.clone() {
+        for entry in entries {
             let (shared, agent) = (self.clone(), agent.clone());
-            pods.spawn(async move {
-                shared.bring(&agent, &entry).await;
-                if let Upgrade::Sidecars = shared.upgrade {
-                    shared.end(&agent, &entry).await;
-                }
-            });
+            pods.spawn(async move { shared.bring(&agent, &entry).await.map(|pod| (entry, pod)) });
         }
-        while pods.join_next().await.is_some() {}
-        if let Upgrade::Workloads = self.upgrade {
-            let ends = entries.iter().map(|entry| self.end(&agent, entry));
+        while let Some(first) = pods.join_next().await {
+            let mut through: Vec<_> = first.into_iter().collect();
+            let until = Instant::now() + GATHERED;
+            while let Ok(Some(next)) = tokio::time::timeout_at(until, pods.join_next()).await {
+                through.extend(next);
+            }
+            let through = through.into_iter().flatten();
+            let ends = through.map(|(entry, pod)| self.end(&agent, entry, pod));
             futures::future::join_all(ends).await;
         }
     }
 
-    /// Brings a pod to what an entry wants of it, all but the word that it is there.
-    async fn bring(&self, agent: &SimulatedAgent, entry: &DesiredPod) {
-        if !self.steps(agent, entry, is_through).await {
-            return;
-        }
+    /// Brings a pod to what an entry wants of it, all but the word that it is there; the pod as it is then.
+    async fn bring(&self, agent: &SimulatedAgent, entry: &DesiredPod) -> Option<Value> {
+        let pod = self.steps(agent, entry, None, is_through).await?;
+        let Upgrade::Sidecars = self.upgrade else { return Some(pod) };
         // Kept where containers have env from metadata, as sidecars may.
-        if let Upgrade::Sidecars = self.upgrade {
-            let image = entry.containers.first().map(|one| one.image.clone()).unwrap_or_default();
-            let meta = json!({ "containers": [{ "name": "log", "restartCount": 1, "image": image }] });
-            let meta = json!({ "metadata": { "annotations": {
-                "apps.kruise.io/runtime-containers-meta": meta.to_string() } } });
-            self.write(&self.pods(entry), &entry.name, "", &Patch::Merge(meta)).await;
-        }
+        let image = entry.containers.first().map(|one| one.image.clone()).unwrap_or_default();
+        let meta = json!({ "containers": [{ "name": "log", "restartCount": 1, "image": image }] });
+        let meta = json!({ "metadata": { "annotations": {
+            "apps.kruise.io/runtime-containers-meta": meta.to_string() } } });
+        Some(self.write(&self.pods(entry), &entry.name, "", &Patch::Merge(meta)).await.unwrap_or(pod))
     }
 
     /// Says that the entry has ended, which is all that is left.
-    async fn end(&self, agent: &SimulatedAgent, entry: &DesiredPod) {
-        self.steps(agent, entry, |_, _| false).await;
+    async fn end(&self, agent: &SimulatedAgent, entry: DesiredPod, pod: Value) {
+        self.steps(agent, &entry, Some(pod), |_, _| false).await;
     }
 
-    /// Takes steps until the pod is as it should be. False: the entry has ended before. Almost all writes to
+    /// Takes steps until the pod is as it should be: the pod then. `None`: the entry has ended before. Almost all writes to
     /// the pod are made here, so it is as the newest one was answered, and is read only where that is not
     /// known: an agent has a watch, which would cost the API server less than polls do.
     async fn steps(
         &self,
         agent: &SimulatedAgent,
         entry: &DesiredPod,
+        mut known: Option<Value>,
         is_there: impl Fn(&Value, &DesiredPod) -> bool,
-    ) -> bool {
+    ) -> Option<Value> {
         let pods = self.pods(entry);
-        let (mut known, mut in_vain) = (None, 0);
+        let mut in_vain = 0;
         loop {
             let pod = match known.take() {
                 Some(pod) => pod,
-                None => match self.look(&pods, &entry.name).await {
-                    Some(pod) => pod,
-                    None => return false,
-                },
+                None => self.look(&pods, &entry.name).await?,
             };
             if is_there(&pod, entry) {
-                return true;
+                return Some(pod);
             }
             match self.step(agent, entry, &pods, pod).await {
-                After::Ended => return false,
+                After::Ended => return None,
                 After::Unsaid(pod) => {
                     known = Some(pod);
                     in_vain = again(in_vain).await;

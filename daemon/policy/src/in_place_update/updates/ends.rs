@@ -1,5 +1,5 @@
-//! Good ends of workloads' updates: all entries of a node stand in one object, and pods that were restarted
-//! together end within a moment of each other. The first of them waits that moment, so that one write tells
+//! Good ends of a node's entries: all of them stand in one object, and pods that were restarted together end
+//! within a moment of each other. The first of them waits that moment, so that one write tells
 //! of all. A failure waits for nobody.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::{
     time::later,
 };
 
-/// How long the first end waits at most for others. Its workload goes on with other pods so much later.
+/// How long the first end waits at most for others. Its owner goes on with other pods so much later.
 const GATHERED: Duration = Duration::from_millis(500);
 
 /// Ends that are owed and not told.
@@ -55,7 +55,7 @@ impl Ends {
         };
         self.since = owed.iter().map(since).collect();
         let until = self.since.values().min().map(|first| later(*first, GATHERED));
-        let goes_on = |request: &UpdateRequest| request.is_one_way() && !self.since.contains_key(&request.id);
+        let goes_on = |request: &UpdateRequest| request.is_entry() && !self.since.contains_key(&request.id);
         match until.filter(|until| *until > now) {
             Some(until) if open.any(goes_on) => Told::Later(until),
             _ => Told::Now(owed),
@@ -65,7 +65,7 @@ impl Ends {
 
 /// Whether the report may wait for those of other pods.
 pub(super) fn can_wait(request: &UpdateRequest, report: &UpdateReport) -> bool {
-    request.is_one_way() && report.outcome == Some(UpdateOutcome::Complete)
+    request.is_entry() && report.outcome == Some(UpdateOutcome::Complete)
 }
 
 impl Updates {

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     event::StepOutcome,
     in_place_update::{
-        ContainerUpdatePhase, Failure, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest, UpdateSource,
+        ContainerUpdatePhase, Failure, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
     },
     model::{PodUid, RequestId},
     time::later,
@@ -30,7 +30,7 @@ pub fn is_news(request: &UpdateRequest, report: &UpdateReport) -> bool {
         let states = report.containers.iter();
         states.filter(|state| state.phase == ContainerUpdatePhase::Failed).count()
     };
-    request.source != UpdateSource::NodePodUpdate
+    !request.is_entry()
         || !begins(request, report) && (report.phase, report.outcome) != (old.phase, old.outcome)
         || report.rolling_back != old.rolling_back
         || report.previous != old.previous
@@ -169,11 +169,7 @@ impl Updates {
         match outcome {
             StepOutcome::Done => {
                 self.unwritten.remove(id);
-                if self
-                    .requests
-                    .get(id)
-                    .is_some_and(|entry| entry.request.source == UpdateSource::NodePodUpdate)
-                {
+                if self.requests.get(id).is_some_and(|entry| entry.request.is_entry()) {
                     self.told_at.insert(id.clone(), now);
                 }
                 self.requests.reported(id, report, now);
