@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::{
     history::{Content, FIELDS, HistoryError, decode},
     json::Object,
-    names::CUSTOM_VERSION,
+    names::{CUSTOM_VERSION, HASH, HASH_WITHOUT_IMAGE},
 };
 
 /// Label of a ControllerRevision: the name of its set.
@@ -138,12 +138,16 @@ fn made(set: &FiledSet, revision: &SidecarSetRevision, fields: &Object) -> Value
     labels.remove(CUSTOM_VERSION);
     labels.extend(revision.custom_version.clone().map(|version| (CUSTOM_VERSION.to_owned(), version)));
     labels.insert(SET_LABEL.to_owned(), set.name.clone());
+    let hashes = [(HASH, &revision.hash), (HASH_WITHOUT_IMAGE, &revision.hash_without_image)];
+    let annotations: BTreeMap<&str, &String> =
+        hashes.into_iter().filter_map(|(name, hash)| Some((name, hash.as_ref()?))).collect();
     json!({
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
         "metadata": {
             "name": revision.name,
             "labels": labels,
+            "annotations": annotations,
             "ownerReferences": [{
                 "apiVersion": "apps.kruise.io/v1alpha1",
                 "kind": "SidecarSet",

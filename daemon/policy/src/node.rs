@@ -195,6 +195,9 @@ impl Node {
                 self.stop_passed(call, request);
             }
         }
+        if let Some(in_flight) = self.calls.get_mut(&call.id) {
+            in_flight.hold = None;
+        }
         if self.recreates.has_marks() {
             self.foretold += 1;
         }

@@ -107,7 +107,9 @@ impl Node {
         let inspections = inspections.filter_map(|due| asks(&due));
         let timers =
             self.recreate_deadlines().chain(self.sidecar_deadlines()).chain(self.effects_in_flight.retries());
-        let timers = timers.filter(|deadline| self.looked.is_none_or(|looked| *deadline > looked));
+        // What was due at the last look waits for something else, such as a call whose client is away.
+        let is_to_come = |deadline: &Instant| self.looked.is_none_or(|looked| *deadline > looked);
+        let (timers, holds) = (timers.filter(is_to_come), holds.filter(is_to_come));
         let timers = timers.chain(self.looked.and_then(|looked| self.set_aside.next(looked)));
         holds.chain(inspections).chain(polls).chain(timers).chain(self.probe_deadlines()).min()
     }

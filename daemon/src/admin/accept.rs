@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use berth_shim::Listener;
@@ -16,6 +17,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tonic::transport::server::{Connected, UdsConnectInfo};
+use tracing::warn;
 
 /// Connections at once.
 pub(super) const CONNECTIONS: usize = 64;
@@ -27,6 +29,9 @@ pub(super) struct Accepted {
     _place: OwnedSemaphorePermit,
 }
 
+/// Time before the next connection is accepted after one that could not be.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Gives the connections that come through this listener, while there is room.
 pub(super) fn accepted(listener: Listener) -> impl Stream<Item = io::Result<Accepted>> {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -34,6 +39,11 @@ pub(super) fn accepted(listener: Listener) -> impl Stream<Item = io::Result<Acce
         // Nobody closes it.
         let place = room.clone().acquire_owned().await.ok()?;
         let accepted = listener.accept().await.map(|stream| Accepted { stream, _place: place });
+        if let Err(error) = &accepted {
+            // Without descriptors it fails until some are given back.
+            warn!(%error, "Connection to the admin socket not accepted");
+            tokio::time::sleep(PAUSE).await;
+        }
         Some((accepted, (listener, room)))
     })
 }

@@ -46,6 +46,8 @@ pub(crate) struct Executor {
     /// Tasks that change something, under way, and how they are broken off.
     effects: TaskTracker,
     break_off: CancellationToken,
+    /// The list of the runtime that is under way.
+    listing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Executor {
@@ -60,7 +62,18 @@ impl Executor {
     ) -> Self {
         let (tasks, effects) = (TaskTracker::new(), TaskTracker::new());
         let break_off = CancellationToken::new();
-        Self { agent, runtime, kubelet, files, requests, prober, tasks, effects, break_off }
+        Self {
+            agent,
+            runtime,
+            kubelet,
+            files,
+            requests,
+            prober,
+            tasks,
+            effects,
+            break_off,
+            listing: Arc::default(),
+        }
     }
 
     /// Asks what is owed after every change and at every deadline, until the shutdown.
@@ -160,6 +173,9 @@ impl Executor {
 
     /// Lists the runtime once; each of its lists may take so long.
     pub(crate) async fn resync(&self, patience: Duration) -> Result<(), RuntimeError> {
+        // An answer is older than everything since it was asked for: with two questions at once it could not
+        // be told which.
+        let _one = self.listing.lock().await;
         self.agent.observe(Event::ListingStarted);
         let listing = self.runtime.list(patience).await?;
         let (sandboxes, containers) = (listing.sandboxes.len(), listing.containers.len());

@@ -8,7 +8,8 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY, Wake,
+    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY,
+    Wake,
     job::{Job, Secrets, Sent, Stage},
     rollout::{Plan, Standing},
     site::Asked,
@@ -228,8 +229,9 @@ impl ImageIndex {
         let since = job.lacks.as_ref().map_or(now.instant, |(_, since)| *since);
         let is_news = job.lacks.as_ref().is_none_or(|(known, _)| **known != *text);
         job.lacks = Some((text.into(), since));
-        if now.instant < later(since, SECRETS_PAUSE) {
-            return self.secrets_missing(uid, text, now);
+        let until = later(since, SECRETS_AWAITED);
+        if now.instant < until {
+            return self.await_secrets(uid, text, until, now);
         }
         let is_news = is_news || !job.secrets.are_there();
         job.secrets = Secrets::Ready(later(now.instant, SECRETS_PAUSE));
@@ -249,8 +251,12 @@ impl ImageIndex {
 
     /// Nothing begins without them: what is missing, and what to do about it.
     pub fn secrets_missing(&mut self, uid: &Arc<str>, text: &str, now: Now) -> Vec<Effect> {
+        self.await_secrets(uid, text, later(now.instant, SECRETS_PAUSE), now)
+    }
+
+    fn await_secrets(&mut self, uid: &Arc<str>, text: &str, until: Instant, now: Now) -> Vec<Effect> {
         if let Some(job) = self.jobs.get_mut(uid) {
-            job.secrets = Secrets::Missing(text.into(), later(now.instant, SECRETS_PAUSE));
+            job.secrets = Secrets::Missing(text.into(), until);
             job.written = None;
             self.touched.insert(uid.clone());
             // Nothing can be sealed for nodes that have not got it yet.

@@ -108,6 +108,9 @@ const SECRETS_KEPT: Duration = Duration::from_secs(300);
 /// Secrets that were not there are looked for again after it.
 const SECRETS_PAUSE: Duration = Duration::from_secs(30);
 
+/// A job waits so long for Secrets that may not be read: their Role may come along with it. Its deadline runs.
+const SECRETS_AWAITED: Duration = Duration::from_secs(10);
+
 /// The kinds by which images are decided.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Node, Kind::NodeImage, Kind::ImagePullJob];
 

@@ -20,6 +20,7 @@
 //! - a revision has the time at which it was first asked for, whoever asks again;
 //! - what has no room in the object of its node waits, and is asked for when others are done.
 
+mod pace;
 mod said;
 mod shown;
 
@@ -27,23 +28,15 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     mem,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{DesiredPod, UpdatedPod};
 
 pub use self::said::Progress;
-use self::{said::Said, shown::Shown};
-use crate::{
-    seen::{NodePodUpdateSeen, Now},
-    time::later,
-};
-
-/// The entries of a node that were written stay as they are at least so long: pods are asked for one after
-/// the other while its agent begins with the first of them, and each write makes one of the other's fail.
-/// An update takes longer.
-const NODE_EVERY: Duration = Duration::from_secs(1);
+use self::{pace::Pace, said::Said, shown::Shown};
+use crate::seen::{NodePodUpdateSeen, Now};
 
 /// A write of `status.desiredPods`, all of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,8 +87,7 @@ struct Node {
     /// Entries to take back. A write that has one of them may still be on its way: it is remembered
     /// until another version of the object comes without it.
     let_go: BTreeSet<EntryId>,
-    /// When its entries were seen to be other ones.
-    changed_at: Option<Instant>,
+    pace: Pace,
 }
 
 impl PodUpdates {
@@ -209,11 +201,12 @@ impl PodUpdates {
             Some(before) if before.uid == shown.uid && before.resource_version == shown.resource_version => {
                 (shown.asked, shown.possible) = (before.asked.take(), mem::take(&mut before.possible));
             }
-            Some(before) if before.desired != shown.desired => {
-                node.changed_at = Some(now.instant);
+            before => {
+                if let Some(before) = before {
+                    node.pace.follow(before, &shown, now.instant);
+                }
                 node.let_go.retain(|id| shown.desired.contains_key(id));
             }
-            _ => node.let_go.retain(|id| shown.desired.contains_key(id)),
         }
         node.shown = Some(shown);
         self.dirty.insert(name);
@@ -251,12 +244,11 @@ impl PodUpdates {
     }
 
     /// Gives the orders that are owed since this was asked last, and when to ask again for those of nodes
-    /// that have just been written.
+    /// that are written too often.
     pub fn owed(&mut self, now: Instant) -> (Vec<PodUpdateWrite>, Option<Instant>) {
         let (mut orders, mut again) = (Vec::new(), None);
         for name in mem::take(&mut self.dirty) {
-            let changed_at = self.nodes.get(&name).and_then(|node| node.changed_at);
-            match changed_at.map(|at| later(at, NODE_EVERY)).filter(|until| *until > now) {
+            match self.nodes.get(&name).and_then(|node| node.pace.waits(now)) {
                 Some(until) => {
                     again = Some(again.map_or(until, |again| until.min(again)));
                     self.dirty.insert(name);

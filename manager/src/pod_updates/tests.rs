@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use berth_base::entry_room::MOST_BYTES;
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 
-use super::*;
+use super::{pace::NODE_EVERY, *};
 
 /// Every pod is on one of two nodes, and its UID says on which.
 fn node_of(uid: &str) -> &'static str {
@@ -93,7 +93,7 @@ impl World {
 
     /// What is owed to all nodes, however short ago they were written.
     fn owed(&mut self) -> Vec<PodUpdateWrite> {
-        self.updates.owed(Instant::now() + NODE_EVERY).0
+        self.updates.owed(Instant::now() + 4 * NODE_EVERY).0
     }
 
     /// All that is owed is written and shown, until nothing is.
@@ -277,12 +277,35 @@ fn a_node_that_was_just_written_waits() {
     assert!(until >= begun + NODE_EVERY && world.updates.owes());
     let (orders, again) = world.updates.owed(until);
     assert_eq!((orders.len(), again), (1, None));
-    // What the agent says is no write of entries.
+}
+
+/// The agent writes the object all the time.
+#[test]
+fn writes_that_come_too_late_are_asked_for_less_often() {
+    let mut world = World::new();
+    world.want("p0", 1);
+    let mut pauses = Vec::new();
+    let mut orders = world.owed();
+    for _ in 0..9 {
+        assert_eq!(orders.len(), 1);
+        let begun = now().instant;
+        world.changed("even");
+        let (early, again) = world.updates.owed(begun);
+        assert!(early.is_empty());
+        let until = again.unwrap();
+        pauses.push((until - begun).as_millis() / 50 * 50);
+        orders = world.updates.owed(until).0;
+    }
+    assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 3200, 3200]);
+    // The one that is in time ends that.
     world.write(&orders[0]);
     world.show("even");
-    world.answer("p0", 1, UpdatePhase::Updating);
-    let (orders, again) = world.updates.owed(until + NODE_EVERY + NODE_EVERY);
-    assert_eq!((orders.len(), again), (0, None));
+    world.want("p2", 1);
+    world.owed();
+    let begun = now().instant;
+    world.changed("even");
+    let pause = world.updates.owed(begun).1.unwrap() - begun;
+    assert!(pause < Duration::from_millis(100), "{pause:?}");
 }
 
 /// Its deadline counts from there, whoever leads.

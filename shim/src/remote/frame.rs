@@ -3,7 +3,10 @@
 
 use std::{
     io,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -42,6 +45,8 @@ pub(crate) struct Incoming {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     buffer: Mutex<BytesMut>,
+    /// Bytes of what was put first: they are no sign of one that does not read.
+    first: AtomicUsize,
     more: Notify,
     taken: Notify,
 }
@@ -85,12 +90,24 @@ impl Incoming {
 impl Outgoing {
     /// Takes a message to be written. One that is too long is not taken.
     pub(crate) fn put(&self, message: &impl Message) -> Result<(), Unput> {
+        self.put_within(message, MAX_WAITING.saturating_add(self.first.load(Ordering::Relaxed)))
+    }
+
+    /// Takes a message of those that the other side is owed before it could have read anything. They are told
+    /// of what is held in memory anyway, however much that is.
+    pub(crate) fn put_first(&self, message: &impl Message) -> Result<(), Unput> {
+        self.put_within(message, usize::MAX)?;
+        self.first.fetch_add(PREFIX + message.encoded_len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn put_within(&self, message: &impl Message, most: usize) -> Result<(), Unput> {
         let length = message.encoded_len();
         let Some(prefix) = u32::try_from(length).ok().filter(|_| length <= MAX_FRAME) else {
             return Err(Unput::TooLong(TooLong(length)));
         };
         let mut buffer = self.locked();
-        if buffer.len() + length > MAX_WAITING {
+        if buffer.len().saturating_add(length) > most {
             return Err(Unput::Unread(Unread));
         }
         buffer.reserve(PREFIX + length);

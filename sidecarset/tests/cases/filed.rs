@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use berth_sidecarset::{
     Edit, FiledRevision, FiledSet, Hashes, Refile, RefileError, Revisions, SET_LABEL, fields_of,
-    names::CUSTOM_VERSION, refile,
+    names::{CUSTOM_VERSION, HASH, HASH_WITHOUT_IMAGE},
+    refile,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -56,6 +57,9 @@ fn each_revision_is_filed_with_its_contents() {
     assert_eq!((&first["revision"], &second["revision"]), (&json!(1), &json!(2)));
     assert_eq!(first["metadata"]["name"], set.revisions[0].name);
     assert_eq!(first["metadata"]["labels"], json!({ "team": "a", CUSTOM_VERSION: "0", SET_LABEL: "logs" }));
+    let annotations = &first["metadata"]["annotations"];
+    assert_eq!(annotations[HASH].as_str(), set.revisions[0].hash.as_deref());
+    assert_eq!(annotations[HASH_WITHOUT_IMAGE].as_str(), set.revisions[0].hash_without_image.as_deref());
     let spec = &first["data"]["spec"];
     assert_eq!(spec["containers"][0]["image"], "log:1");
     // OpenKruise has all five members, and replaces what was there.

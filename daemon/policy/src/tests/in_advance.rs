@@ -125,6 +125,10 @@ fn a_call_that_goes_on_already_is_known_and_waits_for_nobody() {
     let (higher, verdict) = world.stop(id.as_str(), 30);
     let Verdict::Hold { why, .. } = &verdict else { panic!("{verdict:?}") };
     assert_ne!(why.label(), "pod-kill-unclear", "the other stop is known");
+    assert!(world.node.is_waiting());
+    // Nobody waited for the agent's answer any more.
+    world.node.passed(&higher);
+    assert!(!world.node.is_waiting() && world.node.next_deadline().is_none());
     world.end(&higher);
     world.end(&lower);
     assert_eq!(world.node.size().calls, 0);

@@ -1,6 +1,10 @@
 //! One file: what it says, what is written down of it, and keeping the two on the disk.
 
-use std::{ffi::OsStr, io, path::PathBuf};
+use std::{
+    ffi::OsStr,
+    io,
+    path::{Path, PathBuf},
+};
 
 use berth_policy::RequestId;
 use berth_proto::crd::ContainerRecreateRequest;
@@ -47,16 +51,24 @@ pub(super) struct State {
 impl Entry {
     /// Takes up a file with what an earlier process wrote down of it.
     pub(super) async fn open(path: PathBuf) -> Self {
-        let text = store::read(&status_of(&path)).await.map_err(|error| chain(&error));
-        let parsed = text.and_then(|text| {
-            text.map(|text| Record::parse(&text)).transpose().map_err(|error| error.to_string())
-        });
-        let (record, damaged) = match parsed {
-            Ok(Some(record)) => (record, None),
-            Ok(None) => (Record::new(Timestamp::now()), None),
-            Err(why) => (Record::new(Timestamp::now()), Some(why)),
-        };
-        Self::new(path, record, damaged)
+        match written(&path).await {
+            Ok(record) => Self::new(path, record, None),
+            Err(why) => Self::new(path, Record::new(Timestamp::now()), Some(why)),
+        }
+    }
+
+    /// Reads a status again that could not be understood. False: it still cannot.
+    pub(super) async fn reopen(&self, state: &mut State) -> bool {
+        match written(&self.path).await {
+            Ok(record) => {
+                (state.record, state.damaged) = (record, None);
+                true
+            }
+            Err(why) => {
+                state.damaged = Some(why);
+                false
+            }
+        }
     }
 
     /// A file with what is to be written down of it.
@@ -122,6 +134,15 @@ impl Entry {
         }
         there |= store::remove(&status_of(&self.path)).await?;
         Ok(there)
+    }
+}
+
+/// Reads what is written down of a file; nothing yet, where it has no status.
+async fn written(path: &Path) -> Result<Record, String> {
+    let text = store::read(&status_of(path)).await.map_err(|error| chain(&error))?;
+    match text {
+        Some(text) => Record::parse(&text).map_err(|error| error.to_string()),
+        None => Ok(Record::new(Timestamp::now())),
     }
 }
 

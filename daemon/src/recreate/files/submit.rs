@@ -1,6 +1,6 @@
 //! A request that comes over the admin socket: kept as a file, so that an agent that is killed loses none.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use berth_proto::crd::{ContainerRecreateRequest, Invalid};
 use jiff::Timestamp;
@@ -54,17 +54,35 @@ impl Files {
         request.metadata.name = Some(name.clone());
         request.metadata.namespace = Some(assigned.pod.namespace.clone());
 
-        let path = self.0.submitted.join(format!("{name}.yaml"));
-        store::make(&self.0.submitted, 0o755).await?;
         let now = Timestamp::now();
         let mut record = Record::new(now);
         record.accept(Accepted::of(&request, &name), &assigned, contexts, now);
+        let path = self.0.submitted.join(format!("{name}.yaml"));
+        let key = format!("{}/{name}", assigned.pod.namespace);
+        // Whoever asked may go away meanwhile: what is in a file is known, too.
+        let files = self.clone();
+        let keep = tokio::spawn({
+            let path = path.clone();
+            async move { files.keep(&key, path, &request, record).await }
+        });
+        keep.await.unwrap_or_else(|error| Err(FileError::Write { path, source: io::Error::other(error) }))?;
+        Ok(Submitted { namespace: assigned.pod.namespace, name })
+    }
+    /// Keeps an assigned request, and tells the policy of it.
+    async fn keep(
+        &self,
+        key: &str,
+        path: PathBuf,
+        request: &ContainerRecreateRequest,
+        record: Record,
+    ) -> Result<(), FileError> {
+        store::make(&self.0.submitted, 0o755).await?;
         let failed = |error| FileError::Write { path: path.clone(), source: io::Error::other(error) };
-        let text = serde_saphyr::to_string(&request).map_err(failed)?;
+        let text = serde_saphyr::to_string(request).map_err(failed)?;
 
         // Known first, so that whoever looks at the directory meanwhile does not take it for a file of
         // somebody else.
-        let entry = self.0.entries.insert(Entry::new(path.clone(), Record::new(now), None));
+        let entry = self.0.entries.insert(Entry::new(path.clone(), Record::new(Timestamp::now()), None));
         let mut state = entry.state.lock().await;
         // The assignment first: a status without a request means nothing, a request without one would be
         // assigned anew.
@@ -77,13 +95,11 @@ impl Files {
             self.0.entries.remove(&path);
             // What is left of it is no request, and is removed by the next look.
             let _ = entry.remove(true).await;
-            return Err(error.into());
+            return Err(error);
         }
-        let key = format!("{}/{name}", assigned.pod.namespace);
         // A name with a random part is nobody else's.
-        let _ = self.0.entries.claim(&key, &path);
+        let _ = self.0.entries.claim(key, &path);
         info!(request = key, file = ?path, "Request taken");
-        self.give(&entry, &mut state).await?;
-        Ok(Submitted { namespace: assigned.pod.namespace, name })
+        self.give(&entry, &mut state).await
     }
 }

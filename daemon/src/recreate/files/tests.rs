@@ -274,13 +274,27 @@ async fn what_cannot_be_written_down_is_not_done() {
 }
 
 #[tokio::test]
-async fn a_damaged_status_is_left_alone() {
-    let mut world = World::with_pod("c-1").await;
-    fs::write(world.path("web.yaml.status.yaml"), "").unwrap();
-    world.put("web.yaml", &manifest("web", "")).await;
-    assert!(world.life.told().is_empty());
-    assert_eq!(fs::read_to_string(world.path("web.yaml.status.yaml")).unwrap(), "");
-    assert!(!world.life.files.list().await[0].objection.is_empty());
+async fn a_damaged_status_is_left_alone_until_it_is_mended() {
+    let mut accepted = String::new();
+    for remedy in ["removed", "written again"] {
+        let mut world = World::with_pod("c-1").await;
+        let status = world.path("web.yaml.status.yaml");
+        fs::write(&status, "").unwrap();
+        world.put("web.yaml", &manifest("web", "")).await;
+        world.look().await;
+        assert!(world.life.told().is_empty());
+        assert_eq!(fs::read_to_string(&status).unwrap(), "");
+        assert!(!world.life.files.list().await[0].objection.is_empty());
+
+        match remedy {
+            "removed" => fs::remove_file(&status).unwrap(),
+            _ => fs::write(&status, &accepted).unwrap(),
+        }
+        world.look().await;
+        assert_eq!(world.life.told(), ["shop/again"], "{remedy}");
+        assert!(world.life.files.list().await[0].objection.is_empty(), "{remedy}");
+        accepted = fs::read_to_string(&status).unwrap();
+    }
 }
 
 #[tokio::test]

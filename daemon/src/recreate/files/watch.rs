@@ -128,10 +128,7 @@ impl Files {
         let entry = Entry::open(path.to_owned()).await;
         {
             let mut state = entry.state.lock().await;
-            if let Some(accepted) = &state.record.accepted {
-                // It was given its name when it was accepted.
-                let _ = self.0.entries.claim(&accepted.key(), path);
-            }
+            self.claim_accepted(&entry, &state);
             if let Some(why) = &state.damaged {
                 let remedy = "remove it to have the request carried out anew, or remove the request";
                 warn!(file = ?status_of(path), error = why, remedy, "Status not understood, its request is left alone");
@@ -143,11 +140,34 @@ impl Files {
         self.0.entries.insert(entry)
     }
 
+    /// Claims the name of a request that was accepted before: it was given it then.
+    fn claim_accepted(&self, entry: &Entry, state: &State) {
+        if let Some(accepted) = &state.record.accepted {
+            let _ = self.0.entries.claim(&accepted.key(), &entry.path);
+        }
+    }
+
+    /// Reads a status again that could not be understood. False: it still cannot.
+    async fn reopen(&self, entry: &Entry, state: &mut State) -> bool {
+        if !entry.reopen(state).await {
+            return false;
+        }
+        info!(file = ?entry.path, "Status of a request is removed or understood now, the request is followed");
+        self.claim_accepted(entry, state);
+        if let Err(error) = self.give(entry, state).await {
+            warn!(error = %chain(&error), "Request that makes no sense not ended");
+        }
+        true
+    }
+
     /// Takes the content of a file if there is a new one, and assigns it if it is not.
     async fn visit(&self, entry: &Entry, content: Option<io::Result<String>>) -> Left {
         let mut state = entry.state.lock().await;
-        if state.gone || state.damaged.is_some() {
+        if state.gone {
             return Left::Nothing;
+        }
+        if state.damaged.is_some() && !self.reopen(entry, &mut state).await {
+            return Left::Again;
         }
         let mut left = Left::Nothing;
         let mut done = Ok(());

@@ -42,6 +42,9 @@ impl NodeUpdates {
         self.waiting().push(own);
         if request.reported.phase.is_none() && report.outcome.is_none() {
             self.gather(&request.id).await;
+        } else {
+            // Ends of several pods are told in one moment: all are here before the first is written.
+            tokio::task::yield_now().await;
         }
         let mut object = self.object.lock().await;
         if outcome.get().is_none() {

@@ -75,9 +75,11 @@ pub(super) fn definition(name: &str, counted: Counted, account: &str) -> Verdict
     match counted {
         Counted::Some(0) => Verdict::AS_IT_IS,
         Counted::Some(number) => protected("active CRs", number),
-        Counted::Unknown(error) => refused(format!("failed to list CRs of {name}: {error}")),
+        Counted::Unknown(error) => refused(format!(
+            "forbidden by ResourcesProtectionDeletion, failed to list CRs of {name}: {error}"
+        )),
         Counted::Forbidden => refused(format!(
-            "failed to list CRs of {name}: the manager may not; let it, or take the label {LABEL}{}",
+            "forbidden by ResourcesProtectionDeletion, failed to list CRs of {name}: the manager may not; let it, or take the label {LABEL}{}",
             grant(name, account)
         )),
     }
@@ -86,7 +88,7 @@ pub(super) fn definition(name: &str, counted: Counted, account: &str) -> Verdict
 /// Decides on a definition none of whose versions is served.
 pub(super) fn hidden(name: &str) -> Verdict {
     refused(format!(
-        "failed to list CRs of {name}: no version of spec.versions is served; serve one, or take the label {LABEL}"
+        "forbidden by ResourcesProtectionDeletion, failed to list CRs of {name}: no version of spec.versions is served; serve one, or take the label {LABEL}"
     ))
 }
 

@@ -52,11 +52,11 @@ fn a_namespace(#[case] pods: Counted, #[case] claims: Counted, #[case] says: &st
     Counted::Some(3),
     "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=Cascading and active CRs 3>0"
 )]
-#[case::unknown("games.example.com", Counted::Unknown("x".into()), "failed to list CRs of games.example.com: x")]
+#[case::unknown("games.example.com", Counted::Unknown("x".into()), "forbidden by ResourcesProtectionDeletion, failed to list CRs of games.example.com: x")]
 #[case::no_right(
     "games.example.com",
     Counted::Forbidden,
-    "failed to list CRs of games.example.com: the manager may not; let it, or take the label \
+    "forbidden by ResourcesProtectionDeletion, failed to list CRs of games.example.com: the manager may not; let it, or take the label \
      policy.kruise.io/delete-protection: kubectl create clusterrole berth-counts-games.example.com --verb=list \
      --resource=games.example.com && kubectl create clusterrolebinding berth-counts-games.example.com \
      --clusterrole=berth-counts-games.example.com --serviceaccount=berth-system:berth-manager"
@@ -64,7 +64,7 @@ fn a_namespace(#[case] pods: Counted, #[case] claims: Counted, #[case] says: &st
 #[case::no_command_of_any_text(
     "$(x)",
     Counted::Forbidden,
-    "failed to list CRs of $(x): the manager may not; let it, or take the label policy.kruise.io/delete-protection"
+    "forbidden by ResourcesProtectionDeletion, failed to list CRs of $(x): the manager may not; let it, or take the label policy.kruise.io/delete-protection"
 )]
 fn a_definition(#[case] name: &str, #[case] counted: Counted, #[case] says: &str) {
     assert_eq!(message(definition(name, counted, "berth-system:berth-manager")), says);

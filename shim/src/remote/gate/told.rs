@@ -3,6 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::{GONE, Link, RemoteGate, SILENT, State};
 use crate::remote::{
@@ -11,7 +12,7 @@ use crate::remote::{
     asked::{Heard, locked},
     calls::Beyond,
     frame::Outgoing,
-    message::{Counts, Nothing, Said, ShimHello, ShimState, ToShim, Told},
+    message::{Counts, Nothing, Said, ShimHello, ShimState, ToAgent, ToShim, Told},
 };
 
 impl RemoteGate {
@@ -47,7 +48,11 @@ impl RemoteGate {
         if state.succeeded {
             words.push(Told::Succeeded(Nothing {}));
         }
-        words.into_iter().for_each(|told| self.tell(&mut state, told));
+        for told in words {
+            if let Err(error) = outgoing.put_first(&ToAgent { told: Some(told) }) {
+                debug!(?error, "Not told");
+            }
+        }
         (number, outgoing)
     }
 

@@ -1,0 +1,49 @@
+//! Pace of the writes to one node. Its object is dear to write, and its agent writes it as well: each write
+//! makes one of the other's fail that was decided before it.
+
+use std::time::{Duration, Instant};
+
+use super::shown::Shown;
+use crate::time::later;
+
+/// The entries of a node that were written stay as they are at least so long: pods are asked for one after
+/// the other, while the agent begins with the first of them. An update takes longer.
+pub(super) const NODE_EVERY: Duration = Duration::from_secs(1);
+/// Pause after a write that came too late; it doubles with each further one, up to [`MOST_DOUBLINGS`] times.
+const TOO_LATE: Duration = Duration::from_millis(50);
+/// It is 3.2 s then.
+const MOST_DOUBLINGS: u32 = 6;
+
+/// Writes in a row that came too late, and when the next one may be asked for.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    too_late: u32,
+    until: Option<Instant>,
+}
+
+impl Pace {
+    /// Takes in another version of the object.
+    pub(super) fn follow(&mut self, before: &Shown, shown: &Shown, now: Instant) {
+        let is_as_asked = before.asked.as_ref().map(|asked| asked.iter().eq(shown.desired.values()));
+        let pause = match is_as_asked {
+            // The order was for the version before: the API server refuses it, or has.
+            Some(false) => {
+                let doublings = self.too_late.min(MOST_DOUBLINGS);
+                self.too_late = self.too_late.saturating_add(1);
+                TOO_LATE.saturating_mul(1 << doublings)
+            }
+            Some(true) => {
+                self.too_late = 0;
+                NODE_EVERY
+            }
+            None if before.desired != shown.desired => NODE_EVERY,
+            None => return,
+        };
+        self.until = Some(later(now, pause));
+    }
+
+    /// Until when the node waits for its next write; `None`: it may be asked for.
+    pub(super) fn waits(&self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| *until > now)
+    }
+}
