@@ -111,6 +111,8 @@ struct Pass<'a> {
     plan: Plan,
     /// Pods that this pass may still make, or make the claims of.
     creates_left: i64,
+    /// Slots without a pod that are next: this pass makes one, or claims are in its way.
+    filled: usize,
     /// Why a pod is not made.
     create_waits: Option<String>,
     /// Claims that their templates would not make any more.
@@ -202,6 +204,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         now,
         plan,
         creates_left: most_created(rules.template, rules.claims),
+        filled: 0,
         create_waits: None,
         claims_differ: None,
         update_waits: split.refused,
@@ -281,6 +284,7 @@ impl<'a> Pass<'a> {
                     continue;
                 }
                 let made = self.create(ordinal);
+                self.filled = self.filled.saturating_add(1);
                 if self.rules.ordered || !made {
                     return !self.rules.ordered;
                 }

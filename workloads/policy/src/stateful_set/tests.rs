@@ -204,6 +204,7 @@ fn ordered(mut spec: Value) -> Value {
 #[case::n5_one_is_broken(5, rolling(json!({ "maxUnavailable": 2 })), "0o! 1o 2o 3o 4o", "-4 -0")]
 #[case::n6_all_are_broken(5, rolling(json!({ "maxUnavailable": 2 })), "0o! 1o! 2o! 3o! 4o!", "-4 -3")]
 #[case::n6_all_at_once(3, rolling(json!({ "maxUnavailable": "100%" })), "0o! 1o! 2o!", "-2 -1 -0")]
+#[case::n6_all_are_broken_and_two_are_made(5, rolling(json!({ "maxUnavailable": 2 })), "0o! 1o! 2o!", "+3n +4n")]
 #[case::n7_lost_pods(5, rolling(json!({ "partition": 3 })), "0o 2o 3n", "+1o +4n")]
 #[case::n8_reserved(4, with_reserved(rolling(json!({ "partition": 2, "maxUnavailable": 4 })), json!([1])), "0o 2o 3o 4o", "-4 -3 -2")]
 #[case::n9_unordered(5, unordered(2, 5), "0o 1n 2o 3o 4n", "-3")]
@@ -219,6 +220,16 @@ fn ordered(mut spec: Value) -> Value {
 #[case::one_that_has_ended_is_not_waited_for(1, ordered(json!({})), "0n 1nF 2nF", "-2")]
 #[case::broken_ones_go_all_at_once(0, json!({}), "0n! 1n! 2n!", "-2 -1 -0")]
 #[case::n13_out_of_a_broken_template(3, ordered(json!({})), "0o 1o! 2o", "-1")]
+#[case::n13_the_first_never_came_up(3, ordered(json!({})), "0o!", "-0")]
+#[case::n13_the_second_never_came_up(3, ordered(json!({})), "0o 1o!", "-1")]
+#[case::n13_all_are_broken(3, ordered(json!({})), "0o! 1o! 2o!", "-2")]
+#[case::n13_the_highest_has_gone(3, ordered(json!({})), "0o! 1o!", "-1")]
+#[case::n13_one_is_on_its_way(3, ordered(json!({})), "0n! 1o! 2o!", "")]
+#[case::n13_those_that_serve_stay(4, ordered(json!({})), "0o! 1o 2o", "-0")]
+#[case::n13_the_first_is_made_anew(4, ordered(json!({})), "1o 2o", "+0n")]
+#[case::n13_made_anew_beside_a_broken_one(4, ordered(json!({})), "1o! 2o", "+0n")]
+#[case::n13_scaling_waits_too(3, scaled(2), "0o! 1o!", "-1")]
+#[case::n13_scaling_goes_on(3, scaled(2), "0o!", "+1n")]
 #[case::n14_partition_lifted(4, rolling(json!({ "partition": 3 })), "0o 1n", "+2o +3n")]
 #[case::one_that_goes_costs_one(5, rolling(json!({ "maxUnavailable": 2 })), "0o 1o 2o 3o 4oT", "-3")]
 #[case::one_that_goes_costs_all(5, rolling(json!({ "maxUnavailable": 1 })), "0o 1o 2o 3o 4oT", "")]
@@ -233,6 +244,10 @@ fn cases(#[case] replicas: i32, #[case] spec: Value, #[case] pods: &str, #[case]
 fn with_reserved(mut spec: Value, reserved: Value) -> Value {
     spec["reserveOrdinals"] = reserved;
     spec
+}
+
+fn scaled(most: i32) -> Value {
+    json!({ "scaleStrategy": { "maxUnavailable": most } })
 }
 
 fn unordered(partition: i32, most: i32) -> Value {

@@ -27,7 +27,8 @@ impl<'a> Pass<'a> {
         let empty = self.slots.len().saturating_sub(there);
         let mut out = all.iter().filter(|one| !one.available).count().saturating_add(empty);
         let arriving = all.iter().filter(|one| (one.updated || one.is_going()) && !one.available).count();
-        let mut taken = arriving.saturating_add(empty);
+        // Those that wait for others to serve are not on their way: the others may be mended by this update.
+        let mut taken = arriving.saturating_add(self.filled);
         let most = usize::try_from(self.rules.max_unavailable).unwrap_or(usize::MAX);
         for member in self.order(all) {
             if taken >= most {
