@@ -11,8 +11,8 @@ use berth_workloads_policy::names::{DELETION_COST_ANNOTATION, METADATA_OF_ANNOTA
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{
-        Affinity, ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodCondition,
-        PodReadinessGate, PodSpec, PodStatus,
+        Affinity, ContainerState, ContainerStateRunning, ContainerStateWaiting, ContainerStatus, Pod,
+        PodCondition, PodReadinessGate, PodSpec, PodStatus,
     },
 };
 use kube::{Resource, api::ObjectMeta};
@@ -103,6 +103,7 @@ struct Container {
 
 #[derive(Deserialize)]
 struct State {
+    running: Option<ContainerStateRunning>,
     waiting: Option<Waiting>,
 }
 
@@ -121,7 +122,8 @@ impl<'de> Deserialize<'de> for TrimmedPod {
             ..PodSpec::default()
         });
         let waiting = |Waiting { reason }| ContainerStateWaiting { reason, message: None };
-        let state = |State { waiting: read }| ContainerState {
+        let state = |State { running, waiting: read }| ContainerState {
+            running,
             waiting: read.map(waiting),
             ..ContainerState::default()
         };
@@ -190,11 +192,27 @@ mod tests {
         assert_eq!(view, PodView::of(&whole));
         assert_eq!((view.restarts, view.deletion_cost, view.placed_on.as_str()), (3, 5, "tied"));
         assert!(view.not_up.is_some());
+        assert!(view.failing_since.is_none());
         assert!(view.metadata_of.is_some() && view.terminating && view.kruise_ready.is_some());
         assert_eq!(trimmed.meta().deletion_grace_period_seconds, Some(30));
         assert_eq!(
             (trimmed.meta().managed_fields.clone(), trimmed.0.spec.unwrap().containers.len()),
             (None, 0)
         );
+    }
+
+    #[test]
+    fn a_pod_whose_probe_fails_is_read_as_such() {
+        let not_ready = |type_: &str| json!({ "type": type_, "status": "False", "lastTransitionTime": "2026-01-01T00:00:09Z" });
+        let pod = json!({ "metadata": { "name": "p", "uid": "u" }, "status": {
+            "phase": "Running", "conditions": [not_ready("Ready"), not_ready("ContainersReady")],
+            "containerStatuses": [{ "name": "a", "image": "i", "imageID": "d", "ready": false, "restartCount": 0,
+                "state": { "running": { "startedAt": "2026-01-01T00:00:05Z" } } }],
+        } });
+        let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
+        let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
+        let view = PodView::of(&trimmed.0);
+        assert_eq!(view, PodView::of(&whole));
+        assert!(view.failing_since.is_some());
     }
 }

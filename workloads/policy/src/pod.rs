@@ -87,6 +87,8 @@ pub struct PodView {
     pub terminating: bool,
     /// Since when it is Ready.
     pub ready_since: Option<Timestamp>,
+    /// Since when it is not Ready any more, though its containers run on as before: their probes fail.
+    pub failing_since: Option<Timestamp>,
     /// Whether its gate of updates in place is open, where somebody has said so.
     pub gate: Option<bool>,
     /// Program that has shut that gate for an update in place, while all its containers are Ready.
@@ -115,6 +117,7 @@ impl PodView {
             all.into_iter().flatten().find(|condition| condition.type_ == type_)
         };
         let ready = condition("Ready").filter(|ready| ready.status == "True");
+        let phase = phase(status.and_then(|status| status.phase.as_deref()).unwrap_or_default());
         let created = meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
         let annotation = |key: &str| meta.annotations.as_ref().and_then(|all| all.get(key));
         let cost = annotation(DELETION_COST_ANNOTATION);
@@ -132,10 +135,13 @@ impl PodView {
             gates: gates.map(|gate| gate.condition_type.clone()).collect(),
             placed_on: placed_on(pod).unwrap_or_default(),
             node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default(),
-            phase: phase(status.and_then(|status| status.phase.as_deref()).unwrap_or_default()),
+            phase,
             terminating: meta.deletion_timestamp.is_some(),
             ready_since: ready
                 .map(|ready| ready.last_transition_time.as_ref().map_or(created, |time| time.0)),
+            failing_since: condition("ContainersReady")
+                .filter(|ready| ready.status == "False" && phase == Phase::Running)
+                .and_then(|_| failing_since(condition("Ready")?, containers?)),
             gate: condition(IN_PLACE_GATE).map(|gate| gate.status == "True"),
             shut: condition(IN_PLACE_GATE)
                 .filter(|_| condition("ContainersReady").is_some_and(|ready| ready.status == "True"))
@@ -228,6 +234,16 @@ fn not_up(status: &ContainerStatus) -> Option<Box<str>> {
     Some(format!("container {name} {what}").into())
 }
 
+/// Time at which it ceased to be Ready. A pod that never was has that condition from before its containers
+/// ran, and one with a container that was started since is no pod whose probe fails alone.
+fn failing_since(ready: &PodCondition, containers: &[ContainerStatus]) -> Option<Timestamp> {
+    let since = ready.last_transition_time.as_ref().filter(|_| ready.status == "False")?.0;
+    let runs_since =
+        |one: &ContainerStatus| Some(one.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0);
+    let ran = |one: &ContainerStatus| runs_since(one).is_some_and(|started| started < since);
+    (!containers.is_empty() && containers.iter().all(ran)).then_some(since)
+}
+
 /// Node that the affinity of a pod names.
 pub(crate) fn placed_on(pod: &Pod) -> Option<String> {
     let affinity = pod.spec.as_ref()?.affinity.as_ref()?.node_affinity.as_ref()?;
@@ -294,6 +310,40 @@ mod tests {
         assert!(said("InvalidImageName").unwrap().contains("cannot be pulled"));
         assert_eq!(said("CreateContainerConfigError").unwrap(), "container main cannot be created");
         assert_eq!(said("A word of later").unwrap(), "container main cannot be started");
+    }
+
+    /// Each row: the phase, whether the containers are ready, since when the pod is not, the states of its
+    /// containers, and whether it is one whose probe fails.
+    #[test]
+    fn a_pod_whose_probe_fails_was_ready_before() {
+        let runs = json!({ "running": { "startedAt": "2026-01-01T00:00:05Z" } });
+        let waits = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+        let ended = json!({ "terminated": { "exitCode": 1 } });
+        for (row, phase, ready, since, states, fails) in [
+            ("its probe fails", "Running", "False", 9, vec![&runs, &runs], true),
+            ("it never came up", "Running", "False", 4, vec![&runs], false),
+            ("it ceased to be when it began to run", "Running", "False", 5, vec![&runs], false),
+            ("a gate of it is shut", "Running", "True", 9, vec![&runs], false),
+            ("one falls over", "Running", "False", 9, vec![&runs, &waits], false),
+            ("one has ended", "Running", "False", 9, vec![&ended, &runs], false),
+            ("it says nothing of its containers", "Running", "False", 9, vec![], false),
+            ("it runs not yet", "Pending", "False", 9, vec![&runs], false),
+            ("its node is silent", "Running", "Unknown", 9, vec![&runs], false),
+        ] {
+            let states: Vec<_> =
+                states.into_iter().map(|state| json!({ "name": "a", "state": state })).collect();
+            let at = format!("2026-01-01T00:00:0{since}Z");
+            let not_ready = if ready == "True" { "False" } else { ready };
+            let pod = json!({ "metadata": { "name": "p", "uid": "u" }, "status": {
+                "phase": phase, "containerStatuses": states, "conditions": [
+                    { "type": "ContainersReady", "status": ready, "lastTransitionTime": at },
+                    { "type": "Ready", "status": not_ready, "lastTransitionTime": at },
+                ],
+            } });
+            let pod = PodView::of(&serde_json::from_value(pod).unwrap());
+            let expect = fails.then(|| at.parse().unwrap());
+            assert_eq!(pod.failing_since, expect, "{row}");
+        }
     }
 
     #[test]

@@ -95,6 +95,7 @@ fn pod(token: &str, at: usize) -> PodView {
         shut: None,
         metadata_of: None,
         not_up: None,
+        failing_since: None,
     }
 }
 

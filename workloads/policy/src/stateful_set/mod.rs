@@ -7,7 +7,8 @@
 //! A slot is the number of a pod that there is to be; reserved numbers are none. Three things are done other
 //! than in OpenKruise 1.4. The budget of an update counts every pod that is not available, wherever it stands
 //! in the order; a pod that is broken is updated though others are waited for, or a set could not get out
-//! of a broken template; and claims count as scaled away by slot, not by number, so those of a pod beyond a
+//! of a broken template, but `OrderedReady` gives one whose probe fails a while to be mended, and does nothing
+//! meanwhile; and claims count as scaled away by slot, not by number, so those of a pod beyond a
 //! reserved number are kept.
 
 mod build;
@@ -119,6 +120,8 @@ struct Pass<'a> {
     claims_differ: Option<String>,
     /// Why the update does not go on.
     update_waits: Option<String>,
+    /// Time until a pod whose probe fails is not waited for any more.
+    mended_in: Option<Duration>,
     /// Updates in place that may be forgotten.
     settled: Settled,
 }
@@ -208,6 +211,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         create_waits: None,
         claims_differ: None,
         update_waits: split.refused,
+        mended_in: None,
         settled: Settled::new(),
     };
     if !is_going {
@@ -383,6 +387,7 @@ impl<'a> Pass<'a> {
             .filter_map(|member| Some(until(member.pod.ready_since?, self.rules.min_ready_seconds, self.now)))
             .filter(|left| !left.is_zero())
             .chain(self.input.in_place.values().filter_map(|known| known.asked_again_in(self.now)))
+            .chain(self.mended_in)
             .min()
     }
 }

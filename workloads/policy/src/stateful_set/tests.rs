@@ -1,4 +1,5 @@
-//! Tables of cases. `4o! 3n` are pods 4 and 3, of the old revision and broken, and of the newest one.
+//! Tables of cases. `4o! 3n` are pods 4 and 3, of the old revision and broken, and of the newest one; `4o!?` is
+//! one whose probe has failed for 29 seconds, `4o!??` for 30.
 
 mod adopt;
 mod claims;
@@ -7,7 +8,7 @@ mod model;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -82,6 +83,7 @@ fn pod(token: &str) -> PodView {
         (POD_NAME_LABEL, &name),
     ];
     let is_ready = !has('!') && !has('F');
+    let failing = has('?').then(|| if marks.ends_with("??") { 30 } else { 29 });
     PodView {
         namespace: "ns".to_owned(),
         uid: format!("uid-{ordinal}"),
@@ -104,6 +106,7 @@ fn pod(token: &str) -> PodView {
         shut: None,
         metadata_of: None,
         not_up: None,
+        failing_since: failing.map(|seconds| NOW - SignedDuration::from_secs(seconds)),
     }
 }
 
@@ -244,6 +247,40 @@ fn cases(#[case] replicas: i32, #[case] spec: Value, #[case] pods: &str, #[case]
 fn with_reserved(mut spec: Value, reserved: Value) -> Value {
     spec["reserveOrdinals"] = reserved;
     spec
+}
+
+/// The second number: when to look again, in seconds.
+#[rstest]
+#[case::it_is_waited_for(ordered(json!({})), "0o 1o!? 2o", "", Some(1))]
+#[case::it_was_waited_for(ordered(json!({})), "0o 1o!?? 2o", "-1", None)]
+#[case::two_are_waited_for(ordered(json!({})), "0o!?? 1o!? 2o", "", Some(1))]
+#[case::it_never_came_up(ordered(json!({})), "0o 1o! 2o", "-1", None)]
+#[case::higher_ones_wait(ordered(rolling(json!({ "maxUnavailable": 2 }))), "0o 1o!? 2o", "", Some(1))]
+#[case::it_is_of_the_partition(ordered(rolling(json!({ "partition": 1 }))), "0o!? 1o 2o", "", Some(1))]
+#[case::it_is_new(ordered(rolling(json!({ "maxUnavailable": 2 }))), "0o 1o 2n!?", "-1", None)]
+#[case::it_is_going(ordered(rolling(json!({ "maxUnavailable": 2 }))), "0o 1o!?T 2o", "-2", None)]
+#[case::all_at_once(json!({}), "0o 1o!? 2o", "-1", None)]
+#[case::nobody_wants_it(ordered(json!({ "updateStrategy": { "type": "OnDelete" } })), "0o 1o!? 2o", "", None)]
+fn a_pod_whose_probe_fails_has_time_to_be_mended(
+    #[case] spec: Value,
+    #[case] pods: &str,
+    #[case] effect: &str,
+    #[case] again: Option<u64>,
+) {
+    let world = World::new(3, spec, pods);
+    assert_eq!(world.effect(), effect);
+    assert_eq!(world.plan().again.map(|again| again.as_secs()), again);
+}
+
+/// Its hook holds it, or it is in the midst of an update to another revision: nobody mends that.
+#[test]
+fn a_pod_that_is_held_is_not_waited_for() {
+    let spec = ordered(rolling(json!({ "podUpdatePolicy": "InPlaceOnly" })));
+    for state in ["PreparingUpdate", "Updating"] {
+        let mut world = World::new(1, spec.clone(), "0o!?");
+        world.pods[0].labels.insert(STATE_LABEL.to_owned(), state.to_owned());
+        assert_eq!(world.effect(), "~0", "{state}");
+    }
 }
 
 fn scaled(most: i32) -> Value {

@@ -1,6 +1,6 @@
 //! Updates of a StatefulSet: from the highest number down, as many at once as may be out of service.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,11 @@ use crate::{
     lifecycle::{State, entering, has_all, held_again, holds, updating},
     names::REVISION_LABEL,
     revision::Revision,
+    time::until,
 };
+
+/// Time that a pod whose probe fails has to be Ready again before an update replaces it, in seconds.
+const MENDED_SECONDS: i64 = 30;
 
 impl<'a> Pass<'a> {
     pub(super) fn update(&mut self) {
@@ -21,15 +25,19 @@ impl<'a> Pass<'a> {
         }
         let in_slots = |one: &&Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();
         let all: Vec<Member<'a>> = self.members.values().filter(in_slots).copied().collect();
+        let most = usize::try_from(self.rules.max_unavailable).unwrap_or(usize::MAX);
         // Numbers without a pod are out of service as well, but for those of pods that are not the set's.
         let serves = |slot: &&i64| self.orphans.get(slot).is_some_and(|is_available| *is_available);
         let there = all.len().saturating_add(self.slots.iter().filter(serves).count());
         let empty = self.slots.len().saturating_sub(there);
         let mut out = all.iter().filter(|one| !one.available).count().saturating_add(empty);
+        self.mended_in = self.mended_in(&all);
+        if self.mended_in.is_some() {
+            return;
+        }
         let arriving = all.iter().filter(|one| (one.updated || one.is_going()) && !one.available).count();
         // Those that wait for others to serve are not on their way: the others may be mended by this update.
         let mut taken = arriving.saturating_add(self.filled);
-        let most = usize::try_from(self.rules.max_unavailable).unwrap_or(usize::MAX);
         for member in self.order(all) {
             if taken >= most {
                 return;
@@ -47,6 +55,17 @@ impl<'a> Pass<'a> {
             taken = taken.saturating_add(1);
             self.update_one(&member);
         }
+    }
+
+    /// Time that an old pod still has to be Ready again, where pods are waited for one after the other: its
+    /// probe fails, and who mends it expects it to be there, and no other one to go meanwhile.
+    fn mended_in(&self, all: &[Member<'_>]) -> Option<Duration> {
+        let is_awaited = |one: &&Member<'_>| {
+            !one.updated && one.pod.is_active() && !one.is_being_updated() && State::of(one.pod).serves()
+        };
+        let failing = all.iter().filter(is_awaited).filter_map(|one| one.pod.failing_since);
+        let left = failing.map(|since| until(since, MENDED_SECONDS, self.now)).filter(|left| !left.is_zero());
+        left.max().filter(|_| self.rules.ordered)
     }
 
     /// Pods that are to have the newest revision, in the order in which they get it.

@@ -242,5 +242,6 @@ pub(super) fn pod(name: &str, marks: &str) -> PodView {
         shut: None,
         metadata_of: None,
         not_up: None,
+        failing_since: None,
     }
 }

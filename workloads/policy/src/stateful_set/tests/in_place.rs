@@ -1,7 +1,5 @@
 //! Updates in place.
 
-use jiff::SignedDuration;
-
 use super::*;
 
 #[test]
