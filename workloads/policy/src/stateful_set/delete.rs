@@ -1,4 +1,4 @@
-//! Deletions: pods without a slot, and those that a hook has held before theirs.
+//! Deletions: pods without a slot, those that are named by a label, and those that a hook has held before theirs.
 
 use std::collections::BTreeSet;
 
@@ -48,6 +48,21 @@ impl<'a> Pass<'a> {
                     return;
                 }
             }
+        }
+    }
+
+    /// Deletes pods with slots that somebody wants made anew, from the highest number down: as many as may be
+    /// `out` of service, and those that are. Which revision they have, and whether updates rest, is all one.
+    pub(super) fn delete_specified(&mut self, all: &[Member<'a>], out: &mut usize, most: usize) {
+        let is_next = |one: &&Member<'_>| one.specified && one.pod.is_active() && !one.is_going();
+        for member in all.iter().rev().filter(is_next) {
+            if member.available {
+                if *out >= most {
+                    continue;
+                }
+                *out = out.saturating_add(1);
+            }
+            self.delete(member);
         }
     }
 

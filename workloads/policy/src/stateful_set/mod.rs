@@ -38,7 +38,7 @@ use crate::{
     clone_set::{ClaimView, UpdateType},
     in_place::{self, InPlaceState, Settled},
     lifecycle::{State, is_available, is_ready_anew},
-    names::REVISION_LABEL,
+    names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL},
     plan::{self, Failures, most_created, release},
     pod::{Phase, PodView},
     predownload::{self, Ahead},
@@ -88,6 +88,8 @@ struct Member<'a> {
     /// It has the newest revision, or is being brought to it.
     updated: bool,
     available: bool,
+    /// Somebody wants it deleted, and made anew.
+    specified: bool,
     /// It serves with the newest revision.
     ready_anew: bool,
     in_place: Option<&'a InPlaceState>,
@@ -255,7 +257,8 @@ impl<'a> Member<'a> {
         let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
         let available = is_available(pod, in_place, rules.min_ready_seconds, now);
         let ready_anew = is_ready_anew(pod, in_place, updated);
-        Self { pod, ordinal, updated, available, ready_anew, in_place }
+        let specified = pod.labels.contains_key(SPECIFIED_DELETE_LABEL);
+        Self { pod, ordinal, updated, available, specified, ready_anew, in_place }
     }
 
     /// An update in place of it goes on.

@@ -1,5 +1,5 @@
 //! Tables of cases. `4o! 3n` are pods 4 and 3, of the old revision and broken, and of the newest one; `4o!?` is
-//! one whose probe has failed for 29 seconds, `4o!??` for 30.
+//! one whose probe has failed for 29 seconds, `4o!??` for 30; and `4os` is one that somebody wants made anew.
 
 mod adopt;
 mod claims;
@@ -21,7 +21,7 @@ use crate::{
     clone_set::ClaimView,
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::State,
-    names::{IN_PLACE_GATE, POD_NAME_LABEL, READY_GATE, REVISION_LABEL, STATE_LABEL},
+    names::{IN_PLACE_GATE, POD_NAME_LABEL, READY_GATE, REVISION_LABEL, SPECIFIED_DELETE_LABEL, STATE_LABEL},
     plan::Failures,
     pod::{Phase, PodView},
     predownload::Ahead,
@@ -82,13 +82,18 @@ fn pod(token: &str) -> PodView {
         (STATE_LABEL, State::Normal.name()),
         (POD_NAME_LABEL, &name),
     ];
+    let specified = has('s').then(|| (SPECIFIED_DELETE_LABEL.to_owned(), "true".to_owned()));
     let is_ready = !has('!') && !has('F');
     let failing = has('?').then(|| if marks.ends_with("??") { 30 } else { 29 });
     PodView {
         namespace: "ns".to_owned(),
         uid: format!("uid-{ordinal}"),
         version: "1".to_owned(),
-        labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+        labels: labels
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into_iter()
+            .chain(specified)
+            .collect(),
         name,
         finalizers: Vec::new(),
         owners: pod_owners(),
@@ -270,6 +275,43 @@ fn a_pod_whose_probe_fails_has_time_to_be_mended(
     let world = World::new(3, spec, pods);
     assert_eq!(world.effect(), effect);
     assert_eq!(world.plan().again.map(|again| again.as_secs()), again);
+}
+
+#[rstest]
+#[case::by_its_label(json!({}), "0n 1ns 2n", "-1")]
+#[case::one_after_the_other(json!({}), "0n 1ns 2ns", "-2")]
+#[case::two_at_once(rolling(json!({ "maxUnavailable": 2 })), "0ns 1ns 2ns", "-2 -1")]
+#[case::behind_the_partition(rolling(json!({ "partition": 3 })), "0os 1o 2o", "-0")]
+#[case::while_updates_rest(rolling(json!({ "paused": true })), "0o 1os 2o", "-1")]
+#[case::where_updates_are_by_hand(json!({ "updateStrategy": { "type": "OnDelete" } }), "0o 1os 2o", "-1")]
+#[case::before_others(json!({}), "0o 1os 2o", "-1")]
+#[case::beside_others(rolling(json!({ "maxUnavailable": 2 })), "0o 1os 2o", "-1 -2")]
+#[case::one_is_out_already(json!({}), "0n! 1ns 2n", "")]
+#[case::one_is_missing(json!({}), "0n 1ns", "+2n")]
+#[case::one_is_going(json!({}), "0n 1nsT 2ns", "")]
+#[case::a_broken_one_costs_nothing(json!({}), "0n! 1ns! 2n", "-1")]
+#[case::one_after_the_other_when_ordered(ordered(json!({})), "0ns 1n 2n", "-0")]
+#[case::one_whose_probe_fails(ordered(json!({})), "0o 1os!? 2o", "-1")]
+#[case::one_without_a_slot(json!({}), "0n 1n 2n 3ns", "-3")]
+#[case::one_that_has_ended(json!({}), "0n 1nsF 2n", "-1")]
+fn a_pod_that_is_named_by_its_label_is_made_anew(
+    #[case] spec: Value,
+    #[case] pods: &str,
+    #[case] effect: &str,
+) {
+    assert_eq!(World::new(3, spec, pods).effect(), effect);
+}
+
+#[test]
+fn a_pod_that_is_named_by_its_label_waits_for_its_hook() {
+    let spec = json!({ "lifecycle": { "preDelete": { "labelsHandler": { "hook": "true" } } } });
+    let mut world = World::new(2, spec, "0n 1ns");
+    world.pods[1].labels.insert("hook".to_owned(), "true".to_owned());
+    assert_eq!(world.effect(), "PreparingDelete1");
+    world.pods[1].labels.insert(STATE_LABEL.to_owned(), "PreparingDelete".to_owned());
+    assert_eq!(world.effect(), "");
+    world.pods[1].labels.remove("hook");
+    assert_eq!(world.effect(), "-1");
 }
 
 /// Its hook holds it, or it is in the midst of an update to another revision: nobody mends that.

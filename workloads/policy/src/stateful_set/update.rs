@@ -20,7 +20,7 @@ const MENDED_SECONDS: i64 = 30;
 
 impl<'a> Pass<'a> {
     pub(super) fn update(&mut self) {
-        if self.name_pods() || self.refresh() || self.rules.on_delete || self.rules.paused {
+        if self.name_pods() || self.refresh() {
             return;
         }
         let in_slots = |one: &&Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();
@@ -31,6 +31,10 @@ impl<'a> Pass<'a> {
         let there = all.len().saturating_add(self.slots.iter().filter(serves).count());
         let empty = self.slots.len().saturating_sub(there);
         let mut out = all.iter().filter(|one| !one.available).count().saturating_add(empty);
+        self.delete_specified(&all, &mut out, most);
+        if self.rules.on_delete || self.rules.paused {
+            return;
+        }
         self.mended_in = self.mended_in(&all);
         if self.mended_in.is_some() {
             return;
@@ -42,7 +46,7 @@ impl<'a> Pass<'a> {
             if taken >= most {
                 return;
             }
-            if member.updated || member.pod.terminating || member.is_going() {
+            if member.updated || member.pod.terminating || member.is_going() || member.specified {
                 continue;
             }
             if member.available {

@@ -19,6 +19,8 @@ enum Op {
     Reserve(i32),
     /// The agents of a node are silent, or heard again.
     Silence(usize),
+    /// Somebody wants a pod made anew.
+    Specify(usize),
     /// The one that minds the hook looks at a pod.
     Hook(usize),
     /// The agent of a pod cannot update it.
@@ -36,6 +38,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..7).prop_map(Op::Partition),
         1 => (0..5).prop_map(Op::Reserve),
         1 => (0..2_usize).prop_map(Op::Silence),
+        1 => (0..8_usize).prop_map(Op::Specify),
         3 => (0..8_usize).prop_map(Op::Hook),
         1 => (0..8_usize).prop_map(Op::Fail),
         8 => writes().prop_map(Op::Sync),
@@ -125,6 +128,12 @@ impl History {
                 let node = self.played.nodes[*at].clone();
                 self.played.silence(node);
             }
+            Op::Specify(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    let label = (SPECIFIED_DELETE_LABEL.to_owned(), "true".to_owned());
+                    self.played.change(&uid, |pod| pod.labels.extend([label]));
+                }
+            }
             Op::Hook(at) => {
                 if let Some(uid) = self.played.nth(*at) {
                     self.played.mind(&uid);
@@ -202,6 +211,7 @@ impl History {
         there.sort_unstable();
         assert_eq!(there, slots);
         assert!(self.played.pods.values().all(|pod| self.played.is_available(pod)));
+        assert!(self.played.pods.values().all(|pod| !pod.labels.contains_key(SPECIFIED_DELETE_LABEL)));
         let partition = self.spec["updateStrategy"]["rollingUpdate"]["partition"].as_i64().unwrap();
         let status = plan.status.or(self.status.clone()).unwrap();
         let update = status.update_revision.unwrap();
