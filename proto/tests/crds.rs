@@ -54,7 +54,9 @@ fn both_versions_of_a_stateful_set_have_all_fields() {
     }
     // What the conversion keeps for a client of `v1alpha1` no default may stand in the place of.
     let fields = &alpha["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
-    for later in ["lifecycle", "persistentVolumeClaimRetentionPolicy", "reserveOrdinals", "scaleStrategy"] {
+    let later =
+        ["lifecycle", "ordinals", "persistentVolumeClaimRetentionPolicy", "reserveOrdinals", "scaleStrategy"];
+    for later in later {
         assert!(fields[later].is_object() && fields[later]["default"].is_null(), "{later}");
     }
     assert!(document["spec"]["conversion"].is_null());

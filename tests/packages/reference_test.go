@@ -263,6 +263,8 @@ func fields(path string, one schema, depth int) string {
 		switch {
 		case field.Either:
 			kind = "integer or string"
+		case field.Type == "array" && field.Items != nil && field.Items.Either:
+			kind = "list of integers or strings"
 		case field.Type == "array" && field.Items != nil:
 			kind = "list of " + field.Items.Type + "s"
 		case field.AdditionalProperties != nil:

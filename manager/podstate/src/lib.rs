@@ -25,7 +25,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_proto::crd::{NodeTopologyTerm, PersistentPodStateSpec, PodState};
+use berth_proto::crd::{NodeTopologyTerm, Numbers, PersistentPodStateSpec, PodState};
 
 pub use self::{
     fault::Fault,
@@ -75,7 +75,7 @@ pub struct Target {
     /// Its first number.
     pub start: i32,
     /// Numbers that it leaves out.
-    pub reserved: BTreeSet<i32>,
+    pub reserved: Numbers,
 }
 
 /// A pod of the StatefulSet, reduced.
@@ -250,14 +250,14 @@ impl TargetName {
 impl Target {
     /// Tells whether it wants the pod of this name; one without a number is not judged.
     fn wants(&self, name: &str) -> bool {
-        let number = name.rsplit_once('-').and_then(|(_, number)| number.parse::<i32>().ok());
+        let number = name.rsplit_once('-').and_then(|(_, number)| number.parse::<i64>().ok());
         let Some(number) = number else { return true };
-        if number < self.start || self.reserved.contains(&number) {
+        let start = i64::from(self.start);
+        if number < start || self.reserved.contains(number) {
             return false;
         }
         // As the number would be counted without those that are left out.
-        let reserved = self.reserved.range(self.start..number).count();
-        let reserved = i32::try_from(reserved).unwrap_or(i32::MAX);
-        number.saturating_sub(self.start).saturating_sub(reserved) < self.replicas
+        let reserved = self.reserved.count(start, number);
+        number.saturating_sub(start).saturating_sub(reserved) < i64::from(self.replicas)
     }
 }

@@ -1,6 +1,6 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use berth_proto::crd::{PersistentPodState, PodState};
+use berth_proto::crd::{Numbers, PersistentPodState, PodState};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -56,7 +56,8 @@ fn recorded(
         .iter()
         .map(|(name, ready_on)| PodView { name, ready_on: *ready_on, annotations: &annotations })
         .collect();
-    let target = replicas.map(|replicas| Target { replicas, start: 0, reserved: BTreeSet::from([1]) });
+    let target =
+        replicas.map(|replicas| Target { replicas, start: 0, reserved: Numbers::from_iter([(1, 1)]) });
     let before = before.iter().map(|name| ((*name).to_owned(), state("old", &[("zone", "z0")]))).collect();
     record(&rules(spec), target.as_ref(), &pods, |node| nodes.get(node).cloned(), &before).states
 }
@@ -106,11 +107,14 @@ fn records_end_with_their_numbers(#[case] more: Value, #[case] replicas: Option<
 #[case::last(5, &[], "web-7", true)]
 #[case::below(5, &[], "web-4", false)]
 #[case::above(5, &[], "web-8", false)]
-#[case::one_is_left_out(5, &[6], "web-8", true)]
-#[case::left_out(5, &[6], "web-6", false)]
-#[case::left_out_below_the_first(5, &[2], "web-8", false)]
+#[case::one_is_left_out(5, &[(6, 6)], "web-8", true)]
+#[case::left_out(5, &[(6, 6)], "web-6", false)]
+#[case::left_out_below_the_first(5, &[(2, 2)], "web-8", false)]
+#[case::a_range_is_left_out(5, &[(6, 9)], "web-11", true)]
+#[case::beyond_a_range(5, &[(6, 9)], "web-12", false)]
+#[case::a_long_range(0, &[(1, 2_147_483_647)], "web-2147483649", true)]
 #[case::the_end_of_numbers(i32::MAX, &[], "web-2147483647", true)]
-fn numbers(#[case] start: i32, #[case] reserved: &[i32], #[case] name: &str, #[case] wanted: bool) {
+fn numbers(#[case] start: i32, #[case] reserved: &[(i64, i64)], #[case] name: &str, #[case] wanted: bool) {
     let target = Target { replicas: 3, start, reserved: reserved.iter().copied().collect() };
     assert_eq!(target.wants(name), wanted);
 }

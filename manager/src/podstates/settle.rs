@@ -144,7 +144,7 @@ fn advance(
     let target = facts.set.map(|set| Target {
         replicas: set.replicas,
         start: set.start,
-        reserved: set.reserved.iter().copied().collect(),
+        reserved: set.reserved.clone(),
     });
     let labels_of = |node: &str| {
         let labels = &facts.nodes.get(node)?.labels;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use berth_proto::crd::{
     ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
-    ContainerUpdateRequestStatus, ImagePullJobSpec, ImagePullJobStatus, PersistentPodStateSpec,
+    ContainerUpdateRequestStatus, ImagePullJobSpec, ImagePullJobStatus, Numbers, PersistentPodStateSpec,
     PersistentPodStateStatus, PodProbeMarkerSpec, PodProbeMarkerStatus, PodUnavailableBudgetSpec,
     PodUnavailableBudgetStatus, SidecarSetSpec, SidecarSetStatus, WorkloadSpreadSpec, WorkloadSpreadStatus,
 };
@@ -253,5 +253,5 @@ pub struct SetSeen {
     /// Number of its first pod.
     pub start: i32,
     /// Numbers that it leaves out.
-    pub reserved: Vec<i32>,
+    pub reserved: Numbers,
 }

@@ -1,7 +1,11 @@
 //! PersistentPodStates, and the StatefulSets of both groups that they are about.
 
 use berth_base::ownership::SharedKind;
-use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use berth_proto::crd::Numbers;
+use k8s_openapi::{
+    NamespaceResourceScope,
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
+};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -84,8 +88,9 @@ impl Watchable for AdvancedSets {
 
 fn set(meta: &ObjectMeta, spec: Option<SetSpec>, advanced: bool) -> Object {
     let SetSpec { replicas, ordinals, reserve_ordinals } = spec.unwrap_or_default();
-    let number = |value: Value| value.as_i64().and_then(|number| i32::try_from(number).ok());
+    let entry = |value| serde_json::from_value::<IntOrString>(value).ok();
     let reserved = reserve_ordinals.unwrap_or_default().into_iter().take(MOST_ENTRIES);
+    let reserved: Vec<IntOrString> = reserved.filter_map(entry).collect();
     Object::StatefulSet(SetSeen {
         advanced,
         namespace: meta.namespace.clone().unwrap_or_default(),
@@ -94,6 +99,6 @@ fn set(meta: &ObjectMeta, spec: Option<SetSpec>, advanced: bool) -> Object {
         deleting: meta.deletion_timestamp.is_some(),
         replicas: replicas.unwrap_or(1),
         start: ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0),
-        reserved: reserved.filter_map(number).collect(),
+        reserved: Numbers::of(&reserved),
     })
 }

@@ -115,6 +115,8 @@ const TEXTS: &[(&str, i64)] = &[
     ("podsToDelete[]", NAME),
     ("labelsHandler{}", NAME),
     ("finalizersHandler[]", KEY),
+    // Two numbers of 32 bits.
+    ("reserveOrdinals[]", 21),
     ("currentRevision", NAME),
     ("updateRevision", NAME),
     ("daemonSetHash", NAME),

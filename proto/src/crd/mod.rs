@@ -20,6 +20,7 @@ mod invalid;
 mod node_image;
 mod node_pod_probe;
 mod node_pod_update;
+mod numbers;
 mod persistent_pod_state;
 mod pod_probe_marker;
 mod pod_unavailable_budget;
@@ -75,6 +76,7 @@ pub use node_pod_probe::{
 pub use node_pod_update::{
     DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, PodPull, PodService, UpdatedPod,
 };
+pub use numbers::Numbers;
 pub use persistent_pod_state::{
     NodeTopologyTerm, PersistentPodAnnotation, PersistentPodState, PersistentPodStateSpec,
     PersistentPodStateStatus, PodState, PreferredTopologyTerm,
@@ -99,7 +101,7 @@ pub use sidecar_set::{
 pub use stateful_set::{
     AdvancedStatefulSet, AdvancedStatefulSetRollingUpdate, AdvancedStatefulSetScaleStrategy,
     AdvancedStatefulSetSpec, AdvancedStatefulSetStatus, AdvancedStatefulSetUpdateStrategy,
-    ClaimRetentionPolicy, MOST_NUMBERED_PODS, UnorderedUpdate,
+    ClaimRetentionPolicy, MOST_NUMBERED_PODS, MOST_ORDINAL_START, OrdinalRange, UnorderedUpdate,
 };
 pub use swap::{MIGRATION_SECONDS, TwinSwap, TwinSwapState, TwinSwapStep};
 pub use united_deployment::{

@@ -14,6 +14,8 @@ use super::{
 
 /// The most pods that a StatefulSet may have; no cluster has as many.
 pub const MOST_NUMBERED_PODS: i64 = 100_000;
+/// The largest number that the first pod may have: those after it have no more digits.
+pub const MOST_ORDINAL_START: i64 = 2_000_000_000;
 
 /// Runs pods with a number each, which keep their names and claims.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -119,10 +121,29 @@ pub struct AdvancedStatefulSetSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 10))]
     pub revision_history_limit: Option<i32>,
-    /// Numbers that no pod gets.
+    /// Numbers that no pod gets: single ones, and ranges such as `3-7`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "set"))]
-    pub reserve_ordinals: Vec<i32>,
+    #[schemars(extend("items" = {
+        "description": "A number, or the first and the last one of a range.",
+        "x-kubernetes-int-or-string": true,
+    }, "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = [
+        {
+            "rule": "self.all(one, type(one) == int || one.matches('^[0-9]{1,10}(-[0-9]{1,10})?$'))",
+            "message": "reserveOrdinals has one that is neither a number nor a range: give numbers such as 5, \
+                        and ranges such as 3-7",
+        },
+        {
+            "rule": "self.all(one, type(one) == int || !one.matches('^[0-9]{1,10}(-[0-9]{1,10})?$') \
+                     || (int(one.split('-')[0]) <= int(one.split('-')[size(one.split('-')) - 1]) \
+                     && int(one.split('-')[size(one.split('-')) - 1]) <= 2147483647))",
+            "message": "reserveOrdinals has a range that ends before it begins, or beyond 2147483647: give the \
+                        lower number first, such as 3-7",
+        },
+    ]))]
+    pub reserve_ordinals: Vec<IntOrString>,
+    /// Numbers of the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordinals: Option<OrdinalRange>,
     /// Points at which pods are held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<WorkloadLifecycle>,
@@ -132,6 +153,16 @@ pub struct AdvancedStatefulSetSpec {
     /// Whether claims go with their pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim_retention_policy: Option<ClaimRetentionPolicy>,
+}
+
+/// Numbers of the pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrdinalRange {
+    /// Number of the first pod, which those of the others follow; 0 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = MOST_ORDINAL_START))]
+    pub start: Option<i32>,
 }
 
 /// How pods are added.
@@ -210,7 +241,8 @@ pub struct AdvancedStatefulSetUpdateStrategy {
     },
 ]))]
 pub struct AdvancedStatefulSetRollingUpdate {
-    /// Pods with a smaller number stay as they are; with `unorderedUpdate`, how many. 0 when left out.
+    /// Pods with a smaller number, counted from `ordinals.start`, stay as they are; with `unorderedUpdate`, how
+    /// many. 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0))]
     pub partition: Option<i32>,

@@ -60,8 +60,8 @@ fn a_client_of_v1alpha1_reads_its_fields_and_keeps_the_others(
 #[rstest]
 #[case::without(json!({}), json!({ "replicas": 1 }), json!({}), json!({ "replicas": 1 }))]
 #[case::kept(
-    json!({ ANNOTATION: kept(&json!({ "reserveOrdinals": [1] })), "a": "b" }), json!({ "replicas": 2 }),
-    json!({ "a": "b" }), json!({ "replicas": 2, "reserveOrdinals": [1] }),
+    json!({ ANNOTATION: kept(&json!({ "ordinals": { "start": 2 }, "reserveOrdinals": [1, "3-5"] })), "a": "b" }), json!({ "replicas": 2 }),
+    json!({ "a": "b" }), json!({ "replicas": 2, "ordinals": { "start": 2 }, "reserveOrdinals": [1, "3-5"] }),
 )]
 #[case::given_as_well(
     json!({ ANNOTATION: kept(&json!({ "reserveOrdinals": [1], "lifecycle": {} })) }), json!({ "reserveOrdinals": [2] }),

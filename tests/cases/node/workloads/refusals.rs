@@ -117,7 +117,9 @@ async fn workloads_that_make_no_sense_are_refused_by_field() -> Result<()> {
             }),
             "has both orderPriority and weightPriority",
         ),
-        ("StatefulSet", json!({ "reserveOrdinals": [1, 3, 1] }), "reserveOrdinals[2]: Duplicate"),
+        ("StatefulSet", json!({ "reserveOrdinals": [1, "many"] }), "neither a number nor a range"),
+        ("StatefulSet", json!({ "reserveOrdinals": ["7-3"] }), "a range that ends before it begins"),
+        ("StatefulSet", json!({ "ordinals": { "start": 2_000_000_001 } }), "spec.ordinals.start"),
         (
             "DaemonSet",
             rolling(&json!({ "maxUnavailable": "101%" })),

@@ -1,8 +1,8 @@
 //! Rules of a StatefulSet: its spec, checked, with its defaults.
 
-use std::collections::BTreeSet;
-
-use berth_proto::crd::{AdvancedStatefulSet, ClaimTemplate, LifecycleHook, MOST_NUMBERED_PODS};
+use berth_proto::crd::{
+    AdvancedStatefulSet, ClaimTemplate, LifecycleHook, MOST_NUMBERED_PODS, MOST_ORDINAL_START, Numbers,
+};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -20,7 +20,10 @@ const MOST_READY_SECONDS: i64 = 300;
 #[derive(Clone, Debug)]
 pub struct Rules<'a> {
     pub(crate) replicas: i64,
-    pub(crate) reserved: BTreeSet<i64>,
+    /// Number of the first pod.
+    start: i64,
+    /// Numbers that no pod gets.
+    reserved: Numbers,
     pub(crate) selector: Selector,
     pub(crate) match_labels: Labels,
     pub(crate) template: &'a Map<String, Value>,
@@ -30,6 +33,7 @@ pub struct Rules<'a> {
     pub(crate) ordered: bool,
     /// Only pods that somebody deletes get the newest revision.
     pub(crate) on_delete: bool,
+    /// Pods that keep the old revision, counted from the first number.
     pub(crate) partition: i64,
     pub(crate) max_unavailable: i64,
     /// Pods that may be unavailable while others are made; with `Parallel`.
@@ -59,6 +63,11 @@ impl<'a> Rules<'a> {
                 "spec.replicas",
                 format!("is {replicas}: give at most {MOST_NUMBERED_PODS}"),
             ));
+        }
+        let start = i64::from(spec.ordinals.as_ref().and_then(|one| one.start).unwrap_or(0)).max(0);
+        if start > MOST_ORDINAL_START {
+            let why = format!("is {start}: give at most {MOST_ORDINAL_START}");
+            return Err(Fault::new("spec.ordinals.start", why));
         }
         let selector = Selector::parse("spec.selector", &spec.selector)?;
         if selector.is_empty() {
@@ -106,7 +115,8 @@ impl<'a> Rules<'a> {
         let deletes = |given: Option<&String>| given.is_some_and(|given| given == "Delete");
         Ok(Self {
             replicas,
-            reserved: spec.reserve_ordinals.iter().copied().map(i64::from).collect(),
+            start,
+            reserved: Numbers::of(&spec.reserve_ordinals),
             match_labels: spec.selector.match_labels.clone().unwrap_or_default(),
             selector,
             template: &spec.template.0,
@@ -139,7 +149,11 @@ impl<'a> Rules<'a> {
 
     /// Numbers of the pods that there are to be, ascending: reserved ones are left out.
     pub(crate) fn slots(&self) -> Vec<i64> {
-        let free = (0..).filter(|ordinal| !self.reserved.contains(ordinal));
-        free.take(usize::try_from(self.replicas).unwrap_or(0)).collect()
+        self.reserved.others(self.start).take(usize::try_from(self.replicas).unwrap_or(0)).collect()
+    }
+
+    /// Tells whether the partition keeps the pod of a number as it is, where numbers count.
+    pub(crate) fn keeps(&self, ordinal: i64) -> bool {
+        ordinal < self.start.saturating_add(self.partition)
     }
 }

@@ -76,7 +76,7 @@ impl<'a> Pass<'a> {
     fn order(&self, mut all: Vec<Member<'a>>) -> Vec<Member<'a>> {
         all.sort_by_key(|one| std::cmp::Reverse(one.ordinal));
         let Some(priority) = &self.rules.unordered else {
-            all.retain(|one| one.ordinal >= self.rules.partition);
+            all.retain(|one| !self.rules.keeps(one.ordinal));
             return all;
         };
         match priority {

@@ -16,7 +16,10 @@ enum Op {
     /// Another value of a label of the template.
     Tier(i32),
     Partition(i32),
-    Reserve(i32),
+    /// Numbers that no pod gets, by the first and the last one.
+    Reserve(i64, i64),
+    /// Another first number.
+    Start(i64),
     /// The agents of a node are silent, or heard again.
     Silence(usize),
     /// Somebody wants a pod made anew.
@@ -36,7 +39,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1..4).prop_map(Op::Image),
         1 => (1..4).prop_map(Op::Tier),
         1 => (0..7).prop_map(Op::Partition),
-        1 => (0..5).prop_map(Op::Reserve),
+        1 => (0..5_i64, 0..3_i64).prop_map(|(first, more)| Op::Reserve(first, first + more)),
+        1 => (0..4_i64).prop_map(Op::Start),
         1 => (0..2_usize).prop_map(Op::Silence),
         1 => (0..8_usize).prop_map(Op::Specify),
         3 => (0..8_usize).prop_map(Op::Hook),
@@ -123,7 +127,10 @@ impl History {
             Op::Partition(partition) => {
                 self.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(partition);
             }
-            Op::Reserve(ordinal) => self.spec["reserveOrdinals"] = json!([ordinal]),
+            Op::Reserve(first, last) => {
+                self.spec["reserveOrdinals"] = json!([format!("{first}-{last}"), last]);
+            }
+            Op::Start(start) => self.spec["ordinals"] = json!({ "start": start }),
             Op::Silence(at) => {
                 let node = self.played.nodes[*at].clone();
                 self.played.silence(node);
@@ -151,9 +158,15 @@ impl History {
     }
 
     fn slots(&self) -> Vec<i64> {
-        let reserved = self.spec["reserveOrdinals"][0].as_i64();
+        let reserved = self.spec["reserveOrdinals"][0].as_str().and_then(|range| range.split_once('-'));
+        let reserved = reserved.map(|(first, last)| first.parse().unwrap()..=last.parse().unwrap());
         let replicas = self.spec["replicas"].as_u64().unwrap() as usize;
-        (0..).filter(|ordinal| Some(*ordinal) != reserved).take(replicas).collect()
+        let is_reserved = |ordinal: &i64| reserved.as_ref().is_some_and(|range| range.contains(ordinal));
+        (self.start()..).filter(|ordinal| !is_reserved(ordinal)).take(replicas).collect()
+    }
+
+    fn start(&self) -> i64 {
+        self.spec["ordinals"]["start"].as_i64().unwrap_or(0)
     }
 
     /// One pass: decides on what is seen, writes some of it.
@@ -217,7 +230,7 @@ impl History {
         let update = status.update_revision.unwrap();
         let is_new = |pod: &PodView| pod.label(REVISION_LABEL) == update;
         let ordinal = |pod: &PodView| super::super::ordinal("db", &pod.name).unwrap();
-        assert!(self.played.pods.values().all(|pod| ordinal(pod) < partition || is_new(pod)));
+        assert!(self.played.pods.values().all(|pod| ordinal(pod) < self.start() + partition || is_new(pod)));
         // Metadata is that of the revision, whoever was to write it.
         for pod in self.played.pods.values().filter(|pod| is_new(pod)) {
             for key in ["tier", "odd"] {
