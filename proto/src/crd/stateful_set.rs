@@ -129,15 +129,15 @@ pub struct AdvancedStatefulSetSpec {
     }, "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = [
         {
             "rule": "self.all(one, type(one) == int || one.matches('^[0-9]{1,10}(-[0-9]{1,10})?$'))",
-            "message": "reserveOrdinals has one that is neither a number nor a range: give numbers such as 5, \
-                        and ranges such as 3-7",
+            "message": "reserveOrdinals has one that is neither a number nor a range: give numbers \
+                        such as 5, and ranges such as 3-7",
         },
         {
             "rule": "self.all(one, type(one) == int || !one.matches('^[0-9]{1,10}(-[0-9]{1,10})?$') \
                      || (int(one.split('-')[0]) <= int(one.split('-')[size(one.split('-')) - 1]) \
                      && int(one.split('-')[size(one.split('-')) - 1]) <= 2147483647))",
-            "message": "reserveOrdinals has a range that ends before it begins, or beyond 2147483647: give the \
-                        lower number first, such as 3-7",
+            "message": "reserveOrdinals has a range that ends before it begins, or beyond 2147483647: \
+                        give the lower number first, such as 3-7",
         },
     ]))]
     pub reserve_ordinals: Vec<IntOrString>,

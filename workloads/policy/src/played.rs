@@ -39,6 +39,9 @@ pub(crate) enum Step {
     Pass(i64),
 }
 
+/// Image of a revision whose pods never come up.
+pub(crate) const BROKEN: &str = "a:0";
+
 /// Weight of such a step beside others.
 pub(crate) const STEPS: u32 = 14;
 
@@ -56,6 +59,10 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
 /// Number of writes of a pass before the program ends; mostly all.
 pub(crate) fn writes() -> impl Strategy<Value = usize> {
     prop_oneof![Just(usize::MAX), 0..4_usize]
+}
+
+fn is_broken(revision: &Revision) -> bool {
+    revision.template["spec"]["containers"][0]["image"] == BROKEN
 }
 
 impl PodView {
@@ -175,12 +182,15 @@ impl Played {
         }
     }
 
-    /// The one that minds the hook `hook` lets a pod go that is held for its update, and holds one again that
-    /// is updated.
+    /// The one that minds the hooks `hook` and `joined` lets a pod go that is new or held for its update, and
+    /// holds one again that is updated.
     pub(crate) fn mind(&mut self, uid: &str) {
         let Some(pod) = self.pods.get(uid) else { return };
         match (State::of(pod), pod.label("hook")) {
             (State::PreparingUpdate, "true") => drop(self.change(uid, |pod| drop(pod.labels.remove("hook")))),
+            (State::PreparingNormal, _) => {
+                self.change(uid, |pod| drop(pod.labels.insert("joined".to_owned(), "true".to_owned())));
+            }
             (State::Updated, "") => {
                 self.change(uid, |pod| drop(pod.labels.insert("hook".to_owned(), "true".to_owned())));
             }
@@ -273,10 +283,16 @@ impl Played {
                 asked.phase = InPlacePhase::NotAskedFor { why, since: Some(self.now) };
                 return None;
             }
-            asked.phase = InPlacePhase::Done;
+            // One that does not come up goes on being updated.
+            if !is_broken(revision) {
+                asked.phase = InPlacePhase::Done;
+            }
             Some(asked.revision.clone())
         });
         let short = self.short;
+        let named = revision.clone();
+        let broken = self.revisions.iter().filter(|one| is_broken(one));
+        let broken: Vec<String> = broken.map(|one| one.name.clone()).collect();
         self.change(uid, |pod| {
             pod.node = node;
             pod.phase = Phase::Running;
@@ -292,6 +308,9 @@ impl Played {
             if let Some(revision) = revision {
                 let label = if short { crate::revision::short(&revision).to_owned() } else { revision };
                 pod.labels.insert(REVISION_LABEL.to_owned(), label);
+            }
+            if broken.iter().any(|one| one == named.as_deref().unwrap_or(pod.label(REVISION_LABEL))) {
+                pod.ready_since = None;
             }
         });
     }

@@ -27,7 +27,8 @@ pub(super) fn pod(
 ) -> Value {
     let name = format!("{}-{ordinal}", owner.name);
     let given = object(revision.template.get("metadata"));
-    let entered = entering(State::Normal, now);
+    let state = if rules.pre_normal.is_some() { State::PreparingNormal } else { State::Normal };
+    let entered = entering(state, now);
     let mut labels = object(given.get("labels"));
     labels.insert(REVISION_LABEL.to_owned(), revision.name.as_str().into());
     labels.insert(POD_NAME_LABEL.to_owned(), name.as_str().into());

@@ -49,6 +49,7 @@ pub struct Rules<'a> {
     pub(crate) deletes_with_set: bool,
     /// Claims go with a pod that is scaled away.
     pub(crate) deletes_with_pod: bool,
+    pub(crate) pre_normal: Option<&'a LifecycleHook>,
     pub(crate) pre_delete: Option<&'a LifecycleHook>,
     pub(crate) in_place_update: Option<&'a LifecycleHook>,
 }
@@ -138,6 +139,7 @@ impl<'a> Rules<'a> {
             history_limit: usize::try_from(spec.revision_history_limit.unwrap_or(10)).unwrap_or(0),
             deletes_with_set: deletes(retention.and_then(|one| one.when_deleted.as_ref())),
             deletes_with_pod: deletes(retention.and_then(|one| one.when_scaled.as_ref())),
+            pre_normal: spec.lifecycle.as_ref().and_then(|one| one.pre_normal.as_ref()),
             pre_delete: spec.lifecycle.as_ref().and_then(|one| one.pre_delete.as_ref()),
             in_place_update: spec.lifecycle.as_ref().and_then(|one| one.in_place_update.as_ref()),
         })

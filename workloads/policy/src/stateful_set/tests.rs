@@ -392,6 +392,48 @@ fn a_hook_holds_the_deletion() {
     assert_eq!(world.effect(), "-1");
 }
 
+#[test]
+fn a_new_pod_counts_when_its_hook_is_there() {
+    let spec = ordered(json!({ "lifecycle": { "preNormal": { "labelsHandler": { "joined": "true" } } } }));
+    let mut world = World::new(2, spec, "");
+    let actions = world.plan().actions;
+    let [Action::CreatePod(made)] = actions.as_slice() else { panic!("{actions:?}") };
+    assert_eq!(made["metadata"]["labels"][STATE_LABEL], "PreparingNormal");
+    world.pods = vec![pod("0n")];
+    world.pods[0].labels.insert(STATE_LABEL.to_owned(), "PreparingNormal".to_owned());
+    assert_eq!(world.effect(), "", "the next one waits for it");
+    assert_eq!(world.plan().status.unwrap().available_replicas, 0);
+    world.pods[0].labels.insert("joined".to_owned(), "true".to_owned());
+    assert_eq!(world.effect(), "Normal0");
+    // Without a hook nothing holds it.
+    world.pods[0].labels.remove("joined");
+    world.spec["lifecycle"] = json!({});
+    assert_eq!(world.effect(), "Normal0");
+    world.pods[0].labels.insert(STATE_LABEL.to_owned(), "Normal".to_owned());
+    assert_eq!(world.effect(), "+1n");
+}
+
+/// It never served, so its update costs nothing, and whose node could not do it serves as it is.
+#[test]
+fn a_new_pod_that_is_held_is_updated() {
+    let mut spec = rolling(json!({ "podUpdatePolicy": "InPlaceOnly" }));
+    spec["lifecycle"] = json!({ "preNormal": { "labelsHandler": { "joined": "true" } } });
+    let mut world = World::new(1, spec, "0o");
+    world.pods[0].labels.insert(STATE_LABEL.to_owned(), "PreparingNormal".to_owned());
+    assert_eq!(world.effect(), "~0");
+    let known = InPlaceState {
+        node: NODE.to_owned(),
+        revision: "db-new".to_owned(),
+        attempt: 0,
+        generation: Some(1),
+        phase: InPlacePhase::Failed("no room".to_owned()),
+    };
+    world.in_place.insert("uid-0".to_owned(), known);
+    assert_eq!(world.effect(), "");
+    world.pods[0].labels.insert("joined".to_owned(), "true".to_owned());
+    assert_eq!(world.effect(), "Normal0");
+}
+
 /// It was held when its template was old, and is let go when the template is the newest again.
 #[test]
 fn a_deletion_that_is_begun_goes_on() {

@@ -146,9 +146,11 @@ impl<'a> Pass<'a> {
                         Action::PatchPod(pod.target(), json!({ "metadata": metadata }))
                     });
                 }
-                Some(_) => {}
-                None => {
+                known => {
+                    let is_let_go = !member.is_being_updated() && has_all(self.rules.pre_normal, pod);
                     let next = match state {
+                        State::PreparingNormal if is_let_go => Some(State::Normal),
+                        _ if known.is_some() => None,
                         State::Updated if after == State::Normal => Some(State::Normal),
                         State::Updating | State::PreparingUpdate if member.updated => Some(after),
                         // The partition was raised: nobody wants the update any more.
@@ -157,7 +159,6 @@ impl<'a> Pass<'a> {
                         {
                             Some(after)
                         }
-                        State::PreparingNormal => Some(State::Normal),
                         _ => None,
                     };
                     actions.extend(next.map(|next| {

@@ -5,13 +5,14 @@ use berth_proto::crd::AdvancedStatefulSetStatus;
 use proptest::prelude::*;
 
 use super::*;
-use crate::played::{Played, STEPS, Step, step, writes};
+use crate::played::{BROKEN, Played, STEPS, Step, step, writes};
 
 /// One step of a history.
 #[derive(Clone, Debug)]
 enum Op {
     Cluster(Step),
     Scale(i32),
+    /// Another image; pods of number 0 never come up.
     Image(i32),
     /// Another value of a label of the template.
     Tier(i32),
@@ -36,7 +37,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         STEPS => step().prop_map(Op::Cluster),
         1 => (0..7).prop_map(Op::Scale),
-        1 => (1..4).prop_map(Op::Image),
+        1 => (0..4).prop_map(Op::Image),
         1 => (1..4).prop_map(Op::Tier),
         1 => (0..7).prop_map(Op::Partition),
         1 => (0..5_i64, 0..3_i64).prop_map(|(first, more)| Op::Reserve(first, first + more)),
@@ -70,7 +71,10 @@ impl History {
         });
         if hooked {
             spec["template"]["metadata"]["labels"]["hook"] = json!("true");
-            spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+            spec["lifecycle"] = json!({
+                "preNormal": { "labelsHandler": { "joined": "true" } },
+                "inPlaceUpdate": { "labelsHandler": { "hook": "true" } },
+            });
         }
         Self { played: Played::new(&["n0", "n1"], false), spec, generation: 1, status: None }
     }
@@ -202,6 +206,16 @@ impl History {
     }
 
     fn is_as_wanted(&mut self) {
+        // A broken template is mended, and no pod of the partition is to have it.
+        let image = &mut self.spec["template"]["spec"]["containers"][0]["image"];
+        let is_broken = |one: &Revision| one.template["spec"]["containers"][0]["image"] == BROKEN;
+        if *image == BROKEN || self.played.revisions.iter().any(is_broken) {
+            if *image == BROKEN {
+                *image = json!("a:1");
+            }
+            self.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(0);
+            self.generation += 1;
+        }
         self.played.template.clone_from(&self.spec["template"]);
         if self.spec["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"] == "InPlaceOnly" {
             // The template goes away and comes back, and no pass has seen it: what could not be done is
