@@ -1,4 +1,5 @@
-//! Deletions: pods without a slot, those that are named by a label, and those that a hook has held before theirs.
+//! Deletions: pods without a slot, those that are named by a label, and those that a hook has held before
+//! theirs.
 
 use std::collections::BTreeSet;
 
