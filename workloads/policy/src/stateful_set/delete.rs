@@ -1,5 +1,4 @@
-//! Deletions: pods without a slot, those that are named by a label, and those that a hook has held before
-//! theirs.
+//! Deletions: pods without a slot, those that a label names, and those that a hook has held before theirs.
 
 use std::collections::BTreeSet;
 

@@ -5,11 +5,11 @@
 //! ```
 //!
 //! A slot is the number of a pod that there is to be; reserved numbers are none, nor those below the first
-//! one. Three things are done other than in OpenKruise 1.4. The budget of an update counts every pod that
-//! is not available, wherever it stands in the order; a pod that is broken is updated though others are
-//! waited for, or a set could not get out of a broken template, but `OrderedReady` gives one whose probe
-//! fails a while to be mended, and does nothing meanwhile; and claims count as scaled away by slot, not by
-//! number, so those of a pod beyond a reserved number are kept.
+//! one. Three things are done other than in OpenKruise 1.4. The budget of an update counts every pod that is
+//! not available, wherever it stands in the order; a pod that is broken is updated though others are waited
+//! for, or a set could not get out of a broken template, but `OrderedReady` gives one whose probe fails a
+//! while to be mended, and does nothing meanwhile; and claims count as scaled away by slot, not by number, so
+//! those of a pod beyond a reserved number are kept.
 
 mod build;
 mod claims;
