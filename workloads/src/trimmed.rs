@@ -206,8 +206,8 @@ mod tests {
         let not_ready = |type_: &str| json!({ "type": type_, "status": "False", "lastTransitionTime": "2026-01-01T00:00:09Z" });
         let pod = json!({ "metadata": { "name": "p", "uid": "u" }, "status": {
             "phase": "Running", "conditions": [not_ready("Ready"), not_ready("ContainersReady")],
-            "containerStatuses": [{ "name": "a", "image": "i", "imageID": "d", "ready": false, "restartCount": 0,
-                "state": { "running": { "startedAt": "2026-01-01T00:00:05Z" } } }],
+            "containerStatuses": [{ "name": "a", "image": "i", "imageID": "d", "ready": false,
+                "restartCount": 0, "state": { "running": { "startedAt": "2026-01-01T00:00:05Z" } } }],
         } });
         let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
         let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
