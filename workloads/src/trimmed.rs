@@ -203,7 +203,9 @@ mod tests {
 
     #[test]
     fn a_pod_whose_probe_fails_is_read_as_such() {
-        let not_ready = |type_: &str| json!({ "type": type_, "status": "False", "lastTransitionTime": "2026-01-01T00:00:09Z" });
+        let since = "2026-01-01T00:00:09Z";
+        let not_ready =
+            |type_: &str| json!({ "type": type_, "status": "False", "lastTransitionTime": since });
         let pod = json!({ "metadata": { "name": "p", "uid": "u" }, "status": {
             "phase": "Running", "conditions": [not_ready("Ready"), not_ready("ContainersReady")],
             "containerStatuses": [{ "name": "a", "image": "i", "imageID": "d", "ready": false,
