@@ -8,11 +8,17 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use super::run_dir::{RUNS, lock};
 use super::{down, programs};
+
+/// Time in which the kernel lets the lock go of an owner whose end of the pipe is closed: it closes what a
+/// killed process had open one by one.
+const LET_GO_WITHIN: Duration = Duration::from_secs(5);
 
 /// Alive as long as the run is owned; its end is the guard's signal.
 #[derive(Debug)]
@@ -41,9 +47,15 @@ impl Guard {
 pub fn stand(number: u8) -> Result<()> {
     // Nothing is ever written to the pipe: a read returns when the last writer is gone.
     std::io::stdin().read_to_end(&mut Vec::new()).context("wait for the owner")?;
-    // Without the lock the next run has the number already, or somebody else removes this one.
-    match lock(&Path::new(RUNS).join(number.to_string()))? {
-        Some(_owner) => down::remove(number),
-        None => Ok(()),
+    let (dir, until) = (Path::new(RUNS).join(number.to_string()), Instant::now() + LET_GO_WITHIN);
+    loop {
+        if let Some(_owner) = lock(&dir)? {
+            return down::remove(number);
+        }
+        // Without the lock the next run has the number already, or somebody else removes this one.
+        if Instant::now() > until {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(50));
     }
 }
