@@ -108,7 +108,8 @@ const SECRETS_KEPT: Duration = Duration::from_secs(300);
 /// Secrets that were not there are looked for again after it.
 const SECRETS_PAUSE: Duration = Duration::from_secs(30);
 
-/// A job waits so long for Secrets that may not be read: their Role may come along with it. Its deadline runs.
+/// A job waits so long for Secrets that may not be read: their Role may come along with it. Its deadline
+/// runs meanwhile.
 const SECRETS_AWAITED: Duration = Duration::from_secs(10);
 
 /// The kinds by which images are decided.

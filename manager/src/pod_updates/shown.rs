@@ -9,6 +9,7 @@ use berth_proto::crd::{DesiredPod, UpdatePhase};
 
 use super::{EntryId, said::Said};
 
+/// Object of a node as it was shown last.
 #[derive(Debug)]
 pub(super) struct Shown {
     pub(super) uid: Box<str>,
@@ -24,6 +25,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
+    /// Tells whether nothing is news for owners or for what is owed.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.deleting == other.deleting

@@ -91,7 +91,7 @@ impl World {
         object.resource_version = (version + 1).to_string();
     }
 
-    /// What is owed to all nodes, however short ago they were written.
+    /// Returns the orders for all nodes, however short ago they were written.
     fn owed(&mut self) -> Vec<PodUpdateWrite> {
         self.updates.owed(Instant::now() + 4 * NODE_EVERY).0
     }

@@ -241,8 +241,8 @@ pub struct AdvancedStatefulSetUpdateStrategy {
     },
 ]))]
 pub struct AdvancedStatefulSetRollingUpdate {
-    /// Pods with a smaller number, counted from `ordinals.start`, stay as they are; with `unorderedUpdate`, how
-    /// many. 0 when left out.
+    /// Pods with a smaller number, counted from `ordinals.start`, stay as they are; with `unorderedUpdate`,
+    /// how many. 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0))]
     pub partition: Option<i32>,

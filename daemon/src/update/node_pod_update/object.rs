@@ -131,10 +131,10 @@ fn waits(said: &Said<'_>, entry: &DesiredPod) -> bool {
 /// Good end whose entry was taken away. It needs no write of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// Of a workload: nobody asks for it again while the pod has its revision, so it stands until the next
-    /// report or sign of life.
+    /// Good end of a workload: nobody asks for it again while the pod has its revision, so it stands until
+    /// the next report or sign of life.
     Long,
-    /// Of a SidecarSet: for [`LEFT_FOR`], or until a report before that.
+    /// Good end of a SidecarSet: it stands for [`LEFT_FOR`], or until a report before that.
     Shortly,
 }
 

@@ -252,9 +252,9 @@ impl Shared {
         self.steps(agent, &entry, Some(pod), |_, _| false).await;
     }
 
-    /// Takes steps until the pod is as it should be: the pod then. `None`: the entry has ended before. Almost all writes to
-    /// the pod are made here, so it is as the newest one was answered, and is read only where that is not
-    /// known: an agent has a watch, which would cost the API server less than polls do.
+    /// Takes steps until the pod is as it should be: the pod then. `None`: the entry has ended before. Almost
+    /// all writes to the pod are made here, so it is as the newest one was answered, and is read only where
+    /// that is not known: an agent has a watch, which would cost the API server less than polls do.
     async fn steps(
         &self,
         agent: &SimulatedAgent,

@@ -1,5 +1,6 @@
 //! Tables of cases. `4o! 3n` are pods 4 and 3, of the old revision and broken, and of the newest one; `4o!?`
-//! is one whose probe has failed for 29 seconds, `4o!??` for 30; and `4os` is one that somebody wants made anew.
+//! is one whose probe has failed for 29 seconds, `4o!??` for 30; and `4os` is one that somebody wants made
+//! anew.
 
 mod adopt;
 mod claims;
