@@ -9,9 +9,9 @@
 //! write waits for room, which on a unix socket is rare.
 //!
 //! grpc-go sends a PING behind nearly everything it receives, to measure the link, and the next one only when
-//! that one is answered. Answered at once, or along with the next call, each small call would bring a PING,
-//! with a wake-up of its own. So these answers alone wait for a second, and that is how often they are asked
-//! for; not where much has been sent, for then their time decides how large a window the peer opens.
+//! that one is answered. Answered at once, a small call would cost two more writes, and two more wake-ups of
+//! its peers. So these answers alone wait a moment for something that they can go with; not where much has
+//! been sent, for then their time decides how large a window the peer opens.
 
 use std::{
     io::{self, ErrorKind, IoSlice, Read, Write},
@@ -38,9 +38,7 @@ const KEPT: usize = 4 << 10;
 /// The frame that answers the PING by which grpc-go measures a link: its `bdpPing` (RFC 9113, 6.7).
 const PONG: [u8; 17] = [0, 0, 8, 6, 1, 0, 0, 0, 0, 2, 4, 16, 16, 9, 14, 7, 7];
 /// The longest that such an answer waits.
-const PONG_WITHIN: Duration = Duration::from_secs(1);
-/// Answers that wait; grpc-go asks for one at a time.
-const MOST_HELD: usize = 8;
+const PONG_WITHIN: Duration = Duration::from_millis(20);
 /// Bytes after which it does not wait. grpc-go opens no larger window for less than two thirds of 64 KiB.
 const MUCH: usize = 16 << 10;
 
@@ -57,11 +55,11 @@ pub struct Socket {
     next: usize,
     /// The others of this turn have been let go first.
     yielded: bool,
-    /// Answers to measuring PINGs that wait.
-    held: usize,
+    /// Nothing is gathered but answers that can wait.
+    can_wait: bool,
     /// The end of their wait.
     late: Option<Pin<Box<Sleep>>>,
-    /// Bytes taken since the last of these answers.
+    /// Bytes taken since the last of them.
     since: usize,
 }
 
@@ -77,37 +75,27 @@ impl Socket {
             gathered: Vec::new(),
             next: 0,
             yielded: false,
-            held: 0,
+            can_wait: false,
             late: None,
             since: 0,
         })
     }
 
-    /// Tells whether this is an answer that waits, and takes it then.
-    fn holds(&mut self, slices: &[IoSlice<'_>], length: usize) -> bool {
-        let is_pong = length == PONG.len() && slices.iter().flat_map(|slice| slice.iter()).eq(&PONG);
-        let waits = is_pong && self.since < MUCH && self.held < MOST_HELD;
-        self.since = if is_pong { 0 } else { self.since.saturating_add(length) };
-        self.held += usize::from(waits);
-        waits
+    /// Takes note of bytes that come behind what is gathered.
+    fn note(&mut self, slices: &[IoSlice<'_>], length: usize) {
+        let pong = length == PONG.len() && slices.iter().flat_map(|slice| slice.iter()).eq(&PONG);
+        let little = self.since < MUCH;
+        self.since = if pong { 0 } else { self.since.saturating_add(length) };
+        self.can_wait = pong && little && (self.gathered.is_empty() || self.can_wait);
     }
 
-    /// Lets the answers go that wait.
-    fn release(&mut self) {
-        for _ in 0..std::mem::take(&mut self.held) {
-            self.gathered.extend_from_slice(&PONG);
+    /// Lets answers wait that can, until it is time.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // A part of it is on its way.
+        if !self.can_wait || self.next > 0 {
+            return Poll::Ready(());
         }
-        self.late = None;
-    }
-
-    /// Lets the answers go whose time is over. Otherwise the task is woken then.
-    fn poll_late(&mut self, cx: &mut Context<'_>) {
-        if self.held > 0 {
-            let late = self.late.get_or_insert_with(|| Box::pin(sleep(PONG_WITHIN)));
-            if late.as_mut().poll(cx).is_ready() {
-                self.release();
-            }
-        }
+        self.late.get_or_insert_with(|| Box::pin(sleep(PONG_WITHIN))).as_mut().poll(cx)
     }
 
     /// Sends all that is gathered and as much of `more` as there is room for; gives the length of that part.
@@ -126,6 +114,7 @@ impl Socket {
                     self.gathered.clear();
                     self.gathered.shrink_to(KEPT);
                     self.yielded = false;
+                    self.late = None;
                     // With nothing else to send this was all.
                     return Poll::Ready(Ok(sent - left));
                 }
@@ -185,12 +174,7 @@ impl AsyncWrite for Socket {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let length = slices.iter().map(|slice| slice.len()).fold(0, usize::saturating_add);
-        if self.holds(slices, length) {
-            return Poll::Ready(Ok(length));
-        }
-        if self.since >= MUCH {
-            self.release();
-        }
+        self.note(slices, length);
         if self.gathered.len().saturating_add(length) <= TOGETHER {
             slices.iter().for_each(|slice| self.gathered.extend_from_slice(slice));
             return Poll::Ready(Ok(length));
@@ -203,8 +187,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_late(cx);
         if self.gathered.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.poll_late(cx).is_pending() {
             return Poll::Ready(Ok(()));
         }
         if !std::mem::replace(&mut self.yielded, true) {
@@ -289,23 +275,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_answer_to_a_measuring_ping_waits_whatever_goes_before_it() {
+    async fn the_answer_to_a_measuring_ping_goes_with_what_comes_next() {
         let (mut socket, peer) = pair();
         peer.writable().await.unwrap();
-        for call in [&b"call"[..], b"another"] {
+        write(&mut socket, &PONG).await;
+        flushes(&mut socket, PONG_WITHIN / 2).await;
+        assert_eq!(arrived(&peer), b"");
+        write(&mut socket, b"call").await;
+        peer.readable().await.unwrap();
+        assert_eq!(arrived(&peer), [&PONG[..], b"call"].concat());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_answer_to_a_measuring_ping_goes_alone_after_its_time() {
+        let (mut socket, peer) = pair();
+        peer.writable().await.unwrap();
+        for _ in 0..2 {
             write(&mut socket, &PONG).await;
-            flushes(&mut socket, PONG_WITHIN / 2).await;
-            assert_eq!(arrived(&peer), b"");
-            write(&mut socket, call).await;
-            peer.readable().await.unwrap();
-            assert_eq!(arrived(&peer), call);
-            flushes(&mut socket, PONG_WITHIN).await;
+            flushes(&mut socket, PONG_WITHIN * 2).await;
             peer.readable().await.unwrap();
             assert_eq!(arrived(&peer), PONG);
         }
     }
 
-    /// The answer to any other ping, and to one whose time a window depends on.
+    /// The answer to any other ping, and to one that follows so much that a window depends on it.
     #[tokio::test(start_paused = true)]
     async fn other_answers_do_not_wait() {
         let (mut socket, peer) = pair();
@@ -315,22 +308,13 @@ mod tests {
         write(&mut socket, &goodbye).await;
         peer.readable().await.unwrap();
         assert_eq!(arrived(&peer), goodbye);
-        // After much, and before it.
         write(&mut socket, &[7; MUCH]).await;
         write(&mut socket, &PONG).await;
         peer.readable().await.unwrap();
         assert_eq!(arrived(&peer).len(), MUCH + PONG.len());
+        // Since that one little has been sent.
         write(&mut socket, &PONG).await;
         assert_eq!(arrived(&peer), b"");
-        write(&mut socket, &[7; MUCH]).await;
-        peer.readable().await.unwrap();
-        assert_eq!(arrived(&peer).len(), MUCH + PONG.len());
-        // Nobody asks for so many.
-        for _ in 0..=MOST_HELD {
-            write(&mut socket, &PONG).await;
-        }
-        peer.readable().await.unwrap();
-        assert_eq!(arrived(&peer), PONG);
     }
 
     /// Large writes with small ones between them, to a peer that reads slowly.
