@@ -57,3 +57,16 @@ pub(crate) enum FileError {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
+
+/// Keeps something in a file to its end, also when whoever asked goes away meanwhile: what is in a file is
+/// known, too.
+///
+/// # Errors
+/// Those of `work`, and its panic as one of writing `path`.
+pub(crate) async fn kept_whole(
+    path: PathBuf,
+    work: impl Future<Output = Result<(), FileError>> + Send + 'static,
+) -> Result<(), FileError> {
+    let kept = tokio::spawn(work).await;
+    kept.unwrap_or_else(|error| Err(FileError::Write { path, source: io::Error::other(error) }))
+}

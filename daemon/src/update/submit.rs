@@ -115,13 +115,9 @@ impl Updates {
         let object = parts.admin_requests.prepare(request.clone());
         let object = object.map_err(|unfit| SubmitError::Invalid(unfit.to_string()))?;
         fits(&found, &request.spec)?;
-        // Whoever asked may go away meanwhile: what is in a file is known, too.
         let parts = parts.clone();
-        let keep = tokio::spawn(async move { parts.admin_requests.keep(object, &parts.updates).await });
-        let kept = keep.await.unwrap_or_else(|error| {
-            Err(FileError::Write { path: name.as_str().into(), source: io::Error::other(error) })
-        });
-        kept?;
+        let keep = async move { parts.admin_requests.keep(object, &parts.updates).await };
+        files::kept_whole(name.as_str().into(), keep).await?;
         Ok(Taken { namespace: pod.namespace, name })
     }
 

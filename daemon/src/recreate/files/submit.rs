@@ -12,7 +12,7 @@ use super::{
     record::{Accepted, Record},
 };
 use crate::{
-    files::{FileError, Submitted, new_name, store},
+    files::{FileError, Submitted, kept_whole, new_name, store},
     recreate::codec,
 };
 
@@ -59,13 +59,12 @@ impl Files {
         record.accept(Accepted::of(&request, &name), &assigned, contexts, now);
         let path = self.0.submitted.join(format!("{name}.yaml"));
         let key = format!("{}/{name}", assigned.pod.namespace);
-        // Whoever asked may go away meanwhile: what is in a file is known, too.
         let files = self.clone();
-        let keep = tokio::spawn({
+        let keep = {
             let path = path.clone();
             async move { files.keep(&key, path, &request, record).await }
-        });
-        keep.await.unwrap_or_else(|error| Err(FileError::Write { path, source: io::Error::other(error) }))?;
+        };
+        kept_whole(path, keep).await?;
         Ok(Submitted { namespace: assigned.pod.namespace, name })
     }
     /// Keeps an assigned request, and tells the policy of it.

@@ -61,8 +61,7 @@ impl Object {
             }
             None => {}
         }
-        let desired: Asked<'_> =
-            status.desired_pods.iter().map(|entry| ((&*entry.uid, &*entry.owner), entry)).collect();
+        let desired = asked(&status);
         pods.retain(|(uid, owner), pod| {
             let entry = desired.get(&(&**uid, &**owner));
             entry.is_some_and(|entry| report::answers(pod, entry) || !is_one_way(entry))
@@ -97,8 +96,7 @@ impl Object {
 
     /// The answers stand in the object, and no sign of life is due.
     pub(super) fn has_said(&self, now: Instant) -> bool {
-        let desired: Asked<'_> =
-            self.status.desired_pods.iter().map(|entry| ((&*entry.uid, &*entry.owner), entry)).collect();
+        let desired = asked(&self.status);
         let is_left_over = self.left_for(now).is_none();
         let said = self.status.pods.iter().filter(|said| match Left::of(&desired, said) {
             Some(Left::Long) => false,
@@ -120,6 +118,10 @@ impl Object {
         let answered = self.pods.get(&desired_key(entry)).filter(|answered| report::answers(answered, entry));
         answered.is_some_and(|answered| report::is_end(answered) && answered.phase != UpdatePhase::Failed)
     }
+}
+
+fn asked(status: &NodePodUpdateStatus) -> Asked<'_> {
+    status.desired_pods.iter().map(|entry| ((&*entry.uid, &*entry.owner), entry)).collect()
 }
 
 /// Tells whether the answer to another entry in this one's place stands in the object.

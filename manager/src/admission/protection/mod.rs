@@ -75,21 +75,22 @@ pub(super) fn definition(name: &str, counted: Counted, account: &str) -> Verdict
     match counted {
         Counted::Some(0) => Verdict::AS_IT_IS,
         Counted::Some(number) => protected("active CRs", number),
-        Counted::Unknown(error) => refused(format!(
-            "forbidden by ResourcesProtectionDeletion, failed to list CRs of {name}: {error}"
-        )),
-        Counted::Forbidden => refused(format!(
-            "forbidden by ResourcesProtectionDeletion, failed to list CRs of {name}: the manager may not; let it, or take the label {LABEL}{}",
-            grant(name, account)
-        )),
+        Counted::Unknown(error) => uncounted(name, &error),
+        Counted::Forbidden => uncounted(
+            name,
+            &format!("the manager may not; let it, or take the label {LABEL}{}", grant(name, account)),
+        ),
     }
 }
 
 /// Decides on a definition none of whose versions is served.
 pub(super) fn hidden(name: &str) -> Verdict {
-    refused(format!(
-        "forbidden by ResourcesProtectionDeletion, failed to list CRs of {name}: no version of spec.versions is served; serve one, or take the label {LABEL}"
-    ))
+    let why = format!("no version of spec.versions is served; serve one, or take the label {LABEL}");
+    uncounted(name, &why)
+}
+
+fn uncounted(name: &str, why: &str) -> Verdict {
+    refused(format!("forbidden by ResourcesProtectionDeletion, failed to list CRs of {name}: {why}"))
 }
 
 /// The command that grants the right. Names of definitions are DNS names: one that is none has no command.

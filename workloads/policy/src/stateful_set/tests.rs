@@ -315,6 +315,18 @@ fn a_pod_that_is_named_by_its_label_waits_for_its_hook() {
     assert_eq!(world.effect(), "-1");
 }
 
+/// Rows: by how many seconds the clock of its node is ahead, and what is done.
+#[rstest]
+#[case(0, "")]
+#[case(30, "")]
+#[case(31, "-1")]
+#[case(1_000_000_000, "-1")]
+fn a_clock_that_is_ahead_holds_up_no_update(#[case] ahead: i64, #[case] effect: &str) {
+    let mut world = World::new(3, ordered(json!({})), "0o 1o!? 2o");
+    world.pods[1].failing_since = Some(NOW.checked_add(SignedDuration::from_secs(ahead)).unwrap());
+    assert_eq!(world.effect(), effect);
+}
+
 /// Its hook holds it, or it is in the midst of an update to another revision: nobody mends that.
 #[test]
 fn a_pod_that_is_held_is_not_waited_for() {

@@ -18,6 +18,9 @@ use crate::{
 /// Time that a pod whose probe fails has to be Ready again before an update replaces it, in seconds.
 const MENDED_SECONDS: i64 = 30;
 
+/// Twice that time: the clock of a node may be ahead by some seconds.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 impl<'a> Pass<'a> {
     pub(super) fn update(&mut self) {
         if self.name_pods() || self.refresh() {
@@ -68,7 +71,9 @@ impl<'a> Pass<'a> {
             !one.updated && one.pod.is_active() && !one.is_being_updated() && State::of(one.pod).serves()
         };
         let failing = all.iter().filter(is_awaited).filter_map(|one| one.pod.failing_since);
-        let left = failing.map(|since| until(since, MENDED_SECONDS, self.now)).filter(|left| !left.is_zero());
+        let left = failing.map(|since| until(since, MENDED_SECONDS, self.now));
+        // A node whose clock is far ahead must not hold an update up.
+        let left = left.filter(|left| !left.is_zero() && *left <= LONGEST_WAIT);
         left.max().filter(|_| self.rules.ordered)
     }
 
