@@ -59,9 +59,11 @@ pub struct NodePodUpdateStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Wanted state of one pod. Everything that is not named stays as it is.
+/// Wanted state of one pod. Everything that is not named stays as it is. One writer makes the whole of it: with
+/// an owner for each field of each entry a write would cost the API server much more.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct DesiredPod {
     /// UID of the pod.
     pub uid: String,

@@ -4,7 +4,7 @@
 //! | Call | The table knows | It does not |
 //! |---|---|---|
 //! | `CreateContainer` | its barrier is open: passes | waits for [`PATIENCE`], then refused as not ready |
-//! | `StopContainer` | nothing is ordered: passes | waits for [`PATIENCE`], then passes with the rest of its time |
+//! | `StopContainer` | nothing is ordered: passes | waits for [`PATIENCE`], but no longer than its time allows, then passes with the rest of that |
 //! | `ContainerStatus` | shown so | undecided: waits for [`PATIENCE`], then the truth; of a container that it has not heard of: the truth |
 //! | a hook | done, or it runs | undecided: waits for [`PATIENCE`], then it runs; not heard of: it runs |
 //! | a list of containers | | passes without a nudge |
@@ -27,13 +27,31 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Minimum time that a container always gets between the stop signal and SIGKILL, the kubelet's own.
 const FLOOR: Duration = Duration::from_secs(2);
 
+/// How long this call waits: a stop leaves its container [`FLOOR`] of the time that it was given.
+pub(crate) fn patience(request: &Request) -> Duration {
+    match request {
+        Request::StopContainer(stop) => PATIENCE.min(stop.timeout.saturating_sub(FLOOR)),
+        Request::CreateContainer(_) => PATIENCE,
+    }
+}
+
+/// Whether the table has the call as one that passes, agent or not.
+pub(crate) fn passes(table: &Table, request: &Request) -> bool {
+    match request {
+        Request::CreateContainer(create) => table.creates(create),
+        Request::StopContainer(stop) => table.stops(&stop.container),
+    }
+}
+
 /// The decision about a call that has waited so long; `None` while it goes on waiting.
 pub(crate) fn of_call(table: &Table, request: &Request, waited: Duration) -> Option<Decision> {
-    let patient = waited < PATIENCE;
+    if passes(table, request) {
+        return Some(Decision::Pass(None));
+    }
+    if waited < patience(request) {
+        return None;
+    }
     match request {
-        Request::CreateContainer(create) if table.creates(create) => Some(Decision::Pass(None)),
-        Request::StopContainer(stop) if table.stops(&stop.container) => Some(Decision::Pass(None)),
-        Request::CreateContainer(_) | Request::StopContainer(_) if patient => None,
         Request::CreateContainer(_) => Some(Decision::Refuse(Refusal::AgentAway)),
         Request::StopContainer(stop) => {
             // Whole seconds, rounded up, as with an exit order.

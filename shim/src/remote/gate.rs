@@ -115,7 +115,7 @@ impl RemoteGate {
         self.presence.borrow().is_here()
     }
 
-    fn ask(&self, question: Question) -> Result<Asked<'_>, Beyond> {
+    fn ask(&self, question: Question, patience: Duration) -> Result<Asked<'_>, Beyond> {
         let mut state = locked(&self.state);
         // The agent knows it from the question.
         state.connections.extend(question.connection());
@@ -128,7 +128,7 @@ impl RemoteGate {
                 return Err(error);
             }
         }
-        Ok(Asked::new(self, id, heard))
+        Ok(Asked::new(self, id, heard, patience))
     }
 
     /// Notes that a call goes on, and tells it where no answer says so.
@@ -173,12 +173,12 @@ impl RemoteGate {
     }
 
     async fn decided(&self, call: &Call, holds: &dyn Holds) -> Decision {
-        let known = away::of_call(&locked(&self.state).table, &call.request, Duration::ZERO);
-        if known.is_some() {
+        if away::passes(&locked(&self.state).table, &call.request) {
             self.goes_on(call, true);
             return Decision::Pass(None);
         }
-        let Ok(mut asked) = self.ask(Question::Call(Arc::new(call.clone()), holds.trace())) else {
+        let question = Question::Call(Arc::new(call.clone()), holds.trace());
+        let Ok(mut asked) = self.ask(question, away::patience(&call.request)) else {
             // Of nothing that exists: the runtime will say so.
             return Decision::Pass(None);
         };
@@ -223,7 +223,7 @@ impl RemoteGate {
         alone: impl Fn(&Table, Duration) -> Option<Answer>,
     ) -> Answer {
         let last = |table: &Table| alone(table, PATIENCE).unwrap_or(Answer::Pass);
-        let Ok(mut asked) = self.ask(question) else { return last(&locked(&self.state).table) };
+        let Ok(mut asked) = self.ask(question, PATIENCE) else { return last(&locked(&self.state).table) };
         loop {
             if let Some(waited) = asked.alone()
                 && let Some(answer) = alone(&locked(&self.state).table, waited)

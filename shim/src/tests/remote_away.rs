@@ -77,10 +77,12 @@ fn calls() {
         (stop("plain", 30), pass.clone(), pass.clone(), pass.clone()),
         (stop("ordered", 30), None, None, shorter(25)),
         (stop("unknown", 30), None, None, shorter(25)),
-        // Never below the kubelet's own floor, and never more than was asked for.
-        (stop("ordered", 6), None, None, shorter(2)),
-        (stop("ordered", 2), None, None, pass.clone()),
-        (stop("ordered", 0), None, None, pass),
+        // Never below the kubelet's own floor, and never more than was asked for: these wait for less.
+        (stop("ordered", 7), None, None, shorter(2)),
+        (stop("ordered", 6), None, shorter(2), shorter(2)),
+        (stop("ordered", 3), None, shorter(2), shorter(2)),
+        (stop("ordered", 2), pass.clone(), pass.clone(), pass.clone()),
+        (stop("ordered", 0), pass.clone(), pass.clone(), pass),
     ];
     let table = table();
     let moment = Duration::from_nanos(1);

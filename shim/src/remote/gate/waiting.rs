@@ -11,7 +11,6 @@ use tokio::{
 use super::RemoteGate;
 use crate::remote::{
     asked::{Heard, locked},
-    away::PATIENCE,
     message::{Answers, Told},
 };
 
@@ -21,6 +20,8 @@ pub(super) struct Asked<'a> {
     id: u64,
     heard: watch::Receiver<Heard>,
     presence: watch::Receiver<Presence>,
+    /// How long it waits without an agent.
+    patience: Duration,
     since: Instant,
     /// Time without an agent before it was asked.
     before: Duration,
@@ -74,11 +75,16 @@ impl Presence {
 }
 
 impl<'a> Asked<'a> {
-    /// Waits for the answer to the question of this number.
-    pub(super) fn new(gate: &'a RemoteGate, id: u64, heard: watch::Receiver<Heard>) -> Self {
+    /// Waits for the answer to the question of this number, without an agent for `patience`.
+    pub(super) fn new(
+        gate: &'a RemoteGate,
+        id: u64,
+        heard: watch::Receiver<Heard>,
+        patience: Duration,
+    ) -> Self {
         let presence = gate.presence.subscribe();
         let before = presence.borrow().alone();
-        Self { gate, id, heard, presence, since: Instant::now(), before, answered: false }
+        Self { gate, id, heard, presence, patience, since: Instant::now(), before, answered: false }
     }
 
     /// Time that it has waited without an agent, all such times together: one that comes again and again and
@@ -96,7 +102,7 @@ impl<'a> Asked<'a> {
     /// Cancel-safe.
     pub(super) async fn next(&mut self) -> Turn {
         let presence = *self.presence.borrow();
-        let left = (!presence.is_here()).then(|| PATIENCE.saturating_sub(self.waited(&presence)));
+        let left = (!presence.is_here()).then(|| self.patience.saturating_sub(self.waited(&presence)));
         let bound = async {
             match left {
                 Some(left) => sleep(left).await,
