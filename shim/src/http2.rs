@@ -9,11 +9,16 @@ use h2::{client, server};
 
 use crate::bounds::STREAMS;
 
-/// Bytes that a peer may send on one stream before we have passed them on. A list of 500 containers is 445
-/// kB.
-const STREAM_WINDOW: u32 = 4 << 20;
-/// The same over all streams of a connection.
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Bytes that a peer may send before we have passed them on: what a client that does not read makes us keep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Windows {
+    /// On one stream. A list of 500 containers is 445 kB.
+    stream: u32,
+    /// Over all streams of a connection. Streams that nobody reads must not use it up, or all other calls
+    /// of the connection stand still with them: grpc-go has no such sum at all, for that reason.
+    connection: u32,
+}
+
 /// grpc-go's own limit; an error text of a runtime easily exceeds the usual 16 KiB.
 const MAX_HEADER_LIST: u32 = 16 << 20;
 /// The largest DATA frame we take. Not larger: h2 derives the number of CONTINUATION frames it accepts from
@@ -30,13 +35,22 @@ const REMEMBERED_RESETS: usize = 256;
 /// The overhead of small DATA frames that wait for a slow reader; the stream window bounds them as well.
 const SMALL_FRAMES: usize = 64 << 20;
 
-/// Towards the kubelet.
-pub(crate) fn server() -> server::Builder {
+// === impl Windows ===
+
+impl Windows {
+    /// Windows of a connection for the kubelet, or for another client, of which there may be a thousand.
+    pub(crate) fn of(kubelet: bool) -> Self {
+        Self { stream: if kubelet { 4 << 20 } else { 512 << 10 }, connection: 128 << 20 }
+    }
+}
+
+/// Towards the client.
+pub(crate) fn server(windows: Windows) -> server::Builder {
     let mut builder = server::Builder::new();
     builder
         .max_concurrent_streams(STREAMS)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_window_size(windows.stream)
+        .initial_connection_window_size(windows.connection)
         .max_header_list_size(MAX_HEADER_LIST)
         .max_frame_size(MAX_FRAME)
         .max_send_buffer_size(SEND_BUFFER)
@@ -48,11 +62,11 @@ pub(crate) fn server() -> server::Builder {
 }
 
 /// Towards the runtime.
-pub(crate) fn client() -> client::Builder {
+pub(crate) fn client(windows: Windows) -> client::Builder {
     let mut builder = client::Builder::new();
     builder
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_window_size(windows.stream)
+        .initial_connection_window_size(windows.connection)
         .max_header_list_size(MAX_HEADER_LIST)
         .max_frame_size(MAX_FRAME)
         .max_send_buffer_size(SEND_BUFFER)

@@ -27,6 +27,8 @@ pub(crate) enum Method {
     PodSandboxStatus,
     GetContainerEvents,
     PullImage,
+    StreamPodSandboxes,
+    StreamContainers,
 }
 
 /// Request of a call of the table.
@@ -73,7 +75,7 @@ pub(crate) enum Undecodable {
 
 impl Method {
     /// All of them, in the order of their discriminants.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::CreateContainer,
         Self::StopContainer,
         Self::RunPodSandbox,
@@ -88,6 +90,8 @@ impl Method {
         Self::PodSandboxStatus,
         Self::GetContainerEvents,
         Self::PullImage,
+        Self::StreamPodSandboxes,
+        Self::StreamContainers,
     ];
 
     /// The method behind this path, if it is in the table.
@@ -109,6 +113,8 @@ impl Method {
             "ExecSync" => Some(Self::ExecSync),
             "PodSandboxStatus" => Some(Self::PodSandboxStatus),
             "GetContainerEvents" => Some(Self::GetContainerEvents),
+            "StreamPodSandboxes" => Some(Self::StreamPodSandboxes),
+            "StreamContainers" => Some(Self::StreamContainers),
             _ => None,
         }
     }
@@ -131,7 +137,9 @@ impl Method {
             | Self::ListContainers
             | Self::ContainerStatus
             | Self::PodSandboxStatus
-            | Self::GetContainerEvents => false,
+            | Self::GetContainerEvents
+            | Self::StreamPodSandboxes
+            | Self::StreamContainers => false,
         }
     }
 
@@ -152,6 +160,8 @@ impl Method {
             Self::PodSandboxStatus => "PodSandboxStatus",
             Self::GetContainerEvents => "GetContainerEvents",
             Self::PullImage => "PullImage",
+            Self::StreamPodSandboxes => "StreamPodSandboxes",
+            Self::StreamContainers => "StreamContainers",
         }
     }
 
@@ -185,12 +195,13 @@ impl Method {
                 let request: cri::RemoveContainerRequest = decoded(message)?;
                 Asked::RemoveContainer(request.container_id.into())
             }
-            Self::ListPodSandbox => {
+            // The streams of CRI 0.36 (kubelet's gate `CRIListStreaming`) have the messages of the lists.
+            Self::ListPodSandbox | Self::StreamPodSandboxes => {
                 let request: cri::ListPodSandboxRequest = decoded(message)?;
                 // The kubelet's statistics send a filter that says nothing.
                 if request.filter.is_none() { Asked::AllSandboxes } else { Asked::Nothing }
             }
-            Self::ListContainers => {
+            Self::ListContainers | Self::StreamContainers => {
                 let request: cri::ListContainersRequest = decoded(message)?;
                 let unfiltered =
                     request.filter.is_none_or(|filter| filter == cri::ContainerFilter::default());
@@ -245,8 +256,11 @@ mod tests {
     #[test]
     fn only_an_unfiltered_list_is_a_relist() {
         let read = |filter| {
-            let message = cri::ListContainersRequest { filter }.encode_to_vec();
-            matches!(Method::ListContainers.read(message.into()).unwrap(), Asked::Relist)
+            let message: Bytes = cri::ListContainersRequest { filter }.encode_to_vec().into();
+            let relists = [Method::ListContainers, Method::StreamContainers]
+                .map(|method| matches!(method.read(message.clone()).unwrap(), Asked::Relist));
+            assert_eq!(relists[0], relists[1]);
+            relists[0]
         };
         assert!(read(None));
         assert!(read(Some(cri::ContainerFilter::default())));
@@ -260,8 +274,11 @@ mod tests {
     #[test]
     fn plegs_list_of_sandboxes_has_no_filter_at_all() {
         let read = |filter| {
-            let message = cri::ListPodSandboxRequest { filter }.encode_to_vec();
-            matches!(Method::ListPodSandbox.read(message.into()).unwrap(), Asked::AllSandboxes)
+            let message: Bytes = cri::ListPodSandboxRequest { filter }.encode_to_vec().into();
+            let all = [Method::ListPodSandbox, Method::StreamPodSandboxes]
+                .map(|method| matches!(method.read(message.clone()).unwrap(), Asked::AllSandboxes));
+            assert_eq!(all[0], all[1]);
+            all[0]
         };
         assert!(read(None));
         assert!(!read(Some(cri::PodSandboxFilter::default())));

@@ -13,16 +13,21 @@ use std::{
 use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
-    sys::stat::{Mode, fchmod},
+    sys::{
+        socket::{Backlog, listen},
+        stat::{Mode, fchmod},
+    },
 };
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
+use tracing::warn;
 
 use crate::endpoint::RuntimeEndpoint;
 
 /// The kubelet takes a runtime endpoint that ends so for CRI-O and changes where it reads its statistics.
 const CRIO_PATH: &str = "run/crio/crio.sock";
-/// Connections that may wait to be accepted; a restarting kubelet opens two.
-const BACKLOG: u32 = 128;
+/// Connections that may wait to be accepted, as many as containerd lets wait (the kernel cuts it to
+/// `net.core.somaxconn`): one too many does not wait, its client is told EAGAIN and most do not try again.
+const BACKLOG: u32 = 4096;
 
 /// A listening socket, and the right to it.
 #[derive(Debug)]
@@ -105,6 +110,11 @@ impl Listener {
         let path = socket.local_addr().ok().and_then(|address| address.as_pathname().map(Path::to_owned));
         let path = path.unwrap_or_default();
         refuse_crio_path(&path, runtime)?;
+        // Once more: who made it may have had less in mind, such as a socket unit of an older version. One that
+        // must not, by the filter of system calls that an older process left, has the backlog as it was.
+        if let Err(error) = listen(&socket, Backlog::MAXALLOWABLE) {
+            warn!(%error, ?path, "Backlog of the socket stays as it is");
+        }
         let adopted = socket.set_nonblocking(true).and_then(|()| UnixListener::from_std(socket));
         match adopted {
             Ok(socket) => Ok(Self { socket, _lock: None }),
@@ -173,7 +183,9 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::{fd::AsRawFd, unix::fs::PermissionsExt};
+
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, connect, socket};
 
     use super::*;
 
@@ -244,5 +256,28 @@ mod tests {
         let (accepted, connected) = tokio::join!(listener.socket.accept(), UnixStream::connect(&path));
         accepted.unwrap();
         connected.unwrap();
+    }
+
+    #[tokio::test]
+    async fn clients_wait_in_the_backlog() {
+        let clients = 400;
+        let directory = tempfile::tempdir().unwrap();
+        let (made, passed) = (directory.path().join("made.sock"), directory.path().join("passed.sock"));
+        let old = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(old.as_raw_fd(), &UnixAddr::new(&passed).unwrap()).unwrap();
+        listen(&old, Backlog::new(2).unwrap()).unwrap();
+        let _listeners =
+            [Listener::bind(&made, &runtime()).unwrap(), Listener::adopt(old.into(), &runtime()).unwrap()];
+        for path in [made, passed] {
+            let path = UnixAddr::new(&path).unwrap();
+            let waiting: Vec<_> = (0..clients)
+                .map(|_| {
+                    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+                    let client = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+                    (connect(client.as_raw_fd(), &path), client)
+                })
+                .collect();
+            assert_eq!(waiting.iter().filter(|(connected, _)| connected.is_ok()).count(), clients);
+        }
     }
 }

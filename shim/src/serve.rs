@@ -24,7 +24,7 @@ use crate::{
     endpoint::RuntimeEndpoint,
     fd_store::FdStore,
     gate::Gate,
-    http2,
+    http2::{self, Windows},
     listener::Listener,
     metrics::{Metrics, Shed},
     peer::Clients,
@@ -188,7 +188,9 @@ impl Server {
         if open < CONNECTIONS / 2 && self.shedding.swap(false, Ordering::Relaxed) {
             info!(open, "Connections are accepted again");
         }
-        let upstream = |fd_store| Upstream::new(self.runtime.clone(), self.metrics.clone(), fd_store);
+        let windows = Windows::of(kubelet);
+        let upstream =
+            |fd_store| Upstream::new(self.runtime.clone(), windows, self.metrics.clone(), fd_store);
         let context = Context {
             connection: ConnectionId(self.next_connection.fetch_add(1, Ordering::Relaxed)),
             kubelet,
@@ -220,7 +222,7 @@ async fn serve_connection(
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
     let connection = match Socket::new(socket) {
         Ok(socket) => tokio::select! {
-            connection = handshake(socket) => connection,
+            connection = handshake(socket, Windows::of(context.kubelet)) => connection,
             () = cutoff.all.cancelled() => return,
         },
         Err(error) => {
@@ -241,8 +243,8 @@ async fn serve_connection(
 }
 
 /// An error of the time means that the client has not said who it is: it does so first of all, and at once.
-async fn handshake(socket: Socket) -> Result<Result<Connection, h2::Error>, Elapsed> {
-    timeout(SILENCE, http2::server().handshake(socket)).await
+async fn handshake(socket: Socket, windows: Windows) -> Result<Result<Connection, h2::Error>, Elapsed> {
+    timeout(SILENCE, http2::server(windows).handshake(socket)).await
 }
 
 async fn serve_calls(

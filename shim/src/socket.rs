@@ -115,6 +115,10 @@ impl Socket {
                     self.gathered.shrink_to(KEPT);
                     self.yielded = false;
                     self.late = None;
+                    if sent == left && more.iter().any(|part| !part.is_empty()) {
+                        // None of it yet, and none at all would mean that nothing can be written any more.
+                        continue;
+                    }
                     // With nothing else to send this was all.
                     return Poll::Ready(Ok(sent - left));
                 }

@@ -15,7 +15,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::{net::UnixStream, sync::Mutex};
 use tracing::debug;
 
-use crate::{endpoint::RuntimeEndpoint, fd_store::FdStore, http2, metrics::Metrics, socket::Socket};
+use crate::{
+    endpoint::RuntimeEndpoint,
+    fd_store::FdStore,
+    http2::{self, Windows},
+    metrics::Metrics,
+    socket::Socket,
+};
 
 /// A connection that was looked at is taken to live for so long: its task has seen what came before, if this
 /// process did not stand still, and then it is longer ago.
@@ -24,6 +30,7 @@ const LIVES_FOR: Duration = Duration::from_millis(5);
 /// The way to the runtime.
 pub(crate) struct Upstream {
     endpoint: RuntimeEndpoint,
+    windows: Windows,
     metrics: Metrics,
     fd_store: Option<Arc<dyn FdStore>>,
     /// The connection in use. Behind an async lock so that calls that find it gone dial once, not once each.
@@ -53,10 +60,11 @@ pub(crate) enum DialError {
 impl Upstream {
     pub(crate) fn new(
         endpoint: RuntimeEndpoint,
+        windows: Windows,
         metrics: Metrics,
         fd_store: Option<Arc<dyn FdStore>>,
     ) -> Self {
-        Self { endpoint, metrics, fd_store, current: Mutex::new(None) }
+        Self { endpoint, windows, metrics, fd_store, current: Mutex::new(None) }
     }
 
     pub(crate) fn endpoint(&self) -> &RuntimeEndpoint {
@@ -93,7 +101,7 @@ impl Upstream {
         );
         let socket =
             Socket::new(socket).map_err(|source| DialError::Connect { endpoint: endpoint(), source })?;
-        let (sender, connection) = http2::client()
+        let (sender, connection) = http2::client(self.windows)
             .handshake(socket)
             .await
             .map_err(|source| DialError::Handshake { endpoint: endpoint(), source })?;
@@ -147,7 +155,8 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         let endpoint = RuntimeEndpoint::from(path);
-        let upstream = Upstream::new(endpoint, Metrics::register(&mut Default::default()), None);
+        let upstream =
+            Upstream::new(endpoint, Windows::of(true), Metrics::register(&mut Default::default()), None);
         let dialled = || listener.accept().is_ok();
 
         upstream.sender().await.unwrap();

@@ -2,17 +2,22 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use berth_proto::causes;
 use berth_shim::remote::{self, ControlError, ShimState, UpgradeStage};
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use tokio::time::{sleep, timeout};
 
 use super::duration;
 use super::output::progress;
 
 /// Socket that `berth-shim` has for berthd, which is asked here too.
 pub(crate) const SOCKET: &str = "/run/berth/shim.sock";
+/// Interval at which a process is looked for that is to end.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Has the `berth-shim` at this socket give its place to a new process of the file that it was started from.
 pub(crate) async fn upgrade(socket: &Path) -> Result<()> {
@@ -24,6 +29,25 @@ pub(crate) async fn upgrade(socket: &Path) -> Result<()> {
     let upgraded = remote::upgrade(socket, started).await;
     upgraded.map_err(|error| failed(error, socket, "upgraded"))?;
     tell("it serves; the old berth-shim stays until its last call has ended".to_owned());
+    Ok(())
+}
+
+/// The same, and then waits for the end of the old one, up to `limit`: a berthd that is upgraded while it goes
+/// on finds only the new one, and stops that wait in the old one are carried out in no order.
+pub(crate) async fn upgrade_to_its_end(socket: &Path, limit: Duration) -> Result<()> {
+    let old = remote::look(socket).await.ok().and_then(|state| i32::try_from(state.pid).ok());
+    upgrade(socket).await?;
+    let runs = |pid| kill(Pid::from_raw(pid), None).is_ok();
+    let Some(old) = old.filter(|pid| *pid > 0 && runs(*pid)) else { return Ok(()) };
+    progress(&format!("berth-shim: process {old} ends its last calls"));
+    let ended = async {
+        while runs(old) {
+            sleep(LOOK).await;
+        }
+    };
+    if timeout(limit, ended).await.is_err() {
+        progress(&format!("process {old} still has calls after {}, going on", duration::short(limit)));
+    }
     Ok(())
 }
 

@@ -206,7 +206,8 @@ impl Node {
             return Verdict::Forward;
         }
         let Declared { hinted, foreign, .. } = request.declared;
-        if foreign && !hinted && self.config.unknown_pods == UnknownPods::Open {
+        // No view will ever show a pod that is not the kubelet's, whatever it declares.
+        if foreign && self.config.unknown_pods == UnknownPods::Open {
             return Verdict::Forward;
         }
         let until = patience(call, PATIENCE_FOR_POD_VIEW);

@@ -123,6 +123,10 @@ impl Foresight for Agent {
     fn in_advance(&self) -> Option<InAdvance> {
         self.guarded(|| self.read(Node::in_advance))
     }
+
+    fn told(&self, foretold: Option<u64>) {
+        self.told.send_replace(foretold);
+    }
 }
 
 /// The answers to calls, from the state as it is now.

@@ -23,9 +23,12 @@ use std::{
 
 use berth_policy::{CreationEnv, Event, Node, PodRef, PodUid, SetAsideView, Step, time::later};
 use tokio::{sync::watch, time::Instant};
+use tracing::warn;
 
 use self::{metrics::AgentMetrics, recall::Memory, store::Store};
 
+/// Time that a shim may take to be there and to be told what a container that is stopped is shown as.
+const TOLD_WITHIN: Duration = Duration::from_secs(10);
 /// When what is due is asked for again after the policy panicked as a whole.
 pub(crate) const AFTER_PANIC: Duration = Duration::from_secs(1);
 
@@ -47,6 +50,8 @@ pub struct Agent {
     follows: watch::Sender<bool>,
     /// Grows with what alters what is known before it is asked.
     foretold: watch::Sender<u64>,
+    /// How much of that a shim knows; all of it where there is none to be told.
+    told: watch::Sender<Option<u64>>,
     store: Arc<Store>,
     /// Parts of it that are still to be read.
     unread: Mutex<Vec<Memory>>,
@@ -64,6 +69,7 @@ impl Agent {
             containers: watch::Sender::new(0),
             follows: watch::Sender::new(false),
             foretold: watch::Sender::new(0),
+            told: watch::Sender::new(Some(u64::MAX)),
             store,
             unread: Mutex::new(recall::all()),
             metrics,
@@ -141,6 +147,17 @@ impl Agent {
     fn foretell(&self, node: &Node) {
         let now = node.foretold();
         self.foretold.send_if_modified(|before| std::mem::replace(before, now) != now);
+    }
+
+    /// Waits until the shim knows what is known in advance now, for ten seconds at most: one that does not
+    /// come has forgotten what it knew, and asks.
+    pub(crate) async fn until_told(&self) {
+        let foretold = *self.foretold.borrow();
+        let mut told = self.told.subscribe();
+        let all = told.wait_for(|told| told.is_some_and(|told| told >= foretold));
+        if tokio::time::timeout(TOLD_WITHIN, all).await.is_err() {
+            warn!("The shim was not told of a container that is stopped now");
+        }
     }
 
     fn guarded<T>(&self, work: impl FnOnce() -> T) -> Option<T> {

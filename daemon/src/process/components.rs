@@ -2,9 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use berth_shim::{Metrics, RuntimeEndpoint};
+use berth_policy::time::later;
+use berth_shim::{Metrics, RuntimeEndpoint, remote::Foresight};
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -32,7 +36,8 @@ use crate::{
     update::Updates,
 };
 
-/// How long the start waits for the first list of pods. A node whose API server is away must come up too.
+/// How long the start waits for the first lists of pods and of requests together. A node whose API server is away
+/// must come up too, and that within the time for which a shim lets calls wait.
 const FIRST_VIEW: Duration = Duration::from_secs(3);
 
 /// Components of the agent.
@@ -51,6 +56,8 @@ pub(super) struct Components {
     pub(super) shim_metrics: Metrics,
     pub(super) registry: Registry,
     prober: Prober,
+    /// When the start waits no longer for first lists.
+    listed_by: Instant,
 }
 
 /// Tasks of the agent, of two kinds.
@@ -80,6 +87,10 @@ impl Components {
         let images = Arc::new(SharedImages::new(node_image::limits(config), agent_metrics.clone()));
         let probes = Arc::new(SharedProbes::new(&config.probes, agent_metrics.clone()));
         let agent = Arc::new(Agent::new(from_config::policy(config), store.clone(), agent_metrics));
+        if config.shim_socket.is_some() {
+            // None is linked yet.
+            Foresight::told(&*agent, None);
+        }
         let runtime = Runtime::new(endpoint);
         let kubelet = from_config::kubelet(config)?;
         let cluster = from_config::cluster(config, &mut registry)?;
@@ -111,6 +122,7 @@ impl Components {
             shim_metrics,
             registry,
             prober,
+            listed_by: later(Instant::now(), FIRST_VIEW),
         })
     }
 
@@ -141,6 +153,7 @@ impl Components {
         let probes = self.probes.clone();
         let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
         onlookers.extend(self.updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
+        self.listed_by = later(Instant::now(), FIRST_VIEW);
         let view = self.view(config, onlookers, tasks).await;
         if let Some(cluster) = cluster {
             let labels = NodeLabels::new(cluster.clone(), self.shim_metrics.clone(), config);
@@ -179,7 +192,7 @@ impl Components {
             let mut health = view.health();
             tasks.serving.spawn(view.run(tasks.stop.clone()));
             let first = health.wait_for(|health| health.synced);
-            if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
+            if timeout_at(self.listed_by, first).await.is_err() {
                 warn!("Pods not listed yet, starting without");
             }
             return Some(health);
@@ -204,7 +217,7 @@ impl Components {
             let _ = requests.wait_for(|health| *health != WatchHealth::Starting).await;
             let _ = updates.wait_for(|ready| *ready).await;
         };
-        if tokio::time::timeout(FIRST_VIEW, first).await.is_err() {
+        if timeout_at(self.listed_by, first).await.is_err() {
             warn!("Requests not listed yet, starting without");
         }
     }

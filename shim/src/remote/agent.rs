@@ -2,12 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use berth_policy::{CallId, ConnectionId, Event, InAdvance};
+use futures::FutureExt;
 use tokio::{
     net::UnixStream,
     sync::watch,
@@ -46,6 +48,9 @@ pub trait Foresight: Send + Sync + 'static {
 
     /// All that is known before it is asked; `None` where that cannot be said.
     fn in_advance(&self) -> Option<InAdvance>;
+
+    /// Takes note that a shim was told all that was foretold up to this number; `None` when there is none.
+    fn told(&self, foretold: Option<u64>);
 }
 
 /// Lists the runtime: what happened while nobody told is known then.
@@ -149,7 +154,7 @@ impl AgentLink {
                 continue;
             };
             known = ended.known;
-            shared.linked.send_replace(false);
+            shared.unlink();
             shared.metrics.told(0, 0, 0);
             if ended.lasted >= AGAIN.1 {
                 (pause, said) = (AGAIN.0, false);
@@ -161,7 +166,7 @@ impl AgentLink {
             stop.run_until_cancelled(sleep(pause)).await;
             pause = pause.saturating_mul(2).min(AGAIN.1);
         }
-        shared.linked.send_replace(false);
+        shared.unlink();
     }
 }
 
@@ -203,7 +208,11 @@ async fn session(
 ) -> Ended {
     let begun = Instant::now();
     let served = match UnixStream::connect(&socket).await {
-        Ok(stream) => serve(shared, &mut known, stream, succeeded).await,
+        Ok(stream) => {
+            // What the shim has of this agent must not be lost with it: it would go on here for ever.
+            let served = AssertUnwindSafe(serve(shared, &mut known, stream, succeeded)).catch_unwind();
+            served.await.unwrap_or(Err(LineError::Panicked))
+        }
         Err(error) => Err(error.into()),
     };
     Ended { known, number, error: served.err(), lasted: begun.elapsed() }
@@ -251,6 +260,11 @@ impl Shared {
     /// The shim knows what the agent knows.
     pub(super) fn link(&self) {
         self.linked.send_replace(true);
+    }
+
+    fn unlink(&self) {
+        self.linked.send_replace(false);
+        self.foresight.told(None);
     }
 }
 

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `CreateContainer` | its barrier is open: passes | waits for [`PATIENCE`], then refused as not ready |
 //! | `StopContainer` | nothing is ordered: passes | waits for [`PATIENCE`], but no longer than its time allows, then passes with the rest of that |
-//! | `ContainerStatus` | shown so | undecided: waits for [`PATIENCE`], then the truth; of a container that it has not heard of: the truth |
+//! | `ContainerStatus` | shown so; after [`PATIENCE`] where it may have changed | undecided: waits for [`PATIENCE`], then the truth; of a container that it has not heard of: the truth |
 //! | a hook | done, or it runs | undecided: waits for [`PATIENCE`], then it runs; not heard of: it runs |
 //! | a list of containers | | passes without a nudge |
 //! | `PullImage` | | passes |
@@ -27,14 +27,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Minimum time that a container always gets between the stop signal and SIGKILL, the kubelet's own.
 const FLOOR: Duration = Duration::from_secs(2);
 
-/// How long this call waits: a stop leaves its container [`FLOOR`] of the time that it was given.
-pub(crate) fn patience(request: &Request) -> Duration {
-    match request {
-        Request::StopContainer(stop) => PATIENCE.min(stop.timeout.saturating_sub(FLOOR)),
-        Request::CreateContainer(_) => PATIENCE,
-    }
-}
-
 /// Whether the table has the call as one that passes, agent or not.
 pub(crate) fn passes(table: &Table, request: &Request) -> bool {
     match request {
@@ -43,24 +35,34 @@ pub(crate) fn passes(table: &Table, request: &Request) -> bool {
     }
 }
 
-/// The decision about a call that has waited so long; `None` while it goes on waiting.
-pub(crate) fn of_call(table: &Table, request: &Request, waited: Duration) -> Option<Decision> {
+/// Time after its arrival for which a call may wait, whoever is there: a stop leaves its container [`FLOOR`]
+/// of the time that it was given. `None` for a call without such a time.
+pub(crate) fn longest(request: &Request) -> Option<Duration> {
+    match request {
+        Request::StopContainer(stop) => Some(stop.timeout.saturating_sub(FLOOR)),
+        Request::CreateContainer(_) => None,
+    }
+}
+
+/// The decision about a call that came `age` ago and has waited without an agent for so long; `None` while it
+/// goes on waiting.
+pub(crate) fn of_call(table: &Table, request: &Request, waited: Duration, age: Duration) -> Option<Decision> {
     if passes(table, request) {
         return Some(Decision::Pass(None));
     }
-    if waited < patience(request) {
+    if waited < PATIENCE && longest(request).is_none_or(|longest| age < longest) {
         return None;
     }
-    match request {
-        Request::CreateContainer(_) => Some(Decision::Refuse(Refusal::AgentAway)),
+    Some(match request {
+        Request::CreateContainer(_) => Decision::Refuse(Refusal::AgentAway),
         Request::StopContainer(stop) => {
             // Whole seconds, rounded up, as with an exit order.
-            let left = stop.timeout.saturating_sub(waited);
+            let left = stop.timeout.saturating_sub(age);
             let whole = left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0));
             let left = Duration::from_secs(whole).max(FLOOR).min(stop.timeout);
-            Some(Decision::Pass((left != stop.timeout).then_some(Amendment::StopTimeout(left))))
+            Decision::Pass((left != stop.timeout).then_some(Amendment::StopTimeout(left)))
         }
-    }
+    })
 }
 
 /// The decision about a call of a pod that may be the agent which is waited for.
@@ -80,7 +82,11 @@ pub(crate) fn of_status(
     container: &ContainerId,
     waited: Duration,
 ) -> Option<Answer> {
-    let showing = match table.container(container).map(|row| row.status) {
+    let row = table.container(container);
+    if row.is_some_and(|row| row.changing) && waited < PATIENCE {
+        return None;
+    }
+    let showing = match row.map(|row| row.status) {
         Some(Some(shown)) if shown.only_to.is_none_or(|only| only == connection) => shown.showing,
         Some(None) if waited < PATIENCE => return None,
         None if waited < PATIENCE && !table.is_whole() => return None,

@@ -78,6 +78,8 @@ impl Foresight for Seen {
     fn in_advance(&self) -> Option<InAdvance> {
         Some(InAdvance::default())
     }
+
+    fn told(&self, _: Option<u64>) {}
 }
 
 /// Frames that a hostile agent sends to the shim: whatever they are, the gate lives, and what it takes can be

@@ -20,7 +20,7 @@ use berth_policy::{
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, info, warn};
 
-use self::waiting::{Asked, Presence, Turn};
+use self::waiting::{Asked, Bound, Presence, Turn};
 use super::{
     answers::{answer_of, decision_of},
     asked::{Question, Questions, locked},
@@ -115,7 +115,7 @@ impl RemoteGate {
         self.presence.borrow().is_here()
     }
 
-    fn ask(&self, question: Question, patience: Duration) -> Result<Asked<'_>, Beyond> {
+    fn ask(&self, question: Question, bound: Bound) -> Result<Asked<'_>, Beyond> {
         let mut state = locked(&self.state);
         // The agent knows it from the question.
         state.connections.extend(question.connection());
@@ -128,7 +128,7 @@ impl RemoteGate {
                 return Err(error);
             }
         }
-        Ok(Asked::new(self, id, heard, patience))
+        Ok(Asked::new(self, id, heard, bound))
     }
 
     /// Notes that a call goes on, and tells it where no answer says so.
@@ -172,20 +172,30 @@ impl RemoteGate {
         self.presence.send_if_modified(|presence| presence.leaves(since));
     }
 
+    /// The decision about a call that waits no longer.
+    fn last(&self, call: &Call) -> Decision {
+        let age = Instant::from_std(call.arrived).elapsed();
+        let decision = away::of_call(&locked(&self.state).table, &call.request, PATIENCE, age);
+        decision.unwrap_or(Decision::Pass(None))
+    }
+
     async fn decided(&self, call: &Call, holds: &dyn Holds) -> Decision {
         if away::passes(&locked(&self.state).table, &call.request) {
             self.goes_on(call, true);
             return Decision::Pass(None);
         }
         let question = Question::Call(Arc::new(call.clone()), holds.trace());
-        let Ok(mut asked) = self.ask(question, away::patience(&call.request)) else {
+        let arrived = Instant::from_std(call.arrived);
+        let until = away::longest(&call.request).and_then(|longest| arrived.checked_add(longest));
+        let Ok(mut asked) = self.ask(question, Bound::Call { until }) else {
             // Of nothing that exists: the runtime will say so.
             return Decision::Pass(None);
         };
         loop {
             if let Some(waited) = asked.alone() {
-                let decision = away::of_agents(self.agents.as_deref(), &call.request)
-                    .or_else(|| away::of_call(&locked(&self.state).table, &call.request, waited));
+                let decision = away::of_agents(self.agents.as_deref(), &call.request).or_else(|| {
+                    away::of_call(&locked(&self.state).table, &call.request, waited, arrived.elapsed())
+                });
                 if let Some(decision) = decision {
                     drop(asked);
                     info!(call = call.id.0, ?waited, ?decision, "Call decided without the agent");
@@ -208,8 +218,7 @@ impl RemoteGate {
                     }
                     Err(error) => {
                         warn!(%error, "Answer of the agent not understood");
-                        let decision = away::of_call(&locked(&self.state).table, &call.request, PATIENCE);
-                        return decision.unwrap_or(Decision::Pass(None));
+                        return self.last(call);
                     }
                 },
             }
@@ -223,7 +232,7 @@ impl RemoteGate {
         alone: impl Fn(&Table, Duration) -> Option<Answer>,
     ) -> Answer {
         let last = |table: &Table| alone(table, PATIENCE).unwrap_or(Answer::Pass);
-        let Ok(mut asked) = self.ask(question, PATIENCE) else { return last(&locked(&self.state).table) };
+        let Ok(mut asked) = self.ask(question, Bound::Look) else { return last(&locked(&self.state).table) };
         loop {
             if let Some(waited) = asked.alone()
                 && let Some(answer) = alone(&locked(&self.state).table, waited)
@@ -246,10 +255,10 @@ impl RemoteGate {
 impl Gate for RemoteGate {
     /// The verdict where nobody can be asked.
     fn admit(&self, call: &Call) -> Verdict {
-        match away::of_call(&locked(&self.state).table, &call.request, PATIENCE) {
-            None | Some(Decision::Pass(None)) => Verdict::Forward,
-            Some(Decision::Pass(Some(amendment))) => Verdict::Amend(amendment),
-            Some(Decision::Refuse(refusal)) => Verdict::Refuse(refusal),
+        match self.last(call) {
+            Decision::Pass(None) => Verdict::Forward,
+            Decision::Pass(Some(amendment)) => Verdict::Amend(amendment),
+            Decision::Refuse(refusal) => Verdict::Refuse(refusal),
         }
     }
 

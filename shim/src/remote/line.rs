@@ -80,6 +80,8 @@ pub(crate) enum LineError {
     NotRoot(u32),
     #[error("it does not say who it is")]
     Mumbles,
+    #[error("this process panicked at what it said")]
+    Panicked,
     #[error("it speaks version {0} of the line, and this process {VERSION}; give both programs one release")]
     Version(u32),
 }

@@ -4,18 +4,20 @@ use std::{
     collections::BTreeMap,
     future::poll_fn,
     io::{self, ErrorKind},
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex},
     task::Poll,
     time::{Duration, Instant},
 };
 
 use berth_policy::{Call, CallId, ConnectionId, CredentialKey, Event, HoldReason, InAdvance};
+use futures::{FutureExt, TryFutureExt};
 use tokio::{
     net::unix::OwnedReadHalf,
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{
     agent::{Known, Shared, Succeeded},
@@ -150,7 +152,13 @@ impl<'a> Session<'a> {
             }
             Some(Told::Question(Question { id, asks, trace })) => {
                 let trace = trace.as_ref().and_then(trace_of);
-                let asks = asks.ok_or(Beyond("a question of another kind"))?;
+                // Of a kind that a later version has: nothing is known that speaks against it.
+                let Some(asks) = asks else {
+                    return self.say(Said::Answer(AnswerTo {
+                        question: id,
+                        answer: Some(Answers::Pass(Nothing {})),
+                    }));
+                };
                 if self.told.is_some() {
                     self.ask(id, asks, trace).await?;
                 } else if self.early.len() >= MAX_QUESTIONS {
@@ -230,7 +238,7 @@ impl<'a> Session<'a> {
     /// Asks the gate, and answers at once where it can.
     async fn ask(&mut self, id: u64, asks: Asks, trace: Option<TraceParent>) -> Result<(), LineError> {
         let gate = self.link.gate.clone();
-        let mut answer: BoxFuture<'static, Answers> = match asks {
+        let answer: BoxFuture<'static, Answers> = match asks {
             Asks::Call(made) => {
                 let call = self.own(call_of(made, Instant::now())?);
                 let (outgoing, said) = (self.outgoing.clone(), Mutex::default());
@@ -264,7 +272,13 @@ impl<'a> Session<'a> {
                 })
             }
         };
-        match poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
+        // Nobody else answers: a call whose answer panicked passes, and all others go on.
+        let answer = AssertUnwindSafe(answer).catch_unwind();
+        let mut answer = answer.unwrap_or_else(move |_| {
+            error!(question = id, "Answer panicked, the call passes");
+            Answers::Pass(Nothing {})
+        });
+        match poll_fn(|cx| Poll::Ready(answer.poll_unpin(cx))).await {
             Poll::Ready(answers) => self.answer(id, answers).await?,
             Poll::Pending => {
                 let running = self.answers.spawn(async move { (id, answer.await) });
@@ -287,6 +301,12 @@ impl<'a> Session<'a> {
     /// Tells what the table has to say that the shim does not know.
     async fn tell_table(&mut self) -> Result<(), LineError> {
         let foretold = self.link.foresight.foretold();
+        self.tell_table_of(foretold).await?;
+        self.link.foresight.told(Some(foretold));
+        Ok(())
+    }
+
+    async fn tell_table_of(&mut self, foretold: u64) -> Result<(), LineError> {
         if self.told.as_ref().is_some_and(|(told, _)| *told == foretold) {
             return Ok(());
         }

@@ -175,6 +175,38 @@ async fn questions_are_answered_by_the_agent() {
 }
 
 #[tokio::test]
+async fn an_answer_that_panics_lets_its_call_pass_and_ends_nothing_else() {
+    let bed = Bed::new().await;
+    let mut agent = bed.agent().await;
+    let (waits, mut held) = bed.decide(call(1, create("a")));
+    held.recv().await.unwrap();
+    for (id, container) in [(2, "panics"), (3, "panics later")] {
+        assert_eq!(bed.decide(call(id, create(container))).0.await.unwrap(), PASS, "{container}");
+    }
+    agent.authority.open("a");
+    assert_eq!(waits.await.unwrap(), PASS);
+    bed.gate.observe(Event::CallEnded(CallId(1)));
+    agent.hears("CallEnded(CallId(1))").await;
+    assert!(!agent.heard().contains(&"resync".to_owned()), "the line is the same one");
+}
+
+#[tokio::test]
+async fn an_agent_knows_what_the_shim_was_told() {
+    let bed = Bed::new().await;
+    let agent = bed.agent().await;
+    let authority = agent.authority.clone();
+    assert_eq!(*locked(&authority.told), Some(0));
+    authority.foretell(|table| table.nudges = true);
+    let told = async {
+        while *locked(&authority.told) != Some(1) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), told).await.expect("the shim is told");
+    agent.kill(&bed).await;
+}
+
+#[tokio::test]
 async fn a_call_whose_client_is_gone_is_withdrawn_and_never_decided() {
     let bed = Bed::new().await;
     let mut agent = bed.agent().await;

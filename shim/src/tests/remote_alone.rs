@@ -33,7 +33,7 @@ async fn without_an_agent_each_call_has_its_default_after_the_patience() {
     let (connection, container) = (ConnectionId(1), ContainerId::from("c"));
     let truth = Answer::Shown(Showing::Truth);
     assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
-    assert_eq!(begun.elapsed().as_secs(), 15, "no agent has ever come");
+    assert_eq!(begun.elapsed().as_secs(), 10, "none has come for longer than a look waits");
     let (number, _outgoing) = gate.begin();
     let whole = TableChange { reset: true, complete: true, ..Default::default() };
     gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
@@ -42,7 +42,35 @@ async fn without_an_agent_each_call_has_its_default_after_the_patience() {
     assert_eq!(gate.answer(Query::Hook { connection, container: &container }).await, Answer::Pass);
     let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1), trace: None };
     assert_eq!(gate.answer(pull).await, Answer::Pass);
-    assert_eq!(begun.elapsed().as_secs(), 15, "nobody waits for these");
+    assert_eq!(begun.elapsed().as_secs(), 10, "nobody waits for these");
+}
+
+/// The kubelet looks at one container after the other: with 5 s for each its node would not be Ready.
+#[tokio::test(start_paused = true)]
+async fn looks_wait_for_an_agent_all_together_as_long_as_one() {
+    let gate = RemoteGate::new(Metrics::default());
+    let begun = Instant::now();
+    for container in 0..40 {
+        let container = ContainerId::from(container.to_string());
+        let query = Query::Status { connection: ConnectionId(1), container: &container };
+        assert_eq!(gate.answer(query).await, Answer::Shown(Showing::Truth));
+    }
+    assert_eq!(begun.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_of_a_stop_counts_from_its_arrival() {
+    // seconds before the agent goes, and the rest that is left at the end of the wait of so long
+    for (held, waits, rest) in [(0, 5, 25), (20, 5, 5), (27, 1, 2), (40, 0, 2)] {
+        let gate = RemoteGate::new(Metrics::default());
+        let (told, _held) = mpsc::unbounded_channel();
+        let stopped = call(1, stop("a"));
+        sleep(Duration::from_secs(held)).await;
+        let begun = Instant::now();
+        let rest = Decision::Pass(Some(Amendment::StopTimeout(Duration::from_secs(rest))));
+        assert_eq!(gate.decide(&stopped, &Told(told, None)).await, rest, "held for {held} s");
+        assert_eq!(begun.elapsed().as_secs(), waits, "held for {held} s");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,8 @@ use super::*;
 /// An authority that lets pass whom it has on its list, and writes down what it hears.
 pub(super) struct Authority {
     pub(super) open: Mutex<Vec<&'static str>>,
+    /// The number that it was told of last.
+    pub(super) told: Mutex<Option<u64>>,
     changes: watch::Sender<u64>,
     table: Mutex<InAdvance>,
     foretold: watch::Sender<u64>,
@@ -19,6 +21,7 @@ impl Authority {
         let (heard, hears) = mpsc::unbounded_channel();
         let new = Self {
             open: Mutex::default(),
+            told: Mutex::default(),
             changes: watch::Sender::new(0),
             table: Mutex::default(),
             foretold: watch::Sender::new(0),
@@ -53,6 +56,7 @@ impl Authority {
 impl Gate for Authority {
     fn admit(&self, call: &Call) -> Verdict {
         let name = named(&call.request);
+        assert_ne!(name, "panics", "as the policy would");
         let open = locked(&self.open).contains(&name);
         self.hear(format!("admit {name} {}", if open { "open" } else { "closed" }));
         match (&call.request, open) {
@@ -73,7 +77,13 @@ impl Gate for Authority {
 
     fn decide<'a>(&'a self, call: &'a Call, holds: &'a dyn Holds) -> BoxFuture<'a, Decision> {
         self.hear_of(holds.trace());
-        Box::pin(decide_by_asking(self, call, holds))
+        Box::pin(async move {
+            if named(&call.request) == "panics later" {
+                sleep(Duration::from_millis(1)).await;
+                panic!("as the policy would");
+            }
+            decide_by_asking(self, call, holds).await
+        })
     }
 
     fn passed(&self, call: &Call) {
@@ -122,6 +132,10 @@ impl Foresight for Authority {
 
     fn in_advance(&self) -> Option<InAdvance> {
         (!self.fails.load(Ordering::Relaxed)).then(|| locked(&self.table).clone())
+    }
+
+    fn told(&self, foretold: Option<u64>) {
+        *locked(&self.told) = foretold;
     }
 }
 

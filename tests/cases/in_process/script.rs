@@ -125,6 +125,8 @@ impl Foresight for ScriptedGate {
         let containers = ended.iter().map(|container| (container.clone(), row)).collect();
         Some(InAdvance { containers, nudges: true, ..InAdvance::default() })
     }
+
+    fn told(&self, _: Option<u64>) {}
 }
 
 impl Gate for ScriptedGate {

@@ -49,6 +49,8 @@ pub(crate) use uninstall::{UninstallArgs, uninstall};
 const LOCK: &str = "/run/berthctl.lock";
 /// How long a berthd that was handed over to is watched.
 const WATCHED: Duration = Duration::from_secs(10);
+/// Time that an old `berth-shim` has for its last calls before berthd is handed over as well.
+const LAST_CALLS: Duration = Duration::from_secs(60);
 /// How many of the last lines of a log say why.
 const LAST_LINES: &str = "12";
 
@@ -211,7 +213,12 @@ async fn carry_out(
                 explain(served.context("berth-shim does not serve"), places::SHIM_UNIT).await?;
             }
             (Action::HandOverShim, _) => {
-                explain(shim::upgrade(Path::new(shim::SOCKET)).await, places::SHIM_UNIT).await?;
+                let socket = Path::new(shim::SOCKET);
+                let upgraded = match plan.actions.contains(&Action::HandOver) {
+                    true => shim::upgrade_to_its_end(socket, LAST_CALLS).await,
+                    false => shim::upgrade(socket).await,
+                };
+                explain(upgraded, places::SHIM_UNIT).await?;
             }
             (Action::HandOver, _) => {
                 let ready_within = u32::try_from(limit.as_secs()).unwrap_or(u32::MAX);

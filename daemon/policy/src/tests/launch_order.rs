@@ -342,6 +342,28 @@ fn latches_survive_a_restart() {
     assert_eq!(world.create(&pod, "b2").1, Verdict::Forward);
 }
 
+/// As `RestartAllContainers` does it: all are removed, and the sandbox stays.
+#[test]
+fn a_pod_without_any_container_left_begins_in_its_order_again() {
+    let pod = pod(&[("b", "1"), ("a", "2")]);
+    let mut world = world(&pod);
+    world.launch(&pod, "a");
+    world.relist();
+    world.launch(&pod, "b");
+    let remove = |world: &mut World, id: &str| {
+        world.runtime.remove(&id.into());
+        world.apply(Event::ContainerRemoved(id.into()));
+    };
+    remove(&mut world, "b-0");
+    assert_eq!(world.create(&pod, "b").1, Verdict::Forward, "one container is restarted whenever");
+    remove(&mut world, "a-0");
+    assert!(world.node.plan(world.now).contains(&crate::Step::ForgetLatches("sandbox".into())));
+    assert_eq!(world.create(&pod, "b").1, waiting(&["a"]));
+    world.launch(&pod, "a");
+    world.relist();
+    assert_eq!(world.create(&pod, "b").1, latch(1));
+}
+
 #[test]
 fn the_refusal_is_a_constant_text() {
     assert_eq!(

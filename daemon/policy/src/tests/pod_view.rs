@@ -18,7 +18,8 @@ fn an_unknown_pod() {
         (View::Watched, Open, hinted.clone(), Some(2), refused.clone()),
         (View::Watched, Closed, Declared::default(), Some(2), refused.clone()),
         (View::Watched, Open, foreign.clone(), None, Verdict::Forward),
-        (View::Watched, Open, both, Some(2), refused.clone()),
+        (View::Watched, Open, both.clone(), None, Verdict::Forward),
+        (View::Watched, Closed, both, Some(2), refused.clone()),
         (View::Watched, Closed, foreign, Some(2), refused),
     ];
     for (view, unknown_pods, declared, patience, expect) in table {

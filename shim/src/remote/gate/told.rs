@@ -10,9 +10,8 @@ use crate::remote::{
     VERSION,
     answers::held_of,
     asked::{Heard, locked},
-    calls::Beyond,
     frame::Outgoing,
-    message::{Counts, Nothing, Said, ShimHello, ShimState, ToAgent, ToShim, Told},
+    message::{Answers, Counts, Nothing, Refused, Said, ShimHello, ShimState, ToAgent, ToShim, Told},
 };
 
 impl RemoteGate {
@@ -90,10 +89,14 @@ impl RemoteGate {
                 link.complete |= complete;
             }
             Some(Said::Answer(answer)) => {
-                let answers = answer.answer.ok_or(Beyond("an answer of another kind"))?;
+                // Of a kind that a later version has: as none at all would be, or its question waits for ever.
+                let answers = answer.answer.unwrap_or(Answers::Refuse(Refused::default()));
                 questions.heard(answer.question, Heard::Answer(answers));
             }
-            Some(Said::Held(held)) => questions.heard(held.question, Heard::Held(held_of(&held)?)),
+            Some(Said::Held(held)) => match held_of(&held) {
+                Ok(why) => questions.heard(held.question, Heard::Held(why)),
+                Err(error) => debug!(%error, "A call waits for a reason that is not known here"),
+            },
         }
         if link.complete {
             self.presence.send_if_modified(|presence| presence.comes());

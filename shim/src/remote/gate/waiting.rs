@@ -11,6 +11,7 @@ use tokio::{
 use super::RemoteGate;
 use crate::remote::{
     asked::{Heard, locked},
+    away::PATIENCE,
     message::{Answers, Told},
 };
 
@@ -20,12 +21,21 @@ pub(super) struct Asked<'a> {
     id: u64,
     heard: watch::Receiver<Heard>,
     presence: watch::Receiver<Presence>,
-    /// How long it waits without an agent.
-    patience: Duration,
+    bound: Bound,
     since: Instant,
     /// Time without an agent before it was asked.
     before: Duration,
     answered: bool,
+}
+
+/// End of the wait for an agent that is away.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    /// After [`PATIENCE`] of its own without an agent, and at this moment at the latest.
+    Call { until: Option<Instant> },
+    /// [`PATIENCE`] after the agent went: the kubelet looks at one container after the other, and where each
+    /// waits anew it takes minutes for all of them.
+    Look,
 }
 
 /// Presence of an agent, and the time without any.
@@ -75,16 +85,11 @@ impl Presence {
 }
 
 impl<'a> Asked<'a> {
-    /// Waits for the answer to the question of this number, without an agent for `patience`.
-    pub(super) fn new(
-        gate: &'a RemoteGate,
-        id: u64,
-        heard: watch::Receiver<Heard>,
-        patience: Duration,
-    ) -> Self {
+    /// Waits for the answer to the question of this number.
+    pub(super) fn new(gate: &'a RemoteGate, id: u64, heard: watch::Receiver<Heard>, bound: Bound) -> Self {
         let presence = gate.presence.subscribe();
         let before = presence.borrow().alone();
-        Self { gate, id, heard, presence, patience, since: Instant::now(), before, answered: false }
+        Self { gate, id, heard, presence, bound, since: Instant::now(), before, answered: false }
     }
 
     /// Time that it has waited without an agent, all such times together: one that comes again and again and
@@ -96,13 +101,25 @@ impl<'a> Asked<'a> {
 
     fn waited(&self, presence: &Presence) -> Duration {
         // An agent that stands still is away since before that is known.
-        presence.alone().saturating_sub(self.before).min(self.since.elapsed())
+        let own = presence.alone().saturating_sub(self.before).min(self.since.elapsed());
+        match self.bound {
+            Bound::Call { .. } => own,
+            Bound::Look => own.max(presence.away_since.map_or(Duration::ZERO, |since| since.elapsed())),
+        }
     }
 
     /// Cancel-safe.
     pub(super) async fn next(&mut self) -> Turn {
         let presence = *self.presence.borrow();
-        let left = (!presence.is_here()).then(|| self.patience.saturating_sub(self.waited(&presence)));
+        let left = (!presence.is_here()).then(|| {
+            let left = PATIENCE.saturating_sub(self.waited(&presence));
+            match self.bound {
+                Bound::Call { until: Some(until) } => {
+                    left.min(until.saturating_duration_since(Instant::now()))
+                }
+                Bound::Call { until: None } | Bound::Look => left,
+            }
+        });
         let bound = async {
             match left {
                 Some(left) => sleep(left).await,
