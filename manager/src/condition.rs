@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// Makes it. It has changed when its status has: otherwise the time of the one before stays.
+/// Makes the condition. Its time is `now` where its status has changed, and otherwise that of the one before.
 pub(crate) fn accepted(
     before: &[Condition],
     holds: &str,

@@ -11,7 +11,7 @@ use crate::seen::Kind;
 pub struct Listed([bool; Kind::ALL.len()]);
 
 impl Listed {
-    /// This kind has been.
+    /// Notes that this kind was listed.
     pub fn add(&mut self, kind: Kind) {
         self.0[kind as usize] = true;
     }
@@ -34,7 +34,7 @@ struct Admission {
 }
 
 impl Admits {
-    /// There is one, which is not ready yet.
+    /// An admission server that is not ready yet.
     pub fn waiting() -> Self {
         Self(Some(Admission::default()))
     }

@@ -1,14 +1,18 @@
 //! Berth's manager: a small central controller.
 //!
-//! It says on which node a request is to be carried out, to recreate containers (and which instances of them)
-//! or to update a pod in place, and ends those that no agent can end; and from ImagePullJobs it says which
-//! node is to have which image now, and tells from the nodes' answers how far each job is; and from
-//! PodProbeMarkers it says what each node is to probe; and of SidecarSets it files the revisions, counts the
-//! pods, and says which of them get the newest sidecars when. Everything that touches a container or an image
-//! happens on its node, by the agent there, and what an agent has been told goes on while no manager runs.
+//! - [`requests`]: which node carries out a request to recreate or update, and which instances it is about;
+//!   ends those that no agent can end.
+//! - [`images`]: which node is to have which image now, and how far each ImagePullJob is.
+//! - [`probes`]: what each node is to probe for the PodProbeMarkers.
+//! - [`sidecarsets`]: the revisions of a SidecarSet, its pods by number, and which of them are upgraded when.
+//! - [`budgets`], [`spreads`], [`podstates`]: the status of PodUnavailableBudgets, WorkloadSpreads and
+//!   PersistentPodStates.
 //!
-//! [`requests`], [`images`], [`probes`], [`sidecarsets`] and [`budgets`] decide and are pure, in the words of
-//! [`seen`]: each is an [`index`], and they share the pods. [`watch`] and [`wire`] feed them, [`controller`]
+//! Everything that touches a container or an image happens on its node, by the agent there, and what an agent
+//! has been told goes on while no manager runs.
+//!
+//! These seven decide and are pure, in the words of [`seen`]: each is an [`index`], and they share the pods.
+//! [`watch`] and [`wire`] feed them, [`controller`]
 //! owns them, [`writer`] carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`]
 //! reads what a job's pulls need and seals it. [`pod_updates`] is the entrance to updates in place; [`notes`]
 //! tells of them.
@@ -17,9 +21,9 @@
 //! beside all of this and shares nothing with it but the lease.
 //!
 //! The manager never does this: write anything but `status` of Berth's own kinds, its Lease, Events, and for
-//! its admission server one Secret, its own webhook configurations and the one label of a request that has
-//! ended; touch a pod that exists, or a node; delete anything but ImagePullJobs that are over and say when
-//! they are to go; read a Secret that nobody has allowed it by name.
+//! its admission server one Secret, its own webhook configurations, the conversion of StatefulSets and two
+//! marks of requests (`admission::request_marks`); touch a pod that exists, or a node; delete anything but
+//! ImagePullJobs that are over and say when they are to go; read a Secret that nobody has allowed it by name.
 
 #![cfg_attr(
     test,

@@ -26,7 +26,7 @@ enum Must {
 }
 
 impl Selector {
-    /// Or what is wrong with it, beginning with the field.
+    /// Parses a selector; the error begins with the field.
     pub(crate) fn parse(
         labels: &BTreeMap<String, String>,
         expressions: &[LabelSelectorRequirement],

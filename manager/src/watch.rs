@@ -34,7 +34,7 @@ pub enum Input {
         /// Its name.
         name: String,
     },
-    /// That were all.
+    /// The list has ended.
     ListEnds(Kind),
     /// The API server does not have the kind. It is looked for again.
     Absent(Kind),

@@ -52,7 +52,7 @@ pub(crate) struct Context {
     pub(crate) relists: Relists,
     pub(crate) gate: Arc<dyn Gate>,
     pub(crate) upstream: Upstream,
-    /// For what goes on when this process is killed; `None` where nobody keeps it.
+    /// Connection for calls that go on when this process is killed; `None` without a descriptor store.
     pub(crate) lasting: Option<Upstream>,
     pub(crate) metrics: Metrics,
     pub(crate) memory: Memory,

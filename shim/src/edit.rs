@@ -29,7 +29,7 @@ pub(crate) struct Edit {
     statuses: u64,
     is_completed: Box<dyn Fn(&ContainerId) -> bool + Send>,
     begun: BytesMut,
-    /// From here on everything passes.
+    /// The answer cannot be parsed: the rest of it passes as it is.
     broken: bool,
     edited: u64,
 }

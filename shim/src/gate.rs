@@ -62,7 +62,7 @@ pub trait Gate: Send + Sync + 'static {
     }
 }
 
-/// Witness of the holds of one call.
+/// Told of each hold of one call.
 pub trait Holds: Send + Sync {
     /// Where the call belongs in the trace of its client; `None` where the gate [wants](Gate::traces) none.
     fn trace(&self) -> Option<TraceParent> {
@@ -73,7 +73,7 @@ pub trait Holds: Send + Sync {
     fn held(&self, why: &HoldReason);
 }
 
-/// End of the wait of a call.
+/// Verdict on a call that has waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Send it on, changed in this way and no other.

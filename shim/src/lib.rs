@@ -20,17 +20,17 @@
 //!                                     (+ exceptions, to the kubelet only)
 //! ```
 //!
-//! - `bounds`: how much of all that at once.
+//! - `bounds`: limits of connections, calls and memory, and what is shed beyond them.
 //! - `serve`: connections, one upstream connection for each (two where a descriptor store is), GOAWAY and
 //!   drain.
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
 //! - `socket`: what is written in one turn goes out in one system call.
-//! - `fd_store`: second descriptors in other hands, so that calls go on in the runtime when this process is
-//!   killed.
-//! - [`wire`]: the one edit of a request, on the bytes themselves.
-//! - `peer`, `relist`, [`exceptions`], `append`: the two answers that tell the kubelet, and no other client,
-//!   more than the runtime did, as bytes after the runtime's.
+//! - `fd_store`: second descriptors of connections to the runtime, kept by another process, so that calls go
+//!   on when this one is killed.
+//! - [`wire`], `env`: edits of a request, on the bytes themselves.
+//! - `peer`, `relist`, [`exceptions`], `append`, `edit`: the three exceptions from the runtime's own words,
+//!   to the kubelet and no other client.
 //! - `trace`: where a call belongs in the trace of its client, for a gate that wants to know.
 //! - `passing`, `descriptor`, `handover`: descriptors that go from one process to the next, with words.
 //! - [`convert`]: from CRI messages to the words of the policy.

@@ -61,11 +61,11 @@ pub(crate) enum Shed {
     Memory,
 }
 
-// === impl Metrics ===
-
 /// Metrics of a process that exports nothing itself.
 #[derive(Debug)]
 pub struct Exported(Registry);
+
+// === impl Exported ===
 
 impl Exported {
     /// As OpenMetrics.
@@ -76,6 +76,8 @@ impl Exported {
         text
     }
 }
+
+// === impl Metrics ===
 
 impl Metrics {
     /// Makes metrics of a process that is the data path alone, and what exports them.
@@ -216,7 +218,7 @@ impl Metrics {
         self.shed.get_or_create(&[("what", what.label())]).inc();
     }
 
-    /// How often that was.
+    /// Number of things that were shed so far.
     pub fn shed_so_far(&self) -> u64 {
         let of = |what: Shed| self.shed.get_or_create(&[("what", what.label())]).get();
         of(Shed::Connection) + of(Shed::Silent) + of(Shed::Memory)

@@ -15,9 +15,9 @@ use tokio::{io::Interest, net::UnixStream};
 
 use crate::descriptor::own;
 
-/// No word is as long.
+/// Longest word, in bytes.
 pub(crate) const LONGEST: usize = 4096;
-/// No word comes with as many descriptors.
+/// Most descriptors that come with a word.
 pub(crate) const MOST_DESCRIPTORS: usize = 8;
 
 /// One end.

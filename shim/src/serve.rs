@@ -37,7 +37,7 @@ use crate::{
 const FLUSH: Duration = Duration::from_secs(1);
 /// The services of the CRI, of whatever version.
 const CRI: &str = "/runtime.v";
-/// After a failed accept, usually for want of file descriptors.
+/// Pause after a failed accept, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 type Connection = h2::server::Connection<Socket, bytes::Bytes>;
@@ -66,7 +66,7 @@ pub struct Shutdown {
 pub(crate) struct Leaving {
     /// The client was told to go elsewhere, on this connection: what it is given back now it takes there.
     pub(crate) goodbye: CancellationToken,
-    /// Somebody is there.
+    /// A successor accepts on the socket.
     pub(crate) succeeded: CancellationToken,
 }
 
@@ -153,7 +153,7 @@ struct Server {
     clients: Clients,
     fd_store: Option<Arc<dyn FdStore>>,
     memory: Memory,
-    /// It was said that connections are not accepted any more.
+    /// Whether the log says that connections are not accepted any more.
     shedding: AtomicBool,
     metrics: Metrics,
     shutdown: Shutdown,
@@ -162,12 +162,12 @@ struct Server {
     next_call: Arc<AtomicU64>,
 }
 
-/// Ends of the patience with calls.
+/// Signals that cut calls which are still open at the end of a drain.
 #[derive(Clone, Debug, Default)]
 struct Cutoff {
     /// The drain limit was reached.
     all: CancellationToken,
-    /// The same of connections on which no call of the CRI is open.
+    /// The limit of connections on which no call of the CRI is open was reached.
     foreign: CancellationToken,
 }
 

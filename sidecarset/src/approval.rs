@@ -20,7 +20,7 @@ pub const REVISIONS: &str = "berth.dev/revisions";
 
 /// The most hashes that count.
 const MOST: usize = 512;
-/// So many are kept at the least: a revision that pods still have may be older than the history's limit.
+/// Least number that is kept: a revision that pods still have may be older than the history's limit.
 const LEAST: usize = 32;
 
 /// SHA-256 of the contents of a revision (those of [`crate::fields_of`]), as JSON with sorted keys.

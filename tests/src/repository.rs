@@ -8,7 +8,7 @@ use std::{
 /// The widest comment line, in characters.
 const WIDEST: usize = 110;
 /// Beginnings of a doc line that name nothing: a doc line begins with the thing.
-const NAMELESS: [&str; 5] = ["What", "Whoever", "Who", "Of", "Those"];
+const NAMELESS: [&str; 7] = ["What", "Whoever", "Who", "Of", "Those", "Or", "That"];
 /// Crates that generated code names, which is not among the sources.
 const GENERATED: [(&str, &str); 2] = [("proto", "prost"), ("proto", "tonic-prost")];
 /// Folders with sources.
@@ -76,6 +76,21 @@ fn nameless(source: &str) -> Vec<usize> {
     found
 }
 
+/// Headings `// === impl X ===` that are not followed by an `impl` that names X.
+fn misplaced_headings(source: &str) -> Vec<String> {
+    let mut lines = source.lines();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        let heading = line.strip_prefix("// === impl ").and_then(|rest| rest.strip_suffix(" ==="));
+        let Some(named) = heading else { continue };
+        let next = lines.clone().find(|line| line.starts_with("impl"));
+        if !next.is_some_and(|next| next.contains(named)) {
+            found.push(named.to_owned());
+        }
+    }
+    found
+}
+
 /// Dependencies that a manifest lists, whatever for.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut listed = Vec::new();
@@ -129,6 +144,15 @@ fn docs_begin_with_the_thing() {
 }
 
 #[test]
+fn headings_name_what_follows() {
+    let mut found = Vec::new();
+    for (path, source) in sources() {
+        found.extend(misplaced_headings(&source).iter().map(|named| format!("{}: {named}", path.display())));
+    }
+    none(&found, "after `// === impl X ===` comes an impl of X");
+}
+
+#[test]
 fn every_dependency_is_used() {
     let manifests: Vec<PathBuf> =
         SOURCES.iter().flat_map(|folder| files(&root().join(folder), "Cargo.toml")).collect();
@@ -173,6 +197,9 @@ fn findings_are_found() {
     let docs = "//! What it is.\n//!\n//! What follows.\n\nmod m;\n";
     assert_eq!(nameless(docs), [1]);
     assert_eq!(nameless("//! A module.\n//! What it does.\n\n/// Whatever.\nfn f() {}\n"), [0; 0]);
+    let heading = "// === impl Own ===\n\n";
+    assert_eq!(misplaced_headings(&format!("{heading}impl Other {{}}\nimpl Own {{}}\n")), ["Own"]);
+    assert_eq!(misplaced_headings(&format!("{heading}impl Drop for Own {{}}\n")), [""; 0]);
     let manifest = "[package]\nname = \"a\"\n[dependencies]\n# Why = so\nserde.workspace = true\nb-c = { path = \"c\" }\n\n\
                     [dev-dependencies]\nx = \"1\"\n[lints]\nworkspace = true\n";
     assert_eq!(dependencies(manifest), ["serde", "b-c", "x"]);

@@ -12,7 +12,9 @@ use jiff::tz::TimeZone;
 use tracing_subscriber::filter::Targets;
 
 /// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets, runs
-/// BroadcastJobs and AdvancedCronJobs, and gives UnitedDeployments their workloads.
+/// BroadcastJobs and AdvancedCronJobs, gives UnitedDeployments their workloads, orders the pods of
+/// WorkloadSpreads and makes PersistentPodStates. With --resource-distributions it copies Secrets and
+/// ConfigMaps instead, and does nothing else.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-workloads", version)]
 pub struct Config {

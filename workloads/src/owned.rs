@@ -72,7 +72,7 @@ impl Ownable for Revision {
         &self.owner
     }
 
-    /// So may a revision.
+    /// A revision that nothing owns yet is found by the set that its name says.
     fn key(&self) -> Cow<'_, str> {
         match self.owner.as_str() {
             "" => orphans(&self.namespace, self.name.rsplit_once('-').map_or("", |(set, _)| set)).into(),

@@ -45,7 +45,7 @@ pub(crate) struct Turns<I, R> {
     pub(crate) agenda: Agenda,
     /// Time of a turn that comes whether this replica leads or not.
     pub(crate) wakes: Option<Instant>,
-    /// `None` of one that outlasted its term.
+    /// Plans on their way; the result is `None` where a plan outlasted its term.
     plans: JoinSet<Option<R>>,
     /// Object of each plan on its way.
     of: BTreeMap<Id, String>,

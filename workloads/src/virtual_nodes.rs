@@ -40,9 +40,9 @@ use crate::{events::Events, write::params};
 const REASON: &str = "SidecarTerminator";
 /// A write without an answer has failed.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// After a watch broke, or a write failed.
+/// Pause after a watch broke or a write failed.
 const PAUSE: Duration = Duration::from_secs(5);
-/// After a write was refused.
+/// Pause after a write was refused.
 const REFUSED: Duration = Duration::from_secs(60);
 /// Pods of a node whose refusal is remembered, so that it is told once.
 const MOST_TOLD: usize = 1024;

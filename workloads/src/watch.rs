@@ -44,7 +44,7 @@ pub(crate) enum Shown<T> {
     Applied(T),
     /// One is gone, or none that counts.
     Gone(String),
-    /// That were all.
+    /// The list has ended.
     ListEnds,
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Report {
     pub(crate) wrote: Vec<Wrote>,
     /// UIDs of objects that could not be adopted, and why.
     pub(crate) unadopted: Vec<(String, String)>,
-    /// Nobody knows what was written: all is to be read before the next plan.
+    /// A write may or may not have been made: everything is read again before the next plan.
     pub(crate) unread: bool,
     pub(crate) end: End,
 }

@@ -174,8 +174,8 @@ pub(crate) enum Command {
     Upgrade(upgrade::UpgradeArgs),
     /// Let berthd end with its last open call
     ///
-    /// It accepts no connection any more and sends its clients away; held calls that create go back at once.
-    /// Under systemd it is then started again; to stop it there, use systemctl stop.
+    /// It accepts no connection any more and sends its clients away; held creations of containers go back at
+    /// once. Under systemd it is then started again; to stop it there, use systemctl stop.
     Drain(upgrade::DrainArgs),
     /// Print the script by which a shell completes commands and flags of berthctl
     ///

@@ -21,7 +21,7 @@ use super::play::interrupted;
 use super::{admin, duration};
 
 /// How often berthd is asked how far it is.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a berthd that went away is waited for.
 const AWAY: Duration = Duration::from_secs(60);
 /// A request that is deleted sooner may be gone before anybody saw its end.
@@ -30,7 +30,7 @@ const SHORTEST_TTL: Duration = Duration::from_secs(10);
 /// Flags of every command that asks for something which berthd carries out by itself.
 #[derive(Args, Debug)]
 pub(crate) struct FollowArgs {
-    /// Effect of a container that fails: the end, or nothing to the others [default: fail]
+    /// When a container fails: end the request (fail), or go on with the others [default: fail]
     #[arg(long, value_enum, value_name = "fail|ignore", hide_possible_values = true)]
     pub failure_policy: Option<FailurePolicy>,
     /// When the request ends, whatever was reached; 3s or more [default: never]
@@ -244,7 +244,7 @@ async fn follow<T: Followed>(
             }
             Err(status) => return Err(admin::failed(T::CALL, &status)),
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

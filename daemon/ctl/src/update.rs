@@ -32,7 +32,7 @@ pub(crate) struct UpdateArgs {
     /// A label to set; a container whose env reads it is restarted. May be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = metadata)]
     pub labels: Vec<Pair>,
-    /// Between the pod being made not Ready, where it has the readiness gate InPlaceUpdateReady, and the
+    /// Time between making the pod not Ready (where it has the readiness gate InPlaceUpdateReady) and the
     /// first change
     #[arg(long, value_name = "DURATION", value_parser = duration::seconds)]
     pub grace: Option<u32>,

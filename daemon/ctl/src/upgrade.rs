@@ -18,7 +18,7 @@ use super::output::progress;
 use super::shim;
 
 /// How often the new berthd is asked while it is watched.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// For how long it may not reach the runtime: a runtime under load is asked with a short deadline, and that
 /// is not the fault of the new berthd.
 const UNREACHED: Duration = Duration::from_secs(10);
@@ -142,7 +142,7 @@ async fn watch(global: &Global, pid: u32, time: Duration) -> Result<()> {
                 runtime.error
             );
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Retry {
 }
 
 impl Pace {
-    /// After so many failures in a row, at least one.
+    /// The pause after this many failures in a row, at least one.
     pub(crate) fn pause(self, failures: u32) -> Duration {
         self.first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(self.longest)
     }

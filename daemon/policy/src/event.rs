@@ -60,7 +60,7 @@ pub enum Event {
         /// Connection of the client that asks.
         connection: ConnectionId,
     },
-    /// That list was answered in full.
+    /// The kubelet's list was answered in full.
     RelistAnswered {
         /// The list call.
         call: CallId,
@@ -103,7 +103,7 @@ pub enum Event {
     /// The executor began to run a probe (see [`crate::Question::Probe`]); it is not due again before it
     /// ended, or is given up ten seconds after its own timeout.
     ProbeBegan(ProbeRun),
-    /// That run ended.
+    /// A run of probes ended.
     ProbeEnded(ProbeRun, ProbeResult),
 
     /// The executor began to list the runtime; what comes into being from now on may be missing in the
@@ -129,7 +129,7 @@ pub enum Event {
 
     /// A source of requests shows this one, new or changed.
     RecreateSeen(Box<RecreateRequest>),
-    /// It shows it no more.
+    /// The source does not show this request any more.
     RecreateGone(RequestId),
     /// A source was listed anew: these and no others of its kind.
     RecreatesListed(Origin, Vec<RecreateRequest>),
@@ -141,12 +141,12 @@ pub enum Event {
     MarkWritten(RecreateMark, ConnectionId),
     /// The executor began to carry out an effect; nothing of its subject is due again before it ended.
     EffectBegan(Effect),
-    /// It ended, well or not.
+    /// An effect ended, well or not.
     EffectEnded(Effect, StepOutcome),
 
     /// The runtime says that the main process of this container has ended. A hint to look.
     EndHinted(ContainerId),
-    /// From now on it says so of every end; or no longer, and what ended meanwhile may have gone unsaid.
+    /// Whether the runtime says so of every end from now on; if not, an end may go unsaid.
     EndsTold(bool),
     /// The containers of this pod are to be created with these env values; without any, as the kubelet says.
     CreationEnvSet(PodUid, CreationEnv),
@@ -157,18 +157,18 @@ pub enum Event {
     ViewFresh(bool),
     /// The executor began to ask the kubelet for its pods.
     KubeletPollStarted,
-    /// That ended, whatever came of it; pods it showed were given as [`Event::PodSeen`] before.
+    /// The question to the kubelet ended, well or not; its pods were given as [`Event::PodSeen`] before.
     KubeletPollEnded,
 }
 
 /// How an effect ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// As asked.
+    /// Carried out.
     Done,
     /// Its subject is not there (any more).
     Gone,
-    /// Not, this time. It is tried again.
+    /// Failed; it is tried again.
     Failed,
 }
 

@@ -51,7 +51,7 @@ pub struct ContainerFacts {
     pub instance: Option<(ContainerId, u32, ContainerState)>,
     /// Since when that runs, as far as is known.
     pub running: Option<Duration>,
-    /// That instance is Ready.
+    /// The instance is Ready.
     pub ready: bool,
     /// How it becomes Ready, where the pod view shows it.
     pub readiness: Option<Readiness>,

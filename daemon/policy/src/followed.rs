@@ -25,8 +25,8 @@ use crate::{
 /// How often the runtime is asked about such a pod although nothing hints at an end.
 const PERIOD_INLINE: Duration = Duration::from_secs(30);
 const PERIOD_BESIDE: Duration = Duration::from_secs(1);
-/// Between two questions about the same sandbox, however many hints there are.
-const APART: Duration = Duration::from_millis(50);
+/// Pause between two questions about the same sandbox, however many hints there are.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the runtime's list may show a container that has ended as running.
 const BEHIND: Duration = Duration::from_millis(500);
 /// A runtime that did not answer is asked again.
@@ -52,7 +52,9 @@ impl Node {
                 let expected = sandbox.ending.as_ref().filter(|(id, _)| runs(id)).map(|(_, until)| *until);
                 let again = inspection.ended.map(|ended| match inspection.asked == inspection.answered {
                     false => later(ended, AFTER_FAILURE),
-                    true if hinted || expected.is_some_and(|until| ended < until) => later(ended, APART),
+                    true if hinted || expected.is_some_and(|until| ended < until) => {
+                        later(ended, QUESTION_INTERVAL)
+                    }
                     true => later(ended, period),
                 });
                 (id, again)
@@ -69,8 +71,8 @@ impl Node {
         }
     }
 
-    /// The runtime begins to say which containers end, or does so no longer. Of what ended around that nobody
-    /// may have told.
+    /// Whether the runtime says which containers end. At each change all pods that are followed are due:
+    /// an end around it may have gone unsaid.
     pub(crate) fn ends_told(&mut self, told: bool) {
         if self.ends_told == told {
             return;

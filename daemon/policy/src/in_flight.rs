@@ -13,9 +13,9 @@ use crate::{
     time::later,
 };
 
-/// After an effect that failed.
+/// Pauses after an effect that failed.
 const PACE: Pace = Pace { first: Duration::from_millis(100), longest: Duration::from_secs(2) };
-/// A pause that is over for so long was the last one.
+/// Time after the end of a pause from which the next failure counts as the first one.
 const UNUSED: Duration = Duration::from_secs(4);
 
 /// Subject of an effect.

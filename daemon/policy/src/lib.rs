@@ -12,7 +12,7 @@
 //!                               Amend | Hold | Refuse
 //! ```
 //!
-//! One feature is one file with one table of tests: [`launch_priority`] reads a declared order,
+//! One feature is one file or folder with one table of tests: [`launch_priority`] reads a declared order,
 //! `launch_order` decides about `CreateContainer`, `exit_order` about `StopContainer`. `early_readiness` runs
 //! the probes of containers that others wait for, where the agent can, so that `launch_order` learns of a
 //! success in the SyncPod that started the container.
@@ -23,8 +23,8 @@
 //! [`Probes`] is another: which probes of one's own run when, what follows from their results for the pods,
 //! and what is told.
 //!
-//! [`in_place_update`] decides the steps of an ordered update of a running pod. It is a function and
-//! remembers nothing.
+//! [`in_place_update`] decides the steps of an ordered update of a running pod. Its `next` is a function that
+//! remembers nothing; `Updates` around it is a core like the others, with all requests and pods of the node.
 //!
 //! Invariants, each tried by the model test with random operations:
 //! - a container never starts before its turn, in a sandbox where its level's barrier was not passed;

@@ -1,5 +1,5 @@
-//! So many connections to the admin socket at once; who comes then waits in the socket's backlog. They are
-//! all root's, and one of a script that forgets to close them must still not take the agent's descriptors.
+//! Limits connections to the admin socket: those beyond the limit wait in its backlog. All are root's, but a
+//! script that forgets to close its own must not take the agent's descriptors.
 
 use std::{
     io::{self, IoSlice},

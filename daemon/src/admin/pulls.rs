@@ -17,7 +17,7 @@ use tonic::Status;
 use crate::images::node_image::{SharedImages, plain};
 
 /// Shortest time between two answers in the same phase: faster changes are told together.
-const APART: Duration = Duration::from_millis(100);
+const ANSWER_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A wish of a listener; it goes when nobody listens any more.
 struct Listener {
@@ -81,8 +81,8 @@ impl Listener {
             let state = state(&self.images.report(&self.id)?, now);
             match &self.told {
                 Some((told, _)) if same(told, &state) => {}
-                Some((told, at)) if told.phase == state.phase && at.elapsed() < APART => {
-                    tokio::time::sleep(APART.saturating_sub(at.elapsed())).await;
+                Some((told, at)) if told.phase == state.phase && at.elapsed() < ANSWER_INTERVAL => {
+                    tokio::time::sleep(ANSWER_INTERVAL.saturating_sub(at.elapsed())).await;
                     continue;
                 }
                 _ => {

@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// For the new program to be ready.
+/// Time that the new program has to become ready.
 const LIMIT: Duration = Duration::from_secs(30);
 /// How often a drain is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Stages of one upgrade: all that there can be, so that none waits for whoever listens, and none is lost.
 const STAGES: usize = 8;
@@ -127,7 +127,7 @@ pub(super) fn drain(
                 };
                 match last {
                     Some(last) if last == state && state.connections == 0 => return None,
-                    Some(last) if last == state => tokio::time::sleep(LOOK).await,
+                    Some(last) if last == state => tokio::time::sleep(POLL_INTERVAL).await,
                     _ => return Some((Ok(state), Some(state))),
                 }
             }

@@ -17,7 +17,7 @@ use super::{
 use crate::base::causes::chain;
 
 /// Time after which a store that could not be read is read again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// One of the things that the store remembers.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ impl Agent {
         if self.remembers().is_ok() {
             return;
         }
-        while stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await.is_some() {
+        while stop.run_until_cancelled(tokio::time::sleep(RETRY_PAUSE)).await.is_some() {
             let agent = self.clone();
             match tokio::task::spawn_blocking(move || agent.recall(false)).await {
                 Ok(false) => {}

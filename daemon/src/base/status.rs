@@ -14,7 +14,7 @@ pub(crate) const FAILED: &str = "Failed";
 /// The reason of [`COMPLETE`].
 pub(crate) const SUCCEEDED: &str = "Succeeded";
 
-/// A text, where there is one, as long as a status may have it.
+/// Text for a status, cut to its limit; `None` of an empty one.
 pub(crate) fn said(message: &str) -> Option<String> {
     (!message.is_empty()).then(|| bounded(message))
 }

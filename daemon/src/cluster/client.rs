@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// A single question to an API server that is well takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the patience for large writes doubles where they are not answered in time.
 const MOST_DOUBLINGS: u32 = 2;
 
@@ -243,7 +243,7 @@ impl Connection {
     where
         F: Future<Output = kube::Result<T>>,
     {
-        self.ask_within(PATIENCE, question).await
+        self.ask_within(CALL_TIMEOUT, question).await
     }
 
     /// Writes something large. A write that is given up costs the API server as much as one that it answers:
@@ -254,7 +254,7 @@ impl Connection {
         F: Future<Output = kube::Result<T>>,
     {
         let slow = self.slow.load(Ordering::Relaxed);
-        let answer = self.ask_within(PATIENCE.saturating_mul(1 << slow.min(MOST_DOUBLINGS)), write).await;
+        let answer = self.ask_within(CALL_TIMEOUT.saturating_mul(1 << slow.min(MOST_DOUBLINGS)), write).await;
         let next = match &answer {
             Err(CallError::Silent(_)) => (slow + 1).min(MOST_DOUBLINGS),
             Err(CallError::NoClient(_)) => slow,
@@ -283,7 +283,7 @@ impl Connection {
 
 /// Waits for one answer, but not for ever.
 pub(super) async fn once<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-    within(PATIENCE, answer).await
+    within(CALL_TIMEOUT, answer).await
 }
 
 async fn within<T>(

@@ -24,18 +24,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// Event of a watch.
 #[derive(Debug)]
 pub(crate) enum Shown<K> {
-    /// These, and no others.
+    /// All objects that there are.
     Listed(Vec<K>),
-    /// This is new, or changed.
+    /// An object is new, or changed.
     Applied(K),
-    /// This is there no more.
+    /// An object is gone.
     Deleted(K),
-    /// Nothing, for the time being: the API server does not have the kind, or not the way it is needed; what
-    /// to do.
+    /// The API server does not have the kind, or not the way it is needed. With the remedy.
     NotInstalled(&'static str),
-    /// Nothing, for the time being: the API server does not let us; what it said.
+    /// The API server refuses the watch. With its words.
     Refused(String),
-    /// Nothing, until it is listed again: the watch broke, for this reason.
+    /// The watch broke, and begins again with a list. With the reason.
     Lost(String),
 }
 
@@ -44,9 +43,9 @@ pub(crate) enum Shown<K> {
 pub(crate) struct Watch {
     /// For people: `ContainerUpdateRequests`.
     pub(crate) what: &'static str,
-    /// There is one object, and without it nothing to watch.
+    /// Watches one object, which may not exist yet.
     pub(crate) single: bool,
-    /// A refusal is trouble like any other: asked again as soon, with another client.
+    /// Asks again after a refusal as soon as after any other failure, with another client.
     pub(crate) insists: bool,
     /// Which objects.
     pub(crate) selected: watcher::Config,

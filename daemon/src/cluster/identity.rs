@@ -38,14 +38,14 @@ pub enum Who {
     Kubelet,
     /// The kubelet of another node.
     OtherKubelet {
-        /// That one.
+        /// Name of that node.
         node: String,
     },
     /// A service account by a token that is good on this node only.
     BoundAccount,
     /// A service account by a token of another node.
     OtherAccount {
-        /// That one.
+        /// Name of that node.
         node: String,
     },
     /// A service account by a token that is good everywhere.

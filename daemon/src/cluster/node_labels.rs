@@ -30,7 +30,7 @@ pub const PATH: &str = "berth.dev/path";
 pub const ORDER: &str = "berth.dev/order";
 
 /// How often the kubelet is looked for.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often labels are compared: a Node that was made anew has none, and somebody may have changed them.
 const COMPARE: Duration = Duration::from_secs(300);
 
@@ -93,7 +93,7 @@ impl NodeLabels {
             return false;
         }
         while self.shim.kubelet_connections_open() == 0 {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         true
     }

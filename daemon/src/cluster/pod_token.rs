@@ -30,10 +30,10 @@ use super::{
 };
 use crate::base::causes::chain;
 
-/// Between two looks at the least.
-const SHORTEST: Duration = Duration::from_secs(5);
-/// Between two looks on a node that has had no such pod for a while: many have none, and never will.
-const SELDOM: Duration = Duration::from_secs(300);
+/// Shortest pause between two looks.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
+/// Pause between two looks on a node that has had no such pod for a while: many never have one.
+const IDLE_INTERVAL: Duration = Duration::from_secs(300);
 /// Looks in a row without a pod after which it is looked for seldom.
 const PATIENT: u32 = 10;
 /// The longest the start waits for a first token.
@@ -130,10 +130,10 @@ impl Renewal {
             let Some(pause) = shutdown.run_until_cancelled(self.turn_by_pod(without)).await else { return };
             without = if self.state.borrow().expires.is_some() { 0 } else { without.saturating_add(1) };
             let wait = async {
-                sleep(SHORTEST).await;
+                sleep(SHORTEST_INTERVAL).await;
                 // Cancel-safe: a change that is not taken is seen the next time.
                 tokio::select! {
-                    () = sleep(pause.saturating_sub(SHORTEST)) => {}
+                    () = sleep(pause.saturating_sub(SHORTEST_INTERVAL)) => {}
                     changed = made.changed() => {
                         if changed.is_err() {
                             sleep(pause).await;
@@ -156,7 +156,7 @@ impl Renewal {
             }
             Ok((None, _)) => {
                 self.tell(None, None);
-                if without < PATIENT { LOOK_AGAIN } else { SELDOM }
+                if without < PATIENT { LOOK_AGAIN } else { IDLE_INTERVAL }
             }
             Err(error) => {
                 let error = chain(&error);

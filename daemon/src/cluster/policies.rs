@@ -29,10 +29,10 @@ pub const REMEDY: &str = "apply your kustomization or chart again, as a whole: d
                           where namespace or account have other names than berth-system and berth-agent, \
                           change them in the policies, too";
 
-/// After an answer that leaves nothing to wish.
-const SELDOM: Duration = Duration::from_secs(3600);
-/// After one that says that something is missing, or says nothing.
-const OFTEN: Duration = Duration::from_secs(60);
+/// Pause after a look that found everything in place.
+const SETTLED_INTERVAL: Duration = Duration::from_secs(3600);
+/// Pause after a look that found something missing, or got no answer.
+const MISSING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Whether the policies hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub(super) async fn keep_trying(
         };
         // Asking may itself have made the client.
         made.borrow_and_update();
-        let pause = if tried == Tried::Refused { SELDOM } else { OFTEN };
+        let pause = if tried == Tried::Refused { SETTLED_INTERVAL } else { MISSING_INTERVAL };
         tell(&state, &metrics, tried);
         let wait = async {
             // Cancel-safe: a number and a timer.

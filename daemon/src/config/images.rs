@@ -31,9 +31,9 @@ pub struct Images {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Reserve {
-    /// So much of the filesystem.
+    /// Percent of the filesystem.
     Percent(u8),
-    /// So many bytes.
+    /// Bytes.
     Bytes(u64),
 }
 

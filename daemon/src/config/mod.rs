@@ -69,7 +69,7 @@ pub struct Configuration {
     pub node_name: Option<String>,
     /// How long streams may go on after a stop was asked for.
     pub drain_timeout: GoDuration,
-    /// Between kubelet and runtime, or beside them.
+    /// Where berthd stands: inline, beside or takeover.
     pub path: PathMode,
     /// Where pods are seen.
     pub pod_view: PodView,

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Probes {
-    /// So many begin in a second at most, over time.
+    /// Most exec probes that begin in a second, on average.
     pub exec_per_second: NonZeroU16,
-    /// So many run at once.
+    /// Most exec probes that run at once.
     pub exec_concurrent: NonZeroU16,
     /// Most of these in one pod.
     pub exec_concurrent_per_pod: NonZeroU16,

@@ -26,9 +26,9 @@ use super::{
 };
 use crate::base::{causes::chain, deadline::later};
 
-/// Between two looks in any case: for what nobody tells, as a mount over the directory.
+/// Longest pause between two looks: the kernel does not tell everything, such as a mount over the directory.
 const RESCAN: Duration = Duration::from_secs(30);
-/// Between two looks while something is to be tried again, or where the kernel does not tell of changes.
+/// Pause between two looks while something is to be tried again, or where the kernel tells of no changes.
 const RETRY: Duration = Duration::from_secs(1);
 /// How soon again when something may be half written, or half way through being replaced; and the least
 /// between two looks.

@@ -4,13 +4,13 @@ use std::io::{self, Read};
 
 /// Letters and digits that make no words; those of the API server's generated names.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// So that the name of the file, with all that is appended to it, is one.
+/// Longest stem of a file, so that with all that is appended the name is still a valid one.
 const LONGEST_STEM: usize = 200;
 
 /// The name that a request got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submitted {
-    /// That of its pod.
+    /// Namespace of its pod.
     pub namespace: String,
     /// The pod's, and something random.
     pub name: String,

@@ -19,7 +19,7 @@ use crate::{
 
 /// Longest time for a question about an image: the runtime reads its configuration from a disk that pulls
 /// keep busy.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// On every pull of ours, so that whoever reads the runtime's log can tell them from the kubelet's.
 const PULLED_BY: (&str, &str) = ("apps.kruise.io/pulling-image-by", "berth-agent");
@@ -49,7 +49,7 @@ impl ImageRuntime {
     /// Asks for the runtime's own name: `containerd`, `cri-o`.
     pub(crate) async fn name(&self) -> Result<String, RuntimeError> {
         let mut client = RuntimeServiceClient::new(self.channel.clone());
-        let answer = within("Version", PATIENCE, client.version(VersionRequest::default())).await?;
+        let answer = within("Version", QUESTION_TIMEOUT, client.version(VersionRequest::default())).await?;
         Ok(answer.runtime_name)
     }
 
@@ -57,7 +57,7 @@ impl ImageRuntime {
     /// more the more there are.
     pub(crate) async fn look(&self, reference: &str) -> Result<Option<PulledImage>, RuntimeError> {
         let request = ImageStatusRequest { image: Some(spec(reference)), verbose: false };
-        let answer = within("ImageStatus", PATIENCE, self.images().image_status(request)).await?;
+        let answer = within("ImageStatus", QUESTION_TIMEOUT, self.images().image_status(request)).await?;
         Ok(answer.image.map(|image| {
             let image_ref = image.repo_digests.into_iter().next().unwrap_or_else(|| image.id.clone());
             PulledImage { id: image.id, image_ref }
@@ -67,7 +67,7 @@ impl ImageRuntime {
     /// Whether the kubelet is shown the image as pinned.
     pub(super) async fn shows_pinned(&self, reference: &str) -> Result<bool, RuntimeError> {
         let request = ImageStatusRequest { image: Some(spec(reference)), verbose: false };
-        let answer = within("ImageStatus", PATIENCE, self.images().image_status(request)).await?;
+        let answer = within("ImageStatus", QUESTION_TIMEOUT, self.images().image_status(request)).await?;
         Ok(answer.image.is_some_and(|image| image.pinned))
     }
 
@@ -94,7 +94,8 @@ impl ImageRuntime {
     /// Where the filesystem is mounted that images are unpacked to; `None` where the runtime does not tell.
     pub(crate) async fn image_fs(&self) -> Result<Option<String>, RuntimeError> {
         let answer =
-            within("ImageFsInfo", PATIENCE, self.images().image_fs_info(ImageFsInfoRequest {})).await?;
+            within("ImageFsInfo", QUESTION_TIMEOUT, self.images().image_fs_info(ImageFsInfoRequest {}))
+                .await?;
         let first = answer.image_filesystems.into_iter().next().and_then(|usage| usage.fs_id);
         Ok(first.map(|id| id.mountpoint).filter(|path| !path.is_empty()))
     }

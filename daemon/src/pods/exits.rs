@@ -1,4 +1,4 @@
-//! That a container has ended, at once and from the runtime itself.
+//! Hints that a container has ended, from containerd's stream of events, at once.
 //!
 //! The CRI has no such word but for a stream that few runtimes have; the kubelet finds an end when it lists,
 //! up to a second later. containerd says it in a stream of its own API, on the same socket. It is a hint to
@@ -28,7 +28,7 @@ use crate::{agent::Agent, base::unix};
 /// Ends of processes in the containers of the CRI plugin.
 const ENDS: &str = r#"topic=="/tasks/exit",namespace=="k8s.io""#;
 /// A runtime that restarts is away for about so long.
-const AGAIN: Duration = Duration::from_secs(2);
+const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 
 /// Hands hints on while there are pods for which an end counts; until the shutdown.
 pub(crate) async fn follow(agent: Arc<Agent>, endpoint: RuntimeEndpoint, shutdown: CancellationToken) {
@@ -53,7 +53,7 @@ async fn hint(agent: Arc<Agent>, client: EventsClient<Channel>) {
             return;
         }
         debug!(%status, "No word of ends from the runtime, asking again");
-        sleep(AGAIN).await;
+        sleep(RECONNECT_PAUSE).await;
     }
 }
 

@@ -13,7 +13,7 @@ use super::convert;
 use crate::{cluster::v1 as core, config};
 
 /// A kubelet that is alive answers in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A client of the kubelet.
 pub(crate) struct KubeletView {
@@ -57,7 +57,7 @@ pub(crate) enum KubeletError {
         source: Box<kube::Error>,
     },
     /// It did not answer in time.
-    #[error("the kubelet at {url} did not answer within {PATIENCE:?}")]
+    #[error("the kubelet at {url} did not answer within {ANSWER_TIMEOUT:?}")]
     Silent {
         /// The kubelet.
         url: String,
@@ -95,7 +95,7 @@ impl KubeletView {
         let request = Request::get("/pods").body(Vec::new());
         let failed = |source| KubeletError::Pods { url: self.url.clone(), source: Box::new(source) };
         let request = request.map_err(|error| failed(kube::Error::HttpError(error)))?;
-        let answer = tokio::time::timeout(PATIENCE, self.client.request::<Pods>(request)).await;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request::<Pods>(request)).await;
         let answer = answer.map_err(|_| KubeletError::Silent { url: self.url.clone() })?;
         Ok(answer.map_err(failed)?.items.unwrap_or_default())
     }

@@ -71,7 +71,7 @@ pub(super) struct Tasks {
     pub(super) serving: TaskTracker,
 }
 
-// === impl Own ===
+// === impl Components ===
 
 impl Components {
     pub(super) fn new(config: &Configuration, endpoint: &RuntimeEndpoint) -> anyhow::Result<Self> {

@@ -1,4 +1,4 @@
-//! The thread that turns the data path, and nothing else.
+//! The thread that runs the data path, and nothing else.
 //!
 //! Its runtime is single-threaded: that costs half the CPU and latency of one that steals work, and one
 //! thread carries more calls than any kubelet makes. The socket is taken on it at once, because a socket

@@ -12,7 +12,7 @@ use super::{components::Components, data_path::Serving};
 use crate::images::gate::ImageGate;
 
 /// Time after which a task that has panicked is started again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// Makes a link around the gate of these components.
 pub(super) fn of(gate: Arc<ImageGate>, components: &Components) -> AgentLink {
@@ -55,7 +55,7 @@ fn resync(components: &Components) -> Resync {
                 // Dropped with the connection, it lists no more.
                 let Err(error) = AbortOnDropHandle::new(listing).await else { return };
                 warn!(%error, "Runtime not listed for the shim, trying again");
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RESTART_PAUSE).await;
             }
         })
     })

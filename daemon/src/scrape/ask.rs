@@ -22,13 +22,13 @@ const REMEDY: &str =
 /// Answer about a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It is this.
+    /// The API server decided.
     Verdict(Verdict),
-    /// There is none.
+    /// It could not be asked.
     None,
 }
 
-/// Somebody who knows whose tokens are whose.
+/// Authenticates and authorizes a bearer token.
 pub(super) trait Who {
     /// Asks about one token.
     fn ask(&self, token: &str) -> impl Future<Output = Answer> + Send;

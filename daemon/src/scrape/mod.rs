@@ -60,7 +60,7 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 const HEAD_BYTES: usize = 16 << 10;
 /// Pause before files that are not there, or a port that another process has (a predecessor, until its end),
 /// are tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Decides who is asked about whom, and asks.
 struct Door<W> {
@@ -97,7 +97,7 @@ async fn certificate(files: Option<(PathBuf, PathBuf)>, node: &str) -> Certifica
                 if !std::mem::replace(&mut said, true) {
                     warn!(error = chain(&error), "Metrics not served yet, trying every second");
                 }
-                sleep(AGAIN).await;
+                sleep(RETRY_PAUSE).await;
             }
         }
     }
@@ -112,7 +112,7 @@ async fn bind(address: SocketAddr) -> TcpListener {
                 if !std::mem::replace(&mut said, true) {
                     warn!(%address, %error, "Metrics not served yet, trying every second");
                 }
-                sleep(AGAIN).await;
+                sleep(RETRY_PAUSE).await;
             }
         }
     }

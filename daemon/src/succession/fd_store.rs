@@ -77,7 +77,7 @@ pub(crate) async fn hold(connections: Vec<OwnedFd>, stop: CancellationToken) {
     }
 }
 
-// === impl Places ===
+// === impl SystemdStore ===
 
 impl FdStore for SystemdStore {
     fn store(&self, connection: BorrowedFd<'_>) -> Option<StoredFd> {
@@ -97,7 +97,7 @@ impl SystemdStore {
     }
 }
 
-// === impl Held ===
+// === impl TakenSlot ===
 
 impl Drop for TakenSlot {
     fn drop(&mut self) {

@@ -28,7 +28,7 @@ const BATCH: usize = 256;
 const GATHER: Duration = Duration::from_secs(1);
 /// How long the collector may take for a message, and how long it is left alone when it did not take one.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-const AGAIN: Duration = Duration::from_secs(10);
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 /// How long the end of the process waits for it.
 const LAST: Duration = Duration::from_secs(2);
 
@@ -136,7 +136,7 @@ impl<E: SpanExporter> Export<E> {
                             "Spans not taken by the collector of traces, dropped until it takes them"
                         );
                     }
-                    stop.run_until_cancelled(sleep(AGAIN)).await;
+                    stop.run_until_cancelled(sleep(RETRY_PAUSE)).await;
                 }
             }
         }

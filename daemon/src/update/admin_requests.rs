@@ -44,7 +44,7 @@ use crate::{
 /// The end of the names of the files. JSON keeps every text as it is.
 const SUFFIX: &str = ".json";
 /// How long the updates wait for a disk that cannot be read.
-const PATIENCE: Duration = Duration::from_secs(60);
+const DISK_TIMEOUT: Duration = Duration::from_secs(60);
 /// More than any file has: the annotations that are asked for and those that were there, each character as
 /// six at most.
 const LONGEST: u64 = 4 << 20;
@@ -105,7 +105,7 @@ impl AdminRequests {
                 Err(error) => chain(&error),
             };
             warn!(error, "Updates of berthctl not read, trying again");
-            if waits && began.elapsed() >= PATIENCE {
+            if waits && began.elapsed() >= DISK_TIMEOUT {
                 error!("Updates of berthctl are left out until they can be read");
                 self.list(updates);
                 waits = false;

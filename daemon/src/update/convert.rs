@@ -33,7 +33,7 @@ use crate::base::clock::Clock;
 
 /// How long a request that is to return on failure may take where it does not say: what a Deployment gives
 /// its progress.
-const PATIENCE: Duration = Duration::from_secs(600);
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Fields that both kinds have, in one shape.
 struct Wanted<'a> {
@@ -219,7 +219,7 @@ fn of(
     let given = wanted.deadline.map(seconds);
     // A swap that does not come about always goes back.
     let rollback = wanted.rollback || !wanted.swaps.is_empty();
-    let limit = given.or(rollback.then_some(PATIENCE));
+    let limit = given.or(rollback.then_some(DEFAULT_DEADLINE));
     let labels = wanted.labels.iter().map(|(key, value)| (MetadataKey::Label(key.clone()), value.clone()));
     let annotations =
         wanted.annotations.iter().map(|(key, value)| (MetadataKey::Annotation(key.clone()), value.clone()));
@@ -245,7 +245,7 @@ fn of(
         ignore_failures: wanted.failure_policy == Some(FailurePolicy::Ignore),
         rollback_on_failure: rollback,
         deadline: limit.map(|limit| later(created, limit)),
-        rollback_limit: given.unwrap_or(PATIENCE),
+        rollback_limit: given.unwrap_or(DEFAULT_DEADLINE),
         delete_after: None,
         reported,
         ended: None,

@@ -74,7 +74,7 @@ use crate::{
     images::node_image::{self, SharedImages},
 };
 
-/// Before everything is looked at anew.
+/// Pause before updates that have panicked begin anew.
 const BEGIN_ANEW: Duration = Duration::from_secs(1);
 
 /// The updates of this node.

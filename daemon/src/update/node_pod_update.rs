@@ -59,7 +59,7 @@ const FEATURES: [&str; 7] = [
 ];
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);
-/// Before owners that could not be read are read again.
+/// Pause before owners that could not be read are read again.
 const JUDGE_AGAIN: Duration = Duration::from_secs(2);
 
 /// The `NodePodUpdate` of this node.

@@ -14,8 +14,8 @@ use tracing::{info, warn};
 use super::{Parts, snapshot::GATE, write::CLOSED_BY};
 use crate::{base::causes::chain, cluster::v1 as core, pods::read};
 
-/// Between two writes on this node.
-const APART: Duration = Duration::from_millis(50);
+/// Pause between two writes on this node.
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The gate is not open, it is the agent's to open, and nothing speaks against it but an update that goes on.
 pub(super) fn is_left_shut(pod: &core::Pod) -> bool {
@@ -45,7 +45,7 @@ impl Parts {
             } else {
                 taken.failed();
             }
-            sleep(APART).await;
+            sleep(WRITE_INTERVAL).await;
         }
     }
 

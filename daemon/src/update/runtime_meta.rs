@@ -21,8 +21,8 @@ use crate::{base::causes::chain, cluster::v1 as core, cri::creation_record::Crea
 pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";
 /// On pods with sidecars of a SidecarSet.
 const SIDECARS: &str = "kruise.io/sidecarset-hash";
-/// Between two writes on this node.
-const APART: Duration = Duration::from_millis(100);
+/// Pause between two writes on this node.
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Deserialize, Serialize, PartialEq, Eq)]
 struct RuntimeMeta {
@@ -62,7 +62,7 @@ impl Parts {
             } else {
                 taken.failed();
             }
-            sleep(APART).await;
+            sleep(WRITE_INTERVAL).await;
         }
     }
 

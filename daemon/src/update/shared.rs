@@ -121,7 +121,7 @@ impl SharedUpdates {
         self.apply(UpdateEvent::RequestSeen(Box::new(entry)));
     }
 
-    /// It shows it no more.
+    /// The source does not show this request any more.
     pub(super) fn gone(&self, id: &RequestId) {
         self.apply(UpdateEvent::RequestGone(id.clone()));
     }

@@ -19,10 +19,10 @@ use tracing::{info, warn};
 use super::{Parts, sidecar_sets::owner};
 use crate::{base::causes::chain, cluster::client::CallError, cluster::v1 as core, pods::read};
 
-/// Between two writes on this node.
-const APART: Duration = Duration::from_millis(50);
-/// Before what could not be said is tried again.
-const AGAIN: Duration = Duration::from_secs(2);
+/// Pause between two writes on this node.
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);
+/// Pause before a condition that could not be written is tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Consequence of an entry with a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +45,14 @@ impl Parts {
             let (mut sets, mut all_said) = (Sets::new(), true);
             for entry in self.node_pod_update.words().await {
                 all_said &= self.say_word(&entry, &mut sets).await;
-                sleep(APART).await;
+                sleep(WRITE_INTERVAL).await;
             }
             let other = self.node_pod_update.other_words();
             if all_said {
                 other.await;
             } else {
                 // Cancel-safe: all words are looked at again either way.
-                drop(timeout(AGAIN, other).await);
+                drop(timeout(RETRY_PAUSE, other).await);
             }
         }
     }

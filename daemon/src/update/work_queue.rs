@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Pause after the first failure of a pod, and the longest one.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(5 * 60);
 
 /// Queue of the pods of this node that need one kind of fix-up.
@@ -156,7 +156,7 @@ impl Taken<'_> {
     pub(super) fn failed(mut self) {
         self.is_done = true;
         let failures = self.failures.saturating_add(1);
-        let pause = AGAIN.saturating_mul(1 << self.failures.min(10)).min(LONGEST);
+        let pause = RETRY_PAUSE.saturating_mul(1 << self.failures.min(10)).min(LONGEST);
         self.queue.put_back(&self.uid, &self.pod, failures, Some(later(now(), pause)));
     }
 }
@@ -234,6 +234,6 @@ mod tests {
             }
         }
         // Each failed twice or so: the pauses grow.
-        assert!(now() - start >= AGAIN && now() - start < AGAIN * 8, "{:?}", now() - start);
+        assert!(now() - start >= RETRY_PAUSE && now() - start < RETRY_PAUSE * 8, "{:?}", now() - start);
     }
 }

@@ -27,10 +27,10 @@ use crate::{
     signals::Signals,
 };
 
-/// Between two looks before anything has begun.
+/// Pause between two looks before anything has begun.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Between two looks while an OpenKruise decides or may do so: that it has gone shows only in time.
-const LATER: Duration = Duration::from_secs(5);
+/// Pause between two looks while an OpenKruise owns the kinds, or may: that it has gone shows only in time.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 const LEFT: &str = "An OpenKruise decides: the kinds that both have are left to it; stop its manager, or say \
                     with --ownership whose they are";
 const TWO: &str = "An OpenKruise decides on the same kinds; stop its manager, or this one";
@@ -114,7 +114,7 @@ impl Owners {
             };
             if told.is_err() {
                 signs = None;
-                sleep(LATER).await;
+                sleep(WATCH_INTERVAL).await;
             }
             let decides = self.take().await;
             let changed = self.asked.detects() && decides != self.decides;

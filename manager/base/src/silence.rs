@@ -18,7 +18,7 @@ use crate::time::later;
 /// Silence that is too long; an agent gives a sign every two minutes.
 pub const SILENT_AFTER: Duration = Duration::from_secs(600);
 
-/// Delay of a look that only a process has which was not running: what has come meanwhile is to be heard.
+/// A look that comes so late shows that this process itself did not run: waiting signs are read first.
 const LATE: Duration = Duration::from_secs(30);
 
 /// Signs of life of the agents of all nodes.
@@ -53,7 +53,7 @@ impl Silence {
         self.silent.remove(node)
     }
 
-    /// Nobody could be heard until then.
+    /// No sign of life could be heard until then: silence is counted from there.
     pub fn was_deaf(&mut self, then: Instant) {
         let until = later(then, SILENT_AFTER);
         for (_, node) in std::mem::take(&mut self.due) {

@@ -22,7 +22,7 @@ use crate::{
 const CREATED_WITHIN: Duration = Duration::from_secs(30);
 /// A pod whose deletion was let through and that is still there after it does not go.
 const DELETED_WITHIN: Duration = Duration::from_secs(15);
-/// So long a subset in which pods could not be scheduled takes no new ones.
+/// Seconds for which a subset takes no new pods after one could not be scheduled in it.
 const RESTS: i64 = 300;
 
 /// A pod of the WorkloadSpread.

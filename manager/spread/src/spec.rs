@@ -64,7 +64,7 @@ pub struct Subset {
 /// A number of pods, or a share of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many pods.
+    /// Number of pods.
     Pods(i32),
     /// A share of all; a part of a pod is one.
     Percent(i32),

@@ -36,21 +36,19 @@ pub struct Options {
     /// Limit updates in place of pods that have a PodUnavailableBudget
     #[arg(long, env = "BERTH_BUDGET_UPDATES", action = ArgAction::Set, default_value_t = false)]
     pub budget_updates: bool,
-    /// Fate of pods with a PodUnavailableBudget while no manager answers: they stay (fail), or go (ignore)
+    /// While no manager answers, pods with a PodUnavailableBudget stay (fail), or go (ignore)
     #[arg(long, env = "BERTH_BUDGET_FAILURE_POLICY", value_enum, default_value_t)]
     pub budget_failure_policy: FailurePolicy,
     /// Put new pods into the subsets of their WorkloadSpread
     #[arg(long, env = "BERTH_WORKLOAD_SPREADS", action = ArgAction::Set, default_value_t = true)]
     pub workload_spreads: bool,
-    /// Fate of new pods with a WorkloadSpread while no manager answers: they wait (fail), or come without it
-    /// (ignore)
+    /// While no manager answers, new pods with a WorkloadSpread wait (fail), or come without it (ignore)
     #[arg(long, env = "BERTH_SPREAD_FAILURE_POLICY", value_enum, default_value_t)]
     pub spread_failure_policy: FailurePolicy,
     /// Send pods of StatefulSets that are made anew back to where their PersistentPodState says they ran
     #[arg(long, env = "BERTH_PERSISTENT_POD_STATES", action = ArgAction::Set, default_value_t = true)]
     pub persistent_pod_states: bool,
-    /// Fate of new pods with a PersistentPodState while no manager answers: they wait (fail), or come without
-    /// it (ignore)
+    /// While no manager answers, new pods with a PersistentPodState wait (fail), or come without it (ignore)
     #[arg(long, env = "BERTH_POD_STATE_FAILURE_POLICY", value_enum, default_value_t)]
     pub pod_state_failure_policy: FailurePolicy,
 }

@@ -26,7 +26,7 @@ use super::{
 use crate::{lease::Tenure, site::ANSWER_WITHIN, telemetry::chain};
 
 /// One that failed is tried again after it.
-const AGAIN: Duration = Duration::from_secs(10);
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Annotation of a request to recreate: since when its pod is held not Ready, in RFC 3339.
 const UNREADY: &str = "crr.apps.kruise.io/unready-acquired";
@@ -67,7 +67,7 @@ pub(super) async fn run(client: Client, mut tenure: Tenure) {
                 }
             }
         }
-        let pause = if failed { AGAIN } else { Duration::from_secs(600) };
+        let pause = if failed { RETRY_PAUSE } else { Duration::from_secs(600) };
         // Cancel-safe: a change that is not taken is seen the next time.
         tokio::select! {
             changed = shown.changed() => {

@@ -60,9 +60,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(4);
 /// A connection is closed after so long, when its requests have been answered: one that is held open for
 /// nothing holds no place for ever.
 const LIFETIME: Duration = Duration::from_secs(300);
-/// After the stop is asked for, the Service needs so long to forget this replica: it is served meanwhile.
+/// Time that the Service needs to forget this replica once a stop was asked for: it is served meanwhile.
 const LINGER: Duration = Duration::from_secs(5);
-/// So long the requests on a connection that is being closed have.
+/// Time that requests have on a connection that is being closed.
 const GRACE: Duration = Duration::from_secs(6);
 
 /// Decision on what a path asks for.

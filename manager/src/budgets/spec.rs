@@ -64,7 +64,7 @@ pub(crate) enum Operation {
 }
 
 impl Budget {
-    /// Or what is wrong with it, with the field and the remedy.
+    /// Parses the spec; the error names the field and the remedy.
     pub(crate) fn parse(
         spec: &PodUnavailableBudgetSpec,
         annotations: &BTreeMap<String, String>,

@@ -13,7 +13,7 @@ impl Parallelism {
     /// Parallelism where none is given.
     pub(super) const DEFAULT: Self = Self::Nodes(1);
 
-    /// Or what is wrong with it.
+    /// Parses the field; the error says what is wrong with it.
     pub(super) fn parse(given: &IntOrString) -> Result<Self, String> {
         match given {
             IntOrString::Int(number) => u32::try_from(*number)

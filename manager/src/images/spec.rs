@@ -49,7 +49,7 @@ impl Spec {
     }
 }
 
-/// Or what is wrong: field, object, remedy.
+/// Parses the spec; the error names the field, the object and the remedy.
 pub(super) fn parse(key: &Key, uid: &Arc<str>, spec: &ImagePullJobSpec) -> Result<Spec, String> {
     let fault = |field: &str, problem: &str| Err(format!("spec.{field} of ImagePullJob {key} {problem}"));
     if let Err(error) = spec.image.parse::<Reference>() {

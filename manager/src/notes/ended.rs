@@ -17,9 +17,9 @@ pub(crate) struct Ended<'a> {
     pub(crate) about: About,
     /// The words after the counts, such as `containers of pod web recreated`.
     pub(crate) what: &'a str,
-    /// So many are as wanted.
+    /// Number of those that are as wanted.
     pub(crate) done: usize,
-    /// So many are not, and never will be.
+    /// Number of those that are not, and never will be.
     pub(crate) failed: usize,
     /// All of them.
     pub(crate) of: usize,

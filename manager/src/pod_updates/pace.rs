@@ -11,7 +11,7 @@ use crate::time::later;
 pub(super) const NODE_EVERY: Duration = Duration::from_secs(1);
 /// Pause after a write that came too late; it doubles with each further one, up to [`MOST_DOUBLINGS`] times.
 const TOO_LATE: Duration = Duration::from_millis(50);
-/// It is 3.2 s then.
+/// The most that [`TOO_LATE`] doubles, to 3.2 s.
 const MOST_DOUBLINGS: u32 = 6;
 
 /// Writes in a row that came too late, and when the next one may be asked for.

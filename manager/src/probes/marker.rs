@@ -31,7 +31,7 @@ pub(super) struct Marker {
     pub(super) created: Option<Timestamp>,
     /// Its deletion has begun: it asks for nothing any more.
     pub(super) deleting: bool,
-    /// Or what is wrong with it.
+    /// The plan, or what is wrong with the spec.
     pub(super) plan: Result<Arc<Plan>, Box<str>>,
     pub(super) serial: Serial,
     /// There are too many before it in its namespace.

@@ -168,8 +168,8 @@ fn stage<S: Spec, T: Status>(
     })
 }
 
-/// At the least, what a request gets after its first sight: its clock is the API server's, and that may run
-/// ahead of ours.
+/// Least time that a request gets after its first sight: its creation is by the API server's clock, which may
+/// differ from ours.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// When a request's own deadline is over. Both clocks are compared once, at first sight; from then on ours

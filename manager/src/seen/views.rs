@@ -23,7 +23,7 @@ struct View {
     listed: Option<Instant>,
     listing: bool,
     doubt: Option<Instant>,
-    /// Until when changes may have gone unseen, the last time that they may have.
+    /// Until when changes may have gone unseen, at the last interruption of the watch.
     blind: Option<Instant>,
     /// Counts the lists; an object that the newest has not shown is gone.
     list: u32,
@@ -64,8 +64,7 @@ impl Views {
         self.views[kind as usize].doubt
     }
 
-    /// Until when changes of this kind may have gone unseen: nothing follows from it that one did not come
-    /// before.
+    /// Until when changes of this kind may have gone unseen: that none came before then proves nothing.
     pub(crate) fn blind_until(&self, kind: Kind) -> Option<Instant> {
         self.views[kind as usize].blind
     }

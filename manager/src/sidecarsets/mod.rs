@@ -116,7 +116,7 @@ pub struct SidecarIndex {
     nodes: HashMap<Arc<str>, u32>,
     /// Agents that have given no sign of life for too long.
     silence: Silence,
-    /// Until when their silence is known to have meant nothing.
+    /// Until when no agent could be heard: silence before it means nothing.
     deaf: Option<Instant>,
     /// Whether new pods get the sets.
     webhooks: Webhooks,

@@ -26,7 +26,7 @@ pub(super) struct Known {
     pub(super) created: i64,
     pub(super) deleting: bool,
     pub(super) custom_version: Option<Box<str>>,
-    /// Or what is wrong with it.
+    /// The rules, or what is wrong with the spec.
     pub(super) rules: Result<Arc<Rules>, Box<str>>,
     /// Its status as shown; `None` is none that this manager could have written, and is left alone.
     pub(super) shown: Option<SidecarSetStatus>,

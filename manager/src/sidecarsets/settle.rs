@@ -1,4 +1,4 @@
-//! Debts: to each set that was touched, and to the nodes of its pods.
+//! Writes that are due: the status of each set that was touched, and the entries of its pods' nodes.
 
 use std::{
     collections::BTreeSet,

@@ -80,7 +80,7 @@ pub struct UpdateContainer {
     /// One of `spec.containers` of the pod.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// As in a pod.
+    /// Image, as in the spec of a pod.
     #[schemars(length(min = 1, max = 4096))]
     pub image: String,
 }

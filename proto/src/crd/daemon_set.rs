@@ -187,22 +187,22 @@ pub struct AdvancedDaemonSetStatus {
     /// How many nodes should have a pod.
     #[serde(default)]
     pub desired_number_scheduled: i32,
-    /// How many of them have one.
+    /// How many nodes that should have a pod have one.
     #[serde(default)]
     pub current_number_scheduled: i32,
-    /// How many nodes have one and should not.
+    /// How many nodes have a pod and should not.
     #[serde(default)]
     pub number_misscheduled: i32,
-    /// How many nodes that should have one have a ready one.
+    /// How many nodes that should have a pod have a ready one.
     #[serde(default)]
     pub number_ready: i32,
-    /// How many of them have one of the newest template.
+    /// How many nodes that should have a pod have one of the newest template.
     #[serde(default)]
     pub updated_number_scheduled: i32,
-    /// How many of them have an available one.
+    /// How many nodes that should have a pod have an available one.
     #[serde(default)]
     pub number_available: i32,
-    /// How many of them have none that is available.
+    /// How many nodes that should have a pod have none that is available.
     #[serde(default)]
     pub number_unavailable: i32,
     /// How often the name of a new revision was taken by another one.

@@ -179,13 +179,13 @@ pub struct ImagePullJobStatus {
     /// How many nodes are selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<i32>,
-    /// How many of them pull.
+    /// How many nodes are pulling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<i32>,
-    /// How many have the image.
+    /// How many nodes have the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<i32>,
-    /// How many gave up.
+    /// How many nodes gave up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<i32>,
     /// For people.

@@ -156,16 +156,16 @@ pub struct NodeImageStatus {
     /// How many tags are wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<i32>,
-    /// How many of them wait for their turn.
+    /// How many tags wait for their turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<i32>,
-    /// How many are being pulled.
+    /// How many tags are being pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pulling: Option<i32>,
-    /// How many are there.
+    /// How many tags are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<i32>,
-    /// How many were given up.
+    /// How many tags were given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<i32>,
     /// By image name without tag.
@@ -233,7 +233,7 @@ pub struct WantedBy {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PullStatus {
-    /// That of the entry in `desiredImages`.
+    /// ID of the entry in `desiredImages` that this answers.
     pub uid: String,
     /// The version of the wish this answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -59,8 +59,8 @@ pub struct NodePodUpdateStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Wanted state of one pod. Everything that is not named stays as it is. One writer makes the whole of it: with
-/// an owner for each field of each entry a write would cost the API server much more.
+/// Wanted state of one pod. Everything that is not named stays as it is. One writer owns an entry as a whole:
+/// owners of single fields would make every write more costly for the API server.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]

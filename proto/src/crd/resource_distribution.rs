@@ -79,10 +79,10 @@ pub struct ResourceDistributionStatus {
     /// How many namespaces are to have a copy.
     #[serde(default)]
     pub desired: i32,
-    /// How many of them have it.
+    /// How many namespaces have it.
     #[serde(default)]
     pub succeeded: i32,
-    /// How many of them have it not.
+    /// How many namespaces lack it.
     #[serde(default)]
     pub failed: i32,
     /// The generation of the spec this is about.

@@ -201,13 +201,13 @@ pub struct SidecarSetStatus {
     /// How many pods it selects that carry its sidecars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched_pods: Option<i32>,
-    /// How many of them have the newest revision.
+    /// How many of these pods have the sidecars of the newest revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_pods: Option<i32>,
-    /// How many of them are ready.
+    /// How many pods with its sidecars are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_pods: Option<i32>,
-    /// How many are both.
+    /// How many pods have the newest revision and are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_ready_pods: Option<i32>,
     /// How many pods it selects that have none of its sidecars, although it asked for them when they were

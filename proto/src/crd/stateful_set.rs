@@ -190,10 +190,10 @@ pub struct AdvancedStatefulSetScaleStrategy {
     "message": "whenDeleted and whenScaled are Retain or Delete: give one of them",
 }]))]
 pub struct ClaimRetentionPolicy {
-    /// With the set: `Retain` (the default) or `Delete`.
+    /// Claims when the set is deleted: `Retain` (the default) or `Delete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when_deleted: Option<String>,
-    /// With a pod that is scaled away: `Retain` (the default) or `Delete`.
+    /// Claims of a pod that is scaled away: `Retain` (the default) or `Delete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when_scaled: Option<String>,
 }
@@ -297,19 +297,19 @@ pub struct AdvancedStatefulSetStatus {
     /// How many pods there are.
     #[serde(default)]
     pub replicas: i32,
-    /// How many of them are ready.
+    /// How many pods are ready.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// How many of them are available.
+    /// How many pods are available.
     #[serde(default)]
     pub available_replicas: i32,
-    /// How many of them have the current revision.
+    /// How many pods have the current revision.
     #[serde(default)]
     pub current_replicas: i32,
-    /// How many of them have the newest revision.
+    /// How many pods have the newest revision.
     #[serde(default)]
     pub updated_replicas: i32,
-    /// How many of these are ready.
+    /// How many pods have the newest revision and are ready.
     #[serde(default)]
     pub updated_ready_replicas: i32,
     /// Name of the current revision.

@@ -211,13 +211,13 @@ pub struct UnitedDeploymentStatus {
     /// How many pods there are.
     #[serde(default)]
     pub replicas: i32,
-    /// How many of them are ready.
+    /// How many pods are ready.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// How many of them have the newest revision.
+    /// How many pods have the newest revision.
     #[serde(default)]
     pub updated_replicas: i32,
-    /// How many of these are ready.
+    /// How many pods have the newest revision and are ready.
     #[serde(default)]
     pub updated_ready_replicas: i32,
     /// How often the name of a new revision was taken by another one.

@@ -24,13 +24,13 @@ pub struct ClaimTemplate(pub Map<String, Value>);
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadLifecycle {
-    /// Before a pod is deleted.
+    /// Hook that holds a pod before it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_delete: Option<LifecycleHook>,
-    /// Before and after a pod is updated in place.
+    /// Hook that holds a pod before and after it is updated in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_place_update: Option<LifecycleHook>,
-    /// Before a new pod counts as available.
+    /// Hook that a new pod waits for before it counts as available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_normal: Option<LifecycleHook>,
 }

@@ -43,11 +43,11 @@ use tracing::{error, info, warn};
 /// Says to a new process that its standard input is the line to its predecessor.
 const TAKE_OVER: &str = "BERTH_SHIM_TAKE_OVER";
 /// How long a new process may take to its next word.
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a new process is looked after once it serves.
 const WATCH: Duration = Duration::from_secs(10);
-/// Between two attempts to be succeeded by one's own program.
-const AGAIN: Duration = Duration::from_secs(2);
+/// Pause between two attempts to start this program's file as the successor.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// This process's own program, also after its file was replaced.
 const SELF: &str = "/proc/self/exe";
 /// Variables that are about this process and not about a successor. systemd tells each by pid.
@@ -86,7 +86,7 @@ impl OldProcess {
     pub(crate) async fn take(&mut self) -> anyhow::Result<[UnixListener; 2]> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         self.0.say(&Word::Take { version }, &[]).await.context("hand-over not asked for")?;
-        let told = timeout(PATIENCE, self.0.hear()).await.context("the old berth-shim gives nothing")?;
+        let told = timeout(STEP_TIMEOUT, self.0.hear()).await.context("the old berth-shim gives nothing")?;
         let (word, descriptors): (Word, _) = told.context("the old berth-shim is gone")?;
         Ok(word.sockets(descriptors)?)
     }
@@ -176,7 +176,7 @@ impl Place {
                 error!(?ended, "The successor ended, this berth-shim's own program goes on");
                 while let Err(error) = self.give_to(Path::new(SELF), &|_| {}).await {
                     error!(error = format!("{error:#}"), "Not succeeded, trying again");
-                    sleep(AGAIN).await;
+                    sleep(RETRY_PAUSE).await;
                 }
             }
             // It outlives this process, or is reaped by the runtime's own.
@@ -186,8 +186,8 @@ impl Place {
 }
 
 async fn hear(line: &mut PassingLine) -> anyhow::Result<(Word, Vec<OwnedFd>)> {
-    let heard = timeout(PATIENCE, line.hear()).await;
-    heard.with_context(|| format!("not ready within {PATIENCE:?}"))?.context("it ended; its log says why")
+    let heard = timeout(STEP_TIMEOUT, line.hear()).await;
+    heard.with_context(|| format!("not ready within {STEP_TIMEOUT:?}"))?.context("it ended; its log says why")
 }
 
 fn tell_failure(ask: &UpgradeAsk, error: &str) {

@@ -34,8 +34,8 @@ use crate::{
 
 /// How long the shim may take to say who it is.
 const HELLO: Duration = Duration::from_secs(5);
-/// Between two attempts to connect, at first and at most. A connection that has lasted for the latter was
-/// one; what ends sooner may end so each time.
+/// Shortest and longest pause between two attempts to connect. A connection that lasted for the longest is
+/// good, and the next pause is short again.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// Source of what an agent can say before it is asked.
@@ -57,7 +57,7 @@ pub trait Foresight: Send + Sync + 'static {
 pub type Resync = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// How far the identities of a shim are from those of the one before it, which may still count on.
-const APART: u64 = 1 << 32;
+const IDENTITY_GAP: u64 = 1 << 32;
 
 /// Connection of the agent to its shim, made anew whenever it is lost. While a shim is succeeded there are
 /// two.
@@ -286,7 +286,7 @@ impl Succeeded {
 impl Known {
     /// Begins for another shim, while this one may go on for a while.
     fn beside(&self) -> Self {
-        let base = self.highest.max(self.base).saturating_add(APART);
+        let base = self.highest.max(self.base).saturating_add(IDENTITY_GAP);
         Self { base, highest: base, ..Self::default() }
     }
 

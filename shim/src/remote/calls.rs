@@ -24,7 +24,7 @@ pub(crate) const MAX_TEXT: usize = 4096;
 /// The most entries of a list.
 pub(crate) const MAX_LIST: usize = 1024;
 
-/// It is longer than anything that exists, or no word of this line.
+/// A text or list beyond its limit, or a value that this line does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is beyond its bounds")]
 pub(crate) struct Beyond(pub(crate) &'static str);

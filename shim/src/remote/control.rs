@@ -17,7 +17,7 @@ use super::{
 };
 
 /// How long it may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an upgrade may take to its next stage: more than a new process has.
 const STAGE: Duration = Duration::from_secs(60);
 
@@ -81,7 +81,7 @@ async fn told(socket: &Path, said: Said) -> Result<Option<Told>, ControlError> {
         let (mut incoming, mut reader) = ask(socket, said).await?;
         heard(&mut incoming, &mut reader).await
     };
-    timeout(PATIENCE, asked).await.map_err(|late| ControlError::Away(late.into()))?
+    timeout(ANSWER_TIMEOUT, asked).await.map_err(|late| ControlError::Away(late.into()))?
 }
 
 /// Has the `berth-shim` at this socket start its program anew and give its place to it. Tells of each stage

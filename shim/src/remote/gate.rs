@@ -47,7 +47,7 @@ pub struct RemoteGate {
     presence: watch::Sender<Presence>,
     /// Never changes: what is held here waits for an answer and not for a change.
     changes: watch::Sender<u64>,
-    /// By which the agent knows whether it is the same shim as before.
+    /// Random number by which the agent tells this process from another shim.
     process: u64,
     /// The namespace of the agents, where they are pods.
     agents: Option<String>,

@@ -32,12 +32,12 @@ const HELLO: Duration = Duration::from_secs(5);
 /// Connections at once. There is one agent; another one may be on its way, and people ask.
 const CONNECTIONS: usize = 8;
 /// How often it is looked whether the agent is there.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often whoever has asked for a drain is told how far it is.
 const DRAIN_LOOK: Duration = Duration::from_secs(1);
 /// How long the last words of all may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// After a failed accept.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The socket of the agent, and of `berthctl`.
@@ -342,7 +342,7 @@ async fn write(
 }
 
 async fn look(gate: &RemoteGate, number: u64) {
-    let mut tick = interval(LOOK);
+    let mut tick = interval(POLL_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while gate.is_current(number) {
         tick.tick().await;

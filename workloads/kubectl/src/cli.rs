@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Change what a template says
     #[command(subcommand, subcommand_required = true)]
     Set(Set),
-    /// Take pods out of a CloneSet: these, and as many replicas
+    /// Delete these pods of a CloneSet, and lower its replicas by their number
     Scaledown(Scaledown),
     #[command(flatten)]
     Asked(Asked),
@@ -78,7 +78,7 @@ pub(crate) enum Rollout {
     Pause(Change),
     /// Let a rollout that rests go on
     Resume(Change),
-    /// Make every pod anew, by a new value of the variable RESTARTED_AT in its containers
+    /// Replace every pod, by a new value of the variable RESTARTED_AT in its containers
     Restart(Change),
 }
 

@@ -4,15 +4,15 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::fault::Fault;
 
-/// Ten thousandths of a percent that a share is kept in: `99.5%` is one.
+/// Parts of one percent in which a share is kept, so that `99.5%` is exact.
 const PARTS: i64 = 10_000;
 
 /// A number of pods, or a share of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// So many.
+    /// Number of pods.
     Number(i64),
-    /// So many millionths.
+    /// Share of the pods, in millionths.
     Share(i64),
 }
 
@@ -30,7 +30,7 @@ impl Amount {
         }
     }
 
-    /// So many of `total`, rounded up.
+    /// Number of pods out of `total`, rounded up.
     pub fn up(self, total: i64) -> i64 {
         match self {
             Self::Number(number) => number,
@@ -38,7 +38,7 @@ impl Amount {
         }
     }
 
-    /// So many of `total`, rounded down.
+    /// Number of pods out of `total`, rounded down.
     pub fn down(self, total: i64) -> i64 {
         match self {
             Self::Number(number) => number,

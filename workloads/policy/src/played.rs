@@ -35,7 +35,7 @@ pub(crate) enum Step {
     Kubelet(usize),
     Evict(usize),
     DeleteByHand(usize),
-    /// So many seconds pass.
+    /// Seconds pass.
     Pass(i64),
 }
 

@@ -27,7 +27,7 @@ use super::duration;
 use super::findings::Report;
 use super::output::OutputArgs;
 
-/// Between two looks with `--wait`.
+/// Pause between two rounds of checks with `--wait`.
 const POLL: Duration = Duration::from_secs(2);
 
 /// Flags of `check`.
@@ -39,7 +39,7 @@ pub(crate) struct CheckArgs {
     /// Before Berth is installed: look only at what would be in its way
     #[arg(long)]
     pub pre: bool,
-    /// Wait at most so long until no check fails
+    /// Repeat the checks until none fails, for at most this long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub wait: Option<Duration>,
     /// Path of the kubeconfig [default: those of KUBECONFIG, else ~/.kube/config, else the pod's own]

@@ -22,7 +22,7 @@ use super::releases::at_least;
 use super::verdicts::is_kruise;
 
 /// One question.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Objects of a page: a definition has up to a megabyte, an object of a node some hundred kilobytes.
 const PAGE: u32 = 50;
 /// More pages of a kind are not read.
@@ -46,7 +46,7 @@ pub(super) async fn facts(client: &Client) -> Facts {
 
 /// An answer, or why there is none.
 async fn known<T>(asked: impl Future<Output = kube::Result<T>>) -> Known<T> {
-    match timeout(PATIENCE, asked).await {
+    match timeout(CALL_TIMEOUT, asked).await {
         Ok(answer) => answer.map_err(|error| match error {
             kube::Error::Api(status) => status.message,
             error => format!("{:#}", anyhow::Error::from(error)),

@@ -14,7 +14,7 @@ use super::places::{RUN_DIR, SHIM_UNIT, unit_path};
 use super::plan::Action;
 
 /// An ordinary `systemctl`.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SYSTEMCTL_TIMEOUT: Duration = Duration::from_secs(30);
 /// A `systemctl` that waits for a service: berthd finishes its open calls first (`TimeoutStopSec=` of its
 /// unit).
 const LONG: Duration = Duration::from_secs(240);
@@ -76,9 +76,11 @@ pub(crate) async fn perform(host: &Host, action: &Action) -> Result<()> {
             host.write(path, content.as_bytes(), if *theirs { CONFIG } else { FILE })
         }
         Action::Reload => reload(host).await,
-        Action::Enable { unit } => host.systemctl(&["enable", unit], PATIENCE).await.map(drop),
+        Action::Enable { unit } => host.systemctl(&["enable", unit], SYSTEMCTL_TIMEOUT).await.map(drop),
         // Whether it comes up is waited for with a limit of ours, not with the unit's.
-        Action::Start { unit } => host.systemctl(&["start", "--no-block", unit], PATIENCE).await.map(drop),
+        Action::Start { unit } => {
+            host.systemctl(&["start", "--no-block", unit], SYSTEMCTL_TIMEOUT).await.map(drop)
+        }
         Action::Redirect { unit, path, content } => {
             host.write(path, content.as_bytes(), FILE)?;
             reload(host).await?;
@@ -115,7 +117,7 @@ pub(crate) async fn undo(host: &Host, step: &Undo) -> Result<Option<String>> {
         // A way back that was interrupted has been here already: systemctl knows the unit no more.
         Undo::Stop { unit } | Undo::Disable { unit } if !host.exists(&unit_path(unit)) => {}
         Undo::Stop { unit } => drop(host.systemctl(&["stop", unit], LONG).await?),
-        Undo::Disable { unit } => drop(host.systemctl(&["disable", unit], PATIENCE).await?),
+        Undo::Disable { unit } => drop(host.systemctl(&["disable", unit], SYSTEMCTL_TIMEOUT).await?),
         Undo::RemoveSockets => host.remove_tree(RUN_DIR)?,
         Undo::RemoveFolder { path } => host.remove_empty_dir(path)?,
     }
@@ -135,17 +137,17 @@ async fn hand_back(host: &Host) -> Result<Option<String>> {
 
 /// Lets systemd read its units again.
 pub(crate) async fn reload(host: &Host) -> Result<()> {
-    host.systemctl(&["daemon-reload"], PATIENCE).await.map(drop)
+    host.systemctl(&["daemon-reload"], SYSTEMCTL_TIMEOUT).await.map(drop)
 }
 
 /// Restarts the kubelet, whatever berthd does: its unit is ordered after berthd's, and a berthd that never
 /// gets ready would hold up the restart that leads the kubelet away from it.
 pub(crate) async fn restart_kubelet(host: &Host, unit: &str) -> Result<()> {
     // It may have given up after too many failures in a row.
-    host.ask_systemctl(&["reset-failed", unit], PATIENCE).await?;
+    host.ask_systemctl(&["reset-failed", unit], SYSTEMCTL_TIMEOUT).await?;
     host.systemctl(&["restart", "--job-mode=ignore-dependencies", unit], LONG).await.map(drop)
 }
 
 async fn is(host: &Host, question: &str, unit: &str) -> Result<bool> {
-    Ok(host.ask_systemctl(&[question, "--quiet", unit], PATIENCE).await?.status.success())
+    Ok(host.ask_systemctl(&[question, "--quiet", unit], SYSTEMCTL_TIMEOUT).await?.status.success())
 }

@@ -38,7 +38,7 @@ const LEAVE: &str = "--leave-container";
 /// Flags of what may be asked for from a pod.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct PodArgs {
-    /// Run from a privileged pod with hostPID and the node's /var/lib/berth, change the node the pod is on
+    /// From a privileged pod with hostPID and the node's /var/lib/berth: change the node that the pod is on
     #[arg(long)]
     on_node: bool,
     /// With --on-node: stay when it is done, and also when it failed, so that the pod does not try again and

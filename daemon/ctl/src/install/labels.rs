@@ -18,7 +18,7 @@ use super::facts::Kubelet;
 use super::host::Host;
 use super::ready::{client, node_name};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Removes them as the kubelet. A remark: what was done, or why it was not; `None` where there are none.
 pub(crate) async fn remove(host: &Host, kubelet: &Kubelet) -> Option<String> {
@@ -34,7 +34,7 @@ pub(crate) async fn remove(host: &Host, kubelet: &Kubelet) -> Option<String> {
         nodes.patch_metadata(&name, &PatchParams::default(), &none).await.context("patch its labels")?;
         Ok::<_, anyhow::Error>(Some(format!("remove the labels {PATH} and {ORDER} of node {name}")))
     };
-    let removed = timeout(PATIENCE, removed).await.map_err(|_| anyhow!("the API server does not answer"));
+    let removed = timeout(CALL_TIMEOUT, removed).await.map_err(|_| anyhow!("the API server does not answer"));
     removed.flatten().unwrap_or_else(|error| {
         Some(format!("warning: the labels {PATH} and {ORDER} of the node are left: {error:#}"))
     })

@@ -94,7 +94,7 @@ pub(crate) struct NodeArgs {
     /// The kubelet's unit, where there are several services that may be it
     #[arg(long, value_name = "UNIT", value_parser = plan::flavour)]
     kubelet_unit: Option<Flavour>,
-    /// Look at a node whose files are there; only what does not change it
+    /// Look at the node whose files are below DIR; only for commands that change nothing
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
 }

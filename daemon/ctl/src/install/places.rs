@@ -38,7 +38,7 @@ pub(crate) const SOCKET: &str = "/run/berth/cri.sock";
 /// The same where CRI-O is the runtime: by the end of this path the kubelet decides where it takes its
 /// statistics from (`UsingLegacyCadvisorStats`).
 pub(crate) const CRIO_SOCKET: &str = "/run/berth/run/crio/crio.sock";
-/// That end.
+/// The end of that path, below the node's root.
 pub(crate) const CRIO_PATH: &str = "run/crio/crio.sock";
 /// The kubelet's default (`containerRuntimeEndpoint` of KubeletConfiguration).
 pub(crate) const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";

@@ -27,7 +27,7 @@ use super::host::Host;
 
 const POLL: Duration = Duration::from_millis(500);
 /// One question to somebody on this machine, or to the API server.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where the kubelets' Leases are.
 const LEASES: &str = "kube-node-lease";
 
@@ -75,7 +75,7 @@ impl<'a> Watch<'a> {
         let process = process(self.host, unit).await?.with_context(|| format!("{unit} does not run"))?;
         ensure!(Some(process) != self.old_process, "{unit} was not restarted");
         let Some(address) = &self.kubelet.healthz else { return Ok(()) };
-        let answer = timeout(PATIENCE, get(address, "/healthz")).await;
+        let answer = timeout(CALL_TIMEOUT, get(address, "/healthz")).await;
         let answer = answer.map_err(|_| anyhow!("no answer")).flatten();
         let answer = answer.with_context(|| format!("the kubelet's http://{address}/healthz"))?;
         ensure!(
@@ -132,7 +132,7 @@ impl<'a> Watch<'a> {
             );
             Ok(())
         };
-        timeout(PATIENCE * 2, look).await.map_err(|_| anyhow!("the API server does not answer"))?
+        timeout(CALL_TIMEOUT * 2, look).await.map_err(|_| anyhow!("the API server does not answer"))?
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn node_name(kubelet: &Kubelet) -> Result<String> {
 
 /// The main process of a unit, while there is one.
 async fn process(host: &Host, unit: &str) -> Result<Option<u32>> {
-    let said = host.systemctl(&["show", "--property=MainPID", "--value", unit], PATIENCE).await?;
+    let said = host.systemctl(&["show", "--property=MainPID", "--value", unit], CALL_TIMEOUT).await?;
     Ok(said.trim().parse().ok().filter(|pid| *pid != 0))
 }
 

@@ -25,7 +25,7 @@ use crate::manifest::container;
 use crate::manifest::types::Container;
 use crate::output::progress;
 
-/// Between two passes, unless a container became ready earlier.
+/// Pause between two passes, unless a container became ready earlier.
 const PAUSE: Duration = Duration::from_millis(100);
 /// A CreateContainer that takes longer is worth a line.
 const NOTICEABLE: Duration = Duration::from_secs(1);

@@ -39,7 +39,7 @@ const AGENT: &str = "berthd.service";
 /// Unit of the path of the kubelet's calls, where that is a program of its own.
 const SHIM: &str = "berth-shim.service";
 /// How long one command may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the output of one command at most.
 const LARGEST: u64 = 4 << 20;
 
@@ -123,10 +123,10 @@ pub(crate) async fn sysdump(global: &Global, args: &SysdumpArgs) -> Result<()> {
 
 /// Output of the command, and whether it succeeded. Its errors are part of the output.
 async fn run(part: &Part) -> (String, bool) {
-    match tokio::time::timeout(PATIENCE, collect(part)).await {
+    match tokio::time::timeout(COMMAND_TIMEOUT, collect(part)).await {
         Ok(Ok(told)) => told,
         Ok(Err(error)) => (format!("{error:#}\n"), false),
-        Err(_) => (format!("no end within {} s\n", PATIENCE.as_secs()), false),
+        Err(_) => (format!("no end within {} s\n", COMMAND_TIMEOUT.as_secs()), false),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::model::CallId;
 pub enum ImageEvent {
     /// A source shows this wish, new or changed.
     WishSeen(Box<Wish>),
-    /// It shows it no more.
+    /// The source does not show this wish any more.
     WishGone(WishId),
     /// A source was listed anew: these and no others of its kind.
     WishesListed(WishSource, Vec<Wish>),

@@ -1,7 +1,7 @@
 //! The readiness gate of a pod for which no update goes on.
 
-/// Whether the agent opens it. `closed_here`: the condition is there and not True, and whether the agent
-/// wrote it so; `None`: nobody has written it yet. One that somebody else closed is theirs to open.
+/// Whether the agent opens the gate. `closed_here`: whether it was the agent that wrote the condition as not
+/// True; `None`: nobody has written the condition yet. A gate that somebody else closed is theirs to open.
 /// `as_it_should_be`: its containers are Ready, and the kubelet has nothing to change any more.
 pub fn may_open(closed_here: Option<bool>, as_it_should_be: bool) -> bool {
     match closed_here {

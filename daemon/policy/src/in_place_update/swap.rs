@@ -86,9 +86,9 @@ pub struct SwapPatch {
 pub enum Stage {
     /// The new version starts beside the old one.
     Start,
-    /// It has taken over: the old one becomes empty.
+    /// The new version has taken over: the old one becomes empty.
     Finish,
-    /// It has not: it becomes empty, and the old one works on.
+    /// The new version has not taken over in time: it becomes empty, and the old one works on.
     GoBack,
 }
 

@@ -94,11 +94,11 @@ pub struct ShownCondition {
 /// How a step that is a call of the API server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
-    /// As asked.
+    /// Carried out.
     Done,
     /// The subject of the step is not there (any more), another one of its name included.
     Gone,
-    /// Not, this time. It is tried again.
+    /// Failed; it is tried again.
     Failed,
     /// The API server understood and said no. It is tried again after a while.
     Refused,

@@ -112,7 +112,7 @@ impl Face {
         }
     }
 
-    /// These were made.
+    /// Whether the pod shows these changes.
     pub(super) fn has(&self, changes: &Changes) -> bool {
         let condition = |kind, mark: &ConditionMark| {
             let shown = self.conditions.get(kind);
@@ -122,7 +122,7 @@ impl Face {
             && changes.keys.iter().all(|(key, value)| self.keys.get(key) == value.as_ref())
     }
 
-    /// As it is once these are written.
+    /// Takes these changes as written.
     pub(super) fn take(&mut self, changes: Changes) {
         for (kind, ConditionMark { status, message, .. }) in changes.conditions {
             self.conditions.insert(kind, ShownCondition { status, message });

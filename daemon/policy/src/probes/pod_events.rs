@@ -15,7 +15,7 @@ use super::{
     watch::{ProbeState, cut},
 };
 
-/// Between two Events that one probe cannot be carried out.
+/// Pause between two Events that one probe cannot be carried out.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
 /// Event of one probe that is to be told.

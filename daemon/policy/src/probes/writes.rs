@@ -23,15 +23,15 @@ use crate::{
     time::later,
 };
 
-/// Between two writes to a pod, the second of which is only about words.
+/// Pause between two writes to a pod of which the second changes only a message.
 const BETWEEN_WORDS: Duration = Duration::from_secs(10);
 /// Looks at once.
 const LOOKS: usize = 4;
 /// Steps that the API server did not take; one that it refused is as good as the last of many.
 pub(super) const WRITES: Pace = Pace { first: Duration::from_millis(100), longest: Duration::from_secs(30) };
-/// Before something is written again that somebody has taken back.
+/// Pauses before a mark is written again that somebody has taken back.
 const CONTESTED: Pace = Pace { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
-/// After so long without it the pauses are short again.
+/// Time without such a fight after which the pauses are short again.
 const QUIET: Duration = Duration::from_secs(120);
 
 /// The writes to one pod.

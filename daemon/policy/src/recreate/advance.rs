@@ -21,7 +21,7 @@ use crate::{
 /// OpenKruise's words, which its users look for.
 const DEADLINE: &str = "recreating has exceeded the activeDeadlineSeconds";
 const POD_GONE: &str = "pod has gone";
-/// After that the status says that nobody looks.
+/// Time after which the status asks whether the kubelet goes through berthd at all.
 const KUBELET_IS_SILENT: Duration = Duration::from_secs(5);
 
 /// Next change of one container.

@@ -59,11 +59,11 @@ macro_rules! points {
 points! {
     /// The old exited instances are about to be removed.
     Removing = "removing" on Recreate;
-    /// They are removed.
+    /// The old exited instances are removed.
     Removed = "removed" on Recreate;
     /// The marks are about to be written.
     Marking = "marking" on Recreate | Update;
-    /// They are durable.
+    /// The marks are durable.
     Marked = "marked" on Recreate | Update;
     /// A nudge is about to go out.
     Nudging = "nudging" on Recreate | Update;
@@ -73,19 +73,19 @@ points! {
     Hooked = "hooked" on Recreate | Update;
     /// The kubelet's StopContainer is about to go on.
     StopAsked = "stop-asked" on Recreate | Update;
-    /// It succeeded.
+    /// The kubelet's StopContainer succeeded.
     Stopped = "stopped" on Recreate | Update;
     /// The new instance was created.
     Created = "created" on Recreate | Update;
-    /// It was started.
+    /// The new instance was started.
     Started = "started" on Recreate | Update;
     /// The status is about to be written.
     Reporting = "reporting" on Recreate;
-    /// It is written.
+    /// The status is written.
     Reported = "reported" on Recreate;
     /// The marks are about to be removed.
     Unmarking = "unmarking" on Recreate;
-    /// They are removed.
+    /// The marks are removed.
     Unmarked = "unmarked" on Recreate;
     /// The runtime was asked to pull; the image is not there.
     Pulling = "pulling" on Pull;
@@ -93,51 +93,51 @@ points! {
     Pulled = "pulled" on Pull;
     /// The status of an update is about to be written.
     Telling = "telling" on Update;
-    /// It is written.
+    /// The status of an update is written.
     Told = "told" on Update;
     /// The pod is about to be set not ready.
     Closing = "closing" on Update;
-    /// It is.
+    /// The pod is set not ready.
     Closed = "closed" on Update;
     /// The mark of a job sidecar is about to be written.
     Ending = "ending" on JobSidecar;
-    /// It is durable.
+    /// The mark of a job sidecar is durable.
     Ended = "ended" on JobSidecar;
     /// The agent has stopped a container without the kubelet, and nobody has seen it.
     DirectlyStopped = "directly-stopped" on JobSidecar;
     /// A batch is about to be patched.
     Patching = "patching" on Update;
-    /// It is patched.
+    /// A batch is patched.
     Patched = "patched" on Update;
     /// The patch that starts a new version beside the old one is about to be written.
     SwapStarting = "swap-starting" on Swap | SwapBack;
-    /// It is written.
+    /// The patch that starts a new version is written.
     SwapStarted = "swap-started" on Swap | SwapBack;
     /// The new version has taken over: the patch that empties the old one is about to be written.
     SwapFinishing = "swap-finishing" on Swap;
-    /// It is written.
+    /// The patch that empties the old version is written.
     SwapFinished = "swap-finished" on Swap;
     /// The patch that gives a new version up is about to be written.
     SwapReturning = "swap-returning" on SwapBack;
-    /// It is written.
+    /// The patch that gives a new version up is written.
     SwapReturned = "swap-returned" on SwapBack;
     /// A container whose hook holds the kubelet is about to be stopped.
     Unholding = "unholding" on SwapBack;
-    /// It is stopped.
+    /// A container whose hook held the kubelet is stopped.
     Unheld = "unheld" on SwapBack;
     /// The pod is about to be set ready.
     Opening = "opening" on Update;
-    /// It is.
+    /// The pod is set ready.
     Opened = "opened" on Update;
     /// A successor has taken the sockets and the store.
     Taken = "taken" on HandOver;
-    /// It accepts, and has not said so.
+    /// A successor accepts, and has not said so.
     Accepting = "accepting" on HandOver;
-    /// It has said so.
+    /// A successor has said that it accepts.
     Succeeded = "succeeded" on HandOver;
     /// The status of the node's images is about to be written.
     Answering = "answering" on Answer;
-    /// It is written.
+    /// The status of the node's images is written.
     Answered = "answered" on Answer;
     /// A creation is about to be held until other containers are up.
     Holding = "holding" on Gate;
@@ -147,11 +147,11 @@ points! {
     Forwarding = "forwarding" on Gate;
     /// The latch of a launch level is about to be written.
     Latching = "latching" on Gate;
-    /// It is durable; the creation that it was written for has not gone on.
+    /// The latch of a launch level is durable; the creation that it was written for has not gone on.
     Latched = "latched" on Gate;
     /// A change of the store is about to be made durable.
     Committing = "committing" on Store;
-    /// It is durable; whoever asked for it was not told.
+    /// A change of the store is durable; whoever asked for it was not told.
     Committed = "committed" on Store;
 }
 

@@ -126,12 +126,12 @@ impl Containerd {
 }
 
 /// Longest wait for containerd. One that hangs must not stop the work that goes on beside it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The answer to a question, in time.
 pub(super) async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-    let late = |_| Err(Status::deadline_exceeded(format!("no answer of containerd in {PATIENCE:?}")));
-    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(late)
+    let late = |_| Err(Status::deadline_exceeded(format!("no answer of containerd in {CALL_TIMEOUT:?}")));
+    tokio::time::timeout(CALL_TIMEOUT, answer).await.unwrap_or_else(late)
 }
 
 fn in_namespace<T>(message: T) -> Request<T> {

@@ -39,11 +39,11 @@ use crate::{
     },
 };
 
-/// After a change, before it is told: a fact and what was planned for it are one thing to tell.
-const TOGETHER: Duration = Duration::from_millis(10);
-/// Between two writes; what changes meanwhile goes with the next one.
+/// Pause between a change and its write: a fact and what was planned for it go into one write.
+const DEBOUNCE: Duration = Duration::from_millis(10);
+/// Pause between two writes; what changes meanwhile goes with the next one.
 const WRITES_APART: Duration = Duration::from_millis(50);
-/// Between two writes of nothing but progress.
+/// Pause between two writes of nothing but progress.
 const PROGRESS_APART: Duration = Duration::from_secs(1);
 
 /// The side of the images towards the API server.
@@ -173,7 +173,7 @@ impl NodeImages {
             // Cancel-safe: numbers and a timer. A write that failed waits for its pause whatever happens.
             tokio::select! {
                 changed = changes.changed(), if attempt == 0 => match changed {
-                    Ok(()) => sleep(TOGETHER).await,
+                    Ok(()) => sleep(DEBOUNCE).await,
                     Err(_) => return,
                 },
                 changed = seen.changed(), if attempt == 0 => if changed.is_err() { return },

@@ -32,10 +32,10 @@ use crate::{
     files::{FileError, Follower, Look, node_image, status_of, store},
 };
 
-/// Between two writes of nothing but progress, and of a status that could not be written.
+/// Pause between two writes of nothing but progress, and before a failed write is tried again.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Pause after a change, in which further ones are collected and told together.
-const TOGETHER: Duration = Duration::from_millis(50);
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// The files.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl ImageFiles {
                 tokio::select! {
                     () = self.follower.wait(false) => break,
                     changed = changes.changed() => match changed {
-                        Ok(()) => sleep(TOGETHER).await,
+                        Ok(()) => sleep(DEBOUNCE).await,
                         Err(_) => return,
                     },
                     () = again => {}

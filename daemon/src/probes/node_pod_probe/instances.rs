@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use super::shared::SharedProbes;
 use crate::agent::Agent;
 
-/// After a change, before it is looked at.
-const TOGETHER: Duration = Duration::from_millis(20);
+/// Pause in which changes are collected before they are looked at together.
+const DEBOUNCE: Duration = Duration::from_millis(20);
 
 /// From the node to the probes.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Instances {
                 return;
             }
             // Facts come in bursts.
-            sleep(TOGETHER).await;
+            sleep(DEBOUNCE).await;
         }
     }
 }

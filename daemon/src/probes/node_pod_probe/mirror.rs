@@ -20,7 +20,7 @@ use crate::{
 const MANAGER: &str = "berth-agent-mirror";
 /// Most bytes of a copy: the object has each list twice then, and etcd takes 1.5 MB.
 const LARGEST: usize = 256 << 10;
-/// Between two writes: pods of a node come and go in crowds.
+/// Pause between two writes: pods of a node come and go in crowds.
 const EVERY: Duration = Duration::from_secs(1);
 /// Longest pause after writes that failed: it doubles with each.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);

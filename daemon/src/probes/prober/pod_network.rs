@@ -76,7 +76,7 @@ pub(super) enum AskError {
     Http(HttpError),
 }
 
-// === impl Places ===
+// === impl PodNetworks ===
 
 impl PodNetworks {
     pub(super) fn new(runtime: Runtime) -> Self {
@@ -129,7 +129,7 @@ impl PodNetworks {
     }
 }
 
-// === impl Place ===
+// === impl PodNetwork ===
 
 impl PodNetwork<'_> {
     /// A connection to this port of the pod. Nothing has been sent on it.

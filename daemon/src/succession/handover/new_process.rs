@@ -10,7 +10,7 @@ use tracing::info;
 use super::{TakeOver, line::Word, sockets::Sockets};
 
 /// How long the old process may take to give: it ends its own work first.
-const PATIENCE: Duration = Duration::from_secs(60);
+const GIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The old process, whose place is taken.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl OldProcess {
     pub(crate) async fn take(&mut self) -> anyhow::Result<Sockets> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         self.0.say(&Word::Take { version }, &[]).await.context("hand-over not asked for")?;
-        let answer = tokio::time::timeout(PATIENCE, self.0.hear()).await;
+        let answer = tokio::time::timeout(GIVE_TIMEOUT, self.0.hear()).await;
         let (word, descriptors) =
             answer.context("the berthd that runs gives nothing")?.context("the berthd that runs is gone")?;
         match word {

@@ -31,8 +31,8 @@ const STRANGER: Duration = Duration::from_secs(30);
 const QUIET: Duration = Duration::from_secs(30);
 /// How long a new process is looked after once it is ready.
 const WATCH: Duration = Duration::from_secs(10);
-/// Between two attempts to be succeeded by one's own program.
-const AGAIN: Duration = Duration::from_secs(2);
+/// Pause between two attempts to start this program's file as the successor.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Parts that the old process gives up.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Owned {
     pub sockets: Sockets,
     /// Ends the work that it does of its own accord.
     pub work: CancellationToken,
-    /// That work.
+    /// Tasks of that work.
     pub working: TaskTracker,
     /// Ends the accepting on all sockets but the kubelet's.
     pub front: CancellationToken,
@@ -312,7 +312,7 @@ impl HandOver {
                 Err(error) => error,
             };
             error!(error = %chain(&error), "Not succeeded, trying again");
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 }

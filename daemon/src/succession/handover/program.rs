@@ -17,7 +17,7 @@ use tokio::process::{Child, Command};
 use super::TAKE_OVER;
 
 /// How long a program may take to say its version, and what it thinks of the configuration.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Variables that are about this process and not about a successor. systemd tells each by pid.
 const OWN: [&str; 5] = ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", TAKE_OVER];
 
@@ -133,7 +133,7 @@ async fn asked(path: &Path, args: &[&std::ffi::OsStr]) -> Result<String, String>
     for name in OWN.iter().chain(&["NOTIFY_SOCKET"]) {
         command.env_remove(name);
     }
-    let output = match tokio::time::timeout(PATIENCE, command.output()).await {
+    let output = match tokio::time::timeout(CHECK_TIMEOUT, command.output()).await {
         Ok(output) => output.map_err(|error| error.to_string())?,
         Err(_) => return Err("no answer within 10 s".to_owned()),
     };

@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Name {
     /// The one the kubelet connects to.
     Cri,
-    /// That of `berthctl`.
+    /// The one `berthctl` connects to.
     Admin,
     /// Health and metrics.
     Http,
-    /// That of a successor.
+    /// The one a successor connects to.
     Handover,
     /// One that a later version has; it is closed.
     #[serde(other)]

@@ -20,7 +20,7 @@ const LONG: u64 = 1 << 20;
 /// How long a process may take to be there.
 const READY: Duration = Duration::from_secs(20);
 /// How often it is looked for meanwhile.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A program and its log, in the folder of berthd's store. Not below /run, where many nodes let nothing be
 /// run.
@@ -91,7 +91,7 @@ impl Copied {
                 process.kill().await?;
                 bail!("{name} does not come up; {:?} may say why", self.log);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         info!(name, pid = process.id(), log = ?self.log, "Process started that outlives this one");
         // Takes note of its end, should that come before this process's own.

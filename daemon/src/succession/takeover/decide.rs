@@ -1,4 +1,4 @@
-//! From what the names show to the next step. Pure; three wishes, one vocabulary of steps.
+//! Decides the next change of the socket names from what each name shows. Pure.
 
 use std::time::{Duration, Instant};
 

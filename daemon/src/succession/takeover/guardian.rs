@@ -37,7 +37,7 @@ use super::{
 use crate::base::causes::chain;
 
 /// How often it looks, which costs berthd an accepted connection each time.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the shim is asked how it is.
 const ASK: Duration = Duration::from_secs(5);
 /// How long it tries to be the one guardian.
@@ -98,7 +98,7 @@ pub fn guard(flags: &GuardianFlags) -> anyhow::Result<()> {
                 last = Some(words);
             }
         }
-        sleep(LOOK);
+        sleep(POLL_INTERVAL);
     }
 }
 

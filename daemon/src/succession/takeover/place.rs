@@ -23,7 +23,7 @@ use super::{
 };
 
 /// How often the place is looked at: a restarted runtime has it for so long.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How often it is made sure that there is a guardian.
 const GUARDED: Duration = Duration::from_secs(5);
 /// Time between two looks at the logs of both: they are written for as long as a node lives.
@@ -125,7 +125,7 @@ impl RuntimePlace {
     /// Takes the place again whenever it is lost, until it is left or `stop` ends this.
     pub async fn keep(self: Arc<Self>, stop: CancellationToken) {
         let (mut tick, mut guarded, mut shimmed) =
-            (tokio::time::interval(LOOK), Instant::now(), Instant::now());
+            (tokio::time::interval(POLL_INTERVAL), Instant::now(), Instant::now());
         let (mut pace, mut shortened) = (Pace::default(), Instant::now());
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             if shortened.elapsed() > SHORTENED {

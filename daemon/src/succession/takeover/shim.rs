@@ -99,7 +99,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Between the first two starts.
+    /// Pause between the first two starts.
     const FIRST: Duration = Duration::from_secs(1);
     /// Never longer.
     const MOST: Duration = Duration::from_secs(300);

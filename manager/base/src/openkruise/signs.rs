@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::look::{DEPLOYMENT, LEASE, MUTATING, VALIDATING};
 
 /// Time within which changes count as one.
-const TOGETHER: Duration = Duration::from_secs(1);
+const DEBOUNCE: Duration = Duration::from_secs(1);
 
 /// A watch broke or may not be made, or there is none.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Signs {
     /// When one of the watches breaks: what it would have told is not known.
     pub(super) async fn changed(&mut self) -> Result<(), Broken> {
         self.changes.next().await.unwrap_or(Err(Broken))?;
-        sleep(TOGETHER).await;
+        sleep(DEBOUNCE).await;
         while let Some(more) = self.changes.next().now_or_never() {
             more.unwrap_or(Err(Broken))?;
         }

@@ -44,7 +44,7 @@ pub enum Maker {
 /// Pause before the Secret is looked at again, if nothing changes: certificates end.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(600);
 /// An update that failed is tried again after it.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// An update without an answer has failed.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
@@ -166,7 +166,7 @@ impl Keeper {
             Ok(()) => LOOKED_AT_EVERY,
             Err(error) => {
                 say(told, &format!("Certificate not renewed: {error:#}"));
-                AGAIN
+                RETRY_PAUSE
             }
         }
     }

@@ -22,7 +22,7 @@ use rustls::{
 
 /// A made certificate, and its CA, are good for so many days.
 pub(super) const DAYS: i64 = 365;
-/// So many days before a certificate ends the next one is made.
+/// Time before the end of a certificate at which the next one is made.
 pub(super) const RENEW_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
 /// The most CAs that a bundle has: the one in use, the next one, and one from before.
 const MOST_CAS: usize = 3;

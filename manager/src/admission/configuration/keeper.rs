@@ -45,7 +45,7 @@ pub(in crate::admission) const PAUSES: [Duration; 7] = [
     Duration::from_secs(10),
     Duration::from_secs(30),
 ];
-/// After so long without a write the pauses are short again.
+/// Time without a write after which the pauses are short again.
 pub(in crate::admission) const QUIET: Duration = Duration::from_secs(60);
 
 /// One of the two kinds of configuration.

@@ -42,8 +42,8 @@ use crate::size;
 
 /// With more sets than that there is one entry for all of them.
 pub(super) const MOST_SETS: usize = 200;
-/// So many bytes of entries are written at the most: the API server takes objects of 1.5 MiB, and keeps who
-/// owns which field beside them.
+/// Most bytes of entries that are written: the API server takes objects of 1.5 MiB, and keeps who owns which
+/// field beside them.
 const MOST_BYTES: usize = 512 << 10;
 /// Bytes among them that are of sets, without their bundles: a bundle gets a second CA when the certificate
 /// is renewed, and no set is to lose its entry by that.

@@ -23,7 +23,7 @@ const WITHIN: Duration = Duration::from_millis(2500);
 /// Number of objects that count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::admission) enum Counted {
-    /// So many, or more if they are many.
+    /// Number of objects; a lower bound where they are many.
     Some(usize),
     /// The manager may not look.
     Forbidden,

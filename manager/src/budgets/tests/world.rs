@@ -263,7 +263,7 @@ impl World {
         self.carry_out(effects);
     }
 
-    /// That request is deleted.
+    /// Deletes the request.
     pub(super) fn no_recreate(&mut self) {
         let now = self.now();
         let effects = self.set().delete(Kind::Request, SPACE, "r", now);

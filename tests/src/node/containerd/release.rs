@@ -18,7 +18,7 @@ pub(crate) enum Release {
     Distribution,
     /// 2.x, with all its programs in one folder.
     Two {
-        /// That folder.
+        /// The folder of the release.
         dir: PathBuf,
     },
 }

@@ -69,7 +69,7 @@ pub(crate) struct Update {
     /// An annotation to set; a container whose env reads it is restarted. May be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub(crate) annotation: Vec<(String, String)>,
-    /// Between the pod being made not Ready, where it has the readiness gate InPlaceUpdateReady, and the
+    /// Time between making the pod not Ready (where it has the readiness gate InPlaceUpdateReady) and the
     /// first change
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
@@ -83,7 +83,7 @@ pub(crate) struct Update {
 /// Flags of every request.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Following {
-    /// Effect of a container that fails: the end, or nothing to the others [default: fail]
+    /// When a container fails: end the request (fail), or go on with the others [default: fail]
     #[arg(long, value_enum, value_name = "fail|ignore", hide_possible_values = true)]
     pub(crate) failure_policy: Option<FailurePolicy>,
     /// When the request ends, whatever was reached; 3s or more [default: never]

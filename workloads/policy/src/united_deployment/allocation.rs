@@ -10,7 +10,7 @@ use crate::fault::Fault;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
     Number(i64),
-    /// So many hundredths.
+    /// Share of the pods, in hundredths.
     Percent(i64),
 }
 
@@ -43,7 +43,7 @@ impl Share {
         }
     }
 
-    /// So many of `total`, rounded to the nearest number.
+    /// Number of pods out of `total`, rounded to the nearest.
     pub(super) fn of(self, total: i64) -> i64 {
         match self {
             Self::Number(number) => number,

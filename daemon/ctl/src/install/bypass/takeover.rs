@@ -13,7 +13,7 @@ use super::super::super::output::progress;
 /// Where containerd is by default.
 pub(super) const RUNTIME: &str = "/run/containerd/containerd.sock";
 /// How often the place is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Has the place given back, or taken again.
 pub(super) async fn bypass(runtime: &Path, undo: bool, patience: Duration) -> Result<()> {
@@ -52,7 +52,7 @@ async fn await_place(paths: &Paths, taken: bool, patience: Duration) -> Result<(
         if Instant::now() > until {
             bail!("the place of {:?} is as it was after {patience:?}", paths.front());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ mod tests {
         let patience = Duration::from_secs(20);
         let guardian = async {
             while !wish.exists() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             std::fs::remove_file(&front).unwrap();
         };
@@ -98,7 +98,7 @@ mod tests {
         assert!(wish.exists());
         let berthd = async {
             while wish.exists() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             fill();
         };

@@ -21,7 +21,7 @@ use super::super::ready;
 use super::Check;
 use crate::shim;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 const MEBIBYTE: u64 = 1 << 20;
 /// The store is some hundred kilobytes.
 const ENOUGH: u64 = 100 * MEBIBYTE;
@@ -186,7 +186,7 @@ pub(super) async fn services(global: &Global, host: &Host, facts: &Facts) -> Vec
 }
 
 async fn unit_runs(host: &Host, unit: &'static str) -> Check {
-    let is = async |question: &str| match host.ask_systemctl(&[question, unit], PATIENCE).await {
+    let is = async |question: &str| match host.ask_systemctl(&[question, unit], CHECK_TIMEOUT).await {
         Ok(answer) => String::from_utf8_lossy(&answer.stdout).trim().to_owned(),
         Err(error) => format!("{error:#}"),
     };

@@ -21,7 +21,7 @@ use super::super::places::CONFIG;
 use super::super::ready;
 use super::Check;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Certificates and Leases bear so much.
 const SKEW: u64 = 30;
 /// Updates in place and probes need it.
@@ -50,7 +50,7 @@ pub(super) async fn checks(host: &Host, facts: &Facts) -> Vec<Check> {
             review.context("who are we")?.status.and_then(|status| status.user_info).unwrap_or_default();
         anyhow::Ok((client, user.username.unwrap_or_default()))
     };
-    let (client, user) = match timeout(PATIENCE, asked).await {
+    let (client, user) = match timeout(CALL_TIMEOUT, asked).await {
         Ok(Ok(known)) => known,
         Ok(Err(error)) => {
             return vec![Check::fail("kubeconfig", format!("{}: {error:#}", path.display()), remedy)];
@@ -58,7 +58,7 @@ pub(super) async fn checks(host: &Host, facts: &Facts) -> Vec<Check> {
         Err(_) => return vec![Check::fail("kubeconfig", "the API server does not answer", remedy)],
     };
     let mut checks = vec![Check::ok("kubeconfig", format!("{} works, as {user}", path.display()))];
-    let rest = timeout(PATIENCE, async {
+    let rest = timeout(CALL_TIMEOUT, async {
         let (version, found) = kubelet(&client, facts).await;
         let secrets = secrets(&client, facts, version.as_deref()).await;
         [api(&client).await, found, vec![admission(&client, &user).await], secrets]

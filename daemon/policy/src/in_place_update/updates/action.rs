@@ -52,7 +52,7 @@ pub enum UpdateAction {
     },
     /// Restart a container by the agent's own marks. No answer: the instances show it.
     Restart(Box<RecreateRequest>),
-    /// That restart is not wanted any more, or is over. No answer.
+    /// A restart is not wanted any more, or is over. No answer.
     DropRestart(RequestId),
     /// All requests are known: these restarts are wanted and no others of an earlier process. No answer.
     AllKnown(Vec<RecreateRequest>),

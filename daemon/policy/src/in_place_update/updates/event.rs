@@ -15,7 +15,7 @@ use crate::{
 pub enum UpdateEvent {
     /// A source shows this request, new or changed.
     RequestSeen(Box<StoredRequest>),
-    /// It shows it no more.
+    /// The source does not show this request any more.
     RequestGone(RequestId),
     /// A source was listed anew: these and no others of its kind.
     RequestsListed(UpdateSource, Vec<StoredRequest>),
@@ -24,7 +24,7 @@ pub enum UpdateEvent {
 
     /// The pod watch shows this.
     PodShown(Box<PodView>),
-    /// It shows it no more.
+    /// The pod watch does not show this pod any more.
     PodGone(PodUid),
     /// It was listed anew, without these.
     PodsListed(BTreeSet<PodUid>),

@@ -42,7 +42,7 @@ pub(crate) struct UpdatedPod {
     pub(crate) images: BTreeSet<Arc<str>>,
     /// Env values that containers are created with.
     pub(crate) env: CreationEnv,
-    /// After something did not work.
+    /// Attempts that failed, and when the next one is due.
     pub(crate) attempts: Attempts,
     /// A step that is under way.
     pub(crate) step: Option<Step>,

@@ -20,7 +20,7 @@ use crate::{
 
 /// A container that was restarted for its env and did not get it: the kubelet had an older version of the pod
 /// after all.
-const AGAIN: Duration = Duration::from_secs(30);
+const SECOND_RESTART_PAUSE: Duration = Duration::from_secs(30);
 
 /// The restarts of one pod.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ struct InFlight {
 }
 
 impl Restarts {
-    /// These instances are to be restarted, and no others. `known`: the node was told of all restarts that an
+    /// Sets which instances are to be restarted. `known`: the node was told of all restarts that an
     /// earlier process began. Returns what follows, and when to look again, where one has to wait.
     pub(crate) fn want(
         &mut self,
@@ -74,9 +74,9 @@ impl Restarts {
             }
             if let Some((before, at)) = self.done.get(&name)
                 && before == point
-                && now < later(*at, AGAIN)
+                && now < later(*at, SECOND_RESTART_PAUSE)
             {
-                again = again.into_iter().chain([later(*at, AGAIN)]).min();
+                again = again.into_iter().chain([later(*at, SECOND_RESTART_PAUSE)]).min();
                 continue;
             }
             self.done.insert(name.clone(), (point.clone(), now));

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use super::view::PodView;
 use crate::{config::Path, time::later};
 
-/// After the watch has shown a version the kubelet has it, too, and its pod worker has been told.
+/// Time after the watch has shown a version in which the kubelet and its pod worker get it, too.
 const SETTLED: Duration = Duration::from_millis(100);
 /// A watch that is well shows a write within this.
 const SHOWN: Duration = Duration::from_secs(2);
-/// After that no pod worker has an older one: two lists of the kubelet, and what it makes of them.
+/// Time after which no pod worker has an older version: two lists of the kubelet, and its work on them.
 const WORKED_OFF: Duration = Duration::from_millis(2500);
 /// The kubelet's longest pause before it lists anew (client-go's reflector).
 const RELIST: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ pub(crate) enum SeenPod {
     Unseen,
     /// It is not there any more.
     Gone,
-    /// This; and from when on the kubelet knows it.
+    /// The pod, and from when on the kubelet knows it.
     There(Box<PodView>, Instant),
 }
 
