@@ -14,7 +14,7 @@ use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
     sys::{
-        socket::{Backlog, listen},
+        socket::{self, Backlog},
         stat::{Mode, fchmod},
     },
 };
@@ -112,7 +112,7 @@ impl Listener {
         refuse_crio_path(&path, runtime)?;
         // Once more: who made it may have had less in mind, such as a socket unit of an older version. One that
         // must not, by the filter of system calls that an older process left, has the backlog as it was.
-        if let Err(error) = listen(&socket, Backlog::MAXALLOWABLE) {
+        if let Err(error) = socket::listen(&socket, Backlog::MAXALLOWABLE) {
             warn!(%error, ?path, "Backlog of the socket stays as it is");
         }
         let adopted = socket.set_nonblocking(true).and_then(|()| UnixListener::from_std(socket));
@@ -185,7 +185,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 mod tests {
     use std::os::{fd::AsRawFd, unix::fs::PermissionsExt};
 
-    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, bind, connect, socket};
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect};
 
     use super::*;
 
@@ -263,17 +263,18 @@ mod tests {
         let clients = 400;
         let directory = tempfile::tempdir().unwrap();
         let (made, passed) = (directory.path().join("made.sock"), directory.path().join("passed.sock"));
-        let old = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
-        bind(old.as_raw_fd(), &UnixAddr::new(&passed).unwrap()).unwrap();
-        listen(&old, Backlog::new(2).unwrap()).unwrap();
+        let old =
+            socket::socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        socket::bind(old.as_raw_fd(), &UnixAddr::new(&passed).unwrap()).unwrap();
+        socket::listen(&old, Backlog::new(2).unwrap()).unwrap();
         let _listeners =
-            [Listener::bind(&made, &runtime()).unwrap(), Listener::adopt(old.into(), &runtime()).unwrap()];
+            [bind(&made, &runtime()).await.unwrap(), Listener::adopt(old.into(), &runtime()).unwrap()];
         for path in [made, passed] {
             let path = UnixAddr::new(&path).unwrap();
             let waiting: Vec<_> = (0..clients)
                 .map(|_| {
                     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-                    let client = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+                    let client = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
                     (connect(client.as_raw_fd(), &path), client)
                 })
                 .collect();

@@ -312,12 +312,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_says_nothing_is_not_waited_for() {
         let (socket, _silent) = UnixStream::pair().unwrap();
-        assert!(handshake(Socket::new(socket).unwrap()).await.is_err());
+        assert!(handshake(Socket::new(socket).unwrap(), Windows::of(false)).await.is_err());
         let (socket, mut mumbles) = UnixStream::pair().unwrap();
         mumbles.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
-        assert!(handshake(Socket::new(socket).unwrap()).await.is_err());
+        assert!(handshake(Socket::new(socket).unwrap(), Windows::of(false)).await.is_err());
         let (socket, mut other) = UnixStream::pair().unwrap();
         other.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-        assert!(handshake(Socket::new(socket).unwrap()).await.unwrap().is_err());
+        assert!(handshake(Socket::new(socket).unwrap(), Windows::of(false)).await.unwrap().is_err());
     }
 }

@@ -195,11 +195,13 @@ impl PodUpdates {
             pods,
             features: seen.features.clone(),
             asked: None,
+            asked_at: None,
         };
         let changed = node.shown.as_ref().is_none_or(|before| !before.says_the_same(&shown));
         match &mut node.shown {
             Some(before) if before.uid == shown.uid && before.resource_version == shown.resource_version => {
                 (shown.asked, shown.possible) = (before.asked.take(), mem::take(&mut before.possible));
+                shown.asked_at = before.asked_at;
             }
             before => {
                 if let Some(before) = before {
@@ -253,7 +255,7 @@ impl PodUpdates {
                     again = Some(again.map_or(until, |again| until.min(again)));
                     self.dirty.insert(name);
                 }
-                None => orders.extend(self.order(name)),
+                None => orders.extend(self.order(name, now)),
             }
         }
         (orders, again)
@@ -309,7 +311,7 @@ impl PodUpdates {
         self.sweep(node);
     }
 
-    fn order(&mut self, name: Arc<str>) -> Option<PodUpdateWrite> {
+    fn order(&mut self, name: Arc<str>, now: Instant) -> Option<PodUpdateWrite> {
         let node = self.nodes.get_mut(&name)?;
         let shown = node.shown.as_mut().filter(|shown| !shown.deleting)?;
         let mut pods = shown.desired.clone();
@@ -340,7 +342,7 @@ impl PodUpdates {
             return None;
         }
         shown.possible.extend(pods.iter().map(|pod| EntryId::of(pod)));
-        shown.asked = Some(pods.clone());
+        (shown.asked, shown.asked_at) = (Some(pods.clone()), Some(now));
         let (uid, resource_version) = (shown.uid.clone(), shown.resource_version.clone());
         Some(PodUpdateWrite { node: name, uid, resource_version, pods })
     }

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
+    time::Instant,
 };
 
 use berth_proto::crd::{DesiredPod, UpdatePhase};
@@ -20,6 +21,8 @@ pub(super) struct Shown {
     pub(super) features: Vec<String>,
     /// Entries that were last asked to be written on this version.
     pub(super) asked: Option<Vec<Arc<DesiredPod>>>,
+    /// When that was.
+    pub(super) asked_at: Option<Instant>,
     /// Entries that are there, or in anything that was asked to be written on this version.
     pub(super) possible: BTreeSet<EntryId>,
 }

@@ -10,6 +10,7 @@ use crate::remote::{
     VERSION,
     answers::held_of,
     asked::{Heard, locked},
+    calls::Beyond,
     frame::Outgoing,
     message::{Answers, Counts, Nothing, Refused, Said, ShimHello, ShimState, ToAgent, ToShim, Told},
 };

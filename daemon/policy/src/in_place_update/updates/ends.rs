@@ -9,13 +9,18 @@ use std::{
 
 use super::{Updates, action::UpdateAction, writes::About};
 use crate::{
-    in_place_update::{UpdateOutcome, UpdateReport, UpdateRequest},
+    in_place_update::{UpdateOutcome, UpdateOwner, UpdateReport, UpdateRequest},
     model::{PodUid, RequestId},
     time::later,
 };
 
 /// How long the first end waits at most for others. Its owner goes on with other pods so much later.
 const GATHERED: Duration = Duration::from_millis(500);
+/// How long one of a SidecarSet waits at least.
+const LEAST: Duration = Duration::from_millis(50);
+/// How many times as long as a write takes one of a SidecarSet waits: where the API server has little to do
+/// its owner is told at once, and where many nodes write, each writes seldom.
+const TIMES_A_WRITE: u32 = 10;
 
 /// Ends that are owed and not told.
 #[derive(Debug, Default)]
@@ -24,6 +29,10 @@ pub(crate) struct Ends {
     owed: Vec<(UpdateRequest, UpdateReport)>,
     /// Since when each of them is owed.
     since: BTreeMap<RequestId, Instant>,
+    /// Since when each end is written.
+    written_since: BTreeMap<RequestId, Instant>,
+    /// How long the last write of an end took.
+    took: Duration,
 }
 
 /// Moment for the ends that are owed.
@@ -54,11 +63,33 @@ impl Ends {
             (request.id.clone(), before.remove(&request.id).unwrap_or(now))
         };
         self.since = owed.iter().map(since).collect();
-        let until = self.since.values().min().map(|first| later(*first, GATHERED));
+        let until = owed.iter().filter_map(|(request, _)| {
+            let since = self.since.get(&request.id)?;
+            Some(later(*since, self.waits(request)))
+        });
+        let until = until.min();
         let goes_on = |request: &UpdateRequest| request.is_entry() && !self.since.contains_key(&request.id);
         match until.filter(|until| *until > now) {
             Some(until) if open.any(goes_on) => Told::Later(until),
-            _ => Told::Now(owed),
+            _ => {
+                self.written_since.extend(owed.iter().map(|(request, _)| (request.id.clone(), now)));
+                Told::Now(owed)
+            }
+        }
+    }
+
+    /// How long this end waits for others.
+    fn waits(&self, request: &UpdateRequest) -> Duration {
+        match request.owner {
+            UpdateOwner::Workload => GATHERED,
+            UpdateOwner::SidecarSet(_) => self.took.saturating_mul(TIMES_A_WRITE).clamp(LEAST, GATHERED),
+        }
+    }
+
+    /// Takes note that a write of this request ended, if it was that of an end.
+    pub(crate) fn written(&mut self, id: &RequestId, now: Instant) {
+        if let Some(since) = self.written_since.remove(id) {
+            self.took = now.saturating_duration_since(since);
         }
     }
 }
@@ -79,6 +110,7 @@ impl Updates {
         // One that is being written waits for nobody any more, and nobody for it.
         let writing = &self.writing;
         self.ends.owed.retain(|(request, _)| !writing.contains(&request.id));
+        self.ends.written_since.retain(|id, _| writing.contains(id));
         let open = by_pod.values().flatten().filter(|request| !writing.contains(&request.id));
         match self.ends.settle(open, now) {
             Told::Now(ends) => {

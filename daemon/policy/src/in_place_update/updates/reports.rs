@@ -166,6 +166,7 @@ impl Updates {
         now: Instant,
     ) {
         self.writing.end(id);
+        self.ends.written(id, now);
         match outcome {
             StepOutcome::Done => {
                 self.unwritten.remove(id);

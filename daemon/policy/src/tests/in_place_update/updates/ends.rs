@@ -75,6 +75,24 @@ fn ends_of_a_node_are_told_together() {
     }
 }
 
+/// How long the end of one waits while another goes on, after a write that took so long.
+#[test]
+fn ends_of_sidecar_sets_wait_as_writes_take() {
+    let of_set = |id: &str| UpdateRequest { owner: UpdateOwner::SidecarSet("mesh".to_owned()), ..entry(id) };
+    let (mut ends, mut now) = (Ends::default(), Instant::now_for_tests());
+    for (took, waits) in [(0, 50), (1, 50), (12, 120), (50, 500), (10_000, 500)] {
+        ends.push(&of_set("a"), complete());
+        let Told::Now(_) = ends.settle([of_set("a")].iter(), now) else {
+            panic!("alone it waits for nobody")
+        };
+        now += took * MILLI;
+        ends.written(&"a".into(), now);
+        let open = [of_set("a"), of_set("b")];
+        ends.push(&open[0], complete());
+        assert_eq!(ends.settle(open.iter(), now), Told::Later(now + waits * MILLI), "{took} ms");
+    }
+}
+
 /// Plans until nothing is owed, and returns the phases that were reported. What a container does is not
 /// among it.
 fn reported(play: &mut Play) -> Vec<UpdatePhase> {
