@@ -39,6 +39,7 @@ mod spread_rules;
 mod spreads;
 mod subject;
 mod turns;
+mod untouched;
 mod view;
 mod workloads;
 
