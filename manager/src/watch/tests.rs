@@ -70,3 +70,19 @@ async fn what_is_not_there_is_looked_for_again(#[case] code: u16, #[case] pause:
     assert_eq!(begun.elapsed().as_millis(), pause.as_millis());
     task.abort();
 }
+
+/// A list comes in small pages: many large objects do not fit into memory at once.
+#[tokio::test]
+async fn lists_come_in_small_pages() {
+    let (asked, mut queries) = mpsc::unbounded_channel();
+    let service = service_fn(move |request: Request<Body>| {
+        drop(asked.send(request.uri().query().unwrap_or_default().to_owned()));
+        async { std::future::pending::<Result<Response<Body>, Infallible>>().await }
+    });
+    let (sender, _inputs) = mpsc::channel(16);
+    let metrics = Metrics::register(&mut Registry::default());
+    let task = tokio::spawn(follow::<crate::wire::Pods>(Client::new(service, "default"), sender, metrics));
+    let query = queries.recv().await.unwrap();
+    assert!(query.split('&').any(|part| part == "limit=100"), "{query}");
+    task.abort();
+}
