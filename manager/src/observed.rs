@@ -1,7 +1,9 @@
 //! Objects whose status the leader replaces at a version: budgets, spreads and PersistentPodStates. Each is
 //! kept as it was seen last, with the write to it that is not answered yet.
 
-use std::time::Instant;
+use std::{marker::PhantomData, time::Instant};
+
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     images::Effect,
@@ -19,12 +21,15 @@ pub(crate) struct Observed<S, T> {
     pub(crate) deleting: bool,
     /// The number of the list that showed it last.
     pub(crate) list: u32,
-    pub(crate) spec: Result<S, String>,
+    /// Its spec, if it can be read. A write of the status has all of it; as text it takes a fraction of the
+    /// memory that its parts take, of which some are of free form.
+    spec: Option<Box<[u8]>>,
     pub(crate) status: Result<T, String>,
     sent: Sent,
+    types: PhantomData<S>,
 }
 
-impl<S: Clone, T: Clone + PartialEq> Observed<S, T> {
+impl<S: Serialize + DeserializeOwned, T: Clone + PartialEq> Observed<S, T> {
     pub(crate) fn new(seen: &CustomSeen<S, T>, list: u32) -> Self {
         Self {
             uid: seen.uid.as_str().into(),
@@ -32,9 +37,10 @@ impl<S: Clone, T: Clone + PartialEq> Observed<S, T> {
             generation: seen.generation,
             deleting: seen.deleting,
             list,
-            spec: seen.spec.clone(),
+            spec: seen.spec.as_ref().ok().and_then(|spec| serde_json::to_vec(spec).ok()).map(Into::into),
             status: seen.status.clone(),
             sent: Sent::default(),
+            types: PhantomData,
         }
     }
 
@@ -66,15 +72,16 @@ impl<S: Clone, T: Clone + PartialEq> Observed<S, T> {
     where
         Effect: From<StatusWrite<S, T>>,
     {
-        let spec = self.spec.as_ref().ok()?;
+        let spec = self.spec.as_ref()?;
         if self.status.as_ref() == Ok(&next) {
             return None;
         }
+        let spec: S = serde_json::from_slice(spec).ok()?;
         let write = StatusWrite {
             key: key.clone(),
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
-            spec: Box::new(spec.clone()),
+            spec: Box::new(spec),
             status: Box::new(next),
         };
         effects.push(write.into());
@@ -84,5 +91,53 @@ impl<S: Clone, T: Clone + PartialEq> Observed<S, T> {
     /// This replica does not lead any more: what it has written counts for nothing.
     pub(crate) fn rests(&mut self) {
         self.sent = Sent::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_proto::crd::{WorkloadSpreadSpec, WorkloadSpreadStatus};
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::{seen::SpreadSeen, spreads::SpreadStep};
+
+    /// A spread whose patches are as large as they may be, and of as many parts.
+    fn large() -> WorkloadSpreadSpec {
+        let labels: Map<String, Value> = (0..5_000).map(|number| (format!("k{number}"), json!(""))).collect();
+        let subset = |name: usize| json!({ "name": format!("s{name}"), "patch": { "metadata": { "labels": labels } } });
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+        let spec = json!({ "targetRef": target, "subsets": (0..8).map(subset).collect::<Vec<_>>() });
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn a_spec_is_kept_small_and_written_as_it_was() {
+        let spec = large();
+        let seen = SpreadSeen {
+            namespace: "shop".to_owned(),
+            name: "s".to_owned(),
+            uid: "u".to_owned(),
+            resource_version: "7".to_owned(),
+            generation: None,
+            created: None,
+            deleting: false,
+            annotations: Default::default(),
+            spec: Ok(spec.clone()),
+            status: Ok(WorkloadSpreadStatus::default()),
+        };
+        let mut observed: Observed<WorkloadSpreadSpec, WorkloadSpreadStatus> = Observed::new(&seen, 1);
+        let bytes = observed.spec.as_ref().unwrap().len();
+        assert!((400 << 10..640 << 10).contains(&bytes), "{bytes}: a hundred of them are not 64 MiB");
+        let next = WorkloadSpreadStatus { observed_generation: Some(1), ..WorkloadSpreadStatus::default() };
+        let mut effects = Vec::new();
+        let key = Key::of_cluster(&"s".into());
+        assert!(observed.owe(&key, next, Instant::now(), &mut effects).is_some());
+        let Some(Effect::Spread(SpreadStep::Write(write))) = effects.pop() else { panic!("no write") };
+        assert_eq!(json!(write.spec), json!(spec));
+        let unreadable = SpreadSeen { spec: Err("no".to_owned()), ..seen };
+        let mut observed: Observed<WorkloadSpreadSpec, WorkloadSpreadStatus> = Observed::new(&unreadable, 1);
+        let status = WorkloadSpreadStatus { observed_generation: Some(2), ..WorkloadSpreadStatus::default() };
+        assert_eq!(observed.owe(&key, status, Instant::now(), &mut effects), None, "a write has all of it");
     }
 }

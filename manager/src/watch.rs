@@ -45,6 +45,10 @@ pub enum Input {
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 pub(crate) const WATCH_SECONDS: u32 = 60;
 
+/// Objects of one page of a list. A page is read as a whole before anything of it is passed over, and an
+/// object may have 1.5 MB; a hundred pods as they usually are come within some milliseconds.
+pub(crate) const PAGE: u32 = 100;
+
 /// Connections of the watches.
 pub(crate) struct Follower {
     pub(crate) client: Client,
@@ -88,8 +92,7 @@ where
 {
     let kind = W::KIND;
     let api: Api<Watched<W>> = Api::all(client);
-    // Lists are read in pages of 500.
-    let config = watcher::Config::default().timeout(WATCH_SECONDS);
+    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
     let mut events = pin!(watcher::watcher(api, config));
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {

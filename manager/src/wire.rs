@@ -184,6 +184,10 @@ impl Watchable for Nodes {
 /// The largest spec that is looked at. A definition from before the bounds lets in more, and what is kept of
 /// it is kept for as long as the object lives.
 const MOST_SPEC: usize = 512 << 10;
+/// The longest name of an object, of its revision, or of a container.
+const LONGEST_NAME: usize = 253;
+/// The longest part by which an object names its owner: a group, a slash and a version.
+const LONGEST_OWNED: usize = 317;
 /// The most entries of a node's object that are looked at.
 const MOST_ENTRIES: usize = 4096;
 
@@ -207,10 +211,14 @@ where
     }
 }
 
-/// Controller of an object.
+/// Controller of an object. Its parts have no bound of their own, and one with a part that is longer than any
+/// name is none.
 fn owner(meta: &ObjectMeta) -> Option<Owner> {
     let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
     let OwnerReference { api_version, kind, name, uid, .. } = owner.clone();
+    if [&api_version, &kind, &name, &uid].iter().any(|part| part.len() > LONGEST_OWNED) {
+        return None;
+    }
     Some(Owner { api_version, kind, name, uid })
 }
 

@@ -5,8 +5,11 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use kube::{
     Client,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
+
+use crate::pace::Pace;
 
 /// Connects by a kubeconfig, or as the ServiceAccount of the pod.
 pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
@@ -28,7 +31,8 @@ pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     };
     // The library would repeat a refused call (429) for minutes: who asks decides on that, and says so.
     found.default_retry = false;
-    Client::try_from(found).context("client of the API server")
+    let builder = ClientBuilder::try_from(found).context("client of the API server")?;
+    Ok(builder.with_layer(&Pace).build())
 }
 
 /// Name of this replica: the given one, or one made up.

@@ -37,6 +37,7 @@ use super::{
     sets::{self, SetSeen},
     sidecar_sets, spread_rules,
     spreads::{Placer, SpreadKept},
+    untouched,
     view::View,
     workloads::{self, pods_to_delete, rules, templates},
 };
@@ -97,6 +98,13 @@ pub(super) struct Handler {
 
 impl Decide for Handler {
     async fn decide(&self, route: Route, request: &Request) -> Verdict {
+        let verdict = self.judge(&route, request).await;
+        untouched::spared(verdict, &route, request)
+    }
+}
+
+impl Handler {
+    async fn judge(&self, route: &Route, request: &Request) -> Verdict {
         match route {
             Route::Pods(set) => self.pod(set.as_deref(), request).await,
             Route::DefaultSets => sidecar_sets::complete(request, Timestamp::now()),
@@ -143,9 +151,7 @@ impl Decide for Handler {
             }
         }
     }
-}
 
-impl Handler {
     /// The watches may be behind the API server's: then what is missing or does not fit is read.
     async fn pod(&self, entry: Option<&str>, request: &Request) -> Verdict {
         let (mut sets, mut labels) = {
@@ -370,3 +376,6 @@ async fn await_entry<T>(
         debug!(kind, name, "Stored before its webhook entry");
     }
 }
+
+#[cfg(test)]
+mod tests;

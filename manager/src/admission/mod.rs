@@ -39,6 +39,7 @@ mod spread_rules;
 mod spreads;
 mod subject;
 mod turns;
+mod untouched;
 mod view;
 mod workloads;
 
@@ -91,6 +92,7 @@ use crate::{
     metrics::Metrics,
     requests::{Ask, Reply},
     seen::Webhooks,
+    watch::PAGE,
     wire::{Budgets, PodStates, Spreads, Watched},
 };
 
@@ -121,7 +123,8 @@ pub async fn start(
     let (namespaces, namespaces_shown) = watch::channel(View::default());
     let all: Api<Sent<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
     let labels = |one: Sent<PartialObjectMeta<Namespace>>| Some(one.labels().clone());
-    watches.spawn(follow(all, watcher::Config::default(), "namespaces", labels, namespaces));
+    let pages = watcher::Config::default().page_size(PAGE);
+    watches.spawn(follow(all, pages, "namespaces", labels, namespaces));
     let (sets, sets_shown) = watch::channel(View::default());
     let all: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
     let shared = SharedKind::SidecarSet;

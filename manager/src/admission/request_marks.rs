@@ -3,9 +3,14 @@
 //! the leader writes them; these are its only writes to an object that are no status, and the policy of the
 //! manager's writes lets it take this label, add this annotation, and nothing else.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    future::ready,
+    time::{Duration, Instant},
+};
 
 use berth_proto::crd::ContainerRecreateRequest;
+use futures::{StreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
@@ -23,10 +28,12 @@ use super::{
     recreate::ACTIVE,
     view::{View, follow},
 };
-use crate::{lease::Tenure, site::ANSWER_WITHIN, telemetry::chain};
+use crate::{lease::Tenure, site::ANSWER_WITHIN, telemetry::chain, time::later, watch::PAGE};
 
 /// One that failed is tried again after it.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// Writes at the same time.
+const AT_ONCE: usize = 8;
 
 /// Annotation of a request to recreate: since when its pod is held not Ready, in RFC 3339.
 const UNREADY: &str = "crr.apps.kruise.io/unready-acquired";
@@ -45,18 +52,41 @@ struct Due {
     unready: Option<String>,
 }
 
+/// Requests whose marks could not be written, by UID, and until when each of them waits.
+#[derive(Debug, Default)]
+struct Failed(HashMap<String, Instant>);
+
+impl Failed {
+    /// Gives those that do not wait.
+    fn due<'a>(&mut self, all: impl Iterator<Item = &'a Due>, now: Instant) -> Vec<Due> {
+        self.0.retain(|_, until| *until > now);
+        all.filter(|one| !self.0.contains_key(&one.uid)).cloned().collect()
+    }
+
+    fn fail(&mut self, uids: Vec<String>, now: Instant) {
+        self.0.extend(uids.into_iter().map(|uid| (uid, later(now, RETRY_PAUSE))));
+    }
+
+    /// Time until one of them is due.
+    fn next(&self, now: Instant) -> Option<Duration> {
+        self.0.values().min().map(|until| until.saturating_duration_since(now))
+    }
+}
+
 /// Writes the marks, for ever.
 pub(super) async fn run(client: Client, mut tenure: Tenure) {
     let resource = ApiResource::erase::<ContainerRecreateRequest>(&());
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let config = watcher::Config::default().labels(&format!("{ACTIVE}=true"));
+    let config = watcher::Config::default().labels(&format!("{ACTIVE}=true")).page_size(PAGE);
     let (view, mut shown) = watch::channel(View::default());
     let mut following = std::pin::pin!(follow(api, config, "requests that have not ended", read, view));
+    let mut failed = Failed::default();
     loop {
-        let due: Vec<Due> = {
+        let due = {
             let shown = shown.borrow_and_update();
-            shown.listed().map(|all| all.values().cloned().collect()).unwrap_or_default()
+            failed.due(shown.listed().into_iter().flat_map(|all| all.values()), Instant::now())
         };
+<<<<<<< HEAD
         let mut failed = false;
         if tenure.holds() {
             for one in &due {
@@ -68,6 +98,17 @@ pub(super) async fn run(client: Client, mut tenure: Tenure) {
             }
         }
         let pause = if failed { RETRY_PAUSE } else { Duration::from_secs(600) };
+=======
+        let is_idle = due.is_empty();
+        let pass = write_all(due, || tenure.holds(), |one| write(&client, &resource, one));
+        // The watch goes on meanwhile.
+        let lost = tokio::select! {
+            lost = pass => lost,
+            () = following.as_mut() => return,
+        };
+        failed.fail(lost, Instant::now());
+        let pause = failed.next(Instant::now()).unwrap_or(Duration::from_secs(600));
+>>>>>>> mendC
         // Cancel-safe: a change that is not taken is seen the next time.
         tokio::select! {
             changed = shown.changed() => {
@@ -75,7 +116,7 @@ pub(super) async fn run(client: Client, mut tenure: Tenure) {
                     return;
                 }
             }
-            () = tenure.changed(), if !due.is_empty() => {}
+            () = tenure.changed(), if !is_idle => {}
             () = sleep(pause) => {}
             () = following.as_mut() => return,
         }
@@ -94,7 +135,22 @@ fn read(object: DynamicObject) -> Option<Due> {
     Some(Due { namespace: object.namespace()?, name: object.name_any(), uid: object.uid()?, ended, unready })
 }
 
-async fn write(client: &Client, resource: &ApiResource, one: &Due) -> bool {
+/// Writes some at a time, for as long as `holds` says that this replica leads: all of them may take longer
+/// than a term. Gives the UIDs of those that failed.
+async fn write_all<F: Future<Output = bool>>(
+    due: Vec<Due>,
+    holds: impl Fn() -> bool,
+    write: impl Fn(Due) -> F,
+) -> Vec<String> {
+    let (holds, write) = (&holds, &write);
+    let writes = stream::iter(due).map(|one| async move {
+        let uid = one.uid.clone();
+        (holds() && !write(one).await).then_some(uid)
+    });
+    writes.buffer_unordered(AT_ONCE).filter_map(ready).collect().await
+}
+
+async fn write(client: &Client, resource: &ApiResource, one: Due) -> bool {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &one.namespace, resource);
     // Of this one, and not of another one by its name.
     let mut metadata = json!({ "uid": one.uid });
@@ -121,6 +177,8 @@ async fn write(client: &Client, resource: &ApiResource, one: &Due) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use super::*;
 
     const SINCE: &str = "2026-07-02T10:00:00Z";
@@ -152,5 +210,57 @@ mod tests {
         ] {
             assert_eq!(due(&status, annotated), expected, "{what}");
         }
+    }
+
+    fn ended(uid: usize) -> Due {
+        let (namespace, name, uid) = ("shop".to_owned(), format!("r{uid}"), format!("u{uid}"));
+        Due { namespace, name, uid, ended: true, unready: None }
+    }
+
+    #[test]
+    fn one_that_failed_waits_whatever_else_changes() {
+        let (mut failed, now) = (Failed::default(), Instant::now());
+        let all: Vec<Due> = (0..3).map(ended).collect();
+        assert_eq!((failed.due(all.iter(), now), failed.next(now)), (all.clone(), None));
+        failed.fail(vec!["u1".to_owned()], now);
+        let soon = later(now, RETRY_PAUSE - Duration::from_secs(1));
+        assert_eq!(failed.due(all.iter(), soon), [ended(0), ended(2)]);
+        assert_eq!(failed.next(soon), Some(Duration::from_secs(1)));
+        assert_eq!(failed.due(all.iter(), later(now, RETRY_PAUSE)), all);
+        assert_eq!(failed.next(now), None);
+    }
+
+    /// Counts writes that were begun, those on their way, and the most of these.
+    #[derive(Default)]
+    struct Counts {
+        begun: AtomicUsize,
+        on_their_way: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Counts {
+        async fn write(&self, one: Due) -> bool {
+            self.begun.fetch_add(1, Relaxed);
+            let now = self.on_their_way.fetch_add(1, Relaxed) + 1;
+            self.most.fetch_max(now, Relaxed);
+            tokio::task::yield_now().await;
+            self.on_their_way.fetch_sub(1, Relaxed);
+            one.uid != "u7"
+        }
+    }
+
+    #[tokio::test]
+    async fn some_at_a_time_and_none_after_the_term() {
+        let due = || (0..100).map(ended).collect::<Vec<_>>();
+        let counts = Counts::default();
+        let lost = write_all(due(), || true, |one| counts.write(one)).await;
+        assert_eq!(
+            (lost, counts.begun.load(Relaxed), counts.most.load(Relaxed)),
+            (vec!["u7".to_owned()], 100, AT_ONCE)
+        );
+        let counts = Counts::default();
+        let holds = || counts.begun.load(Relaxed) < 5;
+        let lost = write_all(due(), holds, |one| counts.write(one)).await;
+        assert_eq!((lost.len(), counts.begun.load(Relaxed)), (0, 5));
     }
 }

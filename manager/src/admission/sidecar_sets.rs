@@ -29,6 +29,17 @@ pub(super) fn judge(request: &Request, others: &[&Set], white_list: &WhiteList) 
     Verdict::invalid(faults.join("; "))
 }
 
+/// The stored set with the defaults of today; as it is where it gets none.
+pub(super) fn completed_before(request: &Request) -> Value {
+    let stored = &request.old_object;
+    let same = Request { object: stored.clone(), old_object: stored.clone(), ..Request::default() };
+    // The time is for a set that gets another reach, and this one keeps its own.
+    match complete(&same, Timestamp::UNIX_EPOCH) {
+        Verdict::Allowed { object: Some(completed), .. } => completed,
+        _ => same.object,
+    }
+}
+
 /// Whether the white list has to be known.
 pub(super) fn brings_metadata(request: &Request) -> bool {
     let patches = request.object.pointer("/spec/patchPodMetadata").and_then(Value::as_array);

@@ -53,7 +53,8 @@ impl ImageIndex {
             None | Some((Stage::Unreadable, _)) => None,
             Some((Stage::Over(ended), _)) => self.delete_in_time(uid, ended, now),
             Some((Stage::Open, false)) => self.refuse(uid, now),
-            Some((Stage::Open, true)) => self.carry_out(uid, now),
+            Some((Stage::Open, true)) if self.rollouts.contains_key(uid) => self.carry_out(uid, now),
+            Some((Stage::Open, true)) => self.say_it_waits(uid, now),
         }
     }
 
@@ -93,6 +94,19 @@ impl ImageIndex {
         }
         let fault = self.jobs.get(uid)?.spec.as_ref().err()?.clone();
         self.say_refused(uid, "InvalidSpec", &fault, now)
+    }
+
+    /// A job that has to wait for its turn. Nothing of it begins, and nothing that it needs is read.
+    fn say_it_waits(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
+        let job = self.jobs.get(uid)?;
+        let turns = self.turns.get(&job.key.namespace)?;
+        let status = status::waiting(job, now.wall);
+        let is_said = job.shown.message == status.message
+            && status.conditions.iter().all(|condition| job.shown.conditions.contains(condition));
+        if turns.has_waiting(&(job.rank(), uid.clone())) && !is_said {
+            self.write_job(uid, JobAct::Status(Box::new(status)), 0, now);
+        }
+        None
     }
 
     fn say_refused(&mut self, uid: &Arc<str>, reason: &str, why: &str, now: Now) -> Option<Instant> {

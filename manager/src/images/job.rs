@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use berth_proto::crd::ImagePullJobStatus;
 use jiff::Timestamp;
 
-use super::{spec::Spec, write::JobAct};
+use super::{rollout::Rank, spec::Spec, write::JobAct};
 use crate::seen::Key;
 
 /// A job.
@@ -81,6 +81,11 @@ impl Secrets {
 }
 
 impl Job {
+    /// Its place among the jobs of its namespace.
+    pub(super) fn rank(&self) -> Rank {
+        (self.created.unwrap_or(Timestamp::MAX), self.key.name.clone())
+    }
+
     /// The write that was asked for may show: then up to here the job is known to be written.
     pub(super) fn confirm(&mut self) {
         if let Some(sent) = &self.sent

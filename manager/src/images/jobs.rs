@@ -6,8 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use jiff::Timestamp;
-
 use super::{
     ImageIndex, KINDS, Wake, ended,
     entries::kept,
@@ -16,6 +14,7 @@ use super::{
     pods::counts,
     rollout::{Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
+    turns::{Entrant, Turns},
     write::{Effect, JobAct},
 };
 use crate::{
@@ -29,7 +28,7 @@ impl ImageIndex {
         let key = self.texts.key(&seen.namespace, &seen.name);
         let uid: Arc<str> = seen.uid.as_str().into();
         if self.uids.get(&key).is_some_and(|known| *known != uid) || seen.deleting {
-            self.remove_job(&key, now);
+            self.remove_job(&key, pods, now);
         }
         if seen.deleting {
             return;
@@ -92,20 +91,57 @@ impl ImageIndex {
         }
         if stage == Stage::Open {
             if spec_is_new {
-                self.plan(&uid, &key, pods, now);
+                self.plan(&uid, pods, now);
             }
             self.absorb(&uid);
         } else if stage != Stage::Unreadable {
-            self.job_is_over(&uid, now);
+            self.job_is_over(&uid, pods, now);
         }
         self.touched.insert(uid);
     }
 
     /// The job has a spec it had not before.
-    fn plan(&mut self, uid: &Arc<str>, key: &Key, pods: &Pods, now: Now) {
-        let Some(Job { spec: Ok(Spec { plan, .. }), created, .. }) = self.jobs.get(uid) else { return };
-        let (plan, rank) = (plan.clone(), (created.unwrap_or(Timestamp::MAX), key.name.clone()));
-        self.roll_out(uid, (rank, plan), pods, now);
+    fn plan(&mut self, uid: &Arc<str>, pods: &Pods, now: Now) {
+        let Some(job) = self.jobs.get(uid) else { return };
+        let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
+        let plan = job.spec.as_ref().ok().map(|spec| spec.plan.clone());
+        match (plan, self.rollouts.contains_key(uid)) {
+            (Some(plan), true) => self.roll_out(uid, (entrant.0, plan), pods, now),
+            (Some(_), false) => {
+                self.turns.entry(namespace.clone()).or_default().enter(entrant);
+                self.take_turns(&namespace, pods, now);
+            }
+            // What it has asked for stays, and so does its turn.
+            (None, true) => {}
+            (None, false) => self.leave_turns(&namespace, &entrant),
+        }
+    }
+
+    /// The next jobs of a namespace are carried out. None is before all are known: the oldest may be listed
+    /// last.
+    pub(super) fn take_turns(&mut self, namespace: &str, pods: &Pods, now: Now) {
+        if self.views.complete_since(KINDS).is_none() {
+            return;
+        }
+        while let Some((rank, uid)) = self.turns.get_mut(namespace).and_then(Turns::next) {
+            let Some(job) = self.jobs.get_mut(&uid) else { continue };
+            // That it waits was written with its memory, which counts from here on.
+            (job.sent, job.written, job.absorbed) = (None, None, None);
+            let Ok(Spec { plan, .. }) = &job.spec else { continue };
+            let plan = plan.clone();
+            self.roll_out(&uid, (rank, plan), pods, now);
+            self.absorb(&uid);
+            self.touched.insert(uid);
+        }
+    }
+
+    fn leave_turns(&mut self, namespace: &str, job: &Entrant) {
+        if let Some(turns) = self.turns.get_mut(namespace) {
+            turns.leave(job);
+            if turns.is_empty() {
+                self.turns.remove(namespace);
+            }
+        }
     }
 
     /// Drops the Secrets that were read: they were for another image, or the job names others now. Decisions
@@ -199,25 +235,30 @@ impl ImageIndex {
     }
 
     /// Its end is shown, and with it everything it remembers: now its entries may go, in time.
-    fn job_is_over(&mut self, uid: &Arc<str>, now: Now) {
+    fn job_is_over(&mut self, uid: &Arc<str>, pods: &Pods, now: Now) {
         let Some(job) = self.jobs.get_mut(uid) else { return };
         let Stage::Over(ended) = job.stage else { return };
+        let (namespace, rank) = (job.key.namespace.clone(), job.rank());
         (job.end, job.absorbed) = (None, None);
         if std::mem::replace(&mut job.secrets, Secrets::Unknown) != Secrets::Unknown {
             self.effects.push(Effect::Forget(uid.clone()));
         }
         self.let_go(uid, now, kept(ended, now));
+        self.leave_turns(&namespace, &(rank, uid.clone()));
+        self.take_turns(&namespace, pods, now);
     }
 
-    pub(super) fn remove_job(&mut self, key: &Key, now: Now) {
+    pub(super) fn remove_job(&mut self, key: &Key, pods: &Pods, now: Now) {
         let Some(uid) = self.uids.remove(key) else { return };
-        if let Some(job) = self.jobs.remove(&uid)
-            && job.secrets != Secrets::Unknown
-        {
-            self.effects.push(Effect::Forget(uid.clone()));
+        if let Some(job) = self.jobs.remove(&uid) {
+            if job.secrets != Secrets::Unknown {
+                self.effects.push(Effect::Forget(uid.clone()));
+            }
+            self.leave_turns(&key.namespace, &(job.rank(), uid.clone()));
         }
         self.timers.set(Wake::Wish(uid.clone()), None);
         self.let_go(&uid, now, Duration::ZERO);
+        self.take_turns(&key.namespace, pods, now);
     }
 
     /// Nothing is asked for it any more, and its entries go after a time.

@@ -15,10 +15,11 @@
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
 //! - `room`: how much of a NodeImage who may have, and `crowd`: who waits for some;
+//! - `turns`: which jobs of a namespace are carried out;
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides,
 //!   `entries` says what a node's NodeImage is to contain.
 //!
-//! What it costs, with J jobs that are open and N nodes: an event of a NodeImage touches the jobs named in
+//! What it costs, with J jobs that have their turn and N nodes: an event of a NodeImage touches the jobs named in
 //! its entries and nothing else, each with O(log N); a node that comes, goes or changes its labels evaluates
 //! J selectors; a pod those of the jobs with a `podSelector` in its namespace; a job that comes, or another
 //! selector of it, N selectors. The status of a running job is made anew with O(N) at most twice a second.
@@ -40,6 +41,8 @@
 //!   counts for nodes that are asked after that;
 //! - a write is asked for once for each version of an object, and again only if it was lost or the lease came
 //!   anew;
+//! - a namespace never has more jobs carried out than [`turns::MOST`]: the oldest ones. A later one has no
+//!   rollout, its time does not begin, and its status says that it waits;
 //! - the end of a job is told once, by who leads and has seen the job before its end.
 
 mod advance;
@@ -58,6 +61,7 @@ mod room;
 mod site;
 mod spec;
 mod status;
+mod turns;
 mod write;
 
 #[cfg(test)]
@@ -77,6 +81,7 @@ use self::{
     rollout::Rollout,
     site::Site,
     spec::Spec,
+    turns::Turns,
 };
 use crate::{
     index::Index,
@@ -129,7 +134,9 @@ pub struct ImageIndex {
     /// By UID.
     jobs: HashMap<Arc<str>, Job>,
     uids: HashMap<Key, Arc<str>>,
-    /// By UID; of jobs that are not over.
+    /// Turns of jobs that are not over, by namespace.
+    turns: HashMap<Arc<str>, Turns>,
+    /// By UID; of jobs that have their turn.
     rollouts: HashMap<Arc<str>, Rollout>,
     /// Rollouts whose nodes follow pods, by namespace.
     by_pods: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
@@ -165,7 +172,7 @@ pub struct Size {
     pub node_images: usize,
     /// Jobs, ended ones included.
     pub jobs: usize,
-    /// Jobs that are carried out.
+    /// Jobs that are carried out, or wait for their turn.
     pub running: usize,
     /// Jobs that cannot be.
     pub refused: usize,
@@ -199,17 +206,17 @@ impl Index for ImageIndex {
         }
     }
 
-    fn remove(&mut self, kind: Kind, namespace: &str, name: &str, _: &Pods, now: Now) {
-        self.remove(kind, namespace, name, now);
+    fn remove(&mut self, kind: Kind, namespace: &str, name: &str, pods: &Pods, now: Now) {
+        self.remove(kind, namespace, name, pods, now);
     }
 
     fn vanished(&self, kind: Kind) -> Vec<Key> {
         self.vanished(kind)
     }
 
-    fn list_ended(&mut self, complete: bool, _: &Pods, now: Now) {
+    fn list_ended(&mut self, complete: bool, pods: &Pods, now: Now) {
         if complete {
-            self.begin(now);
+            self.begin(pods, now);
         }
         self.touched.extend(self.jobs.keys().cloned());
     }

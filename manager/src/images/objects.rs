@@ -5,12 +5,11 @@ use std::sync::Arc;
 use super::{
     ImageIndex, UNKNOWN_KEPT, Wake,
     pods::PodAt,
-    rollout::Rollout,
     room,
     site::{Image, Node, Site},
 };
 use crate::{
-    seen::{Key, Kind, NodeImageSeen, NodeSeen, Now},
+    seen::{Key, Kind, NodeImageSeen, NodeSeen, Now, Pods},
     time::later,
 };
 
@@ -60,11 +59,11 @@ impl ImageIndex {
         let before = (site.labels().cloned(), site.has_key());
         let old = site.image.take();
         self.node_images += usize::from(old.is_none());
-        let rollouts = &self.rollouts;
-        let shared = |uid: &str, content| match (rollouts.get(uid), &old) {
-            (Some(Rollout { plan, .. }), _) if *plan.content == content => {
-                (plan.content.clone(), plan.content_weight())
-            }
+        // A job that waits for its turn, or for the other lists, has a plan as well.
+        let spec = |uid: &str| self.jobs.get(uid).and_then(|job| job.spec.as_ref().ok());
+        let plan = |uid: &str| self.rollouts.get(uid).map(|of| &of.plan).or(spec(uid).map(|of| &of.plan));
+        let shared = |uid: &str, content| match (plan(uid), &old) {
+            (Some(plan), _) if *plan.content == content => (plan.content.clone(), plan.content_weight()),
             (_, Some(Image { entries, .. }))
                 if entries.get(uid).is_some_and(|old| *old.content == content) =>
             {
@@ -125,11 +124,11 @@ impl ImageIndex {
         }
     }
 
-    pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str, now: Now) {
+    pub(super) fn remove(&mut self, kind: Kind, namespace: &str, name: &str, pods: &Pods, now: Now) {
         match kind {
             Kind::ImagePullJob => {
                 let key = self.texts.key(namespace, name);
-                self.remove_job(&key, now);
+                self.remove_job(&key, pods, now);
             }
             Kind::Node => {
                 let name = self.texts.one(name);
@@ -181,7 +180,10 @@ impl ImageIndex {
     }
 
     /// Everything has been listed: what waited for that.
-    pub(super) fn begin(&mut self, now: Now) {
+    pub(super) fn begin(&mut self, pods: &Pods, now: Now) {
+        for namespace in self.turns.keys().cloned().collect::<Vec<_>>() {
+            self.take_turns(&namespace, pods, now);
+        }
         for uid in self.jobs.keys().cloned().collect::<Vec<_>>() {
             self.absorb(&uid);
         }

@@ -12,6 +12,7 @@ use super::{
     memory,
     rollout::Rollout,
     room::{OF_ALL, OF_ONE},
+    turns::MOST,
 };
 use crate::condition::seconds;
 
@@ -102,6 +103,20 @@ pub(super) fn refused(
         message: Some(cut(message).to_owned()),
         conditions: vec![condition_of(job, "Accepted", false, reason, cut(message), now)],
         ..counted
+    }
+}
+
+/// The status of a job that waits for its turn. Of one that had it under another manager, what was counted
+/// stays.
+pub(super) fn waiting(job: &Job, now: Timestamp) -> ImagePullJobStatus {
+    let accepted = "the job waits for older jobs of its namespace";
+    ImagePullJobStatus {
+        message: Some(format!(
+            "job waits for older jobs of its namespace: {MOST} are carried out at a time, and the oldest that waits \
+             begins when one of them is over; delete jobs that are not needed",
+        )),
+        conditions: vec![condition_of(job, "Accepted", true, "Accepted", accepted, now)],
+        ..job.shown.clone()
     }
 }
 

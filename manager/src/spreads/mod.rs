@@ -74,7 +74,7 @@ pub struct SpreadIndex {
 #[derive(Debug)]
 struct Known {
     object: Observed<WorkloadSpreadSpec, WorkloadSpreadStatus>,
-    /// The spread, or why it cannot be carried out.
+    /// The spread as far as it is counted by, or why it cannot be carried out.
     spread: Result<Spread, String>,
     ages: Ages,
     /// When it was counted last.
@@ -98,13 +98,22 @@ impl Known {
     fn new(seen: &SpreadSeen, list: u32) -> Self {
         Self {
             object: Observed::new(seen, list),
-            spread: seen.spec.as_ref().map_err(Clone::clone).and_then(Spread::parse),
+            spread: seen.spec.as_ref().map_err(Clone::clone).and_then(Spread::parse).map(without_rules),
             ages: Ages::default(),
             counted: None,
             asked: None,
             replicas: None,
         }
     }
+}
+
+/// A spread without what it puts into pods: that is for admission, and nearly all of its size.
+fn without_rules(mut spread: Spread) -> Spread {
+    for subset in &mut spread.subsets {
+        (subset.required, subset.patch) = (None, None);
+        (subset.preferred, subset.tolerations) = (Vec::new(), Vec::new());
+    }
+    spread
 }
 
 impl Index for SpreadIndex {

@@ -269,3 +269,22 @@ fn an_event_that_cannot_matter_is_not_counted(#[case] change: fn(&mut PodSeen), 
     world.pass(Duration::from_secs(5));
     assert_eq!(last(&world) != before, counted);
 }
+
+/// The index keeps of a spread what it counts by, and not what its subsets put into pods.
+#[test]
+fn what_subsets_put_into_pods_is_not_kept() {
+    let term = json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] });
+    let world = World::new(json!({
+        "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+        "subsets": [{
+            "name": "a", "maxReplicas": 3, "patch": { "metadata": { "labels": { "a": "b" } } },
+            "requiredNodeSelectorTerm": term, "tolerations": [{ "key": "a", "operator": "Exists" }],
+            "preferredNodeSelectorTerms": [{ "weight": 1, "preference": term }],
+        }],
+    }));
+    let kept = world.index.spreads.values().next().unwrap().spread.as_ref().unwrap();
+    let [subset] = &*kept.subsets else { panic!("{kept:?}") };
+    assert_eq!((&*subset.name, subset.limit.is_some()), ("a", true));
+    assert!(subset.patch.is_none() && subset.required.is_none());
+    assert!(subset.preferred.is_empty() && subset.tolerations.is_empty());
+}

@@ -15,9 +15,12 @@ use prometheus_client::registry::Registry;
 use rstest::rstest;
 use serde_json::json;
 use tokio::time::Instant;
-use tower::service_fn;
+use tower::{Layer, service_fn};
 
-use berth_base::outage::{ABSENT_PAUSE, PAUSES};
+use berth_base::{
+    outage::{ABSENT_PAUSE, PAUSES},
+    pace::Pace,
+};
 
 use super::*;
 use crate::wire::Updates;
@@ -68,5 +71,51 @@ async fn what_is_not_there_is_looked_for_again(#[case] code: u16, #[case] pause:
     assert!(matches!(*object, Object::Update(seen) if seen.name == "u"));
     assert!(matches!(next().await, Input::ListEnds(Kind::Update)));
     assert_eq!(begun.elapsed().as_millis(), pause.as_millis());
+    task.abort();
+}
+
+/// A list comes in small pages: many large objects do not fit into memory at once.
+#[tokio::test]
+async fn lists_come_in_small_pages() {
+    let (asked, mut queries) = mpsc::unbounded_channel();
+    let service = service_fn(move |request: Request<Body>| {
+        drop(asked.send(request.uri().query().unwrap_or_default().to_owned()));
+        async { std::future::pending::<Result<Response<Body>, Infallible>>().await }
+    });
+    let (sender, _inputs) = mpsc::channel(16);
+    let metrics = Metrics::register(&mut Registry::default());
+    let task = tokio::spawn(follow::<crate::wire::Pods>(Client::new(service, "default"), sender, metrics));
+    let query = queries.recv().await.unwrap();
+    assert!(query.split('&').any(|part| part == "limit=100"), "{query}");
+    task.abort();
+}
+
+/// A watch that ends at once with nothing said is no failure, and is asked again; but not as fast as can be.
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_are_spaced() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
+        // Where nothing spaces them time stands still, and the count goes on without it.
+        let is_over = is_watch && counted.fetch_add(1, Ordering::Relaxed) >= 1000;
+        async move {
+            if is_over {
+                std::future::pending::<()>().await;
+            }
+            let list = json!({ "kind": "ContainerUpdateRequestList", "apiVersion": "berth.dev/v1alpha1",
+                "metadata": { "resourceVersion": "9" }, "items": [] });
+            let body = if is_watch { Vec::new() } else { serde_json::to_vec(&list).unwrap() };
+            Ok::<_, Infallible>(Response::new(Body::from(body)))
+        }
+    });
+    let (sender, mut inputs) = mpsc::channel(16);
+    let metrics = Metrics::register(&mut Registry::default());
+    let client = Client::new(Pace.layer(service), "default");
+    let task = tokio::spawn(follow::<Updates>(client, sender, metrics));
+    let ten_seconds = Instant::now() + Duration::from_secs(10);
+    while let Ok(Some(_)) = tokio::time::timeout_at(ten_seconds, inputs.recv()).await {}
+    let asked = count.load(Ordering::Relaxed);
+    assert!((40..100).contains(&asked), "{asked} in ten seconds");
     task.abort();
 }

@@ -1,6 +1,6 @@
 //! Pods: where they are, what they consist of, and how far they are.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use berth_sidecarset::{names, upgradable};
 use berth_spread::{MATCHED, Matched};
@@ -11,13 +11,18 @@ use k8s_openapi::{
 use serde::Deserialize;
 
 use super::{
-    Watchable, owner,
+    LONGEST_NAME, Watchable, owner,
     sidecars::{Running, Shown, sidecars, updates},
 };
 use crate::seen::{ContainerSeen, Kind, Object, Phase, PodSeen, PodSpread, PodStage, Role, SidecarsSeen};
 
 /// Labels with it say that a pod does not serve, whatever its readiness says.
 const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";
+
+/// The longest image of a container that is looked at; a reference has far less.
+const LONGEST_IMAGE: usize = 4096;
+/// The most bytes of all labels of a pod together that are looked at: more than a hundred of the longest.
+const MOST_LABELS: usize = 64 << 10;
 
 /// Pods.
 #[derive(Clone, Debug)]
@@ -144,7 +149,7 @@ impl Watchable for Pods {
             uid: meta.uid.clone().unwrap_or_default(),
             version: meta.resource_version.as_deref().and_then(|text| text.parse().ok()).unwrap_or(0),
             node,
-            labels: meta.labels.clone().unwrap_or_default(),
+            labels: labels(meta),
             stage,
             initialized,
             ip: status.pod_ip.and_then(|ip| ip.parse::<IpAddr>().ok()),
@@ -158,6 +163,14 @@ impl Watchable for Pods {
             ready,
         })
     }
+}
+
+/// Labels of a pod. They have a bound each, and none together: who has more than anybody needs has none.
+fn labels(meta: &ObjectMeta) -> BTreeMap<String, String> {
+    let labels = meta.labels.as_ref();
+    let bytes = labels.into_iter().flatten().map(|(key, value)| key.len().saturating_add(value.len()));
+    let fits = bytes.fold(0, usize::saturating_add) <= MOST_LABELS;
+    labels.filter(|_| fits).cloned().unwrap_or_default()
 }
 
 impl ContainerStatus {
@@ -177,6 +190,10 @@ impl Condition {
 /// Subset of the pod, if it is in one.
 fn spread(meta: &ObjectMeta, conditions: &[Condition]) -> Option<Box<PodSpread>> {
     let Matched { name, subset, uid } = Matched::read(meta.annotations.as_ref()?.get(MATCHED)?)?;
+    if [Some(&name), Some(&subset), uid.as_ref()].into_iter().flatten().any(|part| part.len() > LONGEST_NAME)
+    {
+        return None;
+    }
     let waits = |one: &Condition| {
         one.type_ == "PodScheduled" && one.status == "False" && one.reason.as_deref() == Some("Unschedulable")
     };
@@ -220,7 +237,11 @@ fn pairs<'a>(containers: &'a [Container], statuses: &'a [ContainerStatus]) -> Ve
         let status = statuses.iter().find(|status| status.name == container.name);
         Running {
             name: &container.name,
-            image: container.image.as_deref().unwrap_or_default(),
+            image: container
+                .image
+                .as_deref()
+                .filter(|image| image.len() <= LONGEST_IMAGE)
+                .unwrap_or_default(),
             status: status.map(|status| Shown {
                 image: &status.image,
                 id: &status.image_id,

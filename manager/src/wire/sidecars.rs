@@ -6,11 +6,17 @@ use berth_sidecarset::names;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::annotations::{STATE, UPDATE_STATE};
+use super::{
+    LONGEST_NAME,
+    annotations::{STATE, UPDATE_STATE},
+};
 use crate::seen::{Phase, SidecarsSeen};
 
 /// The most sets of one pod that are looked at.
 const MOST_SETS: usize = 256;
+
+/// The longest hash of a set: twice that of SHA-256 as text.
+const LONGEST_HASH: usize = 128;
 
 /// A container of the pod with its image and what its status says of it.
 pub(super) struct Running<'a> {
@@ -48,7 +54,8 @@ pub(super) fn sidecars(
     phase: Phase,
 ) -> Option<Box<SidecarsSeen>> {
     let list = annotations.get(names::INJECTED_LIST)?;
-    let listed = list.split(',').map(str::trim).filter(|name| !name.is_empty()).take(MOST_SETS);
+    let listed = list.split(',').map(str::trim).filter(|name| (1..=LONGEST_NAME).contains(&name.len()));
+    let listed = listed.take(MOST_SETS);
     let listed: Vec<_> = listed.map(str::to_owned).collect();
     if listed.is_empty() {
         return None;
@@ -58,7 +65,8 @@ pub(super) fn sidecars(
     let entries = object(annotations, names::HASH);
     let before = recorded(annotations, &entries);
     for (set, entry) in entries.into_iter().filter(|(set, _)| known(set)) {
-        if let Some(revision) = entry.get("controllerRevision").and_then(Value::as_str) {
+        let revision = entry.get("controllerRevision").and_then(Value::as_str);
+        if let Some(revision) = revision.filter(|revision| revision.len() <= LONGEST_NAME) {
             revisions.insert(set.clone(), revision.to_owned());
         }
         hashes.extend(hash(&entry).map(|hash| (set, hash)));
@@ -68,6 +76,7 @@ pub(super) fn sidecars(
     }
     let working = object(annotations, names::WORKING).into_iter().take(MOST_SETS);
     let working = working.filter_map(|(name, twin)| Some((name, twin.as_str()?.to_owned())));
+    let working = working.filter(|(name, twin)| name.len().max(twin.len()) <= LONGEST_NAME);
     // As long as one container has no status, nothing is known of any.
     let complete = containers.iter().all(|container| container.status.is_some());
     let settled =
@@ -168,7 +177,7 @@ fn object(annotations: &BTreeMap<String, String>, key: &str) -> Map<String, Valu
 /// Versions before 1.0 wrote nothing but the hash.
 fn hash(entry: &Value) -> Option<String> {
     let text = entry.as_str().or_else(|| entry.get("hash")?.as_str())?;
-    Some(text.to_owned()).filter(|text| !text.is_empty())
+    Some(text.to_owned()).filter(|text| (1..=LONGEST_HASH).contains(&text.len()))
 }
 
 #[cfg(test)]

@@ -317,3 +317,45 @@ fn a_nodes_sign_of_life() {
     assert_eq!(renewed(json!(time)).as_deref(), Some(time));
     assert_eq!((renewed(json!(null)), renewed(json!("soon"))), (None, None));
 }
+
+/// Texts that whoever makes a pod writes, and that no other bound holds: those longer than any name, hash or
+/// image are as none.
+#[test]
+fn texts_of_a_pod_that_are_too_long_are_none() {
+    let read = |name: usize, hash: usize, image: usize, labels: usize| {
+        let text = |length: usize| "x".repeat(length);
+        let set = json!({ "s": { "hash": text(hash), "controllerRevision": text(name) } });
+        let labels: serde_json::Map<_, _> =
+            (0..labels).map(|at| (format!("{at:060}"), text(63).into())).collect();
+        pod(json!({
+            "metadata": {
+                "name": "p", "namespace": "shop", "labels": labels,
+                "annotations": {
+                    "kruise.io/sidecarset-injected-list": format!("s,{}", "y".repeat(name)),
+                    "kruise.io/sidecarset-hash": set.to_string(),
+                    "kruise.io/sidecarset-hash-without-image": json!({ "s": text(hash) }).to_string(),
+                    "kruise.io/sidecarset-working-hotupgrade-container": json!({ "c": text(name) }).to_string(),
+                    "apps.kruise.io/matched-workloadspread": json!({ "name": text(name), "subset": "a" }).to_string(),
+                },
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "K", "name": text(name + 64), "uid": "u", "controller": true }],
+            },
+            "spec": { "containers": [{ "name": "c", "image": text(image) }] },
+        }))
+    };
+    let fits = read(253, 128, 4096, 500);
+    let sidecars = fits.sidecars.unwrap();
+    assert_eq!(sidecars.listed.len(), 2);
+    let kept = [&sidecars.hashes, &sidecars.without_image, &sidecars.revisions, &sidecars.working]
+        .map(|kept| kept.len());
+    assert_eq!((kept, sidecars.images["c"].len()), ([1; 4], 4096));
+    assert!(fits.spread.is_some() && fits.owner.is_some());
+    assert_eq!(fits.labels.len(), 500);
+
+    let too_long = read(254, 129, 4097, 540);
+    let sidecars = too_long.sidecars.unwrap();
+    assert_eq!(sidecars.listed, ["s"]);
+    let kept = [&sidecars.hashes, &sidecars.without_image, &sidecars.revisions, &sidecars.working]
+        .map(|kept| kept.len());
+    assert_eq!((kept, &*sidecars.images["c"]), ([0; 4], ""));
+    assert!(too_long.spread.is_none() && too_long.owner.is_none() && too_long.labels.is_empty());
+}

@@ -7,4 +7,5 @@ mod random;
 mod room_of_nodes;
 mod secrets;
 mod selection;
+mod turns;
 mod world;

@@ -1,0 +1,84 @@
+//! Updates of objects that are refused by now: they may lose their finalizers.
+
+use std::convert::Infallible;
+
+use http::Response;
+use kube::client::Body;
+use rstest::rstest;
+use serde_json::json;
+use tower::service_fn;
+
+use super::*;
+use crate::admission::{configuration::announcements, turns::Turns, view::follow_owned};
+
+/// A client of an API server that has nothing.
+fn client() -> Client {
+    let status = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
+    let service = service_fn(move |_: http::Request<Body>| {
+        let body = Body::from(status.to_string().into_bytes());
+        async move { Ok::<_, Infallible>(Response::builder().status(404).body(body).unwrap()) }
+    });
+    Client::new(service, "default")
+}
+
+/// A view that lists nothing.
+async fn empty<V: Send + Sync + 'static>() -> watch::Receiver<View<V>> {
+    let (view, mut shown) = watch::channel(View::default());
+    let all = Api::<Namespace>::all(client());
+    tokio::spawn(follow_owned(false, all, "nothing", |_| None, view));
+    shown.changed().await.unwrap();
+    shown
+}
+
+/// A manager with all of that switched off.
+async fn handler() -> Handler {
+    Handler {
+        client: client(),
+        namespace: "berth-system".to_owned(),
+        sets: empty().await,
+        namespaces: empty().await,
+        coming: announcements().0,
+        webhooks: watch::channel(Webhooks::Off).1,
+        entries: empty().await,
+        guard: Arc::new(Guard { client: client(), budgets: empty().await, turns: Turns::default() }),
+        placer: Placer { client: client(), spreads: empty().await, turns: Turns::default() },
+        spreads: false,
+        restorer: Restorer { client: client(), states: empty().await },
+        pod_states: false,
+        limits: false,
+        pod_readiness_gate: false,
+        any_metadata: false,
+    }
+}
+
+#[rstest]
+#[case::set(Route::CheckSets, json!({ "patchPodMetadata": [{ "annotations": { "not.listed/any-more": "1" } }] }))]
+#[case::spread(Route::CheckSpreads, json!({ "subsets": [] }))]
+#[case::state(Route::CheckStates, json!({ "targetRef": {} }))]
+#[case::budget(Route::CheckBudgets, json!({ "maxUnavailable": -1 }))]
+#[tokio::test]
+async fn one_that_is_deleted_loses_its_finalizers(#[case] route: Route, #[case] spec: Value) {
+    let handler = handler().await;
+    let object = |finalizers: &[&str], deleted: bool, label: &str| {
+        let deleted = deleted.then_some("2026-07-02T10:00:00Z");
+        let metadata = json!({ "name": "x", "finalizers": finalizers, "deletionTimestamp": deleted,
+            "labels": { "l": label } });
+        json!({ "metadata": metadata, "spec": spec })
+    };
+    let update = |object: Value, old_object: Value| Request { object, old_object, ..Request::default() };
+    let foreground = &["foregroundDeletion"];
+    let goes = update(object(&[], true, "a"), object(foreground, true, "a"));
+    assert_eq!(handler.decide(route.clone(), &goes).await, Verdict::AS_IT_IS);
+    for (what, request) in [
+        ("a new one", update(object(&[], false, "a"), Value::Null)),
+        ("another label", update(object(&[], false, "b"), object(&[], false, "a"))),
+        ("another spec", {
+            let mut request = goes.clone();
+            request.object["spec"]["more"] = json!(1);
+            request
+        }),
+    ] {
+        let verdict = handler.decide(route.clone(), &request).await;
+        assert!(matches!(verdict, Verdict::Refused { .. }), "{what}: {verdict:?}");
+    }
+}
