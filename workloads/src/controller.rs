@@ -1,6 +1,6 @@
 //! The one owner of the picture: takes in what watches and writes show, and begins the plans that are due.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use berth_base::time::later;
 use berth_malloc::growth::burst_is_over;
@@ -56,10 +56,11 @@ impl Controller {
 
     /// Reads all objects at the start of a term, and begins plans when that is done.
     fn read_or_begin(&self, state: &mut State) {
-        if let Some(term) = state.turns.term_to_read() {
-            let reading = self.connections.writer.clone().read_all(term, state.cluster.namespaces());
+        if let Some((term, namespaces)) = state.turns.term_to_read(|| state.cluster.namespaces()) {
+            let reading = self.connections.writer.clone().read_all(term, namespaces);
             state.turns.read(async { Came::Found(reading.await) });
-        } else if state.turns.term_to_plan().is_some() {
+        }
+        if state.turns.term_to_plan().is_some() {
             self.begin(state);
         }
     }
@@ -160,10 +161,12 @@ impl Controller {
 
 /// Takes in what was read at the start of a term.
 fn was_read(state: &mut State, ended: Ended) {
+    let mut read = BTreeSet::new();
     for (namespace, found) in state.turns.was_read(ended) {
         state.cluster.found(&namespace, found);
+        read.insert(namespace);
     }
-    state.all_due();
+    state.due_in(&read);
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The picture and the memories, and what is to be done next for one workload.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, Hasher, RandomState},
     time::Instant,
 };
@@ -79,9 +79,13 @@ impl State {
         if memory.is_aside(meta.generation, look.now) {
             return Next::Nothing;
         }
-        let unread = memory.unread || self.turns.is_unread(set.namespace(), memory.read_in);
-        if unread && meta.deletion_timestamp.is_none() {
-            return Next::Read(set);
+        if meta.deletion_timestamp.is_none() {
+            if self.turns.is_missing(set.namespace()) {
+                return Next::Nothing;
+            }
+            if memory.unread || self.turns.is_unread(set.namespace(), memory.read_in) {
+                return Next::Read(set);
+            }
         }
         memory.rests.begin(meta.generation);
         let planned = guarded(|| {
@@ -152,6 +156,12 @@ impl State {
 
     pub(crate) fn all_due(&mut self) {
         self.turns.take(Concerned::All, || self.cluster.sets().map(str::to_owned).collect());
+    }
+
+    /// Makes the workloads of these namespaces due.
+    pub(crate) fn due_in(&mut self, namespaces: &BTreeSet<String>) {
+        let uids = self.cluster.sets_in(namespaces).map(str::to_owned).collect();
+        self.turns.take(Concerned::Some(uids), Vec::new);
     }
 }
 
@@ -278,17 +288,19 @@ mod tests {
         let (events, _told) = events::channel();
         let now = Instant::now();
         let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
-        reading(&mut state).ends(1, Some(["others".to_owned()].into()), now);
+        reading(&mut state).ends(1, ["others".to_owned()].into(), BTreeSet::new(), now);
         show(&mut state, "late", 1, false);
         assert!(matches!(state.look("late", look()), Next::Read(_)));
         state.memory("late").read_in = Some(1);
         assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
         state.memory("late");
-        reading(&mut state).ends(2, Some(["others".to_owned()].into()), now);
+        reading(&mut state).ends(2, ["others".to_owned()].into(), BTreeSet::new(), now);
         assert!(matches!(state.look("late", look()), Next::Read(_)), "another term");
         state.memory("late");
         // Its namespace, as sets of tests have none.
-        reading(&mut state).ends(2, Some([String::new()].into()), now);
+        reading(&mut state).ends(2, BTreeSet::new(), [String::new()].into(), now);
+        assert!(matches!(state.look("late", look()), Next::Nothing), "it could not be read");
+        reading(&mut state).ends(2, [String::new()].into(), BTreeSet::new(), now);
         assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
     }
 
