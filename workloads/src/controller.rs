@@ -13,7 +13,6 @@ use crate::{
     owned::Concerned,
     reading::Ended,
     state::{Came, Look, Next, State},
-    timing::AT_ONCE,
     turns::{Connections, Turn, Turns},
     watch::Input,
     write::{End, HELD_BACK, Report, Wrote},
@@ -86,7 +85,7 @@ impl Controller {
     /// Begins the plans that are due.
     fn begin(&self, state: &mut State) {
         let look = self.look();
-        for uid in state.turns.agenda.take(look.now, AT_ONCE) {
+        for uid in state.due(look.now) {
             let writer = self.connections.writer.clone();
             match state.look(&uid, look) {
                 Next::Nothing => {}

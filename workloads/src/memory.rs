@@ -71,6 +71,11 @@ impl Memory {
         }
     }
 
+    /// Tells whether its plans fail one after the other.
+    pub(crate) const fn fails(&self) -> bool {
+        self.backoff.fails()
+    }
+
     /// Tells whether an ImagePullJob could not be made a moment ago: what it is for goes on without.
     pub(crate) fn predownload_rests(&self, now: Instant) -> bool {
         self.pull_failed.is_some_and(|failed| now.saturating_duration_since(failed) < predownload::AGAIN)

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tracing::error;
 
 use crate::{
+    agenda::Share,
     cluster::Cluster,
     events::Events,
     kinds::{Given, Plan, Set},
@@ -19,6 +20,7 @@ use crate::{
     metrics::Metrics,
     owned::Concerned,
     reading::Ended,
+    timing::AT_ONCE,
     turns::{Turns, guarded},
     watch::Input,
     write::Report,
@@ -66,6 +68,15 @@ impl State {
     /// Tells whether all was listed once.
     pub(crate) fn is_listed(&self) -> bool {
         self.cluster.listed().iter().all(|(_, listed)| *listed)
+    }
+
+    /// Takes workloads that are due, as far as there are places for their plans.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<String> {
+        let (cluster, memory) = (&self.cluster, &self.memory);
+        self.turns.agenda.take(now, AT_ONCE, |uid| Share {
+            namespace: cluster.set(uid).map(|set| set.namespace().to_owned()),
+            fails: memory.get(uid).is_some_and(Memory::fails),
+        })
     }
 
     /// Looks at a workload.
@@ -260,7 +271,7 @@ mod tests {
         show(&mut state, "good", 1, false);
         state.all_due();
         let later = now + Duration::from_secs(1);
-        assert_eq!(state.turns.agenda.take(later, 16), ["bad", "good"]);
+        assert_eq!(state.due(later), ["bad", "good"]);
         assert!(matches!(state.look("bad", look(now)), Next::Nothing));
         assert!(matches!(state.look("good", look(now)), Next::CarryOut(..)));
         let (set, note) = told.try_recv().unwrap();
@@ -269,7 +280,7 @@ mod tests {
         // It is not tried again and again.
         state.look("bad", look(later));
         assert!(told.try_recv().is_err());
-        let after = state.turns.agenda.next(16).unwrap();
+        let after = state.turns.agenda.next(AT_ONCE).unwrap();
         assert_eq!(after, now + Duration::from_secs(600));
         assert!(matches!(state.look("bad", look(after)), Next::Read(_)));
         state.memory("bad").unread = false;
@@ -315,7 +326,7 @@ mod tests {
         state.look("a", look());
         let gone = state.cluster.take(Input::Set(KINDS[0], Shown::Gone("a".to_owned())));
         state.turns.take(gone, Vec::new);
-        for uid in state.turns.agenda.take(later(now, Duration::from_secs(1)), 16) {
+        for uid in state.due(later(now, Duration::from_secs(1))) {
             state.look(&uid, look());
         }
         assert!(state.memory.is_empty());

@@ -20,9 +20,10 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
+    agenda::Agenda,
     owned::Concerned,
     reading::{Ended, Reading},
-    timing::{AT_ONCE, Agenda, BATCH, deadline},
+    timing::{AT_ONCE, BATCH, deadline},
     write::Writer,
 };
 
@@ -148,7 +149,7 @@ impl<I, R: Send + 'static> Turns<I, R> {
 
     /// Begins the plan of an object; no other one of it begins before its end.
     pub(crate) fn spawn(&mut self, uid: String, plan: impl Future<Output = R> + Send + 'static) {
-        self.agenda.in_flight.insert(uid.clone());
+        self.agenda.begins(&uid);
         let (tenure, term) = (self.tenure.clone(), self.term());
         let handle = self.plans.spawn(in_term(tenure, term, plan));
         self.of.insert(handle.id(), uid);
@@ -221,7 +222,7 @@ impl<I, R: Send + 'static> Turns<I, R> {
         };
         let uid = self.of.remove(&id);
         if let Some(uid) = &uid {
-            self.agenda.in_flight.remove(uid);
+            self.agenda.ends(uid);
         }
         match (ended, uid) {
             (Ok((_, Some(report))), _) => Turn::Report(report),
@@ -298,7 +299,7 @@ mod tests {
             }
         });
         assert!(matches!(turns.next(false).await, Some(Turn::Due)));
-        assert!(turns.agenda.in_flight.is_empty(), "the next term begins another one");
+        assert!(turns.agenda.in_flight().is_empty(), "the next term begins another one");
         assert_eq!(written.load(Ordering::SeqCst), 3, "at 0, 2 and 4 s");
         // One that is begun too late writes nothing at all.
         let count = written.clone();
@@ -358,12 +359,12 @@ mod tests {
         let mut turns = Turns::new(inputs, tenure);
         turns.tenure.changed().await;
         turns.spawn("well".to_owned(), async { 7 });
-        assert!(turns.agenda.in_flight.contains("well"));
+        assert!(turns.agenda.in_flight() == ["well"]);
         assert!(matches!(turns.next(false).await, Some(Turn::Report(7))));
         turns.spawn("ill".to_owned(), async { panic!("a plan of a test") });
         assert!(
             matches!(turns.next(false).await, Some(Turn::Panic(uid, text)) if uid == "ill" && text == "a plan of a test")
         );
-        assert!(turns.agenda.in_flight.is_empty());
+        assert!(turns.agenda.in_flight().is_empty());
     }
 }

@@ -20,6 +20,7 @@ use super::{
     write::{self, End, Report, Wrote},
 };
 use crate::{
+    agenda::Share,
     owned::Concerned,
     timing::{AT_ONCE, Backoff, SPACING},
     turns::{Connections, Turn, Turns, guarded},
@@ -84,7 +85,9 @@ impl Controller {
     /// Begins the plans that are due.
     fn begin(&mut self) {
         let now = Instant::now();
-        for uid in self.turns.agenda.take(now, AT_ONCE) {
+        let fails = |uid: &str| self.backoff.get(uid).is_some_and(Backoff::fails);
+        let share = |uid: &str| Share { namespace: None, fails: fails(uid) };
+        for uid in self.turns.agenda.take(now, AT_ONCE, share) {
             let Some(object) = self.picture.object(&uid).cloned() else {
                 self.memory.remove(&uid);
                 self.backoff.remove(&uid);

@@ -16,6 +16,7 @@ use super::{
     work::{self, Report},
 };
 use crate::{
+    agenda::Share,
     object::Object,
     owned::Concerned,
     reading::Ended,
@@ -116,10 +117,19 @@ impl<P: Picture> Controller<P> {
         self.turns.take(Concerned::Some(uids), Vec::new);
     }
 
+    /// Takes objects that are due, as far as there are places for their plans.
+    fn due(&mut self, now: Instant) -> Vec<String> {
+        let (picture, memory) = (&self.picture, &self.memory);
+        self.turns.agenda.take(now, AT_ONCE, |uid| Share {
+            namespace: picture.object(uid).map(|object| object.namespace().to_owned()),
+            fails: memory.get(uid).is_some_and(|memory| memory.backoff.fails()),
+        })
+    }
+
     /// Begins the plans that are due.
     fn begin(&mut self) {
         let now = Instant::now();
-        for uid in self.turns.agenda.take(now, AT_ONCE) {
+        for uid in self.due(now) {
             let Some(object) = self.picture.object(&uid).cloned() else {
                 self.memory.remove(&uid);
                 continue;

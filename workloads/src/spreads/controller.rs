@@ -23,6 +23,7 @@ use super::{
     work::{Memory, Report, Work},
 };
 use crate::{
+    agenda::Share,
     timing::{AT_ONCE, Backoff},
     turns::{Connections, Turn, Turns},
     watch::{Shown, relay, shown},
@@ -224,7 +225,11 @@ impl Controller {
 
     /// Begins the plans that are due.
     fn begin(&mut self) {
-        for uid in self.turns.agenda.take(Instant::now(), AT_ONCE) {
+        let due = self.turns.agenda.take(Instant::now(), AT_ONCE, |uid| Share {
+            namespace: self.spreads.get(uid).map(|spread| spread.namespace.clone()),
+            fails: self.backoff.get(uid).is_some_and(Backoff::fails),
+        });
+        for uid in due {
             let Some(spread) = self.spreads.get(&uid).cloned() else { continue };
             // The end of the list makes it due again.
             let Some(space) = self.spaces.get(&spread.namespace).filter(|space| space.listed) else {

@@ -27,7 +27,7 @@ fn controller() -> Controller {
 
 /// Plans that are due by now.
 fn due(controller: &mut Controller) -> usize {
-    controller.turns.agenda.take(later(Instant::now(), PACE), AT_ONCE).len()
+    controller.turns.agenda.take(later(Instant::now(), PACE), AT_ONCE, |_| Share::default()).len()
 }
 
 #[rstest]
