@@ -92,7 +92,9 @@ impl Controller {
                 Next::Read(set) => state.turns.spawn(uid, async { Came::Report(writer.read(set).await) }),
                 Next::CarryOut(set, plan) => {
                     debug!(set = set.name(), actions = plan.actions.len(), "Plan begins");
-                    state.turns.spawn(uid, async { Came::Report(writer.carry_out(set, plan).await) });
+                    let put_off = state.memory(&uid).put_off.clone();
+                    let work = async move { Came::Report(writer.carry_out(set, plan, &put_off).await) };
+                    state.turns.spawn(uid, work);
                 }
             }
         }
@@ -100,7 +102,7 @@ impl Controller {
 
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
-        let Report { uid, wrote, unadopted, unread, end } = report;
+        let Report { uid, wrote, unadopted, put_off, unread, end } = report;
         let cluster = &mut state.cluster;
         let mut was_read = false;
         for wrote in wrote {
@@ -135,6 +137,7 @@ impl Controller {
             warn!(set = name, count = unadopted.len(), error, "Objects not adopted, going on without them");
         }
         memory.unadopted.failed(unadopted, Timestamp::now());
+        memory.put_off(put_off);
         let pause = memory.ends(&end);
         match &end {
             End::Done | End::Read | End::Changed => {}

@@ -111,6 +111,28 @@ async fn a_namespace_that_cannot_be_read_waits_by_itself() {
     served.until("it is planned", |served| is_planned(served, "bad")).await;
 }
 
+/// An API server, or a webhook before it, that has errors of its own is not asked for each pod of a job: what
+/// it has failed on comes last in the next plan.
+#[tokio::test]
+async fn errors_of_the_api_server_are_few_requests_of_a_plan() {
+    let served = Served::default();
+    let nodes: Vec<String> = (0..9).map(|node| format!("n-{node}")).collect();
+    nodes.iter().take(8).for_each(|node| served.refuse(Method::POST, node, 500));
+    let pod = json!({ "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never" });
+    let job = object(Kind::Broadcast, "sweep", json!({ "template": { "spec": pod } }));
+    served.put("broadcastjobs", &job);
+    let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
+    for name in &nodes {
+        let node = json!({ "metadata": { "name": name, "uid": name }, "spec": {} });
+        let view = NodeView::of(&serde_json::from_value(node).unwrap());
+        inputs.send(Input::Node(Shown::Applied((name.clone(), view)))).await.unwrap();
+    }
+    served.until("the last one has its pod", |served| served.names("pods").len() == 1).await;
+    // All is read between two plans.
+    let tries = served.tries("POST pods", "GET broadcastjobs one");
+    assert!(tries.len() >= 3 && tries.iter().all(|tries| *tries <= 5), "{tries:?}");
+}
+
 /// An admission policy that refuses pods on two nodes, or a webhook that fails on them, keeps no other node
 /// waiting, however many pods may run at once.
 #[rstest]
