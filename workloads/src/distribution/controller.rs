@@ -8,6 +8,7 @@ use berth_proto::crd::ResourceDistribution;
 use berth_workloads_policy::{
     action::Note,
     distribution::{self, Input as Given, Plan, Rules},
+    store::Stored,
 };
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -75,7 +76,11 @@ impl Controller {
 
     fn take(&mut self, input: Input) {
         let ends = input.is_end();
-        let concerned = self.picture.take(input);
+        let memory = &self.memory;
+        let concerned = self.picture.take(input, |filed, change| {
+            let generation = filed.object.metadata.generation;
+            memory.get(filed.uid()).is_none_or(|memory| memory.minds(generation, change))
+        });
         self.turns.take(concerned, || self.picture.all());
         if ends {
             self.connections.show(self.picture.listed(), self.picture.sizes());
