@@ -118,7 +118,7 @@ impl Served {
         self.0.lock().unwrap().asked.iter().filter(|asked| *asked == what).count()
     }
 
-    /// How often this was asked before, between and after requests of another kind.
+    /// Counts of this request before, between and after those of another kind.
     pub(crate) fn tries(&self, what: &str, between: &str) -> Vec<usize> {
         let asked = &self.0.lock().unwrap().asked;
         let parts = asked.split(|asked| asked == between);
