@@ -315,6 +315,15 @@ mod tests {
         assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
     }
 
+    /// Another namespace may have something to do as well.
+    #[test]
+    fn the_sets_of_one_namespace_have_half_of_the_places() {
+        let mut state = state();
+        (0..40).for_each(|at| show(&mut state, &format!("{at:02}"), 1, false));
+        state.all_due();
+        assert_eq!(state.due(later(Instant::now(), Duration::from_secs(1))).len(), AT_ONCE / 2);
+    }
+
     /// A program runs for months, and sets come and go.
     #[test]
     fn nothing_is_remembered_of_a_set_that_is_gone() {
