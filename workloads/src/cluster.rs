@@ -298,6 +298,12 @@ impl Cluster {
         self.shelves.iter().flat_map(|shelf| shelf.sets.iter()).map(|filed| filed.uid())
     }
 
+    /// UIDs of the workloads of these namespaces.
+    pub(crate) fn sets_in(&self, namespaces: &BTreeSet<String>) -> impl Iterator<Item = &str> {
+        let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
+        all.filter(|filed| namespaces.contains(filed.object.namespace())).map(|filed| filed.uid())
+    }
+
     pub(crate) fn set(&self, uid: &str) -> Option<&Set> {
         self.shelves.iter().find_map(|shelf| shelf.sets.get(uid)).map(|filed| &filed.object)
     }

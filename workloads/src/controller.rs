@@ -1,6 +1,6 @@
 //! The one owner of the picture: takes in what watches and writes show, and begins the plans that are due.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use berth_base::time::later;
 use berth_malloc::growth::burst_is_over;
@@ -13,7 +13,6 @@ use crate::{
     owned::Concerned,
     reading::Ended,
     state::{Came, Look, Next, State},
-    timing::AT_ONCE,
     turns::{Connections, Turn, Turns},
     watch::Input,
     write::{End, HELD_BACK, Report, Wrote},
@@ -56,10 +55,11 @@ impl Controller {
 
     /// Reads all objects at the start of a term, and begins plans when that is done.
     fn read_or_begin(&self, state: &mut State) {
-        if let Some(term) = state.turns.term_to_read() {
-            let reading = self.connections.writer.clone().read_all(term, state.cluster.namespaces());
+        if let Some((term, namespaces)) = state.turns.term_to_read(|| state.cluster.namespaces()) {
+            let reading = self.connections.writer.clone().read_all(term, namespaces);
             state.turns.read(async { Came::Found(reading.await) });
-        } else if state.turns.term_to_plan().is_some() {
+        }
+        if state.turns.term_to_plan().is_some() {
             self.begin(state);
         }
     }
@@ -85,14 +85,16 @@ impl Controller {
     /// Begins the plans that are due.
     fn begin(&self, state: &mut State) {
         let look = self.look();
-        for uid in state.turns.agenda.take(look.now, AT_ONCE) {
+        for uid in state.due(look.now) {
             let writer = self.connections.writer.clone();
             match state.look(&uid, look) {
                 Next::Nothing => {}
                 Next::Read(set) => state.turns.spawn(uid, async { Came::Report(writer.read(set).await) }),
                 Next::CarryOut(set, plan) => {
                     debug!(set = set.name(), actions = plan.actions.len(), "Plan begins");
-                    state.turns.spawn(uid, async { Came::Report(writer.carry_out(set, plan).await) });
+                    let put_off = state.memory(&uid).put_off.clone();
+                    let work = async move { Came::Report(writer.carry_out(set, plan, &put_off).await) };
+                    state.turns.spawn(uid, work);
                 }
             }
         }
@@ -100,7 +102,7 @@ impl Controller {
 
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
-        let Report { uid, wrote, unadopted, unread, end } = report;
+        let Report { uid, wrote, unadopted, put_off, unread, end } = report;
         let cluster = &mut state.cluster;
         let mut was_read = false;
         for wrote in wrote {
@@ -135,6 +137,7 @@ impl Controller {
             warn!(set = name, count = unadopted.len(), error, "Objects not adopted, going on without them");
         }
         memory.unadopted.failed(unadopted, Timestamp::now());
+        memory.put_off(put_off);
         let pause = memory.ends(&end);
         match &end {
             End::Done | End::Read | End::Changed => {}
@@ -160,10 +163,12 @@ impl Controller {
 
 /// Takes in what was read at the start of a term.
 fn was_read(state: &mut State, ended: Ended) {
+    let mut read = BTreeSet::new();
     for (namespace, found) in state.turns.was_read(ended) {
         state.cluster.found(&namespace, found);
+        read.insert(namespace);
     }
-    state.all_due();
+    state.due_in(&read);
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! Memory of a workload beside its objects: what failed, what was told, and whether it is set aside.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use berth_base::time::later;
 use berth_workloads_policy::{
@@ -17,6 +20,8 @@ use crate::{
 
 /// An object that was set aside is looked at again after it.
 const ASIDE_FOR: Duration = Duration::from_secs(600);
+/// Pods that are put off and remembered; past them all are forgotten.
+const MOST_PUT_OFF: usize = 1024;
 
 /// Memory of a workload.
 #[derive(Debug, Default)]
@@ -35,6 +40,8 @@ pub(crate) struct Memory {
     /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
     pub(crate) told: Told,
+    /// UIDs of pods that kept others from being written: they come last until a plan is done.
+    pub(crate) put_off: BTreeSet<String>,
     aside: Option<Aside>,
     /// When an ImagePullJob could not be made.
     pull_failed: Option<Instant>,
@@ -61,7 +68,10 @@ impl Memory {
 
     fn takes_in(&mut self, end: &End) {
         match end {
-            End::Done => self.failures = Failures::default(),
+            End::Done => {
+                self.failures = Failures::default();
+                self.put_off.clear();
+            }
             End::Read | End::Changed => {}
             End::PullFailed(_) => self.pull_failed = Some(Instant::now()),
             End::NameTaken => self.collisions = self.collisions.saturating_add(1),
@@ -69,6 +79,19 @@ impl Memory {
             End::UpdateFailed(error) => self.failures.update = Some(error.clone()),
             End::Held(what) => self.takes_in(what),
         }
+    }
+
+    /// Takes in pods that have kept others from being written.
+    pub(crate) fn put_off(&mut self, uids: Vec<String>) {
+        if self.put_off.len().saturating_add(uids.len()) > MOST_PUT_OFF {
+            self.put_off.clear();
+        }
+        self.put_off.extend(uids);
+    }
+
+    /// Tells whether its plans fail one after the other.
+    pub(crate) const fn fails(&self) -> bool {
+        self.backoff.fails()
     }
 
     /// Tells whether an ImagePullJob could not be made a moment ago: what it is for goes on without.
@@ -129,6 +152,21 @@ mod tests {
             let pauses: Vec<Duration> = ends.iter().map(|end| memory.ends(end)).collect();
             assert_eq!(pauses.last(), Some(&Duration::from_millis(pause)), "{ends:?}");
             assert_eq!(memory.failures.scale.as_deref(), says, "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn pods_are_put_off_until_a_plan_is_done_and_few_of_them() {
+        let mut memory = Memory::default();
+        let failed = End::UpdateFailed("a webhook".to_owned());
+        for (end, left) in [(&failed, 1), (&End::Read, 1), (&End::Changed, 1), (&End::Done, 0)] {
+            memory.put_off(vec!["a".to_owned()]);
+            memory.ends(end);
+            assert_eq!(memory.put_off.len(), left, "{end:?}");
+        }
+        for number in 0..10_000 {
+            memory.put_off(vec![number.to_string(), "a".to_owned()]);
+            assert!(memory.put_off.contains("a") && memory.put_off.len() <= MOST_PUT_OFF);
         }
     }
 

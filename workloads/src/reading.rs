@@ -4,13 +4,16 @@
 //! planned before the objects of all workloads were read once in a term. Each namespace is read at once: the
 //! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
 //! would cost the more the more workloads there are beside each other.
+//!
+//! A namespace that cannot be read holds up none of the others: they are planned, and it is read again, by
+//! itself and less and less often. Its objects wait for that.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{collections::BTreeSet, pin::pin, time::Instant};
 
 use berth_base::sent::Received;
 use berth_base::time::later;
 use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revision, store::version};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource, api::ListParams};
 
@@ -20,8 +23,10 @@ use crate::{
     write::{Failure, Writer},
 };
 
-/// Objects of one answer.
-const PAGE: u32 = 500;
+/// Objects of one answer. It is in memory as a whole, and there are objects of 1.4 MB.
+pub(crate) const PAGE: u32 = 100;
+/// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
+const PODS: u32 = 50;
 /// Namespaces that are read at once.
 const AT_ONCE: usize = 4;
 
@@ -45,8 +50,10 @@ pub(crate) struct Found {
 pub(crate) struct Ended<F = Found> {
     /// Term that it was for.
     pub(crate) term: u64,
-    /// Objects of each namespace.
-    pub(crate) found: Result<Vec<(String, F)>, String>,
+    /// Objects of each namespace that was read.
+    pub(crate) found: Vec<(String, F)>,
+    /// Namespaces that were not read, and why.
+    pub(crate) failed: Vec<(String, String)>,
 }
 
 /// Standing of the reading of this term.
@@ -55,27 +62,35 @@ pub(crate) struct Reading {
     read_in: Option<u64>,
     /// Namespaces that were read then.
     namespaces: BTreeSet<String>,
+    /// Namespaces that were to be read then, and were not.
+    missing: BTreeSet<String>,
+    /// Term that the last reading was begun in.
+    begun_in: Option<u64>,
     on_its_way: bool,
     backoff: Backoff,
-    /// It failed, and is tried again then.
+    /// Something was not read in that term, and is tried again then.
     again: Option<Instant>,
 }
 
 impl<F> Ended<F> {
-    /// Namespaces that were read; `None`: it failed.
-    pub(crate) fn namespaces(&self) -> Option<BTreeSet<String>> {
-        let found = self.found.as_ref().ok()?;
-        Some(found.iter().map(|(namespace, _)| namespace.clone()).collect())
+    /// Namespaces that were read.
+    pub(crate) fn read(&self) -> BTreeSet<String> {
+        self.found.iter().map(|(namespace, _)| namespace.clone()).collect()
+    }
+
+    /// Namespaces that were not.
+    pub(crate) fn missing(&self) -> BTreeSet<String> {
+        self.failed.iter().map(|(namespace, _)| namespace.clone()).collect()
     }
 }
 
 impl Reading {
-    /// Tells whether all objects were read in this term.
+    /// Tells whether the objects were read in this term, but for those of namespaces that are missing.
     pub(crate) fn is_done(&self, term: u64) -> bool {
         self.read_in == Some(term)
     }
 
-    /// Term in which all objects were read last.
+    /// Term in which the objects were read last.
     pub(crate) fn term(&self) -> Option<u64> {
         self.read_in
     }
@@ -86,23 +101,55 @@ impl Reading {
         self.namespaces.contains(namespace)
     }
 
-    /// Time of the next reading. `None`: it is done, or on its way.
-    pub(crate) fn next(&self, term: u64, now: Instant) -> Option<Instant> {
-        if self.on_its_way || self.is_done(term) { None } else { Some(self.again.unwrap_or(now)) }
+    /// Tells whether this namespace was to be read, and is still to be read: nothing of it is planned before.
+    pub(crate) fn misses(&self, namespace: &str) -> bool {
+        self.missing.contains(namespace)
     }
 
-    /// A reading begins.
-    pub(crate) fn begins(&mut self) {
+    /// Time of the next reading. `None`: all is done, or it is on its way.
+    pub(crate) fn next(&self, term: u64, now: Instant) -> Option<Instant> {
+        if self.on_its_way || self.is_done(term) && self.missing.is_empty() {
+            return None;
+        }
+        // Another term waits for nothing that failed before it.
+        Some(self.again.filter(|_| self.begun_in == Some(term)).unwrap_or(now))
+    }
+
+    /// Namespaces that are to be read in this term, of all that have objects.
+    pub(crate) fn left(&mut self, term: u64, all: BTreeSet<String>) -> BTreeSet<String> {
+        if !self.is_done(term) {
+            return all;
+        }
+        self.missing.retain(|namespace| all.contains(namespace));
+        self.missing.clone()
+    }
+
+    /// A reading for that term begins.
+    pub(crate) fn begins(&mut self, term: u64) {
+        if self.begun_in.replace(term) != Some(term) {
+            self.backoff = Backoff::default();
+        }
         self.on_its_way = true;
         self.again = None;
     }
 
-    /// A reading of these namespaces for that term has ended; `None`: it failed.
-    pub(crate) fn ends(&mut self, term: u64, namespaces: Option<BTreeSet<String>>, now: Instant) {
-        let Some(namespaces) = namespaces else { return self.is_lost(now) };
+    /// A reading for that term has ended: namespaces that were read, and those that were not.
+    pub(crate) fn ends(
+        &mut self,
+        term: u64,
+        read: BTreeSet<String>,
+        missing: BTreeSet<String>,
+        now: Instant,
+    ) {
         self.on_its_way = false;
-        self.backoff.ends(true);
-        (self.read_in, self.namespaces) = (Some(term), namespaces);
+        if !self.is_done(term) {
+            self.read_in = Some(term);
+            self.namespaces.clear();
+        }
+        self.namespaces.extend(read);
+        let pause = self.backoff.ends(missing.is_empty());
+        self.again = (!missing.is_empty()).then(|| later(now, pause));
+        self.missing = missing;
     }
 
     /// A reading has ended that nobody knows anything of.
@@ -112,7 +159,8 @@ impl Reading {
     }
 }
 
-/// Reads all objects of these namespaces, some at once, as whoever wrote before may have left them.
+/// Reads all objects of these namespaces, some at once, as whoever wrote before may have left them. One that
+/// cannot be read takes nothing from the others.
 pub(crate) async fn each<F, R>(
     term: u64,
     namespaces: BTreeSet<String>,
@@ -123,10 +171,17 @@ where
 {
     let each = stream::iter(namespaces).map(|namespace| {
         let found = found(namespace.clone());
-        async { Ok((namespace, found.await?)) }
+        async { (namespace, found.await) }
     });
-    let found = each.buffer_unordered(AT_ONCE).try_collect().await;
-    Ended { term, found: found.map_err(|failure: Failure| failure.text()) }
+    let mut each = pin!(each.buffer_unordered(AT_ONCE));
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
+    while let Some((namespace, found)) = each.next().await {
+        match found {
+            Ok(found) => all.push((namespace, found)),
+            Err(failure) => failed.push((namespace, failure.text())),
+        }
+    }
+    Ended { term, found: all, failed }
 }
 
 impl Writer {
@@ -163,7 +218,8 @@ impl Writer {
     where
         K: Received,
     {
-        let mut params = ListParams::default().limit(PAGE);
+        let page = if api.resource_url().ends_with("/pods") { PODS } else { PAGE };
+        let mut params = ListParams::default().limit(page);
         if !labels.is_empty() {
             params = params.labels(labels);
         }
@@ -184,25 +240,4 @@ impl Writer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_term_is_read_once_and_again_after_a_failure() {
-        let (mut reading, now) = (Reading::default(), Instant::now());
-        assert_eq!(reading.next(0, now), Some(now));
-        reading.begins();
-        assert_eq!((reading.next(0, now), reading.is_done(0)), (None, false), "on its way");
-        reading.ends(0, None, now);
-        let again = reading.next(0, now).unwrap();
-        assert!(again > now && !reading.is_done(0));
-        reading.begins();
-        // Meanwhile another term has begun.
-        reading.ends(0, Some(["ns".to_owned()].into()), now);
-        assert!(reading.covers("ns") && !reading.covers("another"));
-        assert_eq!((reading.next(0, now), reading.next(1, now)), (None, Some(now)));
-        reading.begins();
-        reading.is_lost(now);
-        assert!(reading.next(1, now).is_some_and(|again| again > now));
-    }
-}
+mod tests;

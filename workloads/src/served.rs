@@ -82,9 +82,15 @@ impl Served {
         self.0.lock().unwrap().objects.entry(plural.to_owned()).or_default().insert(name, object.clone());
     }
 
-    /// Refuses requests with this code that are about an object, or about one that is for a node.
+    /// Refuses requests with this code that are about an object, about one that is for a node or has such a
+    /// label, or about all objects of a kind: `pods of ns`.
     pub(crate) fn refuse(&self, method: Method, of: &str, code: u16) {
         self.0.lock().unwrap().refused.push((method, of.to_owned(), code));
+    }
+
+    /// Refuses nothing any more.
+    pub(crate) fn relent(&self) {
+        self.0.lock().unwrap().refused.clear();
     }
 
     /// Changes all that is made or replaced, as a mutating webhook does.
@@ -110,6 +116,13 @@ impl Served {
     /// How often this was asked: the method, the plural name, and `one` for a single object.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.0.lock().unwrap().asked.iter().filter(|asked| *asked == what).count()
+    }
+
+    /// Counts of this request before, between and after those of another kind.
+    pub(crate) fn tries(&self, what: &str, between: &str) -> Vec<usize> {
+        let asked = &self.0.lock().unwrap().asked;
+        let parts = asked.split(|asked| asked == between);
+        parts.map(|part| part.iter().filter(|asked| *asked == what).count()).collect()
     }
 
     /// All requests that were no reads.
@@ -143,19 +156,29 @@ impl Served {
 
 impl State {
     fn answer(&mut self, method: &Method, path: &str, body: &Value) -> Value {
-        let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(2);
+        let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
+        let namespace = parts.next().unwrap_or_default();
         let (plural, name) = (parts.next().unwrap_or_default().to_owned(), parts.next());
         self.asked.push(format!("{method} {plural}{}", if name.is_some() { " one" } else { "" }));
         self.version += 1;
         let version = self.version.to_string();
-        let is_about = |of: &String| name == Some(of) || body["spec"]["nodeName"] == of.as_str();
+        let kind = format!("{plural} of {namespace}");
+        let labels = body["metadata"]["labels"].as_object();
+        let is_about = |of: &String| {
+            let is_label = || labels.is_some_and(|labels| labels.values().any(|value| value == of));
+            name == Some(of) || body["spec"]["nodeName"] == of.as_str() || kind == *of || is_label()
+        };
         if let Some((.., code)) = self.refused.iter().find(|(asked, of, _)| asked == method && is_about(of)) {
             return failure(*code);
         }
         let objects = self.objects.entry(plural).or_default();
         match (method, name) {
             (&Method::GET, None) => {
-                let items: Vec<&Value> = objects.values().collect();
+                let is_here = |object: &&Value| {
+                    let of = &object["metadata"]["namespace"];
+                    of.is_null() || of == namespace
+                };
+                let items: Vec<&Value> = objects.values().filter(is_here).collect();
                 json!({ "metadata": { "resourceVersion": version }, "items": items })
             }
             (&Method::GET, Some(name)) => objects.get(name).cloned().unwrap_or_default(),

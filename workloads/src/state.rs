@@ -1,7 +1,7 @@
 //! The picture and the memories, and what is to be done next for one workload.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, Hasher, RandomState},
     time::Instant,
 };
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tracing::error;
 
 use crate::{
+    agenda::Share,
     cluster::Cluster,
     events::Events,
     kinds::{Given, Plan, Set},
@@ -19,6 +20,7 @@ use crate::{
     metrics::Metrics,
     owned::Concerned,
     reading::Ended,
+    timing::AT_ONCE,
     turns::{Turns, guarded},
     watch::Input,
     write::Report,
@@ -68,6 +70,15 @@ impl State {
         self.cluster.listed().iter().all(|(_, listed)| *listed)
     }
 
+    /// Takes workloads that are due, as far as there are places for their plans.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<String> {
+        let (cluster, memory) = (&self.cluster, &self.memory);
+        self.turns.agenda.take(now, AT_ONCE, |uid| Share {
+            namespace: cluster.set(uid).map(|set| set.namespace().to_owned()),
+            fails: memory.get(uid).is_some_and(Memory::fails),
+        })
+    }
+
     /// Looks at a workload.
     pub(crate) fn look(&mut self, uid: &str, look: Look<'_>) -> Next {
         let Some(set) = self.cluster.set(uid).cloned() else {
@@ -79,9 +90,13 @@ impl State {
         if memory.is_aside(meta.generation, look.now) {
             return Next::Nothing;
         }
-        let unread = memory.unread || self.turns.is_unread(set.namespace(), memory.read_in);
-        if unread && meta.deletion_timestamp.is_none() {
-            return Next::Read(set);
+        if meta.deletion_timestamp.is_none() {
+            if self.turns.is_missing(set.namespace()) {
+                return Next::Nothing;
+            }
+            if memory.unread || self.turns.is_unread(set.namespace(), memory.read_in) {
+                return Next::Read(set);
+            }
         }
         memory.rests.begin(meta.generation);
         let planned = guarded(|| {
@@ -152,6 +167,12 @@ impl State {
 
     pub(crate) fn all_due(&mut self) {
         self.turns.take(Concerned::All, || self.cluster.sets().map(str::to_owned).collect());
+    }
+
+    /// Makes the workloads of these namespaces due.
+    pub(crate) fn due_in(&mut self, namespaces: &BTreeSet<String>) {
+        let uids = self.cluster.sets_in(namespaces).map(str::to_owned).collect();
+        self.turns.take(Concerned::Some(uids), Vec::new);
     }
 }
 
@@ -250,7 +271,7 @@ mod tests {
         show(&mut state, "good", 1, false);
         state.all_due();
         let later = now + Duration::from_secs(1);
-        assert_eq!(state.turns.agenda.take(later, 16), ["bad", "good"]);
+        assert_eq!(state.due(later), ["bad", "good"]);
         assert!(matches!(state.look("bad", look(now)), Next::Nothing));
         assert!(matches!(state.look("good", look(now)), Next::CarryOut(..)));
         let (set, note) = told.try_recv().unwrap();
@@ -259,7 +280,7 @@ mod tests {
         // It is not tried again and again.
         state.look("bad", look(later));
         assert!(told.try_recv().is_err());
-        let after = state.turns.agenda.next(16).unwrap();
+        let after = state.turns.agenda.next(AT_ONCE).unwrap();
         assert_eq!(after, now + Duration::from_secs(600));
         assert!(matches!(state.look("bad", look(after)), Next::Read(_)));
         state.memory("bad").unread = false;
@@ -278,18 +299,29 @@ mod tests {
         let (events, _told) = events::channel();
         let now = Instant::now();
         let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
-        reading(&mut state).ends(1, Some(["others".to_owned()].into()), now);
+        reading(&mut state).ends(1, ["others".to_owned()].into(), BTreeSet::new(), now);
         show(&mut state, "late", 1, false);
         assert!(matches!(state.look("late", look()), Next::Read(_)));
         state.memory("late").read_in = Some(1);
         assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
         state.memory("late");
-        reading(&mut state).ends(2, Some(["others".to_owned()].into()), now);
+        reading(&mut state).ends(2, ["others".to_owned()].into(), BTreeSet::new(), now);
         assert!(matches!(state.look("late", look()), Next::Read(_)), "another term");
         state.memory("late");
         // Its namespace, as sets of tests have none.
-        reading(&mut state).ends(2, Some([String::new()].into()), now);
+        reading(&mut state).ends(2, BTreeSet::new(), [String::new()].into(), now);
+        assert!(matches!(state.look("late", look()), Next::Nothing), "it could not be read");
+        reading(&mut state).ends(2, [String::new()].into(), BTreeSet::new(), now);
         assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
+    }
+
+    /// Another namespace may have something to do as well.
+    #[test]
+    fn the_sets_of_one_namespace_have_half_of_the_places() {
+        let mut state = state();
+        (0..40).for_each(|at| show(&mut state, &format!("{at:02}"), 1, false));
+        state.all_due();
+        assert_eq!(state.due(later(Instant::now(), Duration::from_secs(1))).len(), AT_ONCE / 2);
     }
 
     /// A program runs for months, and sets come and go.
@@ -303,7 +335,7 @@ mod tests {
         state.look("a", look());
         let gone = state.cluster.take(Input::Set(KINDS[0], Shown::Gone("a".to_owned())));
         state.turns.take(gone, Vec::new);
-        for uid in state.turns.agenda.take(later(now, Duration::from_secs(1)), 16) {
+        for uid in state.due(later(now, Duration::from_secs(1))) {
             state.look(&uid, look());
         }
         assert!(state.memory.is_empty());

@@ -1,8 +1,7 @@
-//! Times of objects between their plans, the same for all controllers: when each is looked at, the pauses
-//! after failures, the pace of its status, and when the same is told again.
+//! Times of objects between their plans, the same for all controllers: the pauses after failures, the pace of
+//! the status, and when the same is told again.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     future::pending,
     time::{Duration, Instant},
 };
@@ -36,15 +35,6 @@ const PAUSES: [Duration; 7] = [
 const HELD: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// Objects that are to be looked at.
-#[derive(Debug, Default)]
-pub(crate) struct Agenda {
-    /// When an object is looked at, by UID.
-    due: BTreeMap<String, Instant>,
-    /// Objects with a plan on its way: they wait for its end.
-    pub(crate) in_flight: BTreeSet<String>,
-}
-
 /// Failures of an object's plans in a row.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
@@ -60,36 +50,6 @@ pub(crate) struct StatusPace(Option<Instant>);
 #[derive(Debug, Default)]
 pub(crate) struct Told(Option<(String, Instant)>);
 
-impl Agenda {
-    /// The object is looked at then, or sooner.
-    pub(crate) fn add(&mut self, uid: String, at: Instant) {
-        let due = self.due.entry(uid).or_insert(at);
-        *due = (*due).min(at);
-    }
-
-    /// Takes objects that are due, up to so many in flight. The one that waits longest comes first: others
-    /// that are due again and again do not pass it.
-    pub(crate) fn take(&mut self, now: Instant, most: usize) -> Vec<String> {
-        let due = self.due.iter().filter(|(uid, at)| **at <= now && !self.in_flight.contains(*uid));
-        let mut due: Vec<(Instant, &String)> = due.map(|(uid, at)| (*at, uid)).collect();
-        due.sort_unstable();
-        due.truncate(most.saturating_sub(self.in_flight.len()));
-        let due: Vec<String> = due.into_iter().map(|(_, uid)| uid.clone()).collect();
-        for uid in &due {
-            self.due.remove(uid);
-        }
-        due
-    }
-
-    /// The next time at which one is due; `None`, when nothing can be begun.
-    pub(crate) fn next(&self, most: usize) -> Option<Instant> {
-        if self.in_flight.len() >= most {
-            return None;
-        }
-        self.due.iter().filter(|(uid, _)| !self.in_flight.contains(*uid)).map(|(_, at)| *at).min()
-    }
-}
-
 impl Backoff {
     /// Takes in how a plan ended: the pause until the next one.
     pub(crate) fn ends(&mut self, well: bool) -> Duration {
@@ -99,6 +59,11 @@ impl Backoff {
             return SPACING;
         }
         next(&PAUSES, &mut self.failed)
+    }
+
+    /// Tells whether plans fail one after the other. A single one may have met with a change.
+    pub(crate) const fn fails(&self) -> bool {
+        self.failed > 1
     }
 
     /// Tells whether the last plan was held back.
@@ -162,7 +127,9 @@ mod tests {
         let mut backoff = Backoff::default();
         let pauses: Vec<_> = (0..9).map(|_| backoff.ends(false)).collect();
         assert!(pauses.is_sorted() && pauses[8] == Duration::from_secs(60));
+        assert!(backoff.fails());
         assert_eq!((backoff.ends(true), backoff.ends(false)), (SPACING, PAUSES[0]));
+        assert!(!backoff.fails(), "one alone");
     }
 
     #[test]
@@ -173,39 +140,5 @@ mod tests {
         let said = [(0, "a"), (1, "a"), (2, "b"), (61, "b"), (63, "b")]
             .map(|(seconds, text)| told.is_news(at(seconds), &note(text)));
         assert_eq!(said, [true, false, true, false, true]);
-    }
-
-    #[test]
-    fn each_of_many_busy_ones_has_its_turn() {
-        let (mut agenda, start) = (Agenda::default(), Instant::now());
-        let uids: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
-        uids.iter().for_each(|uid| agenda.add(uid.clone(), start));
-        let mut turns: BTreeMap<String, usize> = BTreeMap::new();
-        for round in 0..20 {
-            let now = later(start, SPACING.saturating_mul(round));
-            let taken = agenda.take(now, AT_ONCE);
-            assert_eq!(taken.len(), AT_ONCE);
-            for uid in taken {
-                *turns.entry(uid.clone()).or_default() += 1;
-                // It is due again at once.
-                agenda.add(uid, later(now, SPACING));
-            }
-        }
-        // Those that are due at one instant have it by turns.
-        assert!(turns.len() == uids.len() && turns.values().all(|turns| *turns >= 10), "{turns:?}");
-    }
-
-    #[test]
-    fn an_object_in_flight_waits() {
-        let (mut agenda, now) = (Agenda::default(), Instant::now());
-        agenda.add("a".to_owned(), now);
-        agenda.add("a".to_owned(), now + Duration::from_secs(9));
-        agenda.add("b".to_owned(), now + Duration::from_secs(5));
-        agenda.in_flight.insert("a".to_owned());
-        assert!(agenda.take(now, 9).is_empty());
-        assert_eq!(agenda.next(9), Some(now + Duration::from_secs(5)));
-        assert_eq!(agenda.next(1), None);
-        agenda.in_flight.clear();
-        assert_eq!(agenda.take(now, 9), ["a"]);
     }
 }

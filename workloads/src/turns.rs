@@ -4,7 +4,7 @@
 
 use std::{
     any::Any,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -20,9 +20,10 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
+    agenda::Agenda,
     owned::Concerned,
     reading::{Ended, Reading},
-    timing::{AT_ONCE, Agenda, BATCH, deadline},
+    timing::{AT_ONCE, BATCH, deadline},
     write::Writer,
 };
 
@@ -99,9 +100,12 @@ impl<I, R: Send + 'static> Turns<I, R> {
     /// ended.
     pub(crate) async fn next(&mut self, listed: bool) -> Option<Turn<I, R>> {
         // One that may begin nothing waits for news: what is due stays due, and would wake it for ever.
-        let next = self.term().filter(|_| listed).and_then(|term| match &self.reading {
-            Some(reading) if !reading.is_done(term) => reading.next(term, Instant::now()),
-            _ => self.agenda.next(AT_ONCE),
+        let next = self.term().filter(|_| listed).and_then(|term| {
+            let reading = self.reading.as_ref();
+            let read = reading.and_then(|reading| reading.next(term, Instant::now()));
+            let is_read = reading.is_none_or(|reading| reading.is_done(term));
+            let planned = if is_read { self.agenda.next(AT_ONCE) } else { None };
+            read.into_iter().chain(planned).min()
         });
         let next = next.into_iter().chain(self.wakes).min();
         let mut inputs = Vec::new();
@@ -145,27 +149,40 @@ impl<I, R: Send + 'static> Turns<I, R> {
 
     /// Begins the plan of an object; no other one of it begins before its end.
     pub(crate) fn spawn(&mut self, uid: String, plan: impl Future<Output = R> + Send + 'static) {
-        self.agenda.in_flight.insert(uid.clone());
+        self.agenda.begins(&uid);
         let (tenure, term) = (self.tenure.clone(), self.term());
         let handle = self.plans.spawn(in_term(tenure, term, plan));
         self.of.insert(handle.id(), uid);
     }
 
-    /// Term whose objects are to be read now, before any plan of it. A reading of it is on its way then.
-    pub(crate) fn term_to_read(&mut self) -> Option<u64> {
+    /// Term whose objects are to be read now, before any plan of it, and their namespaces: of all that there
+    /// are those that were not read in it. A reading of them is on its way then.
+    pub(crate) fn term_to_read(
+        &mut self,
+        namespaces: impl FnOnce() -> BTreeSet<String>,
+    ) -> Option<(u64, BTreeSet<String>)> {
         let term = self.term()?;
         let (reading, now) = (self.reading.as_mut()?, Instant::now());
-        let is_due = reading.next(term, now).is_some_and(|next| next <= now);
-        is_due.then(|| {
-            reading.begins();
-            term
-        })
+        if reading.next(term, now).is_none_or(|next| next > now) {
+            return None;
+        }
+        let left = reading.left(term, namespaces());
+        if left.is_empty() && reading.is_done(term) {
+            return None;
+        }
+        reading.begins(term);
+        Some((term, left))
     }
 
     /// Term in which plans may be begun: this replica leads, and what it knows is no older than its term.
     pub(crate) fn term_to_plan(&self) -> Option<u64> {
         let is_read = |term: &u64| self.reading.as_ref().is_none_or(|reading| reading.is_done(*term));
         self.term().filter(is_read)
+    }
+
+    /// Tells whether a namespace could not be read in this term: what is in it waits until it was.
+    pub(crate) fn is_missing(&self, namespace: &str) -> bool {
+        self.reading.as_ref().is_some_and(|reading| reading.misses(namespace))
     }
 
     /// Tells whether an object is to be read by itself: it is in a namespace that had none when all were read
@@ -175,21 +192,22 @@ impl<I, R: Send + 'static> Turns<I, R> {
         !covers && read_in != self.read_in()
     }
 
-    /// Term in which all objects were read last.
+    /// Term in which the objects were read last.
     pub(crate) fn read_in(&self) -> Option<u64> {
         self.reading.as_ref().and_then(Reading::term)
     }
 
-    /// Takes in how the reading of all objects ended: what was found in each namespace. One that failed is
-    /// tried again.
+    /// Takes in how the reading of all objects ended: what was found in each namespace. Those that could not
+    /// be read are tried again.
     pub(crate) fn was_read<F>(&mut self, ended: Ended<F>) -> Vec<(String, F)> {
         if let Some(reading) = &mut self.reading {
-            reading.ends(ended.term, ended.namespaces(), Instant::now());
+            reading.ends(ended.term, ended.read(), ended.missing(), Instant::now());
         }
-        ended.found.unwrap_or_else(|error| {
-            warn!(error, "Objects not read at the start of a term, trying again");
-            Vec::new()
-        })
+        if let Some((namespace, error)) = ended.failed.first() {
+            let count = ended.failed.len();
+            warn!(namespace, count, error, "Namespaces not read at the start of a term, trying again");
+        }
+        ended.found
     }
 
     /// Begins the reading of all objects.
@@ -204,7 +222,7 @@ impl<I, R: Send + 'static> Turns<I, R> {
         };
         let uid = self.of.remove(&id);
         if let Some(uid) = &uid {
-            self.agenda.in_flight.remove(uid);
+            self.agenda.ends(uid);
         }
         match (ended, uid) {
             (Ok((_, Some(report))), _) => Turn::Report(report),
@@ -281,7 +299,7 @@ mod tests {
             }
         });
         assert!(matches!(turns.next(false).await, Some(Turn::Due)));
-        assert!(turns.agenda.in_flight.is_empty(), "the next term begins another one");
+        assert!(turns.agenda.in_flight().is_empty(), "the next term begins another one");
         assert_eq!(written.load(Ordering::SeqCst), 3, "at 0, 2 and 4 s");
         // One that is begun too late writes nothing at all.
         let count = written.clone();
@@ -318,10 +336,15 @@ mod tests {
         assert!(wakes(&mut turns, true).await);
         turns.reading = Some(Reading::default());
         assert!(wakes(&mut turns, true).await, "all is to be read");
-        let term = turns.term_to_read().unwrap();
+        let (term, _) = turns.term_to_read(BTreeSet::new).unwrap();
         assert!(!wakes(&mut turns, true).await && turns.term_to_plan().is_none(), "it is on its way");
-        turns.reading.as_mut().unwrap().ends(term, Some(Default::default()), Instant::now());
+        let missing = BTreeSet::from(["ns".to_owned()]);
+        turns.reading.as_mut().unwrap().ends(term, BTreeSet::new(), missing, Instant::now());
         assert!(wakes(&mut turns, true).await && turns.term_to_plan() == Some(term));
+        assert!(
+            turns.is_missing("ns") && turns.term_to_read(BTreeSet::new).is_none(),
+            "it is read after a pause"
+        );
         lease.send_replace(None);
         assert!(wakes(&mut turns, true).await && !wakes(&mut turns, true).await, "it leads no more");
         turns.wakes = Some(Instant::now());
@@ -336,12 +359,12 @@ mod tests {
         let mut turns = Turns::new(inputs, tenure);
         turns.tenure.changed().await;
         turns.spawn("well".to_owned(), async { 7 });
-        assert!(turns.agenda.in_flight.contains("well"));
+        assert!(turns.agenda.in_flight() == ["well"]);
         assert!(matches!(turns.next(false).await, Some(Turn::Report(7))));
         turns.spawn("ill".to_owned(), async { panic!("a plan of a test") });
         assert!(
             matches!(turns.next(false).await, Some(Turn::Panic(uid, text)) if uid == "ill" && text == "a plan of a test")
         );
-        assert!(turns.agenda.in_flight.is_empty());
+        assert!(turns.agenda.in_flight().is_empty());
     }
 }

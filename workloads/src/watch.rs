@@ -29,6 +29,7 @@ use crate::{
     metrics::Metrics,
     node_updates::NodeUpdates,
     object::Filed,
+    reading::PAGE,
     trimmed::TrimmedPod,
 };
 
@@ -266,7 +267,8 @@ pub(crate) async fn relay<K, I>(
 ) where
     K: Received,
 {
-    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS)));
+    let page = config.page_size.map_or(PAGE, |page| page.min(PAGE));
+    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(page)));
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {
         let event = match event {
@@ -362,7 +364,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_that_is_too_deep_holds_none_of_the_others_up() {
-        let writer = reads(|_, query| answer(query));
+        let writer = reads(|_, query| {
+            assert!(query.contains("watch=true") || query.contains("limit=100"), "a small page: {query}");
+            answer(query)
+        });
         let (sender, mut inputs) = mpsc::channel(16);
         tokio::spawn(follow_sets(writer.client, KINDS[0], sender, writer.metrics.clone()));
         let mut seen = Vec::new();

@@ -16,7 +16,10 @@ mod read;
 mod revision;
 mod run;
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
 
 use berth_proto::crd::ImagePullJob;
 use berth_workloads_policy::{
@@ -81,6 +84,8 @@ pub(crate) struct Report {
     pub(crate) wrote: Vec<Wrote>,
     /// UIDs of objects that could not be adopted, and why.
     pub(crate) unadopted: Vec<(String, String)>,
+    /// UIDs of pods that kept others of their part from being written.
+    pub(crate) put_off: Vec<String>,
     /// A write may or may not have been made: everything is read again before the next plan.
     pub(crate) unread: bool,
     pub(crate) end: End,
@@ -103,15 +108,18 @@ struct Work {
     causes: BTreeMap<String, Cause>,
     wrote: Vec<Wrote>,
     unadopted: Vec<(String, String)>,
+    put_off: Vec<String>,
+    /// Errors of the API server in this part of the plan.
+    errors: usize,
     unread: bool,
 }
 
 impl Writer {
-    /// Carries out a plan.
-    pub(crate) async fn carry_out(self, set: Set, mut plan: Plan) -> Report {
+    /// Carries out a plan; of each part the pods last that were `put_off` by an earlier one.
+    pub(crate) async fn carry_out(self, set: Set, mut plan: Plan, put_off: &BTreeSet<String>) -> Report {
         let causes = std::mem::take(&mut plan.causes);
         let mut work = Work::new(self, set, causes);
-        let end = work.run(plan).await;
+        let end = work.run(plan, put_off).await;
         work.report(end)
     }
 
@@ -129,13 +137,13 @@ impl Writer {
 impl Work {
     fn new(writer: Writer, set: Set, causes: BTreeMap<String, Cause>) -> Self {
         let namespace = set.namespace().to_owned();
-        let (wrote, unadopted) = (Vec::new(), Vec::new());
-        Self { writer, set, namespace, causes, wrote, unadopted, unread: false }
+        let (wrote, unadopted, put_off) = (Vec::new(), Vec::new(), Vec::new());
+        Self { writer, set, namespace, causes, wrote, unadopted, put_off, errors: 0, unread: false }
     }
 
     fn report(self, end: End) -> Report {
-        let Self { set, wrote, unadopted, unread, .. } = self;
-        Report { uid: set.uid().to_owned(), wrote, unadopted, unread, end }
+        let Self { set, wrote, unadopted, put_off, unread, .. } = self;
+        Report { uid: set.uid().to_owned(), wrote, unadopted, put_off, unread, end }
     }
 
     async fn write(&mut self, action: Action) -> End {
@@ -377,19 +385,4 @@ pub(crate) fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pod_without_a_node_is_gone_at_once() {
-        let stays = |grace: i64, finalizers: &[&str]| {
-            let time = "2026-01-01T00:00:00Z";
-            let meta = json!({
-                "deletionTimestamp": time, "deletionGracePeriodSeconds": grace, "finalizers": finalizers,
-            });
-            super::stays(&serde_json::from_value(meta).unwrap())
-        };
-        assert!(stays(30, &[]) && stays(0, &["kubernetes.io/pvc-protection"]));
-        assert!(!stays(0, &[]) && !super::stays(&ObjectMeta::default()));
-    }
-}
+mod tests;

@@ -86,19 +86,6 @@ pub(super) async fn run(client: Client, mut tenure: Tenure) {
             let shown = shown.borrow_and_update();
             failed.due(shown.listed().into_iter().flat_map(|all| all.values()), Instant::now())
         };
-<<<<<<< HEAD
-        let mut failed = false;
-        if tenure.holds() {
-            for one in &due {
-                // The watch goes on meanwhile.
-                tokio::select! {
-                    written = write(&client, &resource, one) => failed |= !written,
-                    () = following.as_mut() => return,
-                }
-            }
-        }
-        let pause = if failed { RETRY_PAUSE } else { Duration::from_secs(600) };
-=======
         let is_idle = due.is_empty();
         let pass = write_all(due, || tenure.holds(), |one| write(&client, &resource, one));
         // The watch goes on meanwhile.
@@ -108,7 +95,6 @@ pub(super) async fn run(client: Client, mut tenure: Tenure) {
         };
         failed.fail(lost, Instant::now());
         let pause = failed.next(Instant::now()).unwrap_or(Duration::from_secs(600));
->>>>>>> mendC
         // Cancel-safe: a change that is not taken is seen the next time.
         tokio::select! {
             changed = shown.changed() => {

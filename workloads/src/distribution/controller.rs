@@ -8,6 +8,7 @@ use berth_proto::crd::ResourceDistribution;
 use berth_workloads_policy::{
     action::Note,
     distribution::{self, Input as Given, Plan, Rules},
+    store::Stored,
 };
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -20,6 +21,7 @@ use super::{
     write::{self, End, Report, Wrote},
 };
 use crate::{
+    agenda::Share,
     owned::Concerned,
     timing::{AT_ONCE, Backoff, SPACING},
     turns::{Connections, Turn, Turns, guarded},
@@ -74,7 +76,11 @@ impl Controller {
 
     fn take(&mut self, input: Input) {
         let ends = input.is_end();
-        let concerned = self.picture.take(input);
+        let memory = &self.memory;
+        let concerned = self.picture.take(input, |filed, change| {
+            let generation = filed.object.metadata.generation;
+            memory.get(filed.uid()).is_none_or(|memory| memory.minds(generation, change))
+        });
         self.turns.take(concerned, || self.picture.all());
         if ends {
             self.connections.show(self.picture.listed(), self.picture.sizes());
@@ -84,7 +90,9 @@ impl Controller {
     /// Begins the plans that are due.
     fn begin(&mut self) {
         let now = Instant::now();
-        for uid in self.turns.agenda.take(now, AT_ONCE) {
+        let fails = |uid: &str| self.backoff.get(uid).is_some_and(Backoff::fails);
+        let share = |uid: &str| Share { namespace: None, fails: fails(uid) };
+        for uid in self.turns.agenda.take(now, AT_ONCE, share) {
             let Some(object) = self.picture.object(&uid).cloned() else {
                 self.memory.remove(&uid);
                 self.backoff.remove(&uid);

@@ -13,6 +13,7 @@ use berth_workloads_policy::{
     fault::Fault,
 };
 
+use super::picture::Change;
 use crate::{
     object::Aside,
     timing::{Backoff, StatusPace, Told},
@@ -51,6 +52,17 @@ impl Memory {
         let rules = Rules::of(object).map(Arc::new);
         self.rules = Some((generation, rules.clone()));
         rules
+    }
+
+    /// Tells whether a change of a namespace may change anything for the distribution of this generation. One
+    /// whose rules were not read yet is due by itself.
+    pub(super) fn minds(&self, generation: Option<i64>, change: &Change) -> bool {
+        match self.rules.as_ref().filter(|(of, _)| *of == generation) {
+            Some((_, Ok(rules))) => rules.minds(&change.name, change.before.as_ref(), change.after.as_ref()),
+            // Whatever namespaces there are, it makes no sense.
+            Some((_, Err(_))) => false,
+            None => true,
+        }
     }
 
     /// Forgets the trouble of another generation: it may be mended.
@@ -109,6 +121,38 @@ mod tests {
         let trouble =
             Trouble { problem: Problem::Conflict, text: "taken".to_owned(), namespace: "u".to_owned() };
         (format!("ns-{namespace}"), fails.then_some(trouble))
+    }
+
+    /// Rows: the generation that was read and whether it makes sense, the one of now, and whether a namespace
+    /// that is listed and one that is not are minded.
+    #[test]
+    fn a_namespace_is_minded_by_the_rules_that_were_read() {
+        let change =
+            |name: &str| Change { name: name.to_owned(), before: None, after: Some(Default::default()) };
+        let table = [
+            (None, 1, [true, true]),
+            (Some((1, "v1")), 1, [true, false]),
+            (Some((1, "v1")), 2, [true, true]),
+            (Some((1, "v2")), 1, [false, false]),
+        ];
+        for (read, now, minded) in table {
+            let mut memory = Memory::default();
+            if let Some((generation, version)) = read {
+                let object = serde_json::json!({
+                    "metadata": { "name": "games", "uid": "rd", "generation": generation },
+                    "spec": {
+                        "resource": { "apiVersion": version, "kind": "ConfigMap", "metadata": { "name": "game" } },
+                        "targets": { "includedNamespaces": { "list": [{ "name": "a" }] } },
+                    },
+                });
+                assert_eq!(memory.rules(&serde_json::from_value(object).unwrap()).is_ok(), version == "v1");
+            }
+            assert_eq!(
+                ["a", "b"].map(|name| memory.minds(Some(now), &change(name))),
+                minded,
+                "{read:?} {now}"
+            );
+        }
     }
 
     #[test]

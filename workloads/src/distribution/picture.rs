@@ -22,6 +22,14 @@ impl Ownable for CopyView {
     }
 }
 
+/// A namespace, as it was and as it is.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) name: String,
+    pub(super) before: Option<NamespaceView>,
+    pub(super) after: Option<NamespaceView>,
+}
+
 /// All of it.
 #[derive(Debug, Default)]
 pub(super) struct Picture {
@@ -57,11 +65,11 @@ impl Picture {
         ]
     }
 
-    /// Takes in what a watch shows.
-    pub(super) fn take(&mut self, input: Input) -> Concerned {
+    /// Takes in what a watch shows; with the distributions that a change of a namespace changes anything for.
+    pub(super) fn take(&mut self, input: Input, minds: impl Fn(&Filed, &Change) -> bool) -> Concerned {
         match input {
             Input::Distribution(shown) => self.take_distribution(shown),
-            Input::Namespace(shown) => self.take_namespace(shown),
+            Input::Namespace(shown) => self.take_namespace(shown, minds),
             Input::Secret(shown) => self.secrets.take(shown),
             Input::ConfigMap(shown) => self.config_maps.take(shown),
         }
@@ -72,34 +80,49 @@ impl Picture {
         owned::take(&mut self.distributions, shown)
     }
 
-    fn take_namespace(&mut self, shown: Shown<(String, NamespaceView)>) -> Concerned {
-        let matters = match shown {
+    fn take_namespace(
+        &mut self,
+        shown: Shown<(String, NamespaceView)>,
+        minds: impl Fn(&Filed, &Change) -> bool,
+    ) -> Concerned {
+        let changes: Vec<Change> = match shown {
             Shown::ListBegins => {
                 self.listed_namespaces = Some(BTreeSet::new());
-                false
+                Vec::new()
             }
             Shown::ListEnds => {
                 let listed = self.listed_namespaces.take().unwrap_or_default();
-                let before = self.namespaces.len();
-                self.namespaces.retain(|_, namespace| listed.contains(&namespace.uid));
-                let was = std::mem::replace(&mut self.namespaces_listed, true);
-                !was || before != self.namespaces.len()
+                let gone = self.forget(|namespace| !listed.contains(&namespace.uid));
+                if !std::mem::replace(&mut self.namespaces_listed, true) {
+                    return Concerned::All;
+                }
+                gone
             }
             Shown::Applied((name, namespace)) => {
                 if let Some(listed) = &mut self.listed_namespaces {
                     listed.insert(namespace.uid.clone());
                 }
-                let before = self.namespaces.insert(name.clone(), namespace);
-                before.as_ref() != self.namespaces.get(&name)
+                let before = self.namespaces.insert(name.clone(), namespace.clone());
+                let is_known = before.as_ref() == Some(&namespace);
+                if is_known { Vec::new() } else { vec![Change { name, before, after: Some(namespace) }] }
             }
-            Shown::Gone(uid) => {
-                let before = self.namespaces.len();
-                self.namespaces.retain(|_, namespace| namespace.uid != uid);
-                before != self.namespaces.len()
-            }
+            Shown::Gone(uid) => self.forget(|namespace| namespace.uid == uid),
         };
-        // Any distribution may be about it.
-        if matters { Concerned::All } else { Concerned::None }
+        // At the end of the first list all are.
+        if changes.is_empty() || !self.namespaces_listed {
+            return Concerned::None;
+        }
+        let minds = |filed: &&Filed| changes.iter().any(|change| minds(filed, change));
+        let minding = self.distributions.iter().filter(minds);
+        Concerned::Some(minding.map(|filed| filed.uid().to_owned()).collect())
+    }
+
+    /// Forgets namespaces that are gone.
+    fn forget(&mut self, is_gone: impl Fn(&NamespaceView) -> bool) -> Vec<Change> {
+        let all = std::mem::take(&mut self.namespaces).into_iter();
+        let (gone, stay): (BTreeMap<_, _>, _) = all.partition(|(_, namespace)| is_gone(namespace));
+        self.namespaces = stay;
+        gone.into_iter().map(|(name, before)| Change { name, before: Some(before), after: None }).collect()
     }
 
     /// Takes in a distribution that a write was answered with.
@@ -140,25 +163,4 @@ impl Picture {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn namespace(name: &str, uid: &str) -> Input {
-        let view = NamespaceView { uid: uid.to_owned(), ..NamespaceView::default() };
-        Input::Namespace(Shown::Applied((name.to_owned(), view)))
-    }
-
-    #[test]
-    fn only_what_changes_of_a_namespace_is_looked_at() {
-        let mut picture = Picture::default();
-        assert_eq!(picture.take(namespace("a", "1")), Concerned::All);
-        assert_eq!(picture.take(namespace("a", "1")), Concerned::None);
-        assert_eq!(picture.take(namespace("a", "2")), Concerned::All, "made anew");
-        // The end of the one before it is late.
-        assert_eq!(picture.take(Input::Namespace(Shown::Gone("1".to_owned()))), Concerned::None);
-        picture.take(Input::Namespace(Shown::ListBegins));
-        picture.take(namespace("b", "3"));
-        assert_eq!(picture.take(Input::Namespace(Shown::ListEnds)), Concerned::All);
-        assert_eq!(picture.namespaces.keys().collect::<Vec<_>>(), ["b"]);
-    }
-}
+mod tests;

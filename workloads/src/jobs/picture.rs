@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_proto::crd::BroadcastJob;
 use berth_workloads_policy::{
     broadcast_job::{self, NodeView, PodView},
     cron_job::{self, ChildView},
@@ -49,6 +50,9 @@ impl Ownable for ChildView {
         Self { version: earlier.version.clone(), ..self.clone() } == *earlier
     }
 }
+
+/// A node, as it was and as it is.
+type Change = (Option<NodeView>, Option<NodeView>);
 
 /// All of it.
 #[derive(Debug)]
@@ -103,35 +107,54 @@ impl Jobs {
     }
 
     fn take_node(&mut self, shown: Shown<(String, NodeView)>) -> Concerned {
-        let is_new = match shown {
+        let changes: Vec<Change> = match shown {
             Shown::ListBegins => {
                 self.listed_nodes = Some(BTreeSet::new());
-                false
+                Vec::new()
             }
             Shown::ListEnds => {
                 let listed = self.listed_nodes.take().unwrap_or_default();
-                let before = self.nodes.len();
-                self.nodes.retain(|uid, _| listed.contains(uid));
-                let was = std::mem::replace(&mut self.nodes_listed, true);
-                !was || before != self.nodes.len()
+                let (stay, gone) =
+                    std::mem::take(&mut self.nodes).into_iter().partition(|(uid, _)| listed.contains(uid));
+                self.nodes = stay;
+                if !std::mem::replace(&mut self.nodes_listed, true) {
+                    return self.minding(|_| true);
+                }
+                gone.into_values().map(|node| (Some(node), None)).collect()
             }
             Shown::Applied((uid, node)) => {
                 if let Some(listed) = &mut self.listed_nodes {
                     listed.insert(uid.clone());
                 }
-                let is_known = self.nodes.get(&uid).is_some_and(|known| *known == node);
-                self.nodes.insert(uid, node);
-                !is_known
+                let before = self.nodes.insert(uid, node.clone());
+                // Most changes of a node say how it is, not what it is.
+                let is_known = before.as_ref() == Some(&node);
+                if is_known { Vec::new() } else { vec![(before, Some(node))] }
             }
-            Shown::Gone(uid) => self.nodes.remove(&uid).is_some(),
+            Shown::Gone(uid) => self.nodes.remove(&uid).map(|node| (Some(node), None)).into_iter().collect(),
         };
-        // Each BroadcastJob that has not ended may have a node more, or less.
-        let all = self.broadcast_jobs.iter().filter(|filed| is_open(&filed.object));
-        if is_new {
-            Concerned::Some(all.map(|filed| filed.uid().to_owned()).collect())
-        } else {
-            Concerned::None
+        // At the end of the first list all are.
+        if changes.is_empty() || !self.nodes_listed {
+            return Concerned::None;
         }
+        self.minding(|job| changes.iter().any(|change| self.minds(job, change)))
+    }
+
+    /// BroadcastJobs that have not ended and mind a change: they may have a node more, or less.
+    fn minding(&self, minds: impl Fn(&BroadcastJob) -> bool) -> Concerned {
+        let is_minding = |filed: &&Filed| match &filed.object {
+            AnyJob::Broadcast(job) => is_open(job) && minds(job),
+            AnyJob::Cron(_) => false,
+        };
+        let minding = self.broadcast_jobs.iter().filter(is_minding);
+        Concerned::Some(minding.map(|filed| filed.uid().to_owned()).collect())
+    }
+
+    fn minds(&self, job: &BroadcastJob, (before, after): &Change) -> bool {
+        let (uid, node) =
+            (job.metadata.uid.as_deref().unwrap_or_default(), after.as_ref().map(NodeView::name));
+        let has_pod = || self.pods.of(uid).any(|pod| pod.is_alive() && Some(pod.node.as_str()) == node);
+        broadcast_job::minds(job, before.as_ref(), after.as_ref(), has_pod)
     }
 
     /// Takes in an object that a write was answered with.
@@ -296,8 +319,7 @@ fn child(filed: &Filed) -> Option<ChildView> {
 }
 
 /// Tells whether nodes still matter for it.
-fn is_open(object: &AnyJob) -> bool {
-    let AnyJob::Broadcast(job) = object else { return false };
+fn is_open(job: &BroadcastJob) -> bool {
     let phase = job.status.as_ref().and_then(|status| status.phase.as_deref());
     !matches!(phase, Some("completed" | "failed"))
 }
@@ -315,52 +337,4 @@ fn both(one: Concerned, other: Concerned) -> Concerned {
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::{super::watches, *};
-
-    fn meta(version: u32, kind: &str) -> Value {
-        json!({
-            "namespace": "ns", "name": "p", "uid": "u", "resourceVersion": version.to_string(),
-            "ownerReferences": [{
-                "apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "name": "x", "uid": "x", "controller": true,
-            }],
-        })
-    }
-
-    #[rstest]
-    #[case::another_version(|_: &mut Value| {}, false)]
-    #[case::an_address(|pod: &mut Value| pod["status"]["podIP"] = "10.0.0.1".into(), false)]
-    #[case::ended(|pod: &mut Value| pod["status"]["phase"] = "Succeeded".into(), true)]
-    #[case::bound(|pod: &mut Value| pod["spec"]["nodeName"] = "n".into(), true)]
-    #[case::it_goes(|pod: &mut Value| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into(), true)]
-    fn a_pod_that_changes_nothing_is_no_plan(#[case] change: fn(&mut Value), #[case] planned: bool) {
-        let pod = |version, change: fn(&mut Value)| {
-            let mut pod = json!({
-                "metadata": meta(version, "BroadcastJob"), "spec": { "containers": [] },
-                "status": { "phase": "Running" },
-            });
-            change(&mut pod);
-            watches::pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap()
-        };
-        let mut pods = Owned::default();
-        pods.take(Shown::Applied(pod(1, |_| {})));
-        assert_eq!(pods.take(Shown::Applied(pod(2, change))) != Concerned::None, planned);
-    }
-
-    #[rstest]
-    #[case::a_pod_begins(json!({ "active": 1, "ready": 1 }), false)]
-    #[case::ended(json!({ "conditions": [{ "type": "Complete", "status": "True" }] }), true)]
-    fn a_job_that_goes_on_is_no_plan(#[case] status: Value, #[case] planned: bool) {
-        let job = |version, status: &Value| {
-            let job = json!({ "metadata": meta(version, "AdvancedCronJob"), "status": status });
-            watches::job(serde_json::from_value::<Job>(job).unwrap()).unwrap()
-        };
-        let mut jobs = Owned::default();
-        jobs.take(Shown::Applied(job(1, &json!({}))));
-        assert_eq!(jobs.take(Shown::Applied(job(2, &status))) != Concerned::None, planned);
-    }
-}
+mod tests;

@@ -83,6 +83,62 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_jobs() {
     assert_eq!(served.writes(), writes, "{served:?}");
 }
 
+/// A namespace that cannot be read holds up none of the others, and is read again until it can be. Nothing
+/// that was read is read again then, and nothing of it by itself.
+#[rstest]
+#[case::its_first_list("pods of bad", "GET pods", ("GET broadcastjobs", 2))]
+#[case::its_last_list("broadcastjobs of bad", "GET broadcastjobs", ("GET broadcastjobs one", 0))]
+#[tokio::test]
+async fn a_namespace_that_cannot_be_read_waits_by_itself(
+    #[case] refused: &str,
+    #[case] again: &str,
+    #[case] (others, times): (&str, usize),
+) {
+    let served = Served::default();
+    let pod = json!({ "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never" });
+    let mut shown = Vec::new();
+    for namespace in ["bad", "good", "well"] {
+        let mut job = object(Kind::Broadcast, namespace, json!({ "template": { "spec": pod } }));
+        job["metadata"]["namespace"] = namespace.into();
+        served.put("broadcastjobs", &job);
+        shown.push((Kind::Broadcast, job));
+    }
+    served.refuse(Method::GET, refused, 500);
+    let _one = replica(&served, &shown).await;
+    let is_planned = |served: &Served, name: &str| {
+        served.get("broadcastjobs", name).is_some_and(|job| !job["status"].is_null())
+    };
+    let are_planned = |served: &Served| is_planned(served, "good") && is_planned(served, "well");
+    served.until("the others are planned", are_planned).await;
+    served.until("it is read again", |served| served.count(again) >= 5).await;
+    assert!(!is_planned(&served, "bad"), "{served:?}");
+    assert_eq!(served.count(others), times, "{served:?}");
+    served.relent();
+    served.until("it is planned", |served| is_planned(served, "bad")).await;
+}
+
+/// An API server, or a webhook before it, that has errors of its own is not asked for each pod of a job: what
+/// it has failed on comes last in the next plan.
+#[tokio::test]
+async fn errors_of_the_api_server_are_few_requests_of_a_plan() {
+    let served = Served::default();
+    let nodes: Vec<String> = (0..9).map(|node| format!("n-{node}")).collect();
+    nodes.iter().take(8).for_each(|node| served.refuse(Method::POST, node, 500));
+    let pod = json!({ "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never" });
+    let job = object(Kind::Broadcast, "sweep", json!({ "template": { "spec": pod } }));
+    served.put("broadcastjobs", &job);
+    let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
+    for name in &nodes {
+        let node = json!({ "metadata": { "name": name, "uid": name }, "spec": {} });
+        let view = NodeView::of(&serde_json::from_value(node).unwrap());
+        inputs.send(Input::Node(Shown::Applied((name.clone(), view)))).await.unwrap();
+    }
+    served.until("the last one has its pod", |served| served.names("pods").len() == 1).await;
+    // All is read between two plans.
+    let tries = served.tries("POST pods", "GET broadcastjobs one");
+    assert!(tries.len() >= 3 && tries.iter().all(|tries| *tries <= 5), "{tries:?}");
+}
+
 /// An admission policy that refuses pods on two nodes, or a webhook that fails on them, keeps no other node
 /// waiting, however many pods may run at once.
 #[rstest]

@@ -46,6 +46,10 @@ const MOST_AT_ONCE: usize = 32;
 /// Refusals of one plan after which the rest is not asked for: a quota that is used up refuses all.
 const MOST_REFUSED: usize = 16;
 
+/// Errors of the API server in a plan after which the rest is not asked for: each may be a webhook that does
+/// not answer for many seconds, and others wait for the place of this plan.
+const MOST_ERRORS: usize = 4;
+
 /// Objects as the API server answered them.
 #[derive(Debug)]
 pub(super) enum Wrote {
@@ -128,10 +132,10 @@ impl Work<Jobs> {
     /// used up is not asked for a thousand. What could not be made comes last in the next plan.
     async fn create(&mut self, new: Vec<(Made, Value)>) -> Result<(), End> {
         let (mut new, mut at_once) = (new.into_iter(), 1);
-        let (mut first_refused, mut refusals) = (None, 0_usize);
+        let (mut first_refused, mut refusals, mut errors) = (None, 0_usize, 0_usize);
         loop {
             let batch: Vec<_> = new.by_ref().take(at_once).collect();
-            if batch.is_empty() || refusals >= MOST_REFUSED {
+            if batch.is_empty() || refusals >= MOST_REFUSED || errors >= MOST_ERRORS {
                 return first_refused.map_or(Ok(()), Err);
             }
             let made = join_all(batch.iter().map(|(kind, object)| self.make(*kind, object))).await;
@@ -147,6 +151,9 @@ impl Work<Jobs> {
                         self.wrote.push(wrote);
                     }
                     Err(failure) => {
+                        if matches!(failure, Failure::ServerError(_)) {
+                            errors = errors.saturating_add(1);
+                        }
                         // An admission webhook may fail on this one alone.
                         if matches!(
                             failure,

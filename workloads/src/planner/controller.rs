@@ -1,7 +1,7 @@
 //! The one owner of a picture: takes in what watches and writes show, and begins the plans that are due.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -16,6 +16,7 @@ use super::{
     work::{self, Report},
 };
 use crate::{
+    agenda::Share,
     object::Object,
     owned::Concerned,
     reading::Ended,
@@ -94,27 +95,41 @@ impl<P: Picture> Controller<P> {
 
     /// Reads all objects at the start of a term, and begins plans when that is done.
     fn read_or_begin(&mut self) {
-        if let Some(term) = self.turns.term_to_read() {
-            let namespaces = self.picture.objects().map(|object| object.namespace().to_owned()).collect();
+        let namespaces = || self.picture.objects().map(|object| object.namespace().to_owned()).collect();
+        if let Some((term, namespaces)) = self.turns.term_to_read(namespaces) {
             let reading = self.picture.read_all(self.connections.writer.clone(), term, namespaces);
             self.turns.read(async { Came::Found(reading.await) });
-        } else if self.turns.term_to_plan().is_some() {
+        }
+        if self.turns.term_to_plan().is_some() {
             self.begin();
         }
     }
 
     /// Takes in what was read at the start of a term.
     fn was_read(&mut self, ended: Ended<P::Found>) {
+        let mut read = BTreeSet::new();
         for (namespace, found) in self.turns.was_read(ended) {
             self.picture.found(&namespace, found);
+            read.insert(namespace);
         }
-        self.all_due();
+        let due = self.picture.objects().filter(|object| read.contains(object.namespace()));
+        let uids = due.map(|object| object.uid().to_owned()).collect();
+        self.turns.take(Concerned::Some(uids), Vec::new);
+    }
+
+    /// Takes objects that are due, as far as there are places for their plans.
+    fn due(&mut self, now: Instant) -> Vec<String> {
+        let (picture, memory) = (&self.picture, &self.memory);
+        self.turns.agenda.take(now, AT_ONCE, |uid| Share {
+            namespace: picture.object(uid).map(|object| object.namespace().to_owned()),
+            fails: memory.get(uid).is_some_and(|memory| memory.backoff.fails()),
+        })
     }
 
     /// Begins the plans that are due.
     fn begin(&mut self) {
         let now = Instant::now();
-        for uid in self.turns.agenda.take(now, AT_ONCE) {
+        for uid in self.due(now) {
             let Some(object) = self.picture.object(&uid).cloned() else {
                 self.memory.remove(&uid);
                 continue;
@@ -123,9 +138,13 @@ impl<P: Picture> Controller<P> {
             if memory.aside.has(&object) {
                 continue;
             }
+            let is_live = object.meta().deletion_timestamp.is_none();
+            if is_live && self.turns.is_missing(object.namespace()) {
+                continue;
+            }
             // What was written last may not have been shown yet.
             let unread = memory.unread || self.turns.is_unread(object.namespace(), memory.read_in);
-            if unread && object.meta().deletion_timestamp.is_none() {
+            if unread && is_live {
                 let read = work::read::<P>(self.connections.writer.clone(), object);
                 self.turns.spawn(uid, async { Came::Report(read.await) });
                 continue;

@@ -18,6 +18,7 @@ use super::{
     work::{Report, Work},
 };
 use crate::{
+    agenda::Share,
     timing::{AT_ONCE, Backoff},
     turns::{Connections, Listed, Turn, Turns},
     watch::Shown,
@@ -190,7 +191,11 @@ impl Controller {
 
     /// Begins the plans that are due.
     fn begin(&mut self) {
-        for uid in self.turns.agenda.take(Instant::now(), AT_ONCE) {
+        let due = self.turns.agenda.take(Instant::now(), AT_ONCE, |uid| Share {
+            namespace: self.sets.get(uid).map(|set| set.namespace.clone()),
+            fails: self.backoff.get(uid).is_some_and(Backoff::fails),
+        });
+        for uid in due {
             let Some(set) = self.sets.get(&uid) else { continue };
             let name = (set.namespace.clone(), set.name.clone());
             let there = self.by_name.get(&name).and_then(|of| self.states.get(of));

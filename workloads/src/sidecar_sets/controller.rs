@@ -20,6 +20,7 @@ use super::{
     view::{CopyView, SetView},
 };
 use crate::{
+    agenda::Share,
     owned::{Concerned, Owned},
     timing::{AT_ONCE, Backoff},
     turns::{Connections, Turn, Turns, guarded},
@@ -160,7 +161,9 @@ impl Controller {
 
     /// Begins the plans that are due.
     fn begin(&mut self) {
-        for uid in self.turns.agenda.take(Instant::now(), AT_ONCE) {
+        let fails = |uid: &str| self.backoff.get(uid).is_some_and(Backoff::fails);
+        let share = |uid: &str| Share { namespace: None, fails: fails(uid) };
+        for uid in self.turns.agenda.take(Instant::now(), AT_ONCE, share) {
             let Some(view) = self.sets.get(&uid) else { continue };
             if self.aside.get(&uid).is_some_and(|version| *version == view.version) {
                 continue;

@@ -23,6 +23,7 @@ use super::{
     work::{Memory, Report, Work},
 };
 use crate::{
+    agenda::Share,
     timing::{AT_ONCE, Backoff},
     turns::{Connections, Turn, Turns},
     watch::{Shown, relay, shown},
@@ -44,8 +45,12 @@ pub(super) enum Input {
     Pod(String, Shown<PodView>),
 }
 
-/// Pods of a namespace with a WorkloadSpread, and their watch.
+/// A namespace with WorkloadSpreads: their names, and its pods with their watch.
 struct Space {
+    /// By UID.
+    spreads: BTreeMap<String, String>,
+    /// The same names, once for all plans; `None`: some have changed.
+    names: Option<Arc<BTreeSet<String>>>,
     pods: BTreeMap<String, Arc<PodView>>,
     /// UIDs that the list which is coming in has shown. There may be none for weeks.
     listing: Option<BTreeSet<String>>,
@@ -67,6 +72,19 @@ pub(super) struct Controller {
     /// By UID of the spread.
     memory: BTreeMap<String, Memory>,
     watches: JoinSet<()>,
+}
+
+impl Space {
+    fn of(watch: AbortHandle) -> Self {
+        let (spreads, pods) = (BTreeMap::new(), BTreeMap::new());
+        Self { spreads, names: None, pods, listing: None, listed: false, watch }
+    }
+
+    /// Names of its WorkloadSpreads.
+    fn names(&mut self) -> Arc<BTreeSet<String>> {
+        let spreads = &self.spreads;
+        self.names.get_or_insert_with(|| Arc::new(spreads.values().cloned().collect())).clone()
+    }
 }
 
 impl Controller {
@@ -124,7 +142,11 @@ impl Controller {
                 if let Some(seen) = &mut self.listing {
                     seen.insert(spread.uid.clone());
                 }
-                self.follow(&spread.namespace);
+                let space = self.follow(&spread.namespace);
+                let before = space.spreads.insert(spread.uid.clone(), spread.name.clone());
+                if before.as_ref() != Some(&spread.name) {
+                    space.names = None;
+                }
                 self.turns.agenda.add(spread.uid.clone(), later(Instant::now(), PACE));
                 self.spreads.insert(spread.uid.clone(), spread);
             }
@@ -144,9 +166,13 @@ impl Controller {
         self.spreads.retain(|uid, _| !gone(uid));
         self.backoff.retain(|uid, _| self.spreads.contains_key(uid));
         self.memory.retain(|uid, _| self.spreads.contains_key(uid));
-        let used: BTreeSet<&str> = self.spreads.values().map(|spread| spread.namespace.as_str()).collect();
-        self.spaces.retain(|namespace, space| {
-            let stays = used.contains(namespace.as_str());
+        self.spaces.retain(|_, space| {
+            let before = space.spreads.len();
+            space.spreads.retain(|uid, _| !gone(uid));
+            if space.spreads.len() < before {
+                space.names = None;
+            }
+            let stays = !space.spreads.is_empty();
             if !stays {
                 space.watch.abort();
             }
@@ -154,20 +180,18 @@ impl Controller {
         });
     }
 
-    /// Watches the pods of a namespace, once.
-    fn follow(&mut self, namespace: &str) {
-        if self.spaces.contains_key(namespace) {
-            return;
-        }
-        let (sender, own) = (self.sender.clone(), namespace.to_owned());
-        let Writer { client, metrics, .. } = self.connections.writer.clone();
-        let watch = self.watches.spawn(async move {
-            let api: Api<Sent<Pod>> = Api::namespaced(client, &own);
-            let input = |event: Option<_>| Some(Input::Pod(own.clone(), shown(event?, PodView::of)));
-            relay(api, watcher::Config::default(), "pods", input, sender, &metrics).await;
-        });
-        let space = Space { pods: BTreeMap::new(), listing: None, listed: false, watch };
-        self.spaces.insert(namespace.to_owned(), space);
+    /// Namespace whose pods are watched, once.
+    fn follow(&mut self, namespace: &str) -> &mut Space {
+        self.spaces.entry(namespace.to_owned()).or_insert_with(|| {
+            let (sender, own) = (self.sender.clone(), namespace.to_owned());
+            let Writer { client, metrics, .. } = self.connections.writer.clone();
+            let watch = self.watches.spawn(async move {
+                let api: Api<Sent<Pod>> = Api::namespaced(client, &own);
+                let input = |event: Option<_>| Some(Input::Pod(own.clone(), shown(event?, PodView::of)));
+                relay(api, watcher::Config::default(), "pods", input, sender, &metrics).await;
+            });
+            Space::of(watch)
+        })
     }
 
     /// Takes in a pod. Most of its versions say something that no spread looks at; only those spreads are due
@@ -202,38 +226,34 @@ impl Controller {
                     is_there
                 });
                 if !std::mem::replace(&mut space.listed, true) {
-                    return self.all_of(namespace);
+                    let at = later(Instant::now(), PACE);
+                    return space.spreads.keys().for_each(|uid| self.turns.agenda.add(uid.clone(), at));
                 }
                 gone
             }
         };
         let at = later(Instant::now(), PACE);
-        let of_space = self.spreads.values().filter(|spread| spread.namespace == namespace);
+        let of_space = space.spreads.keys().filter_map(|uid| self.spreads.get(uid));
         for spread in of_space.filter(|spread| changed.iter().any(|pod| spread.may_have(pod))) {
-            self.turns.agenda.add(spread.uid.clone(), at);
-        }
-    }
-
-    /// Makes all spreads of a namespace due.
-    fn all_of(&mut self, namespace: &str) {
-        let at = later(Instant::now(), PACE);
-        for spread in self.spreads.values().filter(|spread| spread.namespace == namespace) {
             self.turns.agenda.add(spread.uid.clone(), at);
         }
     }
 
     /// Begins the plans that are due.
     fn begin(&mut self) {
-        for uid in self.turns.agenda.take(Instant::now(), AT_ONCE) {
+        let due = self.turns.agenda.take(Instant::now(), AT_ONCE, |uid| Share {
+            namespace: self.spreads.get(uid).map(|spread| spread.namespace.clone()),
+            fails: self.backoff.get(uid).is_some_and(Backoff::fails),
+        });
+        for uid in due {
             let Some(spread) = self.spreads.get(&uid).cloned() else { continue };
             // The end of the list makes it due again.
-            let Some(space) = self.spaces.get(&spread.namespace).filter(|space| space.listed) else {
+            let Some(space) = self.spaces.get_mut(&spread.namespace).filter(|space| space.listed) else {
                 continue;
             };
+            let names = space.names();
             let pods = space.pods.values().filter(|pod| spread.may_have(pod)).cloned().collect();
             let writer = self.connections.writer.clone();
-            let siblings = self.spreads.values().filter(|one| one.namespace == spread.namespace);
-            let names = siblings.map(|one| one.name.clone()).collect();
             let memory = self.memory.entry(uid.clone()).or_default().clone();
             let work = Work { writer, spread, pods, memory, names };
             self.turns.spawn(uid, work.carry_out());

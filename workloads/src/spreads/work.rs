@@ -79,7 +79,7 @@ pub(super) struct Work {
     pub(super) pods: Vec<Arc<PodView>>,
     pub(super) memory: Memory,
     /// Names of the WorkloadSpreads of its namespace.
-    pub(super) names: BTreeSet<String>,
+    pub(super) names: Arc<BTreeSet<String>>,
 }
 
 impl Work {

@@ -20,7 +20,7 @@ use super::{
     object::{Filed, FiledPod, key},
     read::{self, Found},
     watches::{Input, name},
-    write::Wrote,
+    write::{Wrote, last},
 };
 use crate::{
     object::Object,
@@ -179,6 +179,7 @@ impl Picture for UnitedDeployments {
             seed: RandomState::new().build_hasher().finish(),
         };
         let united_deployment::Plan { actions, status, again, notes } = united_deployment::plan(&known, now);
+        let actions = last(actions, &memory.put_off);
         Plan { actions, status: status.map(|status| json!(status)), status_first: false, again, notes }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use berth_base::lease::{Tenure, Term};
 use berth_workloads_policy::united_deployment::KINDS;
+use http::Method;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -76,6 +77,28 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_of_them() {
         assert_eq!(asked, (times, 0), "{plural}");
     }
     assert_eq!(served.writes(), writes, "{served:?}");
+}
+
+/// An API server, or a webhook before it, that has errors of its own is not asked for all subsets in a plan,
+/// and the others come first in the next one.
+#[tokio::test]
+async fn errors_of_the_api_server_are_few_requests_of_a_plan() {
+    let served = Served::default();
+    let subsets: Vec<String> = (0..12).map(|at| format!("s-{at:02}")).collect();
+    subsets.iter().take(10).for_each(|subset| served.refuse(Method::POST, subset, 500));
+    let mut shop = object("shop");
+    shop["spec"]["replicas"] = 12.into();
+    shop["spec"]["topology"]["subsets"] = subsets.iter().map(|name| json!({ "name": name })).collect();
+    served.put("uniteddeployments", &shop);
+    let _one = replica(&served, &[shop]).await;
+    let made = |served: &Served| served.names("deployments").len() == 2;
+    served.until("the others are made", made).await;
+    // All is read between two plans.
+    let tries = served.tries("POST deployments", "GET uniteddeployments one");
+    assert!(tries.iter().all(|tries| *tries <= 6), "{tries:?}");
+    assert_eq!(tries.first(), Some(&4), "{tries:?}");
+    served.relent();
+    served.until("all are made", |served| served.names("deployments").len() == 12).await;
 }
 
 /// A webhook caps what is written: the workload is as it is, the status says so, and the API server is asked

@@ -1,8 +1,11 @@
 //! The writes of a plan of a UnitedDeployment, in their order; what was answered goes back to the picture.
 //!
 //! A write that is refused, or that the API server has an error of its own for, holds none of the others
-//! up: a subset that cannot be made is not the fault of the one beside it. Any other failure ends the
-//! plan: the rest is decided anew.
+//! up: a subset that cannot be made is not the fault of the one beside it. After some of these errors the
+//! rest waits for the next plan, in which what has failed comes last. Any other failure ends the plan: the
+//! rest is decided anew.
+
+use std::collections::BTreeSet;
 
 use berth_base::sent::Sent;
 use berth_workloads_policy::{
@@ -28,6 +31,9 @@ use crate::{
     write::{CHANGED_BY_CLUSTER, Failure, params, stays, typed},
 };
 
+/// Errors of the API server in a plan after which its rest is decided anew: each may be a webhook that does
+/// not answer for many seconds, and others wait for the place of this plan.
+const MOST_ERRORS: usize = 4;
 /// How often a change of a workload is tried on its newest version.
 const TRIES: usize = 5;
 
@@ -48,9 +54,12 @@ pub(super) enum Wrote {
 
 impl Work<UnitedDeployments> {
     pub(super) async fn run(&mut self, plan: Plan<Action>) -> End {
-        let (mut refused, mut held) = (None, None);
+        let (mut refused, mut held, mut errors) = (None, None, 0_usize);
         for action in plan.actions {
-            let (reason, what) = (reason(&action), named(&action));
+            if errors >= MOST_ERRORS {
+                break;
+            }
+            let (reason, what, about) = (reason(&action), named(&action), about(&action).map(str::to_owned));
             match self.write(action).await {
                 Ok(()) => {}
                 Err(Failure::Changed | Failure::Gone) => return End::Changed,
@@ -59,7 +68,11 @@ impl Work<UnitedDeployments> {
                 Err(Failure::Held(text)) => drop(held.get_or_insert(format!("{what}: {text}"))),
                 Err(failure @ (Failure::Refused(_) | Failure::ServerError(_))) => {
                     // It may be done all the same.
-                    self.unread |= matches!(failure, Failure::ServerError(_));
+                    if matches!(failure, Failure::ServerError(_)) {
+                        self.unread = true;
+                        errors = errors.saturating_add(1);
+                        self.put_off.extend(about);
+                    }
                     let text = failure.text();
                     let text = format!("{what}: {text}");
                     self.tell(true, reason, text.clone());
@@ -242,6 +255,26 @@ impl Work<UnitedDeployments> {
 
     fn revisions(&self) -> Api<ControllerRevision> {
         Api::namespaced(self.writer.client.clone(), self.object.namespace())
+    }
+}
+
+/// Puts writes behind all others that are about one of these.
+pub(super) fn last(actions: Vec<Action>, put_off: &BTreeSet<String>) -> Vec<Action> {
+    let is_off = |action: &Action| about(action).is_some_and(|about| put_off.contains(about));
+    let (last, mut first): (Vec<Action>, Vec<Action>) = actions.into_iter().partition(is_off);
+    first.extend(last);
+    first
+}
+
+/// Thing that a write is about, as the next plan names it too: a subset, whose new workload has another name
+/// each time, or the UID of what there is. `None`: writes of revisions keep their place.
+fn about(action: &Action) -> Option<&str> {
+    match action {
+        Action::Create(_, object) => object["metadata"]["labels"][SUBSET_LABEL].as_str(),
+        Action::Update(_, target, _) | Action::Delete(_, target) | Action::DeletePod(target) => {
+            Some(&target.uid)
+        }
+        Action::CreateRevision(_) | Action::RaiseRevision(..) | Action::DeleteRevision(_) => None,
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 use serde_json::Value;
 
-use super::{CHANGED_BY_CLUSTER, End, Failure, Work, Wrote};
+use super::{CHANGED_BY_CLUSTER, End, Failure, Work, Wrote, run::MOST_ERRORS};
 use crate::watch::Watched;
 
 /// Failures of a plan after which no other object is tried: what refuses so many may refuse all.
@@ -25,7 +25,7 @@ impl Work {
         W: Watched,
         W::Object: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
-        if self.unadopted.len() >= MOST_FAILED {
+        if self.unadopted.len() >= MOST_FAILED || self.errors >= MOST_ERRORS {
             return End::Done;
         }
         let wrote = match self.write_owner::<W::Object>(&target, patch).await {
@@ -35,7 +35,10 @@ impl Work {
             Err(Failure::Changed) => return End::Changed,
             Err(failure) => {
                 // Should it be done all the same, that is seen before anything else is decided.
-                self.unread |= matches!(failure, Failure::Unknown(_) | Failure::ServerError(_));
+                if matches!(failure, Failure::Unknown(_) | Failure::ServerError(_)) {
+                    self.unread = true;
+                    self.errors = self.errors.saturating_add(1);
+                }
                 let text = failure.text();
                 self.tell(true, "FailedUpdate", format!("{what} {} is not adopted: {text}", target.name));
                 self.unadopted.push((target.uid, text));

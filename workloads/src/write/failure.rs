@@ -39,6 +39,7 @@ impl Work {
                 // What there is now says what is left to do.
                 End::Done => End::Changed,
                 _ => {
+                    self.errors = self.errors.saturating_add(1);
                     self.unread = true;
                     end(text)
                 }
@@ -46,6 +47,7 @@ impl Work {
             // As a refusal: it may be about one object alone. Should it be done all the same, that is seen
             // before anything else is decided.
             Failure::ServerError(_) => {
+                self.errors = self.errors.saturating_add(1);
                 self.unread = true;
                 self.tell(true, reason, text.clone());
                 end(text)

@@ -2,7 +2,8 @@
 //!
 //! A part that fails keeps none of the others from being written: with a quota that is used up gates are
 //! opened, and pods that are there get their update. In a part a pod that cannot be written to is set aside.
-//! Where a picture turns out to be old, all is decided anew.
+//! Where a picture turns out to be old, all is decided anew. What has kept others from being written comes
+//! last in the next plan.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +14,18 @@ use crate::kinds::Plan;
 
 /// Failures of a part after which its rest is decided anew: what refuses so many may refuse all.
 const MOST_ASIDE: usize = 16;
+/// Errors of the API server in a part after which its rest is decided anew: each may be a webhook that does
+/// not answer for many seconds, and others wait for the place of this plan.
+pub(super) const MOST_ERRORS: usize = 3;
 
 impl Work {
     /// Writes a plan. The first failure is its end.
-    pub(super) async fn run(&mut self, plan: Plan) -> End {
+    pub(super) async fn run(&mut self, plan: Plan, put_off: &BTreeSet<String>) -> End {
         let (parts, status) = plan.into_parts();
         let mut failed = End::Done;
         for part in parts {
-            let end = self.part(part).await;
+            self.errors = 0;
+            let end = self.part(last(part, put_off)).await;
             let is_failure = end.is_failure();
             if end == End::Done || is_failure && failed != End::Done {
                 continue;
@@ -61,7 +66,8 @@ impl Work {
                     None => continue,
                 },
             };
-            if let Some(end) = aside.take(pods, end) {
+            if let Some(end) = aside.take(pods, end, self.errors) {
+                self.put_off.extend(aside.pods);
                 return end;
             }
         }
@@ -94,8 +100,9 @@ impl Aside {
         });
     }
 
-    /// Takes in the end of writes to these pods; the end of the part, where that is one.
-    fn take(&mut self, pods: Vec<String>, end: End) -> Option<End> {
+    /// Takes in the end of writes to these pods, after so many errors of the API server; the end of the part,
+    /// where that is one.
+    fn take(&mut self, pods: Vec<String>, end: End, errors: usize) -> Option<End> {
         if end == End::Done {
             self.is_behind &= pods.is_empty();
             return None;
@@ -104,12 +111,27 @@ impl Aside {
         if !end.is_failure() {
             return Some(end);
         }
-        let is_last = pods.is_empty() || self.count >= MOST_ASIDE;
+        let is_last = pods.is_empty() || self.count >= MOST_ASIDE || errors >= MOST_ERRORS;
         self.pods.extend(pods);
         self.is_behind = true;
         let first = self.failed.get_or_insert(end);
         is_last.then(|| first.clone())
     }
+}
+
+/// Puts what is about these pods behind all others, with the claims that follow it.
+fn last(actions: Vec<Action>, put_off: &BTreeSet<String>) -> Vec<Action> {
+    let mut is_off = false;
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    for action in actions {
+        is_off = match pod(&action) {
+            Some(uid) => put_off.contains(uid),
+            None => is_off && is_of_claim(&action),
+        };
+        if is_off { last.push(action) } else { first.push(action) }
+    }
+    first.append(&mut last);
+    first
 }
 
 /// Tells which actions are written together with this one, where they follow it.

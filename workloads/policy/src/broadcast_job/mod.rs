@@ -120,6 +120,51 @@ impl NodeView {
     }
 }
 
+/// Needs of a job's pods of their nodes; read once for all nodes.
+struct Needs {
+    fit: Fit,
+    resources: Resources,
+}
+
+impl Needs {
+    fn of(rules: &Rules<'_>) -> Self {
+        let fit = Fit::with(rules.template, Vec::new());
+        Self { fit, resources: Resources::of_pod(rules.template) }
+    }
+
+    /// Tells whether a new pod may run on the node.
+    fn fit(&self, view: &NodeView) -> bool {
+        let schedulable = !view.unschedulable || self.fit.tolerates(&unschedulable());
+        schedulable && self.fit.on(&view.node).0 && self.resources.are_within(&view.allocatable)
+    }
+
+    /// Tells whether the node has lost what they ask for, whatever its taints.
+    fn are_lost_on(&self, view: &NodeView) -> bool {
+        !self.fit.on(&plan::NodeView { taints: Vec::new(), ..view.node.clone() }).0
+    }
+}
+
+/// Tells whether a change of a node changes anything for the job, which may have a pod there.
+///
+/// A pod that waits on a node that it does not fit is deleted whether the node is there or not, and one that
+/// runs on a node which is gone is left alone.
+pub fn minds(
+    job: &BroadcastJob,
+    before: Option<&NodeView>,
+    after: Option<&NodeView>,
+    has_pod: impl FnOnce() -> bool,
+) -> bool {
+    let Ok(rules) = Rules::of(job) else { return false };
+    let needs = Needs::of(&rules);
+    let fits = |view: Option<&NodeView>| view.is_some_and(|view| needs.fit(view));
+    let (fitted, fits) = (fits(before), fits(after));
+    if fitted || fits {
+        return fitted != fits;
+    }
+    let is_lost = |view: Option<&NodeView>| view.is_some_and(|view| needs.are_lost_on(view));
+    is_lost(after) && !is_lost(before) && has_pod()
+}
+
 /// Decides on the next writes.
 pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     // One that is going is left to the garbage collector, with its pods.
@@ -155,21 +200,17 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
 impl<'a> Pass<'a> {
     /// Finds the nodes that fit; deletes pods that have no node to run on.
     fn fit(&mut self) {
-        let fit = Fit::with(self.rules.template, Vec::new());
-        let needs = Resources::of_pod(self.rules.template);
-        let bare = |view: &NodeView| plan::NodeView { taints: Vec::new(), ..view.node.clone() };
+        let needs = Needs::of(self.rules);
         let mut known: BTreeSet<&str> = BTreeSet::new();
         for view in self.input.nodes {
             let name = view.node.name.as_str();
             known.insert(name);
-            let schedulable = !view.unschedulable || fit.tolerates(&unschedulable());
-            let fits = schedulable && fit.on(&view.node).0 && needs.are_within(&view.allocatable);
-            if fits {
+            if needs.fit(view) {
                 self.desired.insert(name);
                 continue;
             }
             let pods = self.pods.get(name).into_iter().flatten();
-            let lost = pods.clone().any(|pod| pod.is_alive()) && !fit.on(&bare(view)).0;
+            let lost = pods.clone().any(|pod| pod.is_alive()) && needs.are_lost_on(view);
             let out = pods.filter(|pod| pod.is_alive() && (lost || !pod.bound));
             self.plan.actions.extend(out.map(|pod| Action::Delete(Kind::Pod, pod.target())));
         }

@@ -50,8 +50,8 @@ pub struct Rules {
     pub(super) body: Hash,
     pub(super) manifest: Arc<DistributedResource>,
     all: bool,
+    /// Sorted: a cluster may have thousands of both.
     included: Vec<String>,
-    /// Sorted.
     excluded: Vec<String>,
     selector: Option<Selector>,
 }
@@ -143,16 +143,28 @@ impl Rules {
 
     /// Names of the namespaces that are to have a copy: those that are listed also when they are not there.
     pub(super) fn targets<'a>(&'a self, namespaces: &'a BTreeMap<String, NamespaceView>) -> Names<'a> {
-        let is_taken = |name: &str, view: &NamespaceView| {
-            let is_selected = self.selector.as_ref().is_some_and(|selector| selector.takes(&view.labels));
-            (self.all || is_selected) && !OF_THE_CLUSTER.contains(&name)
+        let taken = namespaces.iter().filter(|(name, view)| self.takes(name, Some(view)));
+        let taken = taken.map(|(name, _)| name);
+        let listed = self.included.iter().filter(|name| self.takes(name, None));
+        taken.chain(listed).map(String::as_str).collect()
+    }
+
+    /// Tells whether a namespace is to have a copy; one that is listed also when it is not there.
+    fn takes(&self, name: &str, view: Option<&NamespaceView>) -> bool {
+        let is_in = |names: &[String]| names.binary_search_by(|one| one.as_str().cmp(name)).is_ok();
+        let is_selected = |view: &NamespaceView| {
+            self.all || self.selector.as_ref().is_some_and(|selector| selector.takes(&view.labels))
         };
-        let taken = namespaces.iter().filter(|(name, view)| is_taken(name, view));
-        let taken = taken.map(|(name, _)| name).chain(&self.included).map(String::as_str);
-        // Sorted: a cluster may have thousands of both.
-        let is_excluded =
-            |name: &str| self.excluded.binary_search_by(|excluded| excluded.as_str().cmp(name)).is_ok();
-        taken.filter(|name| !is_excluded(name)).collect()
+        let is_taken = view.is_some_and(is_selected) && !OF_THE_CLUSTER.contains(&name);
+        (is_taken || is_in(&self.included)) && !is_in(&self.excluded)
+    }
+
+    /// Tells whether a change of a namespace changes anything for the distribution.
+    pub fn minds(&self, name: &str, before: Option<&NamespaceView>, after: Option<&NamespaceView>) -> bool {
+        let (was_taken, is_taken) = (self.takes(name, before), self.takes(name, after));
+        // Most changes are of labels that nobody asks for.
+        let standing = |view: Option<&NamespaceView>| view.map(|view| (view.uid.clone(), view.terminating));
+        was_taken != is_taken || is_taken && standing(before) != standing(after)
     }
 }
 

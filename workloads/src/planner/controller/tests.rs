@@ -82,8 +82,8 @@ impl Picture for Fake {
         term: u64,
         namespaces: std::collections::BTreeSet<String>,
     ) -> BoxFuture<'static, Ended<()>> {
-        let found = Ok(namespaces.into_iter().map(|namespace| (namespace, ())).collect());
-        async move { Ended { term, found } }.boxed()
+        let found = namespaces.into_iter().map(|namespace| (namespace, ())).collect();
+        async move { Ended { term, found, failed: Vec::new() } }.boxed()
     }
 
     fn found(&mut self, _namespace: &str, (): ()) {}

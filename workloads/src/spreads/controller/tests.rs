@@ -19,15 +19,15 @@ fn controller() -> Controller {
     let writer = Served::default().writer();
     let mut controller = Controller::new(Connections { tenure, writer, listed }, sender, inputs);
     let watch = controller.watches.spawn(std::future::pending());
-    let space = Space { pods: BTreeMap::new(), listing: None, listed: true, watch };
-    controller.spaces.insert("ns".to_owned(), space);
-    controller.spreads.insert("s".to_owned(), spread());
+    controller.spaces.insert("ns".to_owned(), Space { listed: true, ..Space::of(watch) });
+    controller.take_spread(Shown::Applied(spread()));
+    assert_eq!(due(&mut controller), 1);
     controller
 }
 
 /// Plans that are due by now.
 fn due(controller: &mut Controller) -> usize {
-    controller.turns.agenda.take(later(Instant::now(), PACE), AT_ONCE).len()
+    controller.turns.agenda.take(later(Instant::now(), PACE), AT_ONCE, |_| Share::default()).len()
 }
 
 #[rstest]
@@ -102,4 +102,24 @@ async fn a_pod_of_another_workload_is_no_plan() {
     assert_eq!(due(&mut controller), 1);
     controller.take_pod("ns", Shown::Gone("p0".to_owned()));
     assert_eq!(due(&mut controller), 0);
+}
+
+/// Plans of a namespace have the names of its spreads in common.
+#[tokio::test]
+async fn names_are_collected_once_for_all_plans() {
+    let mut controller = controller();
+    let named = |name: &str, uid: &str| SpreadView { name: name.to_owned(), uid: uid.to_owned(), ..spread() };
+    controller.take_spread(Shown::Applied(named("more", "m")));
+    let names = |controller: &mut Controller| controller.spaces.get_mut("ns").unwrap().names();
+    let first = names(&mut controller);
+    assert_eq!(first.len(), 2);
+    // Its status is another one.
+    controller.take_spread(Shown::Applied(named("more", "m")));
+    controller.take_pod("ns", Shown::Applied(view(&pod("p0", true))));
+    assert!(Arc::ptr_eq(&first, &names(&mut controller)));
+    controller.take_spread(Shown::Gone("m".to_owned()));
+    assert_eq!(names(&mut controller).len(), 1);
+    controller.take_spread(Shown::ListBegins);
+    controller.take_spread(Shown::ListEnds);
+    assert!(controller.spaces.is_empty() && controller.spreads.is_empty());
 }

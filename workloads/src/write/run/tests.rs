@@ -68,6 +68,15 @@ async fn carry_out(plan: Plan, refused: Refused) -> (String, End, Vec<&'static s
 }
 
 async fn report(plan: Plan, refused: Vec<(&str, u16)>) -> (String, Report, Vec<&'static str>) {
+    report_after(plan, refused, &[]).await
+}
+
+/// The same, after a plan that has put these pods off.
+async fn report_after(
+    plan: Plan,
+    refused: Vec<(&str, u16)>,
+    put_off: &[&str],
+) -> (String, Report, Vec<&'static str>) {
     let refused: Vec<(String, u16)> =
         refused.into_iter().map(|(what, code)| (what.to_owned(), code)).collect();
     let refused = Arc::new(refused);
@@ -114,7 +123,8 @@ async fn report(plan: Plan, refused: Vec<(&str, u16)>) -> (String, Report, Vec<&
     });
     let (events, mut told) = events::channel();
     let writer = Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events };
-    let report = writer.carry_out(set(), plan).await;
+    let put_off = put_off.iter().map(|pod| (*pod).to_owned()).collect();
+    let report = writer.carry_out(set(), plan, &put_off).await;
     let reasons = std::iter::from_fn(|| told.try_recv().ok().map(|(_, note)| note.reason)).collect();
     (asked.lock().unwrap().join(" "), report, reasons)
 }
@@ -212,6 +222,44 @@ async fn a_pod_that_cannot_be_written_to_is_set_aside_with_its_claims() {
     assert_eq!(asked, all[..MOST_ASIDE].join(" "), "what refuses all is not asked a thousand times");
 }
 
+/// A webhook that does not answer takes many seconds each time. Rows: codes of the pods in their order, those
+/// that were put off before, what is asked, and what is put off now.
+#[tokio::test]
+async fn errors_of_the_api_server_end_their_part_and_the_others_come_first_then() {
+    type Row = (&'static [u16], &'static [&'static str], &'static str, &'static [&'static str]);
+    let table: [Row; 7] = [
+        (&[500, 0, 503, 0, 500, 0, 0], &[], "0 1 2 3 4", &["0", "2", "4"]),
+        (&[500, 0, 503, 0, 500, 0, 0], &["0", "2", "4"], "1 3 5 6 0 2 4", &["0", "2", "4"]),
+        (&[500, 500, 0], &[], "0 1 2", &[]),
+        (&[403, 403, 403, 500, 403, 0], &[], "0 1 2 3 4 5", &[]),
+        (&[500, 500, 500, 500, 500, 500], &["0", "1", "2"], "3 4 5", &["3", "4", "5"]),
+        (&[0, 0, 0], &["1"], "0 2 1", &[]),
+        (&[0, 0, 0], &["0", "1", "2", "gone"], "0 1 2", &[]),
+    ];
+    for (codes, before, asked, put_off) in table {
+        let actions: Vec<Action> = (0..codes.len()).map(|at| open(&at.to_string())).collect();
+        let names: Vec<String> = (0..codes.len()).map(|at| format!("open {at}")).collect();
+        let refused = names.iter().zip(codes).filter(|(_, code)| **code > 0);
+        let refused = refused.map(|(name, code)| (name.as_str(), *code)).collect();
+        let plan = Plan { actions, ..Plan::default() };
+        let (was_asked, report, _) = report_after(plan, refused, before).await;
+        assert_eq!(was_asked.replace("open ", ""), asked, "{codes:?} {before:?}");
+        assert_eq!(report.put_off, put_off, "{codes:?} {before:?}");
+    }
+    // What is in another part has its own.
+    let actions = ["0", "1", "2", "3", "4", "5"].map(open).to_vec();
+    let plan = Plan { actions, parts: vec![2, 4], ..Plan::default() };
+    let all = ["open 0", "open 1", "open 2", "open 3", "open 4", "open 5"];
+    let refused = all.iter().map(|what| (*what, 500)).collect();
+    assert_eq!(report(plan, refused).await.0, all.join(" "));
+    // Claims of a pod stay behind it.
+    let claim = |name: &str| Action::DeleteClaim(target(name));
+    let delete = |name: &str| Action::DeletePod(target(name));
+    let actions = vec![claim("first"), delete("x"), claim("of-x"), delete("y"), claim("of-y"), new("z")];
+    let plan = Plan { actions, ..Plan::default() };
+    assert_eq!(report_after(plan, Vec::new(), &["x"]).await.0, "-first -y -of-y +z -x -of-x");
+}
+
 /// Rows: what is refused, what is asked, and the UIDs of what was not adopted.
 #[tokio::test]
 async fn one_that_cannot_be_adopted_keeps_nothing_from_being_written() {
@@ -251,6 +299,10 @@ async fn one_that_cannot_be_adopted_keeps_nothing_from_being_written() {
     let refused = refused.iter().map(|what| (what.as_str(), 403)).collect();
     let (asked, report, _) = report(adopts(&many), refused).await;
     assert_eq!((report.unadopted.len(), asked.matches("open p").count()), (16, 16), "{asked}");
+    let refused: Vec<String> = many.iter().map(|name| format!("open {name}")).collect();
+    let refused = refused.iter().map(|what| (what.as_str(), 500)).collect();
+    let (asked, report, _) = self::report(adopts(&many), refused).await;
+    assert_eq!((report.unadopted.len(), asked.matches("open p").count()), (3, 3), "{asked}");
 }
 
 /// One that cannot be made keeps no other one from it; a quota that is used up is not asked for all.

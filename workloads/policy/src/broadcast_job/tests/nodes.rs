@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{
-    super::{PodState, PodView},
+    super::{NodeView, PodState, PodView, minds},
     world::{World, node},
 };
 
@@ -109,6 +109,99 @@ fn each_node_that_fits_is_done_once(#[case] parallelism: Value, #[case] most: us
         let (phase, desired, active, succeeded, failed) = world.status();
         assert_eq!((phase.as_str(), desired, active, succeeded + failed), ("running", 200, 0, 200));
         assert!(world.plan().actions.is_empty());
+    }
+}
+
+/// Nobody plans after a change that is not minded, so no plan may have anything more then.
+#[test]
+fn a_change_that_is_not_minded_is_no_other_plan() {
+    let (mut minded, mut unminded) = (0, 0);
+    for seed in 1..=2 {
+        let mut dice = Dice(seed);
+        let spec = json!({
+            "parallelism": 20,
+            "completionPolicy": { "type": "Never" },
+            "failurePolicy": { "type": "Continue" },
+            "template": { "spec": {
+                "restartPolicy": "Never", "nodeSelector": { "zone": "a" },
+                "containers": [{ "resources": { "requests": { "cpu": "1" } } }],
+            }},
+        });
+        let mut world = World::new(&[], spec);
+        for step in 0..150 {
+            let (nodes, pods, plan) = (world.nodes.clone(), world.pods.clone(), world.plan());
+            change(&mut world, &mut dice);
+            // What ends with a node is another event.
+            let left = std::mem::replace(&mut world.pods, pods);
+            let mut names = nodes.keys().chain(world.nodes.keys());
+            if let Some(name) = names.find(|name| nodes.get(*name) != world.nodes.get(*name)) {
+                let view = |nodes: &BTreeMap<String, Value>| {
+                    let node = nodes.get(name).cloned()?;
+                    Some(NodeView::of(&serde_json::from_value(node).unwrap()))
+                };
+                let has_pod = || world.pods.values().any(|pod| pod.is_alive() && pod.node == *name);
+                if minds(&world.job, view(&nodes).as_ref(), view(&world.nodes).as_ref(), has_pod) {
+                    minded += 1;
+                } else {
+                    unminded += 1;
+                    let now = world.plan();
+                    assert!(
+                        now.actions.iter().all(|action| plan.actions.contains(action)),
+                        "{step}: {now:?}"
+                    );
+                    assert!(!plan.actions.is_empty() || plan == now, "{step}: {plan:?} {now:?}");
+                }
+            }
+            world.pods = left;
+            run(&mut world, &mut dice);
+            if dice.below(3) > 0 {
+                let plan = world.plan();
+                world.carry_out(&plan, usize::MAX);
+            }
+            world.later(1);
+        }
+    }
+    assert!(minded > 40 && unminded > 40, "{minded} {unminded}");
+}
+
+/// Rows: a node before and after, whether the job has a pod there, and whether it is minded.
+#[test]
+fn only_what_places_pods_is_minded_of_a_node() {
+    let with = |part: &str, value: Value| {
+        let mut node = node("a");
+        node[part] = value;
+        NodeView::of(&serde_json::from_value(node).unwrap())
+    };
+    let taint = |effect: &str| with("spec", json!({ "taints": [{ "key": "x", "effect": effect }] }));
+    let labels = |labels: Value| with("metadata", json!({ "name": "a", "labels": labels }));
+    let (fits, other) = (with("spec", json!({})), labels(json!({ "zone": "b" })));
+    let (more, tainted) = (labels(json!({ "zone": "a", "x": "y" })), taint("NoSchedule"));
+    let small = with("status", json!({ "allocatable": { "cpu": "1m" } }));
+    let cordoned = with("spec", json!({ "unschedulable": true }));
+    let spec = json!({ "template": { "spec": {
+        "restartPolicy": "Never", "nodeSelector": { "zone": "a" },
+        "containers": [{ "resources": { "requests": { "cpu": "1" } } }],
+    }}});
+    let job = World::new(&[], spec).job;
+    let table: [(Option<&NodeView>, Option<&NodeView>, bool, bool); 14] = [
+        (None, Some(&fits), false, true),
+        (Some(&fits), None, false, true),
+        (Some(&fits), Some(&more), true, false),
+        (Some(&fits), Some(&tainted), false, true),
+        (Some(&fits), Some(&small), false, true),
+        (Some(&fits), Some(&cordoned), false, true),
+        (Some(&cordoned), Some(&fits), false, true),
+        (Some(&small), Some(&tainted), true, false),
+        (Some(&tainted), None, true, false),
+        (None, Some(&tainted), true, false),
+        (None, Some(&other), false, false),
+        (Some(&other), None, true, false),
+        // A pod that runs there is deleted when the node has lost its labels.
+        (Some(&tainted), Some(&other), true, true),
+        (Some(&tainted), Some(&other), false, false),
+    ];
+    for (row, (before, after, has_pod, minded)) in table.into_iter().enumerate() {
+        assert_eq!(minds(&job, before, after, || has_pod), minded, "{row}");
     }
 }
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        API_VERSION, Action, COPY_LABEL, FROM_ANNOTATION, HASH_ANNOTATION, KIND, Plan, Problem, Trouble,
-        status,
+        API_VERSION, Action, COPY_LABEL, FROM_ANNOTATION, HASH_ANNOTATION, KIND, NamespaceView, Plan,
+        Problem, Trouble, status,
     },
     world::{NAMESPACES, World, config_map, list, secret},
 };
@@ -27,6 +27,49 @@ fn namespaces_that_have_a_copy(#[case] targets: Value, #[case] expected: &[&str]
     assert_eq!(world.has(), expected);
     let count = i32::try_from(expected.len()).unwrap();
     assert_eq!(world.counts(), (count, count, 0));
+}
+
+/// Nobody plans after a change that is not minded, so the plan is the same then.
+#[rstest]
+#[case::nothing(json!({}), 0)]
+#[case::all(json!({ "allNamespaces": true }), 54)]
+#[case::all_but(json!({ "allNamespaces": true, "excludedNamespaces": list(&["a"]) }), 36)]
+#[case::listed(json!({ "includedNamespaces": list(&["a"]) }), 18)]
+#[case::one_of_the_cluster(json!({ "includedNamespaces": list(&["kube-system"]) }), 18)]
+#[case::selected(json!({ "namespaceLabelSelector": { "matchLabels": { "env": "prod" } } }), 54)]
+fn a_namespace_is_minded_where_the_plan_is_another_one(#[case] targets: Value, #[case] minded: usize) {
+    let mut count = 0;
+    for (name, _) in NAMESPACES {
+        let view = |uid: &str, env: &str, terminating: bool| {
+            let labels = [("env".to_owned(), env.to_owned())].into();
+            Some(NamespaceView { uid: uid.to_owned(), labels, terminating })
+        };
+        let views = [
+            None,
+            view("1", "prod", false),
+            view("1", "test", false),
+            view("1", "prod", true),
+            view("2", "prod", false),
+        ];
+        for (before, after) in views.iter().flat_map(|one| views.iter().map(move |other| (one, other))) {
+            let planned = |view: &Option<NamespaceView>| {
+                let mut world = World::new(&config_map(), &targets, &[]);
+                world.namespaces.extend(view.clone().map(|view| (name.to_owned(), view)));
+                let trouble = |uid: &str| Trouble {
+                    problem: Problem::Create,
+                    text: "no quota".to_owned(),
+                    namespace: uid.to_owned(),
+                };
+                world.troubles.insert(name.to_owned(), trouble("1"));
+                world.plan(false)
+            };
+            let is_minded =
+                World::new(&config_map(), &targets, &[]).rules().minds(name, before.as_ref(), after.as_ref());
+            count += usize::from(is_minded);
+            assert!(is_minded || planned(before) == planned(after), "{name}: {before:?} {after:?}");
+        }
+    }
+    assert_eq!(count, minded);
 }
 
 #[test]

@@ -1,0 +1,206 @@
+//! Agenda of a controller: when each object is looked at, and which of those that are due come next.
+//!
+//! ```text
+//!  add ──▶ waiting, by time ──▶ queue of its namespace ──▶ taken ──▶ plan on its way
+//!                ▲                                                        │
+//!                └───────────────── due again at its end ─────────────────┘
+//! ```
+//!
+//! A plan holds a place until its last answer, and one whose requests come to a webhook that is down holds it
+//! for long. So no namespace has more than half of the places, and neither have those objects together whose
+//! plans fail one after the other: all others go on beside them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+/// Objects that are to be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    /// When an object is looked at, by UID.
+    due: BTreeMap<String, Instant>,
+    /// The same by time, of objects that are in no queue and have no plan on its way.
+    waiting: BTreeSet<(Instant, String)>,
+    /// Objects whose time has come: those that fail are in the second one.
+    queues: [Queue; 2],
+    /// Objects with a plan on its way: they wait for its end.
+    in_flight: BTreeMap<String, Share>,
+    /// Shares of what was taken last.
+    taken: BTreeMap<String, Share>,
+}
+
+/// Objects that an object shares places with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// `None` of an object that is in none.
+    pub(crate) namespace: Option<String>,
+    /// Its plans fail one after the other.
+    pub(crate) fails: bool,
+}
+
+/// Objects whose time has come, by their namespaces. The one that waits longest comes first.
+#[derive(Debug, Default)]
+struct Queue {
+    lines: BTreeMap<Option<String>, BTreeSet<(Instant, String)>>,
+    /// Each namespace with the time of its first object.
+    heads: BTreeSet<(Instant, Option<String>)>,
+}
+
+/// Places that are held.
+#[derive(Debug)]
+struct Held {
+    most: usize,
+    all: usize,
+    fails: usize,
+    by_namespace: BTreeMap<String, usize>,
+}
+
+impl Agenda {
+    /// The object is looked at then, or sooner.
+    pub(crate) fn add(&mut self, uid: String, at: Instant) {
+        let before = self.due.get(&uid).copied();
+        if before.is_some_and(|before| before <= at) {
+            return;
+        }
+        let has_waited = before.is_some_and(|before| self.waiting.remove(&(before, uid.clone())));
+        let is_in_flight = self.in_flight.contains_key(&uid);
+        if before.is_some() && !has_waited && !is_in_flight {
+            // Its time has come already.
+            return;
+        }
+        if !is_in_flight {
+            self.waiting.insert((at, uid.clone()));
+        }
+        self.due.insert(uid, at);
+    }
+
+    /// Takes objects that are due, up to so many in flight, by their shares. The one that waits longest comes
+    /// first: others that are due again and again do not pass it.
+    pub(crate) fn take(&mut self, now: Instant, most: usize, share: impl Fn(&str) -> Share) -> Vec<String> {
+        let mut held = self.held(most);
+        if held.all >= most {
+            return Vec::new();
+        }
+        self.taken.clear();
+        while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((at, uid)) = self.waiting.pop_first() else { break };
+            let Share { namespace, fails } = share(&uid);
+            self.queues[usize::from(fails)].add(namespace, at, uid);
+        }
+        let mut all = Vec::new();
+        while let Some((_, fails, namespace)) = self.head(&held) {
+            let Some(uid) = self.queues[usize::from(fails)].pop(&namespace) else { break };
+            let share = Share { namespace, fails };
+            self.due.remove(&uid);
+            held.add(&share);
+            self.taken.insert(uid.clone(), share);
+            all.push(uid);
+        }
+        all
+    }
+
+    /// The next time at which one is due; `None`, when nothing can be begun.
+    pub(crate) fn next(&self, most: usize) -> Option<Instant> {
+        let held = self.held(most);
+        if held.all >= most {
+            return None;
+        }
+        let first = self.head(&held).map(|(at, ..)| at);
+        first.into_iter().chain(self.waiting.first().map(|(at, _)| *at)).min()
+    }
+
+    /// The plan of an object that was taken begins.
+    pub(crate) fn begins(&mut self, uid: &str) {
+        if let Some(at) = self.due.get(uid) {
+            self.waiting.remove(&(*at, uid.to_owned()));
+        }
+        let share = self.taken.remove(uid).unwrap_or_default();
+        self.in_flight.insert(uid.to_owned(), share);
+    }
+
+    /// The plan of an object has ended.
+    pub(crate) fn ends(&mut self, uid: &str) {
+        self.in_flight.remove(uid);
+        if let Some(at) = self.due.get(uid) {
+            self.waiting.insert((*at, uid.to_owned()));
+        }
+    }
+
+    /// Objects with a plan on its way.
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> Vec<&str> {
+        self.in_flight.keys().map(String::as_str).collect()
+    }
+
+    fn held(&self, most: usize) -> Held {
+        let mut held = Held { most, all: 0, fails: 0, by_namespace: BTreeMap::new() };
+        self.in_flight.values().for_each(|share| held.add(share));
+        held
+    }
+
+    /// Time of the one that comes next, whether it fails, and its namespace. Of those before it at most two
+    /// namespaces are passed over: they have half of the places each.
+    fn head(&self, held: &Held) -> Option<(Instant, bool, Option<String>)> {
+        let of = |fails: bool| {
+            let mut heads = self.queues[usize::from(fails)].heads.iter();
+            let free = heads.find(|(_, namespace)| held.has_place(namespace.as_deref(), fails));
+            free.map(|(at, namespace)| (*at, fails, namespace))
+        };
+        let fails = if held.fails < held.half() { of(true) } else { None };
+        let first = of(false).into_iter().chain(fails).min();
+        first.map(|(at, fails, namespace)| (at, fails, namespace.clone()))
+    }
+}
+
+impl Queue {
+    fn add(&mut self, namespace: Option<String>, at: Instant, uid: String) {
+        let line = self.lines.entry(namespace.clone()).or_default();
+        let before = line.first().map(|(at, _)| *at);
+        line.insert((at, uid));
+        if before.is_none_or(|before| at < before) {
+            if let Some(before) = before {
+                self.heads.remove(&(before, namespace.clone()));
+            }
+            self.heads.insert((at, namespace));
+        }
+    }
+
+    /// Takes out the first one of a namespace.
+    fn pop(&mut self, namespace: &Option<String>) -> Option<String> {
+        let line = self.lines.get_mut(namespace)?;
+        let (at, uid) = line.pop_first()?;
+        self.heads.remove(&(at, namespace.clone()));
+        match line.first() {
+            Some((next, _)) => drop(self.heads.insert((*next, namespace.clone()))),
+            None => drop(self.lines.remove(namespace)),
+        }
+        Some(uid)
+    }
+}
+
+impl Held {
+    /// The most places of a namespace, and of those that fail.
+    const fn half(&self) -> usize {
+        self.most.div_ceil(2)
+    }
+
+    fn add(&mut self, share: &Share) {
+        self.all = self.all.saturating_add(1);
+        self.fails = self.fails.saturating_add(usize::from(share.fails));
+        if let Some(namespace) = &share.namespace {
+            let of = self.by_namespace.entry(namespace.clone()).or_default();
+            *of = of.saturating_add(1);
+        }
+    }
+
+    fn has_place(&self, namespace: Option<&str>, fails: bool) -> bool {
+        let of_namespace = namespace.and_then(|namespace| self.by_namespace.get(namespace));
+        self.all < self.most
+            && of_namespace.is_none_or(|of| *of < self.half())
+            && (!fails || self.fails < self.half())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{super::watches, *};
+
+fn meta(version: u32, kind: &str) -> Value {
+    json!({
+        "namespace": "ns", "name": "p", "uid": "u", "resourceVersion": version.to_string(),
+        "ownerReferences": [{
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "name": "x", "uid": "x", "controller": true,
+        }],
+    })
+}
+
+#[rstest]
+#[case::another_version(|_: &mut Value| {}, false)]
+#[case::an_address(|pod: &mut Value| pod["status"]["podIP"] = "10.0.0.1".into(), false)]
+#[case::ended(|pod: &mut Value| pod["status"]["phase"] = "Succeeded".into(), true)]
+#[case::bound(|pod: &mut Value| pod["spec"]["nodeName"] = "n".into(), true)]
+#[case::it_goes(|pod: &mut Value| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into(), true)]
+fn a_pod_that_changes_nothing_is_no_plan(#[case] change: fn(&mut Value), #[case] planned: bool) {
+    let pod = |version, change: fn(&mut Value)| {
+        let mut pod = json!({
+            "metadata": meta(version, "BroadcastJob"), "spec": { "containers": [] },
+            "status": { "phase": "Running" },
+        });
+        change(&mut pod);
+        watches::pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap()
+    };
+    let mut pods = Owned::default();
+    pods.take(Shown::Applied(pod(1, |_| {})));
+    assert_eq!(pods.take(Shown::Applied(pod(2, change))) != Concerned::None, planned);
+}
+
+#[rstest]
+#[case::a_pod_begins(json!({ "active": 1, "ready": 1 }), false)]
+#[case::ended(json!({ "conditions": [{ "type": "Complete", "status": "True" }] }), true)]
+fn a_job_that_goes_on_is_no_plan(#[case] status: Value, #[case] planned: bool) {
+    let job = |version, status: &Value| {
+        let job = json!({ "metadata": meta(version, "AdvancedCronJob"), "status": status });
+        watches::job(serde_json::from_value::<Job>(job).unwrap()).unwrap()
+    };
+    let mut jobs = Owned::default();
+    jobs.take(Shown::Applied(job(1, &json!({}))));
+    assert_eq!(jobs.take(Shown::Applied(job(2, &status))) != Concerned::None, planned);
+}
+
+fn node(name: &str, labels: Value) -> Input {
+    let node = json!({ "metadata": { "name": name, "labels": labels }, "status": { "allocatable": { "cpu": "2" } } });
+    let view = NodeView::of(&serde_json::from_value(node).unwrap());
+    Input::Node(Shown::Applied((name.to_owned(), view)))
+}
+
+/// A picture of a job on all nodes, one on nodes with a disk, one that has ended and one that makes no sense.
+fn picture() -> Jobs {
+    let zone = jiff::tz::TimeZone::UTC;
+    let settings = Settings { broadcast_jobs: true, cron_jobs: false, by_scheduler: true, zone };
+    let mut picture = Jobs::new(settings);
+    let given = [
+        ("all", "Never", json!({}), "running"),
+        ("disk", "Never", json!({ "disk": "ssd" }), "running"),
+        ("ended", "Never", json!({}), "completed"),
+        ("faulty", "Always", json!({}), "running"),
+    ];
+    for (name, restart, selector, phase) in given {
+        let spec = json!({ "restartPolicy": restart, "nodeSelector": selector, "containers": [] });
+        let job = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob",
+            "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1" },
+            "spec": { "template": { "spec": spec } }, "status": { "phase": phase },
+        });
+        let filed = Kind::Broadcast.read(serde_json::from_value(job).unwrap()).unwrap();
+        picture.take(Input::Object(Kind::Broadcast, Shown::Applied(filed)));
+    }
+    picture
+}
+
+#[test]
+fn a_node_concerns_the_jobs_that_it_changes_anything_for() {
+    let some = |uids: &[&str]| Concerned::Some(uids.iter().map(|uid| (*uid).to_owned()).collect());
+    let mut picture = picture();
+    assert_eq!(picture.take(Input::Node(Shown::ListBegins)), Concerned::None);
+    assert_eq!(
+        picture.take(node("old", json!({ "disk": "ssd" }))),
+        Concerned::None,
+        "the end says it of all"
+    );
+    assert_eq!(picture.take(Input::Node(Shown::ListEnds)), some(&["all", "disk", "faulty"]));
+    // A node comes, and gets its labels one after the other.
+    assert_eq!(picture.take(node("new", json!({}))), some(&["all"]));
+    assert_eq!(picture.take(node("new", json!({ "a": "b" }))), some(&[]));
+    assert_eq!(picture.take(node("new", json!({ "a": "b", "disk": "ssd" }))), some(&["disk"]));
+    assert_eq!(picture.take(node("new", json!({ "a": "c", "disk": "ssd" }))), some(&[]));
+    assert_eq!(picture.take(node("new", json!({ "a": "c", "disk": "ssd" }))), Concerned::None);
+    assert_eq!(picture.take(node("new", json!({ "a": "c" }))), some(&["disk"]));
+    assert_eq!(picture.take(Input::Node(Shown::Gone("new".to_owned()))), some(&["all"]));
+    // A list that does not show it says the same.
+    picture.take(Input::Node(Shown::ListBegins));
+    assert_eq!(picture.take(Input::Node(Shown::ListEnds)), some(&["all", "disk"]));
+}

@@ -1,0 +1,116 @@
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+use crate::{served::reads, trimmed::TrimmedPod};
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn each_term_is_read_once_and_again_after_it_was_lost() {
+    let (mut reading, now) = (Reading::default(), Instant::now());
+    assert_eq!(reading.next(0, now), Some(now));
+    reading.begins(0);
+    assert_eq!((reading.next(0, now), reading.is_done(0)), (None, false), "on its way");
+    reading.is_lost(now);
+    let again = reading.next(0, now).unwrap();
+    assert!(again > now && !reading.is_done(0));
+    reading.begins(0);
+    // Meanwhile another term has begun.
+    reading.ends(0, names(&["ns"]), names(&[]), now);
+    assert!(reading.covers("ns") && !reading.covers("another"));
+    assert_eq!((reading.next(0, now), reading.next(1, now)), (None, Some(now)));
+    reading.begins(1);
+    reading.is_lost(now);
+    assert!(reading.next(1, now).is_some_and(|again| again > now));
+}
+
+/// Rows: namespaces of a term that are read and that are not, one reading after the other; what is left after
+/// each of them.
+#[test]
+fn what_was_not_read_is_read_again_by_itself() {
+    let all = || names(&["a", "b", "c"]);
+    let (mut reading, now) = (Reading::default(), Instant::now());
+    let table: [(&[&str], &[&str], &[&str]); 4] = [
+        (&[], &["a", "b", "c"], &["a", "b", "c"]),
+        (&["a"], &["b", "c"], &["b", "c"]),
+        (&["c"], &["b"], &["b"]),
+        (&["b"], &[], &[]),
+    ];
+    let mut pause = std::time::Duration::ZERO;
+    for (read, missing, left) in table {
+        reading.begins(1);
+        reading.ends(1, names(read), names(missing), now);
+        assert!(reading.is_done(1), "what was read is planned");
+        assert_eq!(reading.left(1, all()), names(left));
+        for namespace in ["a", "b", "c"] {
+            assert_eq!(reading.misses(namespace), left.contains(&namespace), "{namespace}");
+            assert_eq!(reading.covers(namespace), !left.contains(&namespace), "{namespace}");
+        }
+        let next = reading.next(1, now).map(|next| next.duration_since(now));
+        assert_eq!(next.is_none(), left.is_empty());
+        assert!(next.is_none_or(|next| next > pause), "less and less often");
+        pause = next.unwrap_or_default();
+    }
+}
+
+#[test]
+fn what_failed_in_a_term_is_no_matter_of_the_next_one() {
+    let (mut reading, now) = (Reading::default(), Instant::now());
+    for _ in 0..9 {
+        reading.begins(1);
+        reading.ends(1, names(&["a"]), names(&["b"]), now);
+    }
+    assert!(reading.next(1, now).is_some_and(|next| next > now));
+    assert_eq!(reading.next(2, now), Some(now), "it begins at once");
+    assert_eq!(reading.left(2, names(&["a", "b"])), names(&["a", "b"]));
+    reading.begins(2);
+    reading.ends(2, names(&["a"]), names(&["b"]), now);
+    assert!(reading.next(2, now).is_some_and(|next| next < now + std::time::Duration::from_secs(1)));
+    // Nobody has objects there any more: whoever has some later is read by itself.
+    assert_eq!((reading.left(2, names(&["a"])), reading.next(2, now)), (names(&[]), None));
+    assert!(!reading.misses("b") && !reading.covers("b"));
+}
+
+#[rstest]
+#[case::all_well(&[])]
+#[case::one_fails(&["c"])]
+#[case::some_fail(&["a", "e"])]
+#[case::all_fail(&["a", "b", "c", "d", "e", "f"])]
+#[tokio::test]
+async fn a_namespace_that_fails_takes_nothing_from_the_others(#[case] fails: &[&str]) {
+    let all = names(&["a", "b", "c", "d", "e", "f"]);
+    let ended = each(7, all.clone(), |namespace| {
+        let fails = fails.contains(&namespace.as_str());
+        async move { if fails { Err(Failure::Refused(format!("not {namespace}"))) } else { Ok(namespace) } }
+    })
+    .await;
+    assert_eq!((ended.term, ended.missing()), (7, names(fails)));
+    assert_eq!(ended.read(), &all - &names(fails));
+    assert!(ended.found.iter().all(|(namespace, found)| namespace == found));
+    assert!(ended.failed.iter().all(|(namespace, why)| *why == format!("not {namespace}")));
+}
+
+/// An answer is in memory as a whole before an object of it is reduced.
+#[tokio::test]
+async fn lists_come_in_small_pages() {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = asked.clone();
+    let writer = reads(move |path, query| {
+        let limit = query.split('&').find(|part| part.starts_with("limit=")).unwrap_or_default();
+        seen.lock().unwrap().push(format!("{} {limit}", path.rsplit('/').next().unwrap_or_default()));
+        let next = if query.contains("continue=") { "" } else { "second" };
+        json!({ "metadata": { "resourceVersion": "5", "continue": next }, "items": [] }).to_string()
+    });
+    let pods = Api::<TrimmedPod>::namespaced(writer.client.clone(), "ns");
+    writer.list(&pods, "", Pods::view).await.ok().unwrap();
+    let maps = Api::<berth_base::sent::Sent<ConfigMap>>::namespaced(writer.client.clone(), "ns");
+    writer.list(&maps, "", Some).await.ok().unwrap();
+    let pages = ["pods limit=50", "pods limit=50", "configmaps limit=100", "configmaps limit=100"];
+    assert_eq!(*asked.lock().unwrap(), pages);
+}
