@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Annotated, PodStateIndex, PodStateStep};
 use crate::{
     images::Effect,
-    index::Set,
+    index::{Index, Set},
     seen::{Kind, NodeSeen, Now, Object, Owner, PodSeen, PodStage, PodStateSeen, Pods, SetSeen},
 };
 
@@ -292,6 +292,20 @@ fn other_keys_and_labels_are_followed() {
     assert_eq!(world.status.observed_generation, Some(2));
     world.tell(&node("n1", "z9"));
     assert_eq!(zones(&world.pass(LONG)), [("web-0", "z9")]);
+}
+
+/// Nodes come and change all the time, and each state looks at all pods of its namespace.
+#[test]
+fn a_node_without_a_pod_of_the_set_is_nothing_to_it() {
+    let mut world = World::all(spec());
+    world.pod("web-0", Some("n1"), "set");
+    world.pass(LONG);
+    for other in [node("n2", "z9"), node("n3", "z3")] {
+        world.tell(&other);
+        assert_eq!(world.index.next_deadline(), None);
+    }
+    world.tell(&node("n1", "z9"));
+    assert_eq!(world.index.next_deadline(), Some(world.now().instant));
 }
 
 #[test]
