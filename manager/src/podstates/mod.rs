@@ -53,6 +53,8 @@ use crate::{
 pub const RECORDED_EVERY: Duration = Duration::from_secs(1);
 /// Annotations that could not be read are asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
+/// A question without an answer is asked again after it: until then it may wait for its turn.
+const LOST_AFTER: Duration = Duration::from_secs(300);
 /// Pods whose annotations are asked for at once.
 const MOST_READ: usize = 64;
 
@@ -84,7 +86,7 @@ struct Known {
     rules: Result<Rules, String>,
     /// Annotations that were read of pods that are not recorded yet, by name, with the pod's UID.
     annotations: BTreeMap<String, (String, Labels)>,
-    /// When annotations were asked for.
+    /// Time from which annotations may be asked for again.
     asked: Option<Instant>,
     /// When it was looked at last.
     looked: Option<Instant>,
