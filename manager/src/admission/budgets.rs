@@ -53,7 +53,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const NOT_LISTED: &str = "PodUnavailableBudgets are not listed yet";
 
 /// A budget as admission has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct BudgetKept {
     pub(super) namespace: String,
     pub(super) name: String,

@@ -31,7 +31,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const LONGEST_VALUE: usize = 63;
 
 /// A PersistentPodState as admission has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct StateKept {
     pub(super) namespace: String,
     pub(super) name: String,

@@ -46,7 +46,7 @@ const TRIES: u32 = 8;
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// A WorkloadSpread as admission has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct SpreadKept {
     pub(super) namespace: String,
     pub(super) name: String,
