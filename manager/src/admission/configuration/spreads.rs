@@ -78,7 +78,7 @@ pub(super) fn key(kept: &SpreadKept) -> String {
 }
 
 /// Says whether one of the entries is for all spreads.
-pub(super) fn is_shared(entries: &[MutatingWebhook]) -> bool {
+pub(in crate::admission) fn is_shared(entries: &[MutatingWebhook]) -> bool {
     entries.iter().any(is_of_all)
 }
 
