@@ -79,7 +79,7 @@ impl Controller {
     /// Runs until the watches have ended.
     pub async fn run(mut self) {
         let mut term = None;
-        let mut inputs = Vec::with_capacity(BATCH);
+        let (mut inputs, mut facts) = (Vec::with_capacity(BATCH), Vec::new());
         let (mut counted, mut count_at) = (None, None);
         loop {
             let next = self.indexes.all().next_deadline();
@@ -97,9 +97,12 @@ impl Controller {
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer),
                 Some(reply) = self.replies.recv() => self.indexes.requests.permitted(reply, now()),
-                Some(fact) = self.facts.recv() => self.indexes.budgets.found(fact, now().instant),
-                Some(replicas) = self.replicas.recv() => self.indexes.spreads.found(replicas),
-                Some(read) = self.annotations.recv() => self.indexes.pod_states.found(read),
+                1.. = self.facts.recv_many(&mut facts, BATCH) => {
+                    let now = now().instant;
+                    facts.drain(..).for_each(|fact| self.indexes.budgets.found(fact, now));
+                }
+                Some(replicas) = self.replicas.recv() => self.indexes.spreads.found(replicas, now().instant),
+                Some(read) = self.annotations.recv() => self.indexes.pod_states.found(read, now().instant),
                 // Without an admission server nobody sends.
                 Ok(()) = self.webhooks.changed() => {
                     let webhooks = self.webhooks.borrow_and_update().clone();

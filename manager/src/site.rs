@@ -1,6 +1,8 @@
 //! Steps of kinds whose status is replaced at a version, carried out a few at a time: budgets, spreads and
 //! PersistentPodStates. Each such status is decided on what others have written into it, so a write that was
 //! decided on an older version has to fail; it is decided anew from what the watch shows then.
+//!
+//! Writes have places of their own: they wait for no answer that does not come to somebody's question.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -19,8 +21,8 @@ use tracing::{debug, warn};
 
 use crate::{seen::Key, telemetry::chain};
 
-/// Requests to the API server at the same time, for one kind.
-const AT_ONCE: usize = 8;
+/// Requests to the API server at the same time, for one kind; and as many writes beside them.
+pub(crate) const AT_ONCE: usize = 8;
 /// A request without an answer has failed; what it was for is decided anew.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
@@ -37,6 +39,27 @@ pub struct StatusWrite<S, T> {
     pub spec: Box<S>,
     /// All of its status.
     pub status: Box<T>,
+}
+
+/// Carries out steps until nobody gives any: those that only read, and the others, which wait for none of
+/// them.
+pub(crate) async fn reads_and_writes<S, F>(
+    mut steps: mpsc::UnboundedReceiver<S>,
+    reads: impl Fn(&S) -> bool,
+    carry_out: impl Fn(S) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let ((to_read, due_reads), (to_write, due_writes)) =
+        (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let part = async move {
+        while let Some(step) = steps.recv().await {
+            let lane = if reads(&step) { &to_read } else { &to_write };
+            // Their readers end after this one.
+            let _ = lane.send(step);
+        }
+    };
+    tokio::join!(part, each(due_reads, &carry_out), each(due_writes, &carry_out));
 }
 
 /// Carries out steps until nobody gives any.
@@ -90,5 +113,43 @@ pub(crate) async fn write<K, S, T>(
         }
         Ok(Err(error)) => warn!(%kind, %key, error = chain(&error), "Status not written"),
         Err(_) => warn!(%kind, %key, "Status not written, no answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Questions that nobody answers hold up each other, and no write.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_waits_for_no_answer() {
+        let (steps, due) = mpsc::unbounded_channel();
+        let (written, mut shown) = mpsc::unbounded_channel();
+        for _ in 0..100 {
+            steps.send(None).unwrap();
+        }
+        steps.send(Some("status")).unwrap();
+        let carry_out = |step: Option<&'static str>| {
+            let written = written.clone();
+            async move {
+                match step {
+                    Some(status) => written.send(status).unwrap(),
+                    None => std::future::pending().await,
+                }
+            }
+        };
+        let all = reads_and_writes(due, Option::is_none, carry_out);
+        tokio::select! {
+            () = all => panic!("it has ended"),
+            status = timeout(ANSWER_WITHIN, shown.recv()) => assert_eq!(status, Ok(Some("status"))),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_with_who_gives_steps() {
+        let (steps, due) = mpsc::unbounded_channel();
+        steps.send(1).unwrap();
+        drop(steps);
+        reads_and_writes(due, |step| *step == 1, |_| std::future::ready(())).await;
     }
 }

@@ -31,6 +31,13 @@ impl<W: Clone + Eq + Hash + Ord> Timers<W> {
         }
     }
 
+    /// Sets a timer, unless it is over sooner already.
+    pub(crate) fn set_sooner(&mut self, wake: W, at: Instant) {
+        if self.set.get(&wake).is_none_or(|before| at < *before) {
+            self.set(wake, Some(at));
+        }
+    }
+
     pub(crate) fn next(&self) -> Option<Instant> {
         self.order.first().map(|(at, _)| *at)
     }

@@ -17,6 +17,8 @@ use crate::{
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 /// It doubles so often when nothing comes of the writes, to some two minutes.
 const MOST_DOUBLINGS: u32 = 6;
+/// Objects that are looked at in one call.
+const MOST_AT_ONCE: usize = 64;
 /// A leader that has just begun may see pods later than the one before it did.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -48,18 +50,23 @@ impl WorkQueue {
         self.touched.remove(key);
     }
 
-    /// Takes out what was touched, and that whose time has come.
+    /// Takes out what was touched, and that whose time has come; of many those that wait longest. The others
+    /// are due at once, and what has happened meanwhile is not held up by all of them.
     pub(crate) fn due(&mut self, now: Instant) -> BTreeSet<Key> {
-        while let Some(key) = self.timers.due(now) {
-            self.touched.insert(key);
+        self.put_off(now);
+        let mut due = BTreeSet::new();
+        while due.len() < MOST_AT_ONCE
+            && let Some(key) = self.timers.due(now)
+        {
+            due.insert(key);
         }
-        std::mem::take(&mut self.touched)
+        due
     }
 
     /// Leaves what was touched to the next call of [`WorkQueue::due`], which shows the pods as they are then.
     pub(crate) fn put_off(&mut self, now: Instant) {
         for key in std::mem::take(&mut self.touched) {
-            self.timers.set(key, Some(now));
+            self.timers.set_sooner(key, now);
         }
     }
 
@@ -168,6 +175,28 @@ mod tests {
         assert_eq!(queue.next(), Some(now));
         assert_eq!(queue.due(now), BTreeSet::from([key("a")]));
         assert_eq!(queue.due(later(now, Duration::from_secs(1))), BTreeSet::from([key("b")]));
+        assert_eq!(queue.next(), None);
+    }
+
+    #[test]
+    fn many_take_turns() {
+        let now = Instant::now();
+        let mut queue = WorkQueue::default();
+        for at in 0..2 * MOST_AT_ONCE {
+            queue.again(key(&format!("old{at}")), Some(now));
+        }
+        let later = later(now, Duration::from_secs(1));
+        for at in 0..MOST_AT_ONCE {
+            queue.touch(key(&format!("new{at}")));
+        }
+        queue.touch(key("old1"));
+        let of =
+            |due: &BTreeSet<Key>, what: &str| due.iter().filter(|key| key.name.starts_with(what)).count();
+        for _ in 0..2 {
+            assert_eq!(of(&queue.due(later), "old"), MOST_AT_ONCE, "those that wait longest");
+            assert!(queue.next().is_some_and(|at| at <= later));
+        }
+        assert_eq!(of(&queue.due(later), "new"), MOST_AT_ONCE);
         assert_eq!(queue.next(), None);
     }
 

@@ -20,7 +20,7 @@ use crate::{
 const MOST_TRANSFERRED: usize = 16 << 10;
 
 /// One SidecarSet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Set {
     pub(crate) name: String,
     pub(crate) selector: Selector,
@@ -42,7 +42,7 @@ pub(crate) enum Namespaces {
 }
 
 /// The sidecars of one revision, with all that goes into a pod along with them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Revision {
     /// Name of the revision; None while it is not recorded.
     pub(crate) name: Option<String>,
@@ -55,7 +55,7 @@ pub(crate) struct Revision {
 }
 
 /// The revision that `injectionStrategy` names, and which pods get it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named {
     /// Its name or custom version, as it was given.
     pub(crate) wanted: String,

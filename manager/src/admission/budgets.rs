@@ -53,7 +53,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const NOT_LISTED: &str = "PodUnavailableBudgets are not listed yet";
 
 /// A budget as admission has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct BudgetKept {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -212,14 +212,16 @@ impl Guard {
 
     /// The first budget that covers the pod, in the order of their names.
     async fn covering(&self, pod: &PodSeen) -> Result<Option<Covering>, &'static str> {
+        let labels: Vec<_> =
+            pod.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
         let candidates = {
             let view = self.budgets.borrow();
             let budgets = view.listed().ok_or(NOT_LISTED)?;
             let prefix = format!("{}/", pod.namespace);
             let of_space = budgets.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
-            let readable =
-                of_space.filter_map(|(_, kept)| Some((kept.name.clone(), kept.budget.clone().ok()?)));
-            readable.filter(|(_, budget)| may_cover(budget, pod)).collect::<Vec<_>>()
+            let readable = of_space.filter_map(|(_, kept)| Some((&kept.name, kept.budget.as_ref().ok()?)));
+            let covering = readable.filter(|(_, budget)| may_cover(budget, pod, &labels));
+            covering.map(|(name, budget)| (name.clone(), budget.clone())).collect::<Vec<_>>()
         };
         if candidates.is_empty() {
             return Ok(None);
@@ -356,13 +358,10 @@ fn busy(budget: &str, why: &str) -> Verdict {
     Verdict::Refused { code: 429, reason: "TooManyRequests", message }
 }
 
-fn may_cover(budget: &Budget, pod: &PodSeen) -> bool {
+/// Says whether the budget may cover the pod, whose labels are these, sorted.
+fn may_cover(budget: &Budget, pod: &PodSeen, labels: &[(Arc<str>, Arc<str>)]) -> bool {
     match (&budget.cover, &pod.owner) {
-        (Cover::Selector(selector), _) => {
-            let labels: Vec<(Arc<str>, Arc<str>)> =
-                pod.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
-            selector.matches(&labels)
-        }
+        (Cover::Selector(selector), _) => selector.matches(labels),
         (Cover::Workload(workload), Some(owner)) => workload.is(owner) || is_replica_set(owner),
         (Cover::Workload(_), None) => false,
     }

@@ -21,6 +21,7 @@ mod conversion;
 mod evictions;
 mod handler;
 mod leaver;
+mod lists;
 mod options;
 mod patch;
 mod path;
@@ -78,8 +79,10 @@ use self::{
     certificates::Served,
     configuration::{
         Announced, BudgetOptions, Configuration, Service, SpreadOptions, StateOptions, announcements,
+        one_is_for_all_spreads, one_is_for_all_states,
     },
     handler::{Handler, Namespaces},
+    lists::Lists,
     pod_states::{Restorer, StateKept},
     server::Server,
     spreads::{Placer, SpreadKept},
@@ -183,9 +186,18 @@ pub async fn start(
         sets: sets_shown,
         namespaces: namespaces_shown,
         guard,
-        placer: Placer { client: client.clone(), spreads: spreads_shown, turns: Turns::default() },
+        placer: Placer {
+            client: client.clone(),
+            spreads: spreads_shown,
+            lists: Lists::new(entries.clone(), one_is_for_all_spreads),
+            turns: Turns::default(),
+        },
         spreads: options.workload_spreads,
-        restorer: Restorer { client: client.clone(), states: states_shown },
+        restorer: Restorer {
+            client: client.clone(),
+            states: states_shown,
+            lists: Lists::new(entries.clone(), one_is_for_all_states),
+        },
         pod_states: options.persistent_pod_states,
         limits: options.budget_deletions || options.budget_updates,
         coming,

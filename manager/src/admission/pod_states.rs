@@ -12,10 +12,14 @@ use berth_proto::crd::PersistentPodState;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::Value;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 use tracing::debug;
 
 use super::{
+    lists::Lists,
     review::{Request, Verdict},
     view::View,
 };
@@ -31,7 +35,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const LONGEST_VALUE: usize = 63;
 
 /// A PersistentPodState as admission has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct StateKept {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -52,6 +56,7 @@ pub(super) fn read(object: Watched<wire::PodStates>) -> Option<StateKept> {
 pub(super) struct Restorer {
     pub(super) client: Client,
     pub(super) states: watch::Receiver<View<StateKept>>,
+    pub(super) lists: Lists,
 }
 
 impl Restorer {
@@ -107,14 +112,21 @@ impl Restorer {
         let lives = |one: &PersistentPodState| {
             one.metadata.deletion_timestamp.is_none() && Rules::of(&one.spec).is_ok_and(|rules| is_of(&rules))
         };
-        if let Some(name) = known {
-            let state = api.get_opt(&name).await.map_err(|_| "the PersistentPodState could not be read")?;
-            return Ok(state.filter(lives));
-        }
-        // The API server asks because one is for it: the watch may be behind.
-        let all =
-            api.list(&ListParams::default()).await.map_err(|_| "PersistentPodStates could not be read")?;
-        Ok(all.items.into_iter().find(lives))
+        let name = match known {
+            Some(name) => Some(name),
+            // The API server asks because one is for it: the watch may be behind.
+            None if self.lists.may(namespace, Instant::now()) => {
+                let api: Api<Watched<wire::PodStates>> = Api::namespaced(self.client.clone(), namespace);
+                let all = api.list(&ListParams::default()).await;
+                let all = all.map_err(|_| "PersistentPodStates could not be read")?;
+                let mut all = all.items.into_iter().filter_map(read);
+                all.find(|kept| kept.rules.as_ref().is_ok_and(is_of)).map(|kept| kept.name)
+            }
+            None => None,
+        };
+        let Some(name) = name else { return Ok(None) };
+        let state = api.get_opt(&name).await.map_err(|_| "the PersistentPodState could not be read")?;
+        Ok(state.filter(lives))
     }
 
     /// Tells whether any node has these labels.

@@ -24,7 +24,7 @@ pub(super) struct SetRules {
 }
 
 /// One set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct SetSeen {
     pub(super) rules: SetRules,
     /// The set, or what is wrong with it: admission refuses it today, and once took it or was not there.

@@ -21,13 +21,14 @@ use kube::{
 use serde_json::Value;
 use tokio::{
     sync::watch,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tracing::debug;
 
 use super::{
     evictions,
     leaver::{Leaver, controller, leaver, lives},
+    lists::Lists,
     review::{Request, Verdict},
     turns::Turns,
     view::View,
@@ -46,7 +47,7 @@ const TRIES: u32 = 8;
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// A WorkloadSpread as admission has it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct SpreadKept {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -75,6 +76,7 @@ pub(super) fn read(object: Watched<wire::Spreads>) -> Option<SpreadKept> {
 pub(super) struct Placer {
     pub(super) client: Client,
     pub(super) spreads: watch::Receiver<View<SpreadKept>>,
+    pub(super) lists: Lists,
     pub(super) turns: Turns<WorkloadSpread>,
 }
 
@@ -135,17 +137,19 @@ impl Placer {
             let spreads = view.listed().ok_or("WorkloadSpreads are not listed yet")?;
             let prefix = format!("{namespace}/");
             let of_space = spreads.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
-            let all = of_space.filter_map(|(_, kept)| Some((kept.name.clone(), kept.spread.clone().ok()?)));
-            all.filter(|(_, spread)| may_be(spread, owner)).collect::<Vec<_>>()
+            let all = of_space.filter_map(|(_, kept)| Some((&kept.name, kept.spread.as_ref().ok()?)));
+            let own = all.filter(|(_, spread)| may_be(spread, owner));
+            own.map(|(name, spread)| (name.clone(), spread.clone())).collect::<Vec<_>>()
         };
-        if candidates.is_empty() {
-            // The API server asks because one is for it: the watch may be behind.
-            let api: Api<WorkloadSpread> = Api::namespaced(self.client.clone(), namespace);
+        if candidates.is_empty() && self.lists.may(namespace, Instant::now()) {
+            // The API server asks because one is for it: the watch may be behind. One that cannot be read
+            // hides no other.
+            let api: Api<Watched<wire::Spreads>> = Api::namespaced(self.client.clone(), namespace);
             let all =
                 api.list(&ListParams::default()).await.map_err(|_| "WorkloadSpreads could not be read")?;
-            let all = all.items.into_iter().filter(|one| one.metadata.deletion_timestamp.is_none());
+            let all = all.items.into_iter().filter_map(read);
             candidates = all
-                .filter_map(|one| Some((one.metadata.name.clone()?, Spread::parse(&one.spec).ok()?)))
+                .filter_map(|kept| Some((kept.name, kept.spread.ok()?)))
                 .filter(|(_, spread)| may_be(spread, owner))
                 .collect();
         }

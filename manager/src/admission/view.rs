@@ -1,5 +1,6 @@
-//! Objects of one kind as the API server shows them, kept for readers. A change is seen by all of them, and
-//! objects are read in place.
+//! Objects of one kind as the API server shows them, kept for readers. A change of what is kept is seen by all
+//! of them, and objects are read in place. An event that changes nothing of it, as one of a status does, is
+//! none to them: they go over all objects.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
@@ -15,7 +16,7 @@ use tracing::{info, warn};
 use crate::watch::{Failure, Outage, WATCH_SECONDS};
 
 /// Objects of one kind by name, of namespaced ones by `namespace/name`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct View<V> {
     objects: BTreeMap<String, V>,
     /// Whether all of them have been listed once, or the kind is known not to be installed.
@@ -29,6 +30,11 @@ impl<V> Default for View<V> {
 }
 
 impl<V> View<V> {
+    /// All objects, as they were listed.
+    pub(super) fn of(objects: BTreeMap<String, V>) -> Self {
+        Self { objects, listed: true }
+    }
+
     /// Returns the objects, if they have been listed.
     pub(super) fn listed(&self) -> Option<&BTreeMap<String, V>> {
         self.listed.then_some(&self.objects)
@@ -42,7 +48,7 @@ impl<V> View<V> {
 
 /// Watches the objects that `config` selects, for ever, and keeps of each what `keep` makes of it. `what`
 /// names them in the log.
-pub(super) async fn follow<K, V>(
+pub(super) async fn follow<K, V: PartialEq>(
     api: Api<K>,
     config: watcher::Config,
     what: &'static str,
@@ -74,7 +80,7 @@ pub(super) async fn follow<K, V>(
 
 /// Watches all objects of a kind that OpenKruise has as well, as [`follow`] does, if it is ours. One that is
 /// not shows none.
-pub(super) async fn follow_owned<K, V>(
+pub(super) async fn follow_owned<K, V: PartialEq>(
     ours: bool,
     api: Api<K>,
     what: &'static str,
@@ -86,13 +92,13 @@ pub(super) async fn follow_owned<K, V>(
     if ours {
         return follow(api, watcher::Config::default(), what, keep, view).await;
     }
-    drop(view.send_replace(View { objects: BTreeMap::new(), listed: true }));
+    drop(view.send_replace(View::of(BTreeMap::new())));
     // Its readers take the end of the view for the end of the program.
     std::future::pending::<()>().await;
     drop(view);
 }
 
-fn take<K: Resource, V>(
+fn take<K: Resource, V: PartialEq>(
     event: Event<K>,
     fresh: &mut BTreeMap<String, V>,
     keep: &impl Fn(K) -> Option<V>,
@@ -107,20 +113,30 @@ fn take<K: Resource, V>(
             }
         }
         Event::InitDone => {
-            let objects = std::mem::take(fresh);
-            drop(view.send_replace(View { objects, listed: true }));
+            let next = View::of(std::mem::take(fresh));
+            view.send_if_modified(|view| {
+                let is_news = *view != next;
+                if is_news {
+                    *view = next;
+                }
+                is_news
+            });
         }
         Event::Apply(object) => {
             let name = key(&object);
             let kept = keep(object);
-            view.send_modify(|view| {
-                match kept {
-                    Some(kept) => drop(view.objects.insert(name, kept)),
-                    None => drop(view.objects.remove(&name)),
-                };
+            view.send_if_modified(|view| match kept {
+                Some(kept) if view.objects.get(&name) == Some(&kept) => false,
+                Some(kept) => {
+                    view.objects.insert(name, kept);
+                    true
+                }
+                None => view.objects.remove(&name).is_some(),
             });
         }
-        Event::Delete(object) => view.send_modify(|view| drop(view.objects.remove(&key(&object)))),
+        Event::Delete(object) => {
+            view.send_if_modified(|view| view.objects.remove(&key(&object)).is_some());
+        }
     }
 }
 
@@ -144,9 +160,10 @@ fn lost<V>(failure: Failure, what: &str, view: &watch::Sender<View<V>>) -> Durat
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Namespace;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::admission::{budgets, pod_states, sets, spreads};
 
     fn object(name: &str, version: &str) -> Namespace {
         serde_json::from_value(json!({"metadata": {"name": name, "resourceVersion": version}})).unwrap()
@@ -174,5 +191,51 @@ mod tests {
         // One that cannot be read any more is not kept as it was.
         tell(Event::Apply(object("c", "bad")));
         assert!(shown.borrow().get("c").is_none());
+    }
+
+    /// Tells of an object in four ways, and says which of them its readers see.
+    fn seen<K, V>(keep: fn(K) -> Option<V>, kind: &str, spec: &Value, other: &Value) -> [bool; 4]
+    where
+        K: Resource + DeserializeOwned,
+        V: PartialEq,
+    {
+        let object = |version: &str, spec: &Value, status: Value| -> K {
+            let metadata = json!({"namespace": "shop", "name": "a", "uid": "u", "resourceVersion": version});
+            let object = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "metadata": metadata,
+                "spec": spec, "status": status });
+            serde_json::from_value(object).unwrap()
+        };
+        let status = |number: i64| json!({ "observedGeneration": number });
+        let (view, mut shown) = watch::channel(View::default());
+        let mut fresh = BTreeMap::new();
+        let mut news = |events: Vec<Event<K>>| {
+            events.into_iter().for_each(|event| take(event, &mut fresh, &keep, &view));
+            let news = shown.has_changed().unwrap();
+            shown.mark_unchanged();
+            news
+        };
+        let listed = |object| vec![Event::Init, Event::InitApply(object), Event::InitDone];
+        [
+            news(listed(object("1", spec, status(1)))),
+            news(vec![Event::Apply(object("2", spec, status(2)))]),
+            news(listed(object("3", spec, status(3)))),
+            news(vec![Event::Apply(object("4", other, status(3)))]),
+        ]
+    }
+
+    /// Statuses change all the time where pods come and go, and all entries would be computed anew.
+    #[test]
+    fn a_status_is_no_news() {
+        let budget = |most: i64| json!({"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": most});
+        let target = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"});
+        let spread = |name: &str| json!({"targetRef": target, "subsets": [{"name": name}]});
+        let state = |key: &str| json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [key]}});
+        let set = |app: &str| json!({"selector": {"matchLabels": {"app": app}}, "containers": [{"name": "a", "image": "a"}]});
+        let first_and_last = [true, false, false, true];
+        let of_budgets = seen(budgets::read, "PodUnavailableBudget", &budget(1), &budget(2));
+        assert_eq!(of_budgets, first_and_last);
+        assert_eq!(seen(spreads::read, "WorkloadSpread", &spread("a"), &spread("b")), first_and_last);
+        assert_eq!(seen(pod_states::read, "PersistentPodState", &state("a"), &state("b")), first_and_last);
+        assert_eq!(seen(sets::read, "SidecarSet", &set("a"), &set("b")), first_and_last);
     }
 }

@@ -1,7 +1,7 @@
 //! One budget, as it is known, and how far its counting is.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeSet, HashMap},
     time::Instant,
 };
 
@@ -9,7 +9,7 @@ use berth_proto::crd::{PodUnavailableBudgetSpec, PodUnavailableBudgetStatus};
 
 use super::{
     count::Permits,
-    lookup::{Found, Lookup},
+    lookup::{Fact, Lookup},
     spec::Budget,
 };
 use crate::{observed::Observed, seen::BudgetSeen};
@@ -25,14 +25,29 @@ pub(super) struct Known {
     pub(super) round: Option<Round>,
     /// When the newest round began.
     pub(super) counted: Option<Instant>,
+    /// Number of times in a row that facts could not be read.
+    pub(super) failures: u32,
+    /// End of the pause after that.
+    pub(super) pauses: Option<Instant>,
 }
 
 /// A round of counting: facts are looked up, then the pods are counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Round {
-    /// When each was asked for last.
-    pub(super) asked: BTreeMap<Lookup, Instant>,
-    pub(super) found: HashMap<Lookup, Found>,
+    /// Its begin. A scale that was asked for before may be older than what the round is about.
+    pub(super) began: Instant,
+    /// Facts that it waits for. Pods are looked at when there are none left.
+    pub(super) open: BTreeSet<Lookup>,
+    /// Scales; what ReplicaSets belong to is kept for all budgets.
+    pub(super) found: HashMap<Lookup, Fact>,
+    /// A fact that could not be read, and why.
+    pub(super) failed: Option<(Lookup, String)>,
+}
+
+impl Round {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { began: now, open: BTreeSet::new(), found: HashMap::new(), failed: None }
+    }
 }
 
 impl Known {
@@ -45,6 +60,8 @@ impl Known {
             dirty: true,
             round: None,
             counted: None,
+            failures: 0,
+            pauses: None,
         }
     }
 
@@ -56,6 +73,7 @@ impl Known {
     /// This replica does not lead any more: what is under way counts for nothing.
     pub(super) fn rests(&mut self) {
         (self.round, self.counted) = (None, None);
+        (self.failures, self.pauses) = (0, None);
         self.object.rests();
     }
 }

@@ -13,11 +13,12 @@
 //!
 //! - `spec`: what a budget asks for; `permit`: the answer to one question; `count`: the status;
 //! - `held`: permits of pods that are being recreated, which stand until that has ended;
-//! - `lookup`: facts that no watch shows; `site`: the adapter of both;
+//! - `lookup`: facts that no watch shows; `asked`: those that are on their way; `site`: the adapter;
 //! - `known`: one budget as it is known; `objects` takes facts in, `settle` says what is owed.
 //!
 //! Costs: an event of a pod touches the budgets of its namespace that may cover it. A budget that was touched
-//! looks at the pods of its namespace and asks for the scales of its workloads, once in [`COUNTED_EVERY`].
+//! looks at the pods of its namespace and asks for the scales of its workloads, once in [`COUNTED_EVERY`]. It
+//! looks at them once more for each [`MOST_OF_ROUND`] facts that it waits for, and not for each of them.
 //!
 //! Invariants:
 //! - nothing is counted before all kinds have been listed once, or while this replica does not lead;
@@ -25,6 +26,7 @@
 //! - while pods may be seen too late (a broken watch, a leader that has just begun), no more of them are
 //!   taken to be available than the status says.
 
+mod asked;
 mod count;
 mod held;
 mod known;
@@ -44,7 +46,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{held::Held, known::Known};
+use self::{asked::Asked, held::Held, known::Known};
 pub use self::{
     lookup::{Fact, Found, Lookup},
     site::{Answer, BudgetWrite, Step, carry_out},
@@ -67,10 +69,15 @@ use crate::{
 pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 /// A scale may change without an event of a pod: it is looked at again after it.
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
-/// A fact that could not be read is asked for again after it.
+/// A fact that could not be read is asked for again after it, and after so much longer each time.
 const AGAIN: Duration = Duration::from_secs(5);
-/// A fact without an answer is asked for again after it: the answer is lost.
+/// It grows so often, to a minute.
+const MOST_TIMES_LONGER: u32 = 12;
+/// A fact without an answer is asked for again after it: the answer is lost. What a round has found is asked
+/// for anew after it.
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(30);
+/// Facts that a budget waits for at once.
+const MOST_OF_ROUND: usize = 64;
 /// The controller of a ReplicaSet that may have another one by now is asked for again after it.
 const RENEWED_EVERY: Duration = Duration::from_secs(30);
 /// The most ReplicaSets that are remembered; past them all are asked for again.
@@ -91,12 +98,16 @@ pub struct BudgetIndex {
     budgets: BTreeMap<Key, Known>,
     /// Names of the budgets of a namespace.
     spaces: Names,
-    /// Controllers of ReplicaSets, by namespace and UID, as far as they were looked up.
-    parents: HashMap<(Arc<str>, Arc<str>), LookedUp>,
+    /// Controllers of ReplicaSets, as far as they were looked up.
+    parents: Parents,
+    asked: Asked,
     held: Held,
     queue: WorkQueue,
     steps: Vec<Effect>,
 }
+
+/// Controllers of ReplicaSets, by namespace and UID.
+type Parents = HashMap<(Arc<str>, Arc<str>), LookedUp>;
 
 /// Controller of a ReplicaSet, as it was when it was looked up.
 #[derive(Debug)]
@@ -184,6 +195,7 @@ impl Index for BudgetIndex {
     fn rests(&mut self, _: &Pods, _: Now) {
         self.leads = None;
         self.budgets.values_mut().for_each(Known::rests);
+        self.asked.rests();
     }
 
     fn lost(&mut self, _: &Target, _: Now) {

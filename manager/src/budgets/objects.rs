@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    BudgetIndex, LookedUp, MOST_OWNERS, Parent,
+    BudgetIndex, LookedUp, MOST_OWNERS, Parent, Parents,
     known::Known,
     lookup::{Fact, What},
     site::Answer,
@@ -23,8 +23,11 @@ impl BudgetIndex {
                 return;
             }
             next.permits = std::mem::take(&mut known.permits);
-            next.round = known.round.take().filter(|_| known.budget == next.budget);
             next.counted = known.counted;
+            if known.budget == next.budget {
+                next.round = known.round.take();
+                (next.failures, next.pauses) = (known.failures, known.pauses);
+            }
         }
         // Each version counts: a permit may end by what was written after it alone.
         let version = next.version();
@@ -42,6 +45,7 @@ impl BudgetIndex {
         self.queue.forget(&key);
         if self.spaces.remove(&key) {
             self.parents.retain(|(of, _), _| **of != *namespace);
+            self.asked.forget(namespace);
         }
     }
 
@@ -68,7 +72,8 @@ impl BudgetIndex {
                 status.disrupted_pods.contains_key(&*change.key.name)
                     || status.unavailable_pods.contains_key(&*change.key.name)
             });
-            if has_permit || pods.into_iter().flatten().any(|pod| may_cover(budget, pod)) {
+            let may_be_its_own = |pod: &Arc<Pod>| may_cover(budget, pod, &key.namespace, &self.parents);
+            if has_permit || pods.into_iter().flatten().any(may_be_its_own) {
                 known.dirty = true;
                 self.queue.touch(key);
             }
@@ -122,25 +127,45 @@ impl BudgetIndex {
             }
             self.parents.insert((lookup.namespace.clone(), uid.clone()), LookedUp { parent, at: now });
         }
-        for name in self.spaces.of(&lookup.namespace) {
-            let key = Key { namespace: lookup.namespace.clone(), name: name.clone() };
+        let Some((since, waiters)) = self.asked.answered(&lookup) else { return };
+        for name in waiters {
+            let key = Key { namespace: lookup.namespace.clone(), name };
             let Some(round) = self.budgets.get_mut(&key).and_then(|known| known.round.as_mut()) else {
                 continue;
             };
-            if round.asked.contains_key(&lookup) {
-                round.found.insert(lookup.clone(), found.clone());
+            if !round.open.contains(&lookup) {
+                continue;
+            }
+            let is_scale = matches!(lookup.what, What::Scale(_));
+            if is_scale && since < round.began {
+                // It may be of before what the round is about: it is asked for anew.
+                self.queue.touch(key);
+                continue;
+            }
+            round.open.remove(&lookup);
+            match &found {
+                Ok(fact) if is_scale => drop(round.found.insert(lookup.clone(), fact.clone())),
+                Ok(_) => {}
+                Err(error) => round.failed = Some((lookup.clone(), error.clone())),
+            }
+            if round.open.is_empty() {
                 self.queue.touch(key);
             }
         }
     }
 }
 
-/// Says whether the pod may be of the budget; the owner of its ReplicaSet is not asked for.
-fn may_cover(budget: &Budget, pod: &Pod) -> bool {
+/// Says whether the pod may be of the budget, as far as the owner of its ReplicaSet is known.
+fn may_cover(budget: &Budget, pod: &Pod, namespace: &Arc<str>, parents: &Parents) -> bool {
     match (&budget.cover, &pod.owner) {
         (Cover::Selector(selector), _) => selector.matches(&pod.labels),
         (Cover::Workload(workload), Some(owner)) => {
-            workload.is(owner) || is_replica_set(owner) && workload.may_have(&owner.name)
+            let known = || parents.get(&(namespace.clone(), owner.uid.as_str().into()));
+            let is_of_another = || match known().map(|known| &known.parent) {
+                Some(Parent::Owner(parent)) => !workload.is(parent),
+                _ => false,
+            };
+            workload.is(owner) || is_replica_set(owner) && workload.may_have(&owner.name) && !is_of_another()
         }
         (Cover::Workload(_), None) => false,
     }

@@ -10,12 +10,13 @@ use berth_proto::crd::PodUnavailableBudgetStatus;
 use tracing::warn;
 
 use super::{
-    AGAIN, BudgetIndex, COUNTED_EVERY, KINDS, LOOKED_EVERY, LOOKED_UP_WITHIN, LookedUp, Parent,
-    RENEWED_EVERY, Step,
+    AGAIN, BudgetIndex, COUNTED_EVERY, KINDS, LOOKED_EVERY, LOOKED_UP_WITHIN, MOST_OF_ROUND,
+    MOST_TIMES_LONGER, Parent, Parents, RENEWED_EVERY, Step,
+    asked::Asked,
     count::{Facts, Member, count},
     held::Held,
     known::{Known, Round},
-    lookup::{Fact, Found, Lookup, What},
+    lookup::{Fact, Lookup, What},
     spec::{Budget, Cover, Workload, is_replica_set},
 };
 use crate::{
@@ -26,20 +27,23 @@ use crate::{
     work::pods_unseen_until,
 };
 
-type Parents = HashMap<(Arc<str>, Arc<str>), LookedUp>;
-
 impl BudgetIndex {
     /// Goes on with the budgets that were touched.
     pub(super) fn advance(&mut self, pods: &Pods, now: Now) {
         let due = self.queue.due(now.instant);
         let (Some(leads), Some(_)) = (self.leads, self.views.complete_since(KINDS)) else { return };
         let doubt = pods_unseen_until(&self.views, leads, now);
+        self.asked.forget_lost(now.instant);
         for key in due {
             let Some(known) = self.budgets.get_mut(&key).filter(|known| !known.object.deleting) else {
                 continue;
             };
-            let at = advance(&key, known, (&self.parents, &self.held), pods, doubt, now, &mut self.steps);
+            let (known_of, out) = ((&self.parents, &self.held), (&mut self.asked, &mut self.steps));
+            let at = advance(&key, known, known_of, pods, doubt, now, out);
             self.queue.again(key, at);
+        }
+        while let Some(lookup) = self.asked.hand_out(now.instant) {
+            self.steps.push(Effect::Budget(Step::LookUp(lookup)));
         }
     }
 }
@@ -52,9 +56,10 @@ fn advance(
     pods: &Pods,
     doubt: Option<Instant>,
     now: Now,
-    steps: &mut Vec<Effect>,
+    (asked, steps): (&mut Asked, &mut Vec<Effect>),
 ) -> Option<Instant> {
-    if let Some(until) = known.object.waits(now.instant) {
+    let pauses = known.pauses.filter(|until| *until > now.instant);
+    if let Some(until) = known.object.waits(now.instant).max(pauses) {
         return Some(until);
     }
     let budget = match &known.budget {
@@ -68,31 +73,39 @@ fn advance(
         if let Some(at) = known.counted.map(|at| later(at, COUNTED_EVERY)).filter(|at| *at > now.instant) {
             return Some(at);
         }
-        (known.round, known.dirty, known.counted) = (Some(Round::default()), false, Some(now.instant));
+        (known.round, known.dirty, known.counted) = (Some(Round::new(now.instant)), false, Some(now.instant));
     }
     let round = known.round.as_mut()?;
-    if let Some((lookup, error)) =
-        round.found.iter().find_map(|(lookup, found)| Some((lookup, found.as_ref().err()?)))
-    {
-        warn!(budget = %key, ?lookup, error, "Budget not counted, a fact could not be read");
-        known.round = None;
+    if !round.open.is_empty() {
+        // One whose answer is lost, or was asked for too early, is asked for again.
+        round.open.iter().for_each(|lookup| asked.ask(lookup, &key.name));
         return Some(later(now.instant, AGAIN));
+    }
+    if let Some((lookup, error)) = round.failed.take() {
+        warn!(budget = %key, ?lookup, error, "Budget not counted, a fact could not be read");
+        known.failures = known.failures.saturating_add(1);
+        let until = later(now.instant, AGAIN.saturating_mul(known.failures.min(MOST_TIMES_LONGER)));
+        // What else was found counts, as long as it is new.
+        if later(round.began, LOOKED_UP_WITHIN) <= until {
+            known.round = None;
+        }
+        known.pauses = Some(until);
+        return Some(until);
     }
     // One that cannot be read is left alone.
     let Ok(status) = &known.object.status else { return None };
     let survey = Survey::of(key, &budget, status, &round.found, known_of, pods, now.instant);
-    if !survey.missing.is_empty() {
+    if survey.fault.is_none() && !survey.missing.is_empty() {
         for lookup in survey.missing {
-            // An answer that does not come is asked for again.
-            let asked = round.asked.get(&lookup).copied();
-            if asked.is_none_or(|at| later(at, LOOKED_UP_WITHIN) <= now.instant) {
-                round.asked.insert(lookup.clone(), now.instant);
-                steps.push(Effect::Budget(Step::LookUp(lookup)));
+            if round.open.len() >= MOST_OF_ROUND {
+                break;
             }
+            asked.ask(&lookup, &key.name);
+            round.open.insert(lookup);
         }
         return Some(later(now.instant, AGAIN));
     }
-    known.round = None;
+    (known.round, known.failures) = (None, 0);
     if let Some(fault) = survey.fault {
         let late = refuse(key, known, &fault, now, steps);
         return late.into_iter().chain([later(now.instant, LOOKED_EVERY)]).min();
@@ -147,7 +160,7 @@ impl<'a> Survey<'a> {
         key: &Key,
         budget: &Budget,
         status: &PodUnavailableBudgetStatus,
-        found: &HashMap<Lookup, Found>,
+        found: &HashMap<Lookup, Fact>,
         (parents, held): (&Parents, &Held),
         pods: &'a Pods,
         now: Instant,
@@ -192,7 +205,7 @@ impl<'a> Survey<'a> {
                     survey.missing.push(lookup);
                     continue;
                 }
-                Some(Ok(fact))
+                Some(fact)
                     if budget.workload().is_some()
                         && (*fact == Fact::NoScale || *fact == Fact::Gone && workload.never_scales()) =>
                 {
@@ -202,18 +215,16 @@ impl<'a> Survey<'a> {
                     ));
                     return survey;
                 }
-                Some(Ok(Fact::Forbidden(remedy))) if budget.workload().is_some() => {
+                Some(Fact::Forbidden(remedy)) if budget.workload().is_some() => {
                     survey.fault = Some(remedy.clone());
                     return survey;
                 }
                 // The other workloads of a selector have their limit all the same.
-                Some(Ok(Fact::Forbidden(remedy))) => {
+                Some(Fact::Forbidden(remedy)) => {
                     survey.left_out.get_or_insert_with(|| remedy.clone());
                     &Fact::NoScale
                 }
-                Some(Ok(fact)) => fact,
-                // No round goes on with one.
-                Some(Err(_)) => continue,
+                Some(fact) => fact,
             };
             scales.insert(workload, scale);
         }

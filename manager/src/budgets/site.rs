@@ -45,7 +45,8 @@ pub async fn carry_out(
     steps: mpsc::UnboundedReceiver<Step>,
     answers: mpsc::Sender<Answer>,
 ) {
-    site::each(steps, |step| {
+    let reads = |step: &Step| matches!(step, Step::LookUp(_));
+    site::reads_and_writes(steps, reads, |step| {
         let (client, tenure, answers) = (client.clone(), tenure.clone(), answers.clone());
         async move {
             match step {

@@ -6,4 +6,5 @@ mod cost;
 mod counting;
 mod random;
 mod recreated;
+mod shared;
 mod world;

@@ -12,7 +12,8 @@
 //! recorded on its node for the first time.
 //!
 //! Costs: an event of a pod touches the PersistentPodStates of its StatefulSet, each of which then looks at
-//! the pods of its namespace, once in [`RECORDED_EVERY`].
+//! the pods of its namespace, once in [`RECORDED_EVERY`]. One of a node touches those of the StatefulSets with
+//! a pod on it.
 //!
 //! Invariants:
 //! - nothing is recorded before the kinds have been listed once, or while this replica does not lead;
@@ -20,6 +21,7 @@
 
 mod settle;
 mod site;
+mod targets;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,7 @@ use berth_pod_state::{Labels, Rules, TargetName};
 use berth_proto::crd::{PersistentPodStateSpec, PersistentPodStateStatus};
 
 pub use self::site::{Annotated, PodStateStep, PodStateWrite, carry_out};
+use self::targets::Targets;
 use crate::{
     images::Effect,
     index::Index,
@@ -42,7 +45,7 @@ use crate::{
     seen::{
         self, Key, Kind, LabelSets, Now, Object, Pod, PodChange, PodStateSeen, Pods, SetSeen, Texts, Views,
     },
-    work::{Names, WorkQueue},
+    work::WorkQueue,
     write::Target,
 };
 
@@ -50,6 +53,8 @@ use crate::{
 pub const RECORDED_EVERY: Duration = Duration::from_secs(1);
 /// Annotations that could not be read are asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
+/// A question without an answer is asked again after it: until then it may wait for its turn.
+const LOST_AFTER: Duration = Duration::from_secs(300);
 /// Pods whose annotations are asked for at once.
 const MOST_READ: usize = 64;
 
@@ -65,8 +70,7 @@ pub struct PodStateIndex {
     texts: Texts,
     labels: LabelSets,
     states: BTreeMap<Key, Known>,
-    /// Names of the states of a namespace.
-    spaces: Names,
+    targets: Targets,
     /// StatefulSets of both groups, by whether it is an advanced one.
     sets: [HashMap<Key, KnownSet>; 2],
     nodes: HashMap<Arc<str>, KnownNode>,
@@ -82,7 +86,7 @@ struct Known {
     rules: Result<Rules, String>,
     /// Annotations that were read of pods that are not recorded yet, by name, with the pod's UID.
     annotations: BTreeMap<String, (String, Labels)>,
-    /// When annotations were asked for.
+    /// Time from which annotations may be asked for again.
     asked: Option<Instant>,
     /// When it was looked at last.
     looked: Option<Instant>,
@@ -124,10 +128,6 @@ impl Known {
             looked: None,
         }
     }
-
-    fn is_about(&self, target: &TargetName) -> bool {
-        self.rules.as_ref().is_ok_and(|rules| rules.target() == target)
-    }
 }
 
 impl Index for PodStateIndex {
@@ -155,7 +155,7 @@ impl Index for PodStateIndex {
         }
     }
 
-    fn apply(&mut self, object: &Object, _: &Pods, _: Now) {
+    fn apply(&mut self, object: &Object, pods: &Pods, _: Now) {
         match object {
             Object::PodState(seen) => self.apply_state(seen),
             Object::StatefulSet(seen) => {
@@ -176,7 +176,7 @@ impl Index for PodStateIndex {
                 let name = self.texts.one(&seen.name);
                 let before = self.nodes.insert(name, KnownNode { labels: labels.clone(), list });
                 if before.is_none_or(|before| before.labels != labels) {
-                    self.look_at_all();
+                    self.touch_on(&seen.name, pods);
                 }
             }
             _ => {}
@@ -187,9 +187,10 @@ impl Index for PodStateIndex {
         let key = self.texts.key(namespace, name);
         match kind {
             Kind::PodState => {
-                self.states.remove(&key);
+                if let Some(known) = self.states.remove(&key) {
+                    self.targets.remove(&key, &known);
+                }
                 self.queue.forget(&key);
-                self.spaces.remove(&key);
             }
             Kind::StatefulSet | Kind::AdvancedSet => {
                 let advanced = kind == Kind::AdvancedSet;
@@ -283,17 +284,35 @@ impl PodStateIndex {
                 (next.asked, next.annotations) = (known.asked, std::mem::take(&mut known.annotations));
             }
         }
-        self.spaces.insert(&key);
+        if let Some(before) = self.states.remove(&key) {
+            self.targets.remove(&key, &before);
+        }
+        self.targets.insert(&key, &next);
         self.states.insert(key.clone(), next);
         self.queue.touch(key);
     }
 
     /// Touches the states of a StatefulSet.
     fn touch(&mut self, namespace: &Arc<str>, target: &TargetName) {
-        for name in self.spaces.of(namespace) {
-            let key = Key { namespace: namespace.clone(), name: name.clone() };
-            if self.states.get(&key).is_some_and(|known| known.is_about(target)) {
-                self.queue.touch(key);
+        for name in self.targets.of(namespace, target) {
+            self.queue.touch(Key { namespace: namespace.clone(), name: name.clone() });
+        }
+    }
+
+    /// Touches the states of the StatefulSets that have a pod on this node. The end of a first list touches
+    /// all of them.
+    fn touch_on(&mut self, node: &str, pods: &Pods) {
+        if self.views.complete_since(&[Kind::Pod, Kind::Node]).is_none() {
+            return;
+        }
+        for namespace in self.targets.namespaces() {
+            for (_, pod) in pods.of_namespace(namespace).filter(|(_, pod)| pod.node.as_deref() == Some(node))
+            {
+                let Some(owner) = &pod.owner else { continue };
+                let target = TargetName::of(&owner.api_version, &owner.kind, &owner.name);
+                for name in target.iter().flat_map(|target| self.targets.of(namespace, target)) {
+                    self.queue.touch(Key { namespace: namespace.clone(), name: name.clone() });
+                }
             }
         }
     }

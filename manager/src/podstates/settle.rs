@@ -12,7 +12,7 @@ use berth_proto::crd::{PersistentPodStateStatus, PodState};
 use tracing::warn;
 
 use super::{
-    AGAIN, Known, KnownNode, KnownSet, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
+    AGAIN, Known, KnownNode, KnownSet, LOST_AFTER, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
     site::{Annotated, PodStateStep},
 };
 use crate::{
@@ -60,7 +60,7 @@ impl PodStateIndex {
     }
 
     /// Takes in annotations of pods that were read.
-    pub fn found(&mut self, answer: Annotated) {
+    pub fn found(&mut self, answer: Annotated, now: Instant) {
         let Annotated { key, uid, generation, pods } = answer;
         let known = self.states.get_mut(&key);
         let known = known.filter(|known| *known.object.uid == *uid && known.object.generation == generation);
@@ -77,11 +77,8 @@ impl PodStateIndex {
                 Err(error) => warn!(state = %key, pod = name, error, "Annotations of a pod not read"),
             }
         }
-        // What could not be read is asked for when its time has come.
-        if is_news {
-            known.asked = None;
-            self.queue.touch(key);
-        }
+        known.asked = (!is_news).then(|| later(now, AGAIN));
+        self.queue.touch(key);
     }
 }
 
@@ -172,10 +169,10 @@ fn advance(
     drop(views);
     known.annotations = used;
     let mut at = known.object.owe(key, next, now.instant, effects);
-    let waits = known.asked.map(|at| later(at, AGAIN)).filter(|until| *until > now.instant);
+    let waits = known.asked.filter(|until| *until > now.instant);
     if !unread.is_empty() && waits.is_none() {
         unread.truncate(MOST_READ);
-        known.asked = Some(now.instant);
+        known.asked = Some(later(now.instant, LOST_AFTER));
         effects.push(Effect::PodState(PodStateStep::Read {
             key: key.clone(),
             uid: known.object.uid.clone(),
@@ -183,7 +180,7 @@ fn advance(
             pods: unread,
             keys: known.rules.as_ref().map(|rules| rules.annotations().to_vec()).unwrap_or_default(),
         }));
-        at = at.into_iter().chain([later(now.instant, AGAIN)]).min();
+        at = at.into_iter().chain(known.asked).min();
     } else if let Some(until) = waits {
         at = at.into_iter().chain([until]).min();
     }

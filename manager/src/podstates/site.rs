@@ -66,7 +66,8 @@ pub async fn carry_out(
     steps: mpsc::UnboundedReceiver<PodStateStep>,
     answers: mpsc::Sender<Annotated>,
 ) {
-    site::each(steps, |step| {
+    let reads = |step: &PodStateStep| matches!(step, PodStateStep::Read { .. });
+    site::reads_and_writes(steps, reads, |step| {
         let (client, tenure, answers) = (client.clone(), tenure.clone(), answers.clone());
         async move {
             match step {

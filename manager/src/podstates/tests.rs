@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Annotated, PodStateIndex, PodStateStep};
 use crate::{
     images::Effect,
-    index::Set,
+    index::{Index, Set},
     seen::{Kind, NodeSeen, Now, Object, Owner, PodSeen, PodStage, PodStateSeen, Pods, SetSeen},
 };
 
@@ -28,6 +28,8 @@ struct World {
     status: Status,
     /// Names of pods whose annotations were asked for.
     asked: Vec<String>,
+    /// Questions wait for their turn.
+    late: bool,
     /// Pods whose annotations cannot be read.
     unreadable: bool,
     writes: usize,
@@ -55,6 +57,7 @@ impl World {
             generation: 1,
             status: Status::default(),
             asked: Vec::new(),
+            late: false,
             unreadable: false,
             writes: 0,
         };
@@ -155,6 +158,9 @@ impl World {
                 match effect {
                     Effect::PodState(PodStateStep::Read { key, uid, generation, pods, keys }) => {
                         self.asked.extend(pods.iter().map(|(name, _)| name.clone()));
+                        if self.late {
+                            continue;
+                        }
                         let read = |uid: String| {
                             let values = keys.iter().map(|key| (key.clone(), format!("of {uid}")));
                             if self.unreadable {
@@ -164,7 +170,7 @@ impl World {
                             }
                         };
                         let pods = pods.into_iter().map(|(name, uid)| (name, read(uid))).collect();
-                        self.index.found(Annotated { key, uid, generation, pods });
+                        self.index.found(Annotated { key, uid, generation, pods }, now.instant);
                     }
                     Effect::PodState(PodStateStep::Write(write)) => {
                         assert_eq!(*write.resource_version, *self.version.to_string());
@@ -292,6 +298,33 @@ fn other_keys_and_labels_are_followed() {
     assert_eq!(world.status.observed_generation, Some(2));
     world.tell(&node("n1", "z9"));
     assert_eq!(zones(&world.pass(LONG)), [("web-0", "z9")]);
+}
+
+/// Nodes come and change all the time, and each state looks at all pods of its namespace.
+#[test]
+fn a_node_without_a_pod_of_the_set_is_nothing_to_it() {
+    let mut world = World::all(spec());
+    world.pod("web-0", Some("n1"), "set");
+    world.pass(LONG);
+    for other in [node("n2", "z9"), node("n3", "z3")] {
+        world.tell(&other);
+        assert_eq!(world.index.next_deadline(), None);
+    }
+    world.tell(&node("n1", "z9"));
+    assert_eq!(world.index.next_deadline(), Some(world.now().instant));
+}
+
+#[test]
+fn a_question_that_waits_for_its_turn_is_not_asked_once_more() {
+    let mut with = spec();
+    with["persistentPodAnnotations"] = json!([{ "key": "address" }]);
+    let mut world = World::all(with);
+    world.late = true;
+    world.pod("web-0", Some("n1"), "set");
+    world.pass(SECOND * 290);
+    assert_eq!(world.asked, ["web-0"]);
+    world.late = false;
+    assert_eq!(world.pass(SECOND * 20).len(), 1, "its answer was lost");
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
 /// Replicas that could not be read are asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
+/// A question without an answer is asked again after it: until then it may wait for its turn.
+const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// The kinds by which spreads are counted.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Spread];
@@ -79,7 +81,7 @@ struct Known {
     ages: Ages,
     /// When it was counted last.
     counted: Option<Instant>,
-    /// When the replicas of its workload were asked for, for the count that is due.
+    /// Time from which the replicas of its workload may be asked for again, for the count that is due.
     asked: Option<Instant>,
     /// Answer to it.
     replicas: Option<i32>,

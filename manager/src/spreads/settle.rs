@@ -8,7 +8,7 @@ use berth_spread::{Facts, Member, count};
 use tracing::{info, warn};
 
 use super::{
-    AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, SpreadIndex,
+    AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, LOST_AFTER, SpreadIndex,
     site::{Replicas, SpreadStep},
 };
 use crate::{
@@ -39,7 +39,7 @@ impl SpreadIndex {
     }
 
     /// Takes in how many pods a workload wants.
-    pub fn found(&mut self, answer: Replicas) {
+    pub fn found(&mut self, answer: Replicas, now: Instant) {
         let Replicas { key, uid, wants } = answer;
         let Some(known) =
             self.spreads.get_mut(&key).filter(|known| *known.object.uid == *uid && known.asked.is_some())
@@ -48,9 +48,9 @@ impl SpreadIndex {
         };
         match wants {
             Ok(wants) => known.replicas = Some(wants),
-            // It is asked again when its time has come.
             Err(error) => {
-                return warn!(spread = %key, error, "WorkloadSpread not counted, its workload was not read");
+                warn!(spread = %key, error, "WorkloadSpread not counted, its workload was not read");
+                known.asked = Some(later(now, AGAIN));
             }
         }
         self.queue.touch(key);
@@ -84,14 +84,14 @@ fn advance(
         return Some(at);
     }
     if spread.is_by_share() && known.replicas.is_none() {
-        if let Some(until) = known.asked.map(|at| later(at, AGAIN)).filter(|until| *until > now.instant) {
+        if let Some(until) = known.asked.filter(|until| *until > now.instant) {
             return Some(until);
         }
-        known.asked = Some(now.instant);
+        known.asked = Some(later(now.instant, LOST_AFTER));
         let target = spread.target.clone();
         let step = SpreadStep::Ask { key: key.clone(), uid: known.object.uid.clone(), target };
         effects.push(Effect::Spread(step));
-        return Some(later(now.instant, AGAIN));
+        return known.asked;
     }
     // One that cannot be read is left alone.
     let Ok(status) = &known.object.status else { return None };

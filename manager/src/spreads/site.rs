@@ -68,7 +68,8 @@ pub async fn carry_out(
     steps: mpsc::UnboundedReceiver<SpreadStep>,
     answers: mpsc::Sender<Replicas>,
 ) {
-    site::each(steps, |step| {
+    let reads = |step: &SpreadStep| matches!(step, SpreadStep::Ask { .. });
+    site::reads_and_writes(steps, reads, |step| {
         let (client, tenure, answers) = (client.clone(), tenure.clone(), answers.clone());
         async move {
             match step {

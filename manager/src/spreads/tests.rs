@@ -28,8 +28,18 @@ struct World {
     /// Replicas that the workload wants, and how often they were asked for.
     wants: i32,
     asked: usize,
+    answers: Answers,
     /// So many writes are still to be lost on their way.
     loses: u32,
+}
+
+/// Answers to questions about the replicas.
+#[derive(Clone, Copy, Debug)]
+enum Answers {
+    AsItIs,
+    NotRead,
+    /// They wait for their turn.
+    Late,
 }
 
 impl World {
@@ -44,6 +54,7 @@ impl World {
             status: Status::default(),
             wants: 10,
             asked: 0,
+            answers: Answers::AsItIs,
             loses: 0,
         };
         let now = world.now();
@@ -135,7 +146,16 @@ impl World {
                 match effect {
                     Effect::Spread(SpreadStep::Ask { key, uid, .. }) => {
                         self.asked += 1;
-                        self.index.found(Replicas { key, uid, wants: Ok(self.wants) });
+                        match self.answers {
+                            Answers::AsItIs => {
+                                self.index.found(Replicas { key, uid, wants: Ok(self.wants) }, now.instant);
+                            }
+                            Answers::NotRead => {
+                                let wants = Err("no answer".to_owned());
+                                self.index.found(Replicas { key, uid, wants }, now.instant);
+                            }
+                            Answers::Late => {}
+                        }
                     }
                     Effect::Spread(SpreadStep::Write(_)) if self.loses > 0 => self.loses -= 1,
                     Effect::Spread(SpreadStep::Write(order)) => {
@@ -287,4 +307,18 @@ fn what_subsets_put_into_pods_is_not_kept() {
     assert_eq!((&*subset.name, subset.limit.is_some()), ("a", true));
     assert!(subset.patch.is_none() && subset.required.is_none());
     assert!(subset.preferred.is_empty() && subset.tolerations.is_empty());
+}
+
+/// A question that waits for its turn is not asked once more; one that fails is, after a pause.
+#[rstest]
+#[case::late(Answers::Late, 1)]
+#[case::not_read(Answers::NotRead, 58)]
+fn replicas_are_asked_for_when_the_answer_is_there(#[case] answers: Answers, #[case] asked: usize) {
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": "50%"}, {"name": "b"}])));
+    world.answers = answers;
+    assert!(world.pass(SECOND * 290).is_empty());
+    assert_eq!(world.asked, asked);
+    world.answers = Answers::AsItIs;
+    world.pass(SECOND * 20);
+    assert_eq!(world.counted().len(), 2);
 }

@@ -91,6 +91,10 @@ pub(super) fn validating<'a>(
     let kept = kept(budgets);
     let (mut own, mut shared) = (Vec::new(), BTreeSet::new());
     for kept in kept.clone() {
+        // One is for all of them then.
+        if own.len() > MOST {
+            break;
+        }
         let operations = operations(kept, options);
         let Some(rule) = pods(&operations) else { continue };
         let only = BTreeSet::from([&*kept.namespace]);

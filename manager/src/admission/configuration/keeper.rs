@@ -3,6 +3,8 @@
 //! Every replica does. All of them compute the same from the same objects, each write names the version it
 //! was decided on, and what stands already is not written. Two that compute something else, as during an
 //! upgrade, write in turn: the pauses between a replica's writes grow then.
+//!
+//! A look goes over all objects that have entries, so many changes at once are one look.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -12,8 +14,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 use kube::{Api, Resource, ResourceExt, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
-    sync::watch,
-    time::{Instant, sleep, timeout},
+    sync::watch::{self, error::RecvError},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tracing::{info, warn};
 
@@ -31,6 +33,7 @@ use crate::{
     },
     seen::{Entries, Webhooks},
     telemetry::chain,
+    time::later_timer,
 };
 
 /// A write without an answer has failed.
@@ -48,9 +51,21 @@ pub(in crate::admission) const PAUSES: [Duration; 7] = [
 /// Time without a write after which the pauses are short again.
 pub(in crate::admission) const QUIET: Duration = Duration::from_secs(60);
 
+/// Objects that change are looked at once in it at the most. One that is about to be stored waits for its
+/// entry, and no entry waits for this then.
+const LOOKED_EVERY: Duration = Duration::from_millis(100);
+
 /// One of the two kinds of configuration.
 pub(in crate::admission) trait Configuration:
-    Resource<DynamicType = ()> + Clone + fmt::Debug + Serialize + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType = ()>
+    + Clone
+    + PartialEq
+    + fmt::Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
 {
     /// Returns a copy with the entries that are wanted.
     fn with(&self, desired: &Desired) -> Self;
@@ -168,22 +183,35 @@ impl<K: Configuration> Keeper<K> {
                     }
                 }
             }
-            // Cancel-safe: a change that is not taken is seen the next time.
-            let ended = tokio::select! {
-                changed = self.shown.changed() => changed.is_err(),
-                changed = self.sets.changed() => changed.is_err(),
-                changed = self.budgets.0.changed() => changed.is_err(),
-                changed = self.spreads.0.changed() => changed.is_err(),
-                changed = self.states.0.changed() => changed.is_err(),
-                changed = self.coming.sets.changed() => changed.is_err(),
-                changed = self.coming.spreads.changed() => changed.is_err(),
-                changed = self.served.changed() => changed.is_err(),
-                // A write that failed.
-                () = sleep(QUIET / 6) => false,
-            };
-            if ended {
+            // The pause begins at its end, for a look may take longer.
+            if self.news(Instant::now()).await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Waits until there is something to look at again after the look that ended at this time, or a write that
+    /// failed is to be made again. An error: the program ends.
+    async fn news(&mut self, looked: Instant) -> Result<(), RecvError> {
+        // Cancel-safe: a change that is not taken is seen the next time.
+        tokio::select! {
+            changed = self.shown.changed() => return changed,
+            changed = self.coming.sets.changed() => return changed,
+            changed = self.coming.spreads.changed() => return changed,
+            changed = self.served.changed() => return changed,
+            () = sleep(QUIET / 6) => return Ok(()),
+            changed = self.sets.changed() => changed?,
+            changed = self.budgets.0.changed() => changed?,
+            changed = self.spreads.0.changed() => changed?,
+            changed = self.states.0.changed() => changed?,
+        }
+        // Cancel-safe as before.
+        tokio::select! {
+            () = sleep_until(later_timer(looked, LOOKED_EVERY)) => Ok(()),
+            changed = self.shown.changed() => changed,
+            changed = self.coming.sets.changed() => changed,
+            changed = self.coming.spreads.changed() => changed,
+            changed = self.served.changed() => changed,
         }
     }
 
@@ -313,3 +341,6 @@ fn say(said: &mut Option<String>, text: String) {
         *said = Some(text);
     }
 }
+
+#[cfg(test)]
+mod tests;

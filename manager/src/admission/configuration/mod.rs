@@ -34,8 +34,8 @@ pub(super) use self::{
     changing::{next_of, set_of},
     coming::{Announced, Announcer, announce, announcements},
     keeper::{ANSWER_WITHIN, Configuration, Keeper, PAUSES, QUIET},
-    pod_states::StateOptions,
-    spreads::{SpreadOptions, has_entry},
+    pod_states::{StateOptions, is_shared as one_is_for_all_states},
+    spreads::{SpreadOptions, has_entry, is_shared as one_is_for_all_spreads},
 };
 use super::{path::Route, sets::SetRules, workloads};
 use crate::size;

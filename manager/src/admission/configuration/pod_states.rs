@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{Entry, LEFT_OUT, MOST_BYTES, Service, by_name, no_mirror, pods_created, rule};
+use super::{DOMAIN, Entry, LEFT_OUT, MOST_BYTES, Service, by_name, no_mirror, pods_created, rule};
 use crate::{
     admission::{path::Route, pod_states::StateKept},
     size,
@@ -19,6 +19,8 @@ use crate::{
 
 /// With more states than that one entry is for all of them.
 const MOST: usize = 100;
+/// Name of the entry for all states, without the domain.
+const OF_ALL: &str = "pods.persistentpodstates";
 /// The longest name that an entry has in its own.
 const LONGEST_NAME: usize = 120;
 
@@ -73,7 +75,14 @@ pub(super) fn mutating<'a>(
         }
     }
     let spaces = kept.iter().map(|(kept, _)| &*kept.namespace).collect();
-    vec![entry("pods.persistentpodstates".to_owned(), &spaces, "o.apiVersion.startsWith('apps')")]
+    vec![entry(OF_ALL.to_owned(), &spaces, "o.apiVersion.startsWith('apps')")]
+}
+
+/// Says whether one of the entries is for all states.
+pub(in crate::admission) fn is_shared(entries: &[MutatingWebhook]) -> bool {
+    entries
+        .iter()
+        .any(|entry| entry.name.strip_suffix(DOMAIN).and_then(|name| name.strip_suffix('.')) == Some(OF_ALL))
 }
 
 /// Entry for states that are written.
@@ -147,6 +156,7 @@ mod tests {
         let states: Vec<_> = (0..=MOST).map(|at| state("shop", &format!("s{at}"), "web")).collect();
         assert_eq!(names(&entries(&states, ON)), ["pods.persistentpodstates.berth.dev Fail"]);
         assert_eq!(entries(&states[1..], ON).len(), MOST);
+        assert!(is_shared(&entries(&states, ON)) && !is_shared(&entries(&states[1..], ON)));
         let odd = [state("shop", "a", "x' || true || '")];
         assert_eq!(names(&entries(&odd, ON)), ["pods.persistentpodstates.berth.dev Fail"]);
     }

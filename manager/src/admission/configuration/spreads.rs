@@ -54,16 +54,18 @@ pub(super) fn mutating<'a>(
         }
     };
     let kept: Vec<&SpreadKept> = kept(spreads, options).collect();
-    let own = kept.iter().filter_map(|kept| {
+    let own = |kept: &&SpreadKept| {
         let name = format!("{}.{OF_A_SPREAD}", key(kept));
         let condition = controlled(&kept.spread.as_ref().ok()?.target);
         Some(entry(name, &BTreeSet::from([&*kept.namespace]), condition))
-    });
-    let own: Vec<_> = own.collect();
+    };
     let is_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-    let odd = kept.iter().any(|kept| kept.name.len() > 120 || !kept.name.bytes().all(is_label));
-    if own.len() <= MOST && !odd && size::bytes(&own) <= MOST_BYTES / 2 {
-        return own;
+    let is_odd = |kept: &&SpreadKept| kept.name.len() > 120 || !kept.name.bytes().all(is_label);
+    if kept.len() <= MOST && !kept.iter().any(is_odd) {
+        let own: Vec<_> = kept.iter().filter_map(own).collect();
+        if size::bytes(&own) <= MOST_BYTES / 2 {
+            return own;
+        }
     }
     let spaces = kept.iter().map(|kept| &*kept.namespace).collect();
     let any = owners("o.kind in ['CloneSet', 'StatefulSet', 'ReplicaSet', 'Job']");
@@ -76,7 +78,7 @@ pub(super) fn key(kept: &SpreadKept) -> String {
 }
 
 /// Says whether one of the entries is for all spreads.
-pub(super) fn is_shared(entries: &[MutatingWebhook]) -> bool {
+pub(in crate::admission) fn is_shared(entries: &[MutatingWebhook]) -> bool {
     entries.iter().any(is_of_all)
 }
 

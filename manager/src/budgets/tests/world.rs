@@ -329,7 +329,7 @@ impl World {
     }
 }
 
-fn seen(name: &str, pod: &Pod) -> Object {
+pub(super) fn seen(name: &str, pod: &Pod) -> Object {
     Object::Pod(PodSeen {
         namespace: SPACE.to_owned(),
         name: name.to_owned(),

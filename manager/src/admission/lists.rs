@@ -1,0 +1,179 @@
+//! Lists of a namespace for new pods that belong to nothing that is known: the watch may be behind.
+//!
+//! An entry that is for one object asks about its pods alone, so what it is about is there. One entry for all
+//! objects of a kind asks about every pod of their namespaces, most of which belong to none, and a list of
+//! all objects for each of them would hold up all that is asked here. There it is one list now and then.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
+use tokio::{sync::watch, time::Instant};
+
+use super::{configuration::Configuration, view::View};
+
+/// A namespace is listed once in it at the most, where one entry is for all objects.
+const LISTED_EVERY: Duration = Duration::from_secs(1);
+
+/// Lists of one kind.
+pub(super) struct Lists {
+    entries: watch::Receiver<View<MutatingWebhookConfiguration>>,
+    /// Says whether one entry is for all objects of the kind.
+    is_shared: fn(&[MutatingWebhook]) -> bool,
+    /// Namespaces that were listed of late. A std lock: nothing is awaited under it.
+    newest: Mutex<HashMap<String, Instant>>,
+}
+
+impl Lists {
+    pub(super) fn new(
+        entries: watch::Receiver<View<MutatingWebhookConfiguration>>,
+        is_shared: fn(&[MutatingWebhook]) -> bool,
+    ) -> Self {
+        Self { entries, is_shared, newest: Mutex::default() }
+    }
+
+    /// Says whether the namespace may be listed at this time, which is then its newest list.
+    pub(super) fn may(&self, namespace: &str, now: Instant) -> bool {
+        let is_shared = {
+            let entries = self.entries.borrow();
+            let one = entries.listed().and_then(|entries| entries.values().next());
+            one.is_some_and(|one| (self.is_shared)(one.mutating()))
+        };
+        if !is_shared {
+            return true;
+        }
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.retain(|_, at| now.saturating_duration_since(*at) < LISTED_EVERY);
+        let may = !newest.contains_key(namespace);
+        if may {
+            newest.insert(namespace.to_owned(), now);
+        }
+        may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use http::Response;
+    use kube::{Client, client::Body};
+    use rstest::rstest;
+    use serde_json::{Value, json};
+    use tower::service_fn;
+
+    use super::*;
+    use crate::admission::{
+        configuration::{one_is_for_all_spreads, one_is_for_all_states},
+        pod_states::Restorer,
+        review::{Request, Verdict},
+        spreads::Placer,
+        turns::Turns,
+    };
+
+    /// A client that counts its requests, whose lists have the objects that are given.
+    fn client(items: Value) -> (Client, Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        let service = service_fn(move |_: http::Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
+            async move { Ok::<_, Infallible>(Response::new(Body::from(serde_json::to_vec(&list).unwrap()))) }
+        });
+        (Client::new(service, "shop"), count)
+    }
+
+    /// The entries that stand.
+    fn entries(name: &str) -> watch::Receiver<View<MutatingWebhookConfiguration>> {
+        let entry = MutatingWebhook { name: name.to_owned(), ..MutatingWebhook::default() };
+        let standing = MutatingWebhookConfiguration { webhooks: Some(vec![entry]), ..Default::default() };
+        watch::channel(View::of(BTreeMap::from([("berth-manager".to_owned(), standing)]))).1
+    }
+
+    fn pod(api_version: &str, kind: &str) -> Request {
+        let owner =
+            json!({ "apiVersion": api_version, "kind": kind, "name": "web", "uid": "u", "controller": true });
+        let pod = json!({ "metadata": { "name": "web-0", "ownerReferences": [owner] } });
+        let (uid, namespace, operation) = ("u".to_owned(), "shop".to_owned(), "CREATE".to_owned());
+        Request { uid, namespace, operation, object: pod, ..Request::default() }
+    }
+
+    const PODS: usize = 20;
+
+    /// Pods that belong to nothing come in a row, twice.
+    #[rstest]
+    #[case::one_for_all("pods.workloadspreads.berth.dev", 2)]
+    #[case::of_its_own("a.shop.workloadspread.berth.dev", 2 * PODS)]
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_without_a_spread_is_not_listed_for(#[case] entry: &str, #[case] asked: usize) {
+        let (client, count) = client(json!([]));
+        let placer = Placer {
+            client,
+            spreads: watch::channel(View::of(BTreeMap::new())).1,
+            lists: Lists::new(entries(entry), one_is_for_all_spreads),
+            turns: Turns::default(),
+        };
+        for _ in 0..2 {
+            for _ in 0..PODS {
+                assert_eq!(placer.place(&pod("batch/v1", "Job")).await, Verdict::AS_IT_IS);
+            }
+            tokio::time::advance(LISTED_EVERY).await;
+        }
+        assert_eq!(count.load(Ordering::Relaxed), asked);
+    }
+
+    #[rstest]
+    #[case::one_for_all("pods.persistentpodstates.berth.dev", 2)]
+    #[case::of_its_own("a.shop.persistentpodstate.berth.dev", 2 * PODS)]
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_without_a_state_is_not_listed_for(#[case] entry: &str, #[case] asked: usize) {
+        let (client, count) = client(json!([]));
+        let restorer = Restorer {
+            client,
+            states: watch::channel(View::of(BTreeMap::new())).1,
+            lists: Lists::new(entries(entry), one_is_for_all_states),
+        };
+        for _ in 0..2 {
+            for _ in 0..PODS {
+                assert_eq!(restorer.restore(&pod("apps/v1", "StatefulSet")).await, Verdict::AS_IT_IS);
+            }
+            tokio::time::advance(LISTED_EVERY).await;
+        }
+        assert_eq!(count.load(Ordering::Relaxed), asked);
+    }
+
+    /// A spread that cannot be read hides none that the watch has not shown yet.
+    #[tokio::test]
+    async fn one_that_cannot_be_read_hides_no_other() {
+        let mut nested = json!({});
+        for _ in 0..150 {
+            nested = json!({ "a": nested });
+        }
+        let spread = |name: &str, patch: &Value| {
+            let target = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "web" });
+            json!({ "metadata": { "name": name, "namespace": "shop" },
+                "spec": { "targetRef": target, "subsets": [{ "name": "a", "patch": patch }] } })
+        };
+        let (client, _) = client(json!([spread("a", &nested), spread("b", &json!({}))]));
+        let placer = Placer {
+            client,
+            spreads: watch::channel(View::of(BTreeMap::new())).1,
+            lists: Lists::new(entries("b.shop.workloadspread.berth.dev"), one_is_for_all_spreads),
+            turns: Turns::default(),
+        };
+        let Verdict::Allowed { object: Some(pod), .. } = placer.place(&pod("batch/v1", "Job")).await else {
+            panic!("not placed");
+        };
+        assert!(pod["metadata"]["annotations"].to_string().contains(r#"\"b\""#), "{pod}");
+    }
+}
