@@ -114,5 +114,6 @@ pub use workload::{
 };
 pub use workload_spread::{
     SpreadAdaptive, SpreadPatch, SpreadScheduleStrategy, SpreadSubset, SpreadSubsetCondition,
-    SpreadSubsetStatus, SpreadTarget, WorkloadSpread, WorkloadSpreadSpec, WorkloadSpreadStatus,
+    SpreadSubsetStatus, SpreadTarget, SpreadTargetFilter, WorkloadSpread, WorkloadSpreadSpec,
+    WorkloadSpreadStatus,
 };
