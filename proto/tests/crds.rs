@@ -214,6 +214,7 @@ fn no_field_of_an_openkruise_manifest_is_lost() {
     keeps::<AdvancedCronJob>("advanced-cron-job-all-fields");
     keeps::<AdvancedCronJob>("advanced-cron-job-broadcast");
     keeps::<UnitedDeployment>("united-deployment-all-fields");
+    keeps::<UnitedDeployment>("united-deployment-in-order");
     keeps::<WorkloadSpread>("workload-spread-all-fields");
 }
 

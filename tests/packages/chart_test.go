@@ -290,4 +290,13 @@ func TestCompleteIsEverything(t *testing.T) {
 			t.Errorf("complete/ has no %s", program)
 		}
 	}
+	agent, err := yaml.Marshal(built["DaemonSet/berth-system/berth-agent"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"name: BERTH_IMAGES_RESERVE\n          value: 5%", "name: BERTH_UPDATES_CONTAINERS_META\n          value: all"} {
+		if !strings.Contains(string(agent), part) {
+			t.Errorf("the agent of complete/ has no %q:\n%s", part, agent)
+		}
+	}
 }

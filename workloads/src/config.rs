@@ -49,6 +49,10 @@ pub struct Config {
     /// Label pods of CloneSets with the hash of their revision alone
     #[arg(long, env = "BERTH_CLONESET_SHORT_HASH")]
     pub cloneset_short_hash: bool,
+    /// Let an update of a CloneSet make a pod anew, with its claims, where volumeClaimTemplates would give it
+    /// other ones
+    #[arg(long, env = "BERTH_CLONESET_RECREATE_ON_CLAIM_CHANGES")]
+    pub cloneset_recreate_on_claim_changes: bool,
     /// Pull new images onto the nodes of a CloneSet's or StatefulSet's pods before these are updated in place
     #[arg(long, env = "BERTH_PREDOWNLOAD_IMAGES")]
     pub predownload_images: bool,
@@ -145,6 +149,7 @@ mod tests {
         assert_eq!(config.lease_duration(), Duration::from_secs(15));
         assert_eq!(config.lease_name, "berth-workloads");
         assert!(!config.cloneset_partition_rollback && !config.cloneset_short_hash);
+        assert!(!config.cloneset_recreate_on_claim_changes);
         assert!(!config.predownload_images && !config.predownload_images_of_daemonsets);
         assert!(!config.broadcast_jobs && !config.cron_jobs && !config.broadcast_job_node_names);
         assert!(!config.united_deployments);

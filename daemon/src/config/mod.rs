@@ -11,6 +11,7 @@ mod metrics;
 mod pod_view;
 mod probes;
 mod tracing;
+mod updates;
 mod values;
 
 use std::{
@@ -27,6 +28,7 @@ pub use pod_view::{Cluster, Kubelet, PodView, ServiceAccount, ViewMode};
 pub use probes::Probes;
 use serde::{Deserialize, Serialize};
 pub use tracing::{Collector, Tracing};
+pub use updates::{ContainersMeta, Updates};
 use values::ValueError;
 pub use values::{Endpoint, GoDuration, SocketPath};
 
@@ -81,6 +83,8 @@ pub struct Configuration {
     pub exit_order: ExitOrder,
     /// Images that are wanted before they are needed.
     pub images: Images,
+    /// Updates in place.
+    pub updates: Updates,
     /// Probes of one's own.
     pub probes: Probes,
     /// Logs.
@@ -211,6 +215,7 @@ impl Default for Configuration {
             launch_order: LaunchOrder::default(),
             exit_order: ExitOrder::default(),
             images: Images::default(),
+            updates: Updates::default(),
             probes: Probes::default(),
             logging: Logging::default(),
             tracing: Tracing::default(),

@@ -77,6 +77,7 @@ fn an_error_names_line_and_field() {
         ("images:\n  parallelPulls: 0\n", ["line 4", "nonzero"]),
         ("images:\n  pinFor: long\n", ["line 4", "long"]),
         ("images:\n  pinfor: 1h\n", ["line 4", "pinfor"]),
+        ("updates:\n  containersMeta: some\n", ["line 4", "some"]),
         ("cluster:\n  serviceAcount: {}\n", ["line 4", "serviceAcount"]),
         ("cluster:\n  serviceAccount:\n    token: x\n", ["line 5", "token"]),
     ];

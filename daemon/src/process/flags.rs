@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    config::{ConfigError, Configuration, Endpoint, LogFormat, SocketPath},
+    config::{ConfigError, Configuration, ContainersMeta, Endpoint, LogFormat, Reserve, SocketPath},
     succession::{
         handover::TakeOver,
         takeover::{guardian::GuardianFlags, outside::OutsideFlags},
@@ -96,6 +96,12 @@ pub struct RunFlags {
     /// Name of this node in the API
     #[arg(long, env = "BERTH_NODE_NAME")]
     pub node_name: Option<String>,
+    /// Space that stays free on the filesystem of images: a part such as 15%, or a size such as 10Gi
+    #[arg(long, env = "BERTH_IMAGES_RESERVE")]
+    pub images_reserve: Option<Reserve>,
+    /// Pods that get the annotation apps.kruise.io/runtime-containers-meta
+    #[arg(long, env = "BERTH_UPDATES_CONTAINERS_META")]
+    pub updates_containers_meta: Option<ContainersMeta>,
     /// Take the place of the berthd that listens on this handover.sock; if none does, start as usual
     #[arg(long, env = crate::succession::handover::TAKE_OVER, value_name = "PATH", hide_env_values = true)]
     pub take_over: Option<TakeOver>,
@@ -129,6 +135,8 @@ impl RunFlags {
         put(&mut config.http_address, self.http_address);
         put(&mut config.metrics.address, self.metrics_address.map(Some));
         put(&mut config.node_name, self.node_name.map(Some));
+        put(&mut config.images.reserve, self.images_reserve);
+        put(&mut config.updates.containers_meta, self.updates_containers_meta);
         put(&mut config.logging.format, self.log_format);
         put(&mut config.logging.level, self.log_level);
         config.check()
@@ -145,9 +153,14 @@ mod tests {
         let path = dir.path().join("berthd.yaml");
         let head = "apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration";
         std::fs::write(&path, format!("{head}\nsocket: /a.sock\nstateDir: /state\n")).unwrap();
-        let cli = Cli::parse_from(["berthd", "--config", path.to_str().unwrap(), "--socket", "/b.sock"]);
+        let path = path.to_str().unwrap();
+        let flags = ["--socket=/b.sock", "--images-reserve=5%", "--updates-containers-meta=all"];
+        let cli = Cli::parse_from(["berthd", "--config", path].into_iter().chain(flags));
         let config = cli.run.configuration().unwrap();
         assert_eq!(config.socket.to_string(), "/b.sock");
         assert_eq!(config.state_dir, PathBuf::from("/state"));
+        assert_eq!(config.images.reserve, Reserve::Percent(5));
+        assert_eq!(config.updates.containers_meta, ContainersMeta::All);
+        assert!(Cli::try_parse_from(["berthd", "--images-reserve=half"]).is_err());
     }
 }

@@ -116,7 +116,7 @@ impl Updates {
             agent,
             images,
             runtime,
-            pods: Arc::new(Pods::new(updates.clone())),
+            pods: Arc::new(Pods::new(updates.clone(), config.updates.containers_meta)),
             updates,
             requests: Requests::new(connection.clone(), node.clone()),
             node_pod_update: NodeUpdates::new(connection.clone(), node.clone()),

@@ -14,6 +14,7 @@ use berth_policy::{
 use super::{readiness_gate, runtime_meta, shared::SharedUpdates, snapshot, work_queue::WorkQueue};
 use crate::{
     cluster::{target::version, v1 as core},
+    config::ContainersMeta,
     pods::api::Onlooker,
 };
 
@@ -29,11 +30,11 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    pub(super) fn new(updates: Arc<SharedUpdates>) -> Self {
+    pub(super) fn new(updates: Arc<SharedUpdates>, kept: ContainersMeta) -> Self {
         Self {
             updates,
             newest: Mutex::default(),
-            outdated: WorkQueue::of(runtime_meta::is_outdated),
+            outdated: WorkQueue::of(runtime_meta::rule(kept)),
             shut: WorkQueue::of(readiness_gate::is_left_shut),
         }
     }

@@ -4,8 +4,9 @@
 //! It is kept for pods that have it, and where a container has env from the pod's metadata for those that
 //! OpenKruise's own daemon would keep it for and those that can be updated in place. Without such env there
 //! is nothing in it by which an update is judged: OpenKruise, too, goes by the statuses of the containers
-//! then, and it would be one more write for each pod and update. It is written only when an instance in it is
-//! another one, and after an update, not during it.
+//! then, and it would be one more write for each pod and update. With [`ContainersMeta::All`] all pods have
+//! it that have it there, for those who look at the annotation itself. It is written only when an instance in
+//! it is another one, and after an update, not during it.
 
 use std::time::Duration;
 
@@ -15,7 +16,10 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::{Parts, env, snapshot::GATE, state};
-use crate::{base::causes::chain, cluster::v1 as core, cri::creation_record::CreationRecord, pods::read};
+use crate::{
+    base::causes::chain, cluster::v1 as core, config::ContainersMeta, cri::creation_record::CreationRecord,
+    pods::read,
+};
 
 /// Annotation of a pod: what its containers were made with, hashes of env from its metadata among it; JSON.
 pub(super) const ANNOTATION: &str = "apps.kruise.io/runtime-containers-meta";
@@ -119,22 +123,30 @@ fn statuses(pod: &core::Pod) -> impl Iterator<Item = &core::ContainerStatus> {
     pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten())
 }
 
+/// Test for the pods whose annotation has to be written, where it is kept for these.
+pub(super) fn rule(kept: ContainersMeta) -> fn(&core::Pod) -> bool {
+    match kept {
+        ContainersMeta::Needed => |pod| is_outdated(pod, ContainersMeta::Needed),
+        ContainersMeta::All => |pod| is_outdated(pod, ContainersMeta::All),
+    }
+}
+
 /// It ought to have the annotation, all its containers run, and one of them is not the one in it.
-pub(super) fn is_outdated(pod: &core::Pod) -> bool {
+fn is_outdated(pod: &core::Pod, kept: ContainersMeta) -> bool {
     let annotation = |key: &str| pod.metadata.annotations.as_ref()?.get(key);
     let text = annotation(ANNOTATION);
-    let owners = pod.metadata.owner_references.iter().flatten();
-    let is_updated = annotation(state::ANNOTATION).is_some()
-        || annotation(SIDECARS).is_some()
-        || read::has_gate(pod, GATE)
-        || owners.into_iter().any(|owner| owner.api_version.starts_with("apps.kruise.io/"));
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let is_theirs = annotation(SIDECARS).is_some()
+        || owners.any(|owner| owner.api_version.starts_with("apps.kruise.io/"));
+    let is_updated = is_theirs || annotation(state::ANNOTATION).is_some() || read::has_gate(pod, GATE);
     let mut containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let kept =
-        text.is_some() || is_updated && containers.any(|container| !env::references(container).is_empty());
+    let is_kept = text.is_some()
+        || is_theirs && kept == ContainersMeta::All
+        || is_updated && containers.any(|container| !env::references(container).is_empty());
     let runs =
         |status: &core::ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
     let count = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
-    if !kept
+    if !is_kept
         || read::is_mirror(&pod.metadata)
         || pod.metadata.deletion_timestamp.is_some()
         || statuses(pod).filter(|status| runs(status)).count() != count
@@ -163,6 +175,33 @@ status:
 "
         ))
         .unwrap()
+    }
+
+    fn is_outdated(pod: &core::Pod) -> bool {
+        rule(ContainersMeta::Needed)(pod)
+    }
+
+    /// Pods that read nothing of their metadata: owner, further annotation, and whether both choices keep it.
+    #[test]
+    fn pods_that_read_nothing() {
+        let sidecars = format!("'{SIDECARS}': '{{}}'");
+        let updated = format!("'{}': '{{}}'", state::ANNOTATION);
+        let written = format!("'{ANNOTATION}': ''");
+        for (owner, annotations, needed, all) in [
+            ("apps.kruise.io/v1alpha1", "", false, true),
+            ("apps.kruise.io/v1beta1", "", false, true),
+            ("apps/v1", "", false, false),
+            ("apps.kruise.io.example.com/v1", "", false, false),
+            ("apps/v1", sidecars.as_str(), false, true),
+            ("apps/v1", updated.as_str(), false, false),
+            ("apps/v1", written.as_str(), true, true),
+        ] {
+            let mut pod = pod(annotations);
+            let owner = format!("[{{apiVersion: {owner}, kind: K, name: o, uid: o, controller: true}}]");
+            pod.metadata.owner_references = serde_saphyr::from_str(&owner).unwrap();
+            let found = [ContainersMeta::Needed, ContainersMeta::All].map(|kept| rule(kept)(&pod));
+            assert_eq!(found, [needed, all], "{owner} {annotations}");
+        }
     }
 
     #[test]

@@ -77,6 +77,13 @@ impl Spread {
     /// Reads a spec, or says what is wrong with it: the field and the remedy.
     pub fn parse(spec: &WorkloadSpreadSpec) -> Result<Self, String> {
         let target = Target::of(&spec.target_ref)?;
+        let filter = spec.target_filter.as_ref();
+        if filter.is_some_and(|filter| filter.selector.is_some() || !filter.replicas_path_list.is_empty()) {
+            return Err(
+                "spec.targetFilter: would leave pods out, and all pods of the workload are spread; leave it out"
+                    .to_owned(),
+            );
+        }
         if spec.subsets.is_empty() {
             return Err("spec.subsets: there are none; give at least one".to_owned());
         }

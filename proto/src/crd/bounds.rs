@@ -7,9 +7,13 @@
 //! found by the end of its path; the first line that fits counts. One that no line fits stays without a
 //! bound, and the test of the definitions says so.
 
+mod together;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
+
+use self::together::TOGETHER;
 
 /// The most seconds that a request, a job or a probe may name, ten years: it fits 32 bits, and added to any
 /// time it overflows nothing.
@@ -145,10 +149,12 @@ const TEXTS: &[(&str, i64)] = &[
     ("nodeTopologyKeys[]", KEY),
     ("nodeTopologyLabels{}", NAME),
     ("persistentPodStateRetentionPolicy", 63),
+    ("minReplicas", 16),
     ("maxReplicas", 16),
     ("effect", 63),
     ("restartPolicy", 63),
     ("scheduleStrategy.type", 63),
+    ("replicasPathList[]", 1024),
 ];
 
 /// The longest lists and largest maps.
@@ -223,6 +229,7 @@ const COUNTS: &[(&str, i64)] = &[
     ("podStates", 10_000),
     ("subsets", 64),
     ("subsetStatuses", 128),
+    ("replicasPathList", 64),
     ("preferredNodeSelectorTerms", 64),
     ("creatingPods", 2_001),
     ("deletingPods", 2_001),
@@ -285,6 +292,7 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("maxSurge", 0, I32),
     ("burstReplicas", 0, I32),
     ("minReadySeconds", 0, MOST_SECONDS),
+    ("progressDeadlineSeconds", 0, MOST_SECONDS),
     ("readyReplicas", 0, I32),
     ("availableReplicas", 0, I32),
     ("currentReplicas", 0, I32),
@@ -309,40 +317,13 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("partitions{}", 0, I32),
     ("currentPartitions{}", 0, I32),
     ("subsetReplicas{}", 0, I32),
+    ("minReplicas", 0, 1_000_000),
     ("maxReplicas", 0, 1_000_000),
     ("missingReplicas", -1, 1_000_000),
     ("observedReplicas", 0, 1_000_000),
+    ("topology.scheduleStrategy.adaptive.rescheduleCriticalSeconds", 0, MOST_SECONDS),
     ("rescheduleCriticalSeconds", 0, 295),
-];
-
-/// A rule on what several values have together: where, the rule, what it says.
-const TOGETHER: &[(&str, &str, &str)] = &[
-    (
-        "spec.sandboxConfig",
-        "(has(self.labels) ? self.labels.map(k, size(k) + size(self.labels[k])).sum() : 0) \
-         + (has(self.annotations) ? self.annotations.map(k, size(k) + size(self.annotations[k])).sum() : 0) <= 4096",
-        "labels and annotations of the sandbox have more than 4 KiB together: make them smaller",
-    ),
-    (
-        "spec.probes[].probe.exec.command",
-        "self.map(word, size(word)).sum() <= 65536",
-        "the program and its arguments have more than 64 KiB together: make them smaller, or put them into the image",
-    ),
-    (
-        "spec.probes[].markerPolicy[].annotations",
-        "self.map(k, size(k) + size(self[k])).sum() <= 262144",
-        "annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
-    ),
-    (
-        "spec.patchPodMetadata[].annotations",
-        "self.map(k, size(k) + size(self[k])).sum() <= 262144",
-        "annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
-    ),
-    (
-        "spec.metadata.annotations",
-        "self.map(k, size(k) + size(self[k])).sum() <= 262144",
-        "annotations have more than 256 KiB together, as much as a pod's may have: make them smaller",
-    ),
+    ("unschedulableDuration", 0, MOST_SECONDS),
 ];
 
 /// Gives each value below its bound, where its type does not say one.

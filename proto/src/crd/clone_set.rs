@@ -101,6 +101,9 @@ pub struct CloneSetSpec {
     /// Seconds that a pod must be ready to be available; 0 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_ready_seconds: Option<i32>,
+    /// Kept for clients of later versions of OpenKruise; nothing reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress_deadline_seconds: Option<i32>,
     /// Points at which pods are held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<WorkloadLifecycle>,

@@ -105,13 +105,15 @@ pub use stateful_set::{
 };
 pub use swap::{MIGRATION_SECONDS, TwinSwap, TwinSwapState, TwinSwapStep};
 pub use united_deployment::{
-    ManualUpdate, PodTemplatePatch, Subset, SubsetTemplate, Topology, UnitedDeployment, UnitedDeploymentSpec,
-    UnitedDeploymentStatus, UnitedDeploymentUpdateStatus, UnitedDeploymentUpdateStrategy, WorkloadTemplate,
+    ManualUpdate, PodTemplatePatch, Subset, SubsetTemplate, Topology, UnitedAdaptive, UnitedDeployment,
+    UnitedDeploymentSpec, UnitedDeploymentStatus, UnitedDeploymentUpdateStatus,
+    UnitedDeploymentUpdateStrategy, UnitedScheduleStrategy, WorkloadTemplate,
 };
 pub use workload::{
     ClaimTemplate, InPlaceUpdateStrategy, LifecycleHook, PodTemplate, WorkloadCondition, WorkloadLifecycle,
 };
 pub use workload_spread::{
     SpreadAdaptive, SpreadPatch, SpreadScheduleStrategy, SpreadSubset, SpreadSubsetCondition,
-    SpreadSubsetStatus, SpreadTarget, WorkloadSpread, WorkloadSpreadSpec, WorkloadSpreadStatus,
+    SpreadSubsetStatus, SpreadTarget, SpreadTargetFilter, WorkloadSpread, WorkloadSpreadSpec,
+    WorkloadSpreadStatus,
 };

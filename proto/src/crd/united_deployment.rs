@@ -1,16 +1,16 @@
 //! `UnitedDeployment`: one template, and a workload of it for each subset of the cluster.
 
+mod topology;
+
 use std::{borrow::Cow, collections::BTreeMap};
 
-use k8s_openapi::{
-    api::core::v1::{NodeSelectorTerm, Toleration},
-    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use self::topology::{Subset, Topology, UnitedAdaptive, UnitedScheduleStrategy};
 use super::WorkloadCondition;
 
 /// Runs one workload for each subset of the cluster, all of one template.
@@ -101,80 +101,6 @@ pub struct WorkloadTemplate(pub Map<String, Value>);
 #[serde(transparent)]
 pub struct PodTemplatePatch(pub Map<String, Value>);
 
-/// Subsets of the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Topology {
-    /// One after the other.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend(
-        "x-kubernetes-list-type" = "map",
-        "x-kubernetes-list-map-keys" = ["name"],
-        "x-kubernetes-validations" = [{
-            "rule": "self.all(one, self.exists_one(other, other.name == one.name))",
-            "message": "two subsets have one name: give each a name of its own",
-        }],
-    ))]
-    pub subsets: Vec<Subset>,
-}
-
-/// One subset.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [
-    {
-        "rule": "self.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
-        "message": "name is no DNS label: give small letters, digits and dashes, 63 at most",
-    },
-    {
-        "rule": "!has(self.replicas) || type(self.replicas) == int || self.replicas.matches('^(100|[0-9]{1,2})%$')",
-        "message": "replicas is neither a number nor a share from 0% to 100%: give one of them, such as 3 or 30%",
-    },
-    {
-        "rule": "!has(self.nodeSelectorTerm) || !has(self.nodeSelectorTerm.matchExpressions) \
-                 || self.nodeSelectorTerm.matchExpressions.all(e, \
-                 e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist', 'Gt', 'Lt'])",
-        "message": "nodeSelectorTerm has an operator that is none of In, NotIn, Exists, DoesNotExist, Gt and Lt: give one of them",
-    },
-    {
-        "rule": "!has(self.tolerations) || self.tolerations.all(t, (!has(t.operator) \
-                 || t.operator in ['', 'Equal', 'Exists']) && (!has(t.effect) \
-                 || t.effect in ['', 'NoSchedule', 'PreferNoSchedule', 'NoExecute']))",
-        "message": "tolerations have an operator or an effect that is none: give Equal or Exists, and NoSchedule, PreferNoSchedule or NoExecute",
-    },
-    {
-        "rule": "(has(self.nodeSelectorTerm) && has(self.nodeSelectorTerm.matchExpressions) \
-                 ? self.nodeSelectorTerm.matchExpressions : []) \
-                 == (has(oldSelf.nodeSelectorTerm) && has(oldSelf.nodeSelectorTerm.matchExpressions) \
-                 ? oldSelf.nodeSelectorTerm.matchExpressions : []) \
-                 && (has(self.nodeSelectorTerm) && has(self.nodeSelectorTerm.matchFields) \
-                 ? self.nodeSelectorTerm.matchFields : []) \
-                 == (has(oldSelf.nodeSelectorTerm) && has(oldSelf.nodeSelectorTerm.matchFields) \
-                 ? oldSelf.nodeSelectorTerm.matchFields : [])",
-        "message": "nodeSelectorTerm is immutable: make a new subset",
-    },
-    {
-        "rule": "(has(self.tolerations) ? self.tolerations : []) == (has(oldSelf.tolerations) ? oldSelf.tolerations : [])",
-        "message": "tolerations are immutable: make a new subset",
-    },
-]))]
-pub struct Subset {
-    /// Its name: part of the name of its workload.
-    pub name: String,
-    /// Nodes of its pods, beside what the template says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_selector_term: Option<NodeSelectorTerm>,
-    /// Taints that its pods bear, beside what the template says.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tolerations: Vec<Toleration>,
-    /// How many pods it has, or which share of all; an even part of the rest when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<IntOrString>,
-    /// Differences of its pods from the template.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch: Option<PodTemplatePatch>,
-}
-
 /// How the subsets get a new template.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -257,9 +183,14 @@ pub struct UnitedDeploymentUpdateStatus {
 /// to be, the controller says.
 fn validations() -> Value {
     // A share is rounded to the nearest number.
-    let sum = "map(s, type(s.replicas) == int ? int(s.replicas) \
-               : (s.replicas.matches('^(100|[0-9]{1,2})%$') \
-               ? (int(s.replicas.replace('%', '')) * self.replicas + 50) / 100 : 0)).sum()";
+    let number = |field: &str| {
+        format!(
+            "(type(s.{field}) == int ? int(s.{field}) : (s.{field}.matches('^(100|[0-9]{{1,2}})%$') \
+             ? (int(s.{field}.replace('%', '')) * self.replicas + 50) / 100 : 0))"
+        )
+    };
+    let (least, most) = (number("minReplicas"), number("maxReplicas"));
+    let sum = format!("map(s, {}).sum()", number("replicas"));
     let mut rules = vec![
         json!({
             "rule": "has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0",
@@ -278,6 +209,24 @@ fn validations() -> Value {
                  || self.topology.subsets.exists(s, !has(s.replicas)) || self.topology.subsets.{sum} >= self.replicas"
             ),
             "message": "topology.subsets all have replicas, and less together than spec.replicas: leave them out in one, or give as many",
+        }),
+        json!({
+            "rule": "!has(self.topology) || !has(self.topology.subsets) \
+                     || !self.topology.subsets.exists(s, has(s.replicas)) \
+                     || !self.topology.subsets.exists(s, has(s.minReplicas) || has(s.maxReplicas))",
+            "message": "topology.subsets have replicas, and minReplicas or maxReplicas: give all of them only the one or only the other",
+        }),
+        json!({
+            "rule": "!has(self.topology) || !has(self.topology.subsets) || size(self.topology.subsets) == 0 \
+                     || self.topology.subsets.exists(s, !has(s.maxReplicas))",
+            "message": "topology.subsets all have maxReplicas, and one pod more would have no place: leave it out in one",
+        }),
+        json!({
+            "rule": format!(
+                "!has(self.topology) || !has(self.topology.subsets) || self.topology.subsets.all(s, \
+                 !has(s.minReplicas) || !has(s.maxReplicas) || {least} <= {most})"
+            ),
+            "message": "topology.subsets have one whose maxReplicas is less than its minReplicas: give as many at least",
         }),
         json!({
             "rule": "!has(self.updateStrategy) || !has(self.updateStrategy.manualUpdate) \

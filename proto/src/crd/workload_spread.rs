@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     api::core::v1::{NodeSelectorTerm, PreferredSchedulingTerm, Toleration},
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time},
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use kube::CustomResource;
@@ -57,6 +57,25 @@ pub struct WorkloadSpreadSpec {
     /// Fate of pods that cannot be scheduled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_strategy: Option<SpreadScheduleStrategy>,
+    /// Leave it out: all pods of the workload are spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [
+        {"rule": "!has(self.selector) && (!has(self.replicasPathList) || size(self.replicasPathList) == 0)",
+            "message": "targetFilter would leave pods out, and all pods of the workload are spread: leave it out, and give the others a workload of their own"},
+    ]))]
+    pub target_filter: Option<SpreadTargetFilter>,
+}
+
+/// Pods of a workload that OpenKruise spreads from 1.8 on, where it does not spread all.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SpreadTargetFilter {
+    /// Leave it out: it would select the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// Leave it out: fields of the workload that would say together how many pods it wants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas_path_list: Vec<String>,
 }
 
 /// A workload of a kind that can be spread.

@@ -1,5 +1,7 @@
 //! Claims that are not what their templates say any more. No claim can follow a change of its template,
 //! and a pod keeps its claims; so a change is for pods that are made afterwards, and that is said.
+//!
+//! A CloneSet's update makes such pods of those that are there, where that is chosen.
 
 use berth_proto::crd::{ClaimTemplate, WorkloadCondition};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -56,16 +58,21 @@ impl ClaimAsks {
     }
 }
 
+/// Difference of a claim, if there is one, from its template.
+pub(crate) fn difference(template: &ClaimTemplate, claim: Option<&ClaimAsks>) -> Option<String> {
+    match claim {
+        None => Some("the pod has no claim of it".to_owned()),
+        Some(asks) => asks.differs(template),
+    }
+}
+
 /// Message on the claims of pods that their templates would not make any more; `None`: there are none.
 /// Each: a pod, the template of one of its claims, and the claim, if there is one.
 pub(crate) fn message<'a>(
     claims: impl Iterator<Item = (&'a str, &'a ClaimTemplate, Option<&'a ClaimAsks>)>,
 ) -> Option<String> {
     let why = |(pod, template, claim): (&str, &ClaimTemplate, Option<&ClaimAsks>)| {
-        let why = match claim {
-            None => Some("the pod has no claim of it".to_owned()),
-            Some(asks) => asks.differs(template),
-        };
+        let why = difference(template, claim);
         why.map(|why| format!("the first is {} of pod {pod}: {why}", template.name()))
     };
     let mut differing = claims.filter_map(why);

@@ -29,6 +29,9 @@ use super::{parsed, target};
 #[case::long(json!({"scheduleStrategy": {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 147}}, "subsets": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}), "")]
 #[case::empty_term(json!({"subsets": [{"name": "a", "requiredNodeSelectorTerm": {}}]}), "spec.subsets[0].requiredNodeSelectorTerm")]
 #[case::odd_weight(json!({"subsets": [{"name": "a", "preferredNodeSelectorTerms": [{"weight": 0, "preference": {}}]}]}), "give 1 to 100")]
+#[case::filtered(json!({"targetFilter": {"selector": {"matchLabels": {"a": "b"}}}}), "spec.targetFilter: would leave pods out")]
+#[case::counted_otherwise(json!({"targetFilter": {"replicasPathList": ["spec.replicas"]}}), "spec.targetFilter: would leave pods out")]
+#[case::not_filtered(json!({"targetFilter": {}}), "")]
 #[case::odd_patch(json!({"subsets": [{"name": "a", "patch": {"spec": 1}}]}), "spec.subsets[0].patch")]
 fn wrong_ones(#[case] part: Value, #[case] says: &str) {
     let mut spec = json!({"targetRef": target("Deployment"), "subsets": [{"name": "a", "maxReplicas": 1}, {"name": "b"}]});

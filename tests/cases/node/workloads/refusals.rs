@@ -193,3 +193,60 @@ async fn workloads_that_make_no_sense_are_refused_by_field() -> Result<()> {
     ensure!(made.data["spec"]["burstReplicas"] == 250, "{}", made.data["spec"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn numbers_of_subsets_that_make_no_sense_are_refused_by_field() -> Result<()> {
+    let client = centre().await?.client().await?;
+    namespace(&client, "subset-numbers").await?;
+    let united = |topology: &Value| -> Result<DynamicObject> {
+        let metadata = json!({ "labels": { "app": "a" } });
+        let pods = json!({ "metadata": metadata, "spec": { "containers": [{ "name": "a", "image": "a" }] } });
+        Ok(serde_json::from_value(json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "UnitedDeployment",
+            "metadata": { "namespace": "subset-numbers", "name": "a" },
+            "spec": {
+                "replicas": 4, "selector": { "matchLabels": { "app": "a" } },
+                "template": { "deploymentTemplate": { "metadata": metadata, "spec": { "template": pods } } },
+                "topology": topology,
+            },
+        }))?)
+    };
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let subsets = |first: Value, second: Value| {
+        let mut all = [first, second];
+        all.iter_mut().zip(["a", "b"]).for_each(|(one, name)| one["name"] = name.into());
+        json!({ "subsets": all })
+    };
+    let refused = [
+        (subsets(json!({ "minReplicas": "half" }), json!({})), "minReplicas is neither a number nor a share"),
+        (subsets(json!({ "maxReplicas": "101%" }), json!({})), "maxReplicas is neither a number nor a share"),
+        (subsets(json!({ "minReplicas": -1 }), json!({})), "subsets[0].minReplicas"),
+        (subsets(json!({ "minReplicas": 1 }), json!({ "replicas": 1 })), "only the one or only the other"),
+        (subsets(json!({ "minReplicas": 1, "replicas": 1 }), json!({})), "only the one or only the other"),
+        (subsets(json!({ "maxReplicas": 4 }), json!({ "maxReplicas": "50%" })), "all have maxReplicas"),
+        (subsets(json!({ "minReplicas": 3, "maxReplicas": "50%" }), json!({})), "less than its minReplicas"),
+        (
+            json!({ "subsets": [], "scheduleStrategy": { "type": "Adaptive" } }),
+            "topology.scheduleStrategy.type",
+        ),
+    ];
+    for (topology, says) in refused {
+        let object = united(&topology)?;
+        match deploy::api(&client, &object)?.create(&dry, &object).await {
+            Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains(says) => {}
+            other => anyhow::bail!("{topology}: {other:?}"),
+        }
+    }
+    let accepted = [
+        subsets(json!({ "minReplicas": 2, "maxReplicas": "50%" }), json!({ "minReplicas": "100%" })),
+        subsets(json!({ "maxReplicas": 0 }), json!({})),
+        json!({ "subsets": [], "scheduleStrategy": { "type": "Fixed", "adaptive": { "unschedulableDuration": 300 } } }),
+    ];
+    for topology in accepted {
+        let object = united(&topology)?;
+        let made = deploy::api(&client, &object)?.create(&dry, &object).await;
+        let made = made.with_context(|| topology.to_string())?;
+        ensure!(made.data["spec"]["topology"] == topology, "{}", made.data["spec"]["topology"]);
+    }
+    Ok(())
+}

@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_proto::crd::ClaimTemplate;
 use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::json;
 
 use super::{Pass, build::claim_name};
 use crate::{
     action::{Action, Target},
-    claim_change::{ClaimAsks, message, note},
+    claim_change::{ClaimAsks, difference, message, note},
     names::INSTANCE_LABEL,
     pod::{Phase, PodView},
     revision::controller,
@@ -122,7 +123,7 @@ pub(super) struct Instances {
     pub(super) taken: BTreeSet<String>,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
     /// Where claims are not used again, those of pods that are over go with them.
     pub(super) fn tidy_claims(&mut self, pods: &[&PodView]) {
         if self.rules.reuses_claims || self.input.claims.is_empty() {
@@ -168,19 +169,39 @@ impl Pass<'_> {
         if self.rules.claims.is_empty() {
             return;
         }
-        let pods = self.members.iter().map(|member| member.pod).filter(|pod| !pod.instance().is_empty());
-        let all = pods.flat_map(|pod| {
-            self.rules.claims.iter().filter_map(|template| {
-                let name = claim_name(template.name(), self.owner.name, pod.instance());
-                let claim = self.claims.by_name.get(name.as_str());
-                // One that goes says nothing of its template.
-                let stays = claim.is_none_or(|claim| !claim.terminating);
-                stays.then(|| (pod.name.as_str(), template, claim.map(|claim| &claim.asks)))
-            })
-        });
+        let pods = self.members.iter().map(|member| member.pod);
+        let all = pods
+            .flat_map(|pod| self.claims_of(pod).map(|(template, asks)| (pod.name.as_str(), template, asks)));
         self.claims_differ = message(all);
         let status = self.input.set.status.as_ref();
         self.plan.notes.extend(note(self.claims_differ.as_ref(), status.map(|status| &*status.conditions)));
+    }
+
+    /// Templates of claims, each with what the claim of the pod asks for, if there is one.
+    fn claims_of(
+        &self,
+        pod: &'a PodView,
+    ) -> impl Iterator<Item = (&'a ClaimTemplate, Option<&'a ClaimAsks>)> {
+        let rules = self.rules;
+        let has_claims = !pod.instance().is_empty();
+        rules.claims.iter().filter(move |_| has_claims).filter_map(move |template| {
+            let name = claim_name(template.name(), self.owner.name, pod.instance());
+            let claim = self.claims.by_name.get(name.as_str()).copied();
+            // One that goes says nothing of its template.
+            let stays = claim.is_none_or(|claim| !claim.terminating);
+            stays.then(|| (template, claim.map(|claim| &claim.asks)))
+        })
+    }
+
+    /// Finds out why a pod that is updated needs other claims, where it is made anew for them. Where its
+    /// claims are kept for the new pod, that one would have no others.
+    pub(super) fn needs_other_claims(&self, pod: &'a PodView) -> Option<String> {
+        if !self.input.settings.recreate_on_claim_changes || self.rules.keeps_claims {
+            return None;
+        }
+        let mut all = self.claims_of(pod);
+        all.find_map(|(template, asks)| Some((template.name(), difference(template, asks)?)))
+            .map(|(name, why)| format!("its claim {name} follows no change of volumeClaimTemplates: {why}"))
     }
 
     pub(super) fn instances(&self, pods: &[&PodView]) -> Instances {

@@ -75,6 +75,8 @@ pub struct Settings {
     pub partition_rollback: bool,
     /// Pods are labelled with the hash of their revision alone.
     pub short_hash: bool,
+    /// An update makes a pod anew whose claims are not what their templates say.
+    pub recreate_on_claim_changes: bool,
 }
 
 /// A CloneSet, and all that is known of it.

@@ -92,7 +92,10 @@ impl<'a> Pass<'a> {
                 target.name
             )));
         }
-        Ok(change)
+        match self.needs_other_claims(pod) {
+            Some(why) => Err(Obstacle::NewPod(why)),
+            None => Ok(change),
+        }
     }
 
     fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {

@@ -30,7 +30,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use self::{
-    allocation::{Claim, allocate},
+    allocation::{Asked, Claim, allocate},
     build::Numbers,
     rules::Rules,
 };
@@ -240,9 +240,9 @@ fn numbers<'a>(
     rules: &Rules<'a>,
     members: &BTreeMap<&'a str, &'a ChildView>,
 ) -> Result<BTreeMap<&'a str, Numbers>, Fault> {
-    let claim = |(subset, share): &(&'a Subset, Option<allocation::Share>)| Claim {
+    let claim = |(subset, asked): &(&'a Subset, Asked)| Claim {
         name: subset.name.as_str(),
-        share: *share,
+        asked: *asked,
         current: members.get(subset.name.as_str()).map_or(0, |child| child.wanted),
     };
     let claims: Vec<Claim<'a>> = rules.subsets.iter().map(claim).collect();

@@ -6,9 +6,13 @@ use berth_proto::{
     crd::{Subset, UnitedDeployment, WorkloadTemplate},
     names::is_dns_label,
 };
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Map, Value, json};
 
-use super::{Kind, allocation::Share};
+use super::{
+    Kind,
+    allocation::{Asked, Share},
+};
 use crate::{
     fault::Fault,
     selector::{Labels, Selector},
@@ -31,7 +35,7 @@ pub(super) struct Rules<'a> {
     pub(super) template: &'a Map<String, Value>,
     /// The template with the name of its kind, as revisions have it.
     pub(super) whole: Map<String, Value>,
-    pub(super) subsets: Vec<(&'a Subset, Option<Share>)>,
+    pub(super) subsets: Vec<(&'a Subset, Asked)>,
     pub(super) partitions: BTreeMap<&'a str, i64>,
     pub(super) history_limit: usize,
 }
@@ -60,7 +64,8 @@ impl<'a> Rules<'a> {
         };
         let (kind, template) = template(united)?;
         check_template(kind, template, &selector)?;
-        let subsets = subsets(united)?;
+        check_schedule(united)?;
+        let subsets = subsets(united, replicas)?;
         let names: BTreeSet<&str> = subsets.iter().map(|(subset, _)| subset.name.as_str()).collect();
         let manual = spec.update_strategy.as_ref().and_then(|strategy| strategy.manual_update.as_ref());
         let mut partitions = BTreeMap::new();
@@ -142,7 +147,22 @@ fn check_template(kind: Kind, template: &Map<String, Value>, selector: &Selector
     Ok(())
 }
 
-fn subsets(united: &UnitedDeployment) -> Result<Vec<(&Subset, Option<Share>)>, Fault> {
+/// Pods stay in their subset: what would move them is not left out without a word.
+fn check_schedule(united: &UnitedDeployment) -> Result<(), Fault> {
+    let strategy = united.spec.topology.as_ref().and_then(|topology| topology.schedule_strategy.as_ref());
+    match strategy.and_then(|strategy| strategy.type_.as_deref()) {
+        None | Some("" | "Fixed") => Ok(()),
+        Some(other) => {
+            let why = format!(
+                "is {other:?}, and pods stay in their subset: leave it out, or spread one CloneSet by a WorkloadSpread \
+                 of type Adaptive"
+            );
+            Err(Fault::new("spec.topology.scheduleStrategy.type", why))
+        }
+    }
+}
+
+fn subsets(united: &UnitedDeployment, replicas: i64) -> Result<Vec<(&Subset, Asked)>, Fault> {
     let given = united.spec.topology.as_ref().map(|topology| topology.subsets.as_slice()).unwrap_or_default();
     if given.len() > MOST_SUBSETS {
         let why = format!("are {}: give at most {MOST_SUBSETS}", given.len());
@@ -160,9 +180,32 @@ fn subsets(united: &UnitedDeployment) -> Result<Vec<(&Subset, Option<Share>)>, F
             let why = format!("is {:?} as in another subset: give each a name of its own", subset.name);
             return Err(Fault::new(format!("{field}.name"), why));
         }
-        let share = subset.replicas.as_ref();
-        let share = share.map(|given| Share::parse(&format!("{field}.replicas"), given)).transpose()?;
-        subsets.push((subset, share));
+        subsets.push((subset, asked(subset, &field, replicas)?));
+    }
+    let is_bounded = subsets.iter().any(|(_, asked)| asked.is_bounded());
+    if let Some(at) = subsets.iter().position(|(_, asked)| is_bounded && asked.share.is_some()) {
+        let why = "goes not with minReplicas and maxReplicas of any subset: leave it out, or these";
+        return Err(Fault::new(format!("spec.topology.subsets[{at}].replicas"), why));
     }
     Ok(subsets)
+}
+
+/// Reads the numbers of a subset.
+fn asked(subset: &Subset, field: &str, replicas: i64) -> Result<Asked, Fault> {
+    let parse = |name: &str, given: &Option<IntOrString>| {
+        given.as_ref().map(|given| Share::parse(&format!("{field}.{name}"), given)).transpose()
+    };
+    let asked = Asked {
+        share: parse("replicas", &subset.replicas)?,
+        least: parse("minReplicas", &subset.min_replicas)?,
+        most: parse("maxReplicas", &subset.max_replicas)?,
+    };
+    if let (Some(least), Some(most)) = (asked.least, asked.most) {
+        let (least, most) = (least.of(replicas), most.of(replicas));
+        if most < least {
+            let why = format!("is {most}, less than the {least} of minReplicas: give as many at least");
+            return Err(Fault::new(format!("{field}.maxReplicas"), why));
+        }
+    }
+    Ok(asked)
 }

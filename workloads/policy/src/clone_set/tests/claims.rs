@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{super::ClaimView, world::World};
 use crate::{
     action::Action,
+    claim_change::ClaimAsks,
     names::{INSTANCE_LABEL, KEEP_CLAIMS_ANNOTATION},
     plan::Cause,
     pod::Phase,
@@ -180,6 +181,48 @@ fn a_change_of_claim_templates_is_said() {
     assert_eq!(world.plan(), super::super::Plan::default());
     world.set.spec.volume_claim_templates.pop();
     assert!(world.plan().status.unwrap().conditions.is_empty());
+}
+
+/// Each row: whether pods are made anew for it, storage of the claims where the template asks for 2Gi, type,
+/// whether claims are kept, and the effect on old pods.
+#[test]
+fn a_change_of_claim_templates_comes_with_an_update_where_that_is_chosen() {
+    const TOLD: &str = "ClaimTemplatesChanged";
+    let anew = format!("delete o, delete claim, {TOLD}");
+    let in_place = format!("update o, {TOLD}");
+    for (chosen, storage, type_, keeps, effect) in [
+        (false, Some("1Gi"), "InPlaceIfPossible", false, in_place.as_str()),
+        (true, Some("1Gi"), "InPlaceIfPossible", false, anew.as_str()),
+        (true, Some("1Gi"), "InPlaceIfPossible", true, in_place.as_str()),
+        (true, Some("1Gi"), "InPlaceOnly", false, TOLD),
+        (true, Some("2Gi"), "InPlaceIfPossible", false, "update o"),
+        (true, Some("2Gi"), "InPlaceOnly", false, "update o"),
+        (true, None, "InPlaceIfPossible", false, "delete o, ClaimTemplatesChanged"),
+    ] {
+        let of_size = |size: &str| json!({ "resources": { "requests": { "storage": size } } });
+        let mut spec = spec(2);
+        spec["updateStrategy"] = json!({ "type": type_, "maxUnavailable": 1 });
+        spec["volumeClaimTemplates"][0]["spec"] = of_size("2Gi");
+        let mut world = World::new(spec, "2o");
+        world.settings.recreate_on_claim_changes = chosen;
+        if keeps {
+            let annotation = (KEEP_CLAIMS_ANNOTATION.to_owned(), "true".to_owned());
+            world.set.metadata.annotations = Some([annotation].into());
+        }
+        for instance in storage.iter().flat_map(|_| ["p0", "p1"]) {
+            let object = json!({ "metadata": {}, "spec": of_size(storage.unwrap()) });
+            let asks = ClaimAsks::of(&serde_json::from_value(object).unwrap());
+            world.claims.push(ClaimView { asks, ..claim(instance) });
+        }
+        assert_eq!(world.effect(), effect, "{chosen} {storage:?} {type_} {keeps}");
+        let conditions = world.plan().status.unwrap().conditions;
+        let waits = conditions.iter().find(|one| one.type_ == "FailedUpdate");
+        let why = waits.and_then(|one| one.message.as_deref()).unwrap_or_default();
+        assert_eq!(why.contains("its claim data follows no change"), effect == TOLD, "{why}");
+        // A change of the claims alone is no update.
+        world.pods.iter_mut().for_each(|pod| *pod = super::world::pod(&pod.name, "n"));
+        assert!(world.plan().actions.is_empty(), "{effect}");
+    }
 }
 
 /// Claims are copies of their templates: those of all pods together would fill the memory.

@@ -4,9 +4,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::super::allocation::{Claim, Share, allocate};
+use super::super::allocation::{Asked, Claim, Share, allocate};
 
-/// `name`, `name=number` or `name=share`, each with `:current` behind it where it has pods.
+/// `name`, `name=number` or `name=share`, or `name=least..most` with one of them or both, each with
+/// `:current` behind it where it has pods.
 fn claim(text: &str) -> Claim<'_> {
     let (text, current) = text.split_once(':').unwrap_or((text, "0"));
     let (name, share) = text.split_once('=').map_or((text, None), |(name, share)| (name, Some(share)));
@@ -14,7 +15,15 @@ fn claim(text: &str) -> Claim<'_> {
         let given = share.parse().map_or_else(|_| IntOrString::String(share.to_owned()), IntOrString::Int);
         Share::parse("f", &given).unwrap()
     };
-    Claim { name, share: share.map(parsed), current: current.parse().unwrap() }
+    let asked = match share.map(|share| share.split_once("..").ok_or(share)) {
+        None => Asked::default(),
+        Some(Err(share)) => Asked { share: Some(parsed(share)), ..Asked::default() },
+        Some(Ok(bounds)) => {
+            let [least, most] = [bounds.0, bounds.1].map(|one| (!one.is_empty()).then(|| parsed(one)));
+            Asked { least, most, share: None }
+        }
+    };
+    Claim { name, asked, current: current.parse().unwrap() }
 }
 
 #[rstest]
@@ -34,6 +43,18 @@ fn claim(text: &str) -> Claim<'_> {
 #[case::by_name_where_all_are_equal(7, "b:2 a:2", "b4 a3")]
 #[case::the_largest(1_000_000, "a=33% b", "a330000 b670000")]
 #[case::no_subset(0, "", "")]
+#[case::in_order_all_have_the_least(3, "a=1..2 b=1..2 c=1..", "a1 b1 c1")]
+#[case::in_order_the_last_one_takes_the_rest(7, "a=1..2 b=1..2 c=1..", "a2 b2 c3")]
+#[case::in_order_the_first_one_has_one_more(4, "a=1..2 b=1..2 c=1..", "a2 b1 c1")]
+#[case::in_order_less_than_the_least(1, "a=1..2 b=1..2 c=1..", "a1 b0 c0")]
+#[case::in_order_what_they_have_counts_not(1, "a=1..2:0 b=1..2:0 c=1..:7", "a1 b0 c0")]
+#[case::in_order_nothing(0, "a=1..2 b", "a0 b0")]
+#[case::in_order_the_largest_alone(5, "a=..2 b=..1 c", "a2 b1 c2")]
+#[case::in_order_the_least_alone(5, "a=1.. b=2.. c", "a3 b2 c0")]
+#[case::in_order_a_share(10, "a=10%..30% b=..50% c=1..", "a3 b5 c2")]
+#[case::in_order_shares_beyond_all(10, "a=60%.. b=60%..", "a6 b4")]
+#[case::in_order_all_have_a_largest_one(3, "a=..2 b=..1", "a2 b1")]
+#[case::in_order_none_at_all(4, "a=0..0 b", "a0 b4")]
 fn pods_of_subsets(#[case] replicas: i64, #[case] given: &str, #[case] expected: &str) {
     let claims: Vec<Claim<'_>> = given.split_whitespace().map(claim).collect();
     let all = allocate(replicas, &claims).unwrap();
@@ -47,6 +68,8 @@ fn pods_of_subsets(#[case] replicas: i64, #[case] given: &str, #[case] expected:
 #[case::shares_that_are_too_little(10, "a=33% b=33% c=33%", "have 9 replicas together, less than the 10")]
 #[case::numbers_that_are_too_little(3, "a=1 b=1", "have 2 replicas together, less than the 3")]
 #[case::no_subset(1, "", "have 0 replicas together, less than the 1")]
+#[case::no_place(4, "a=..2 b=1..1", "and 1 of the 4 of spec.replicas have no place")]
+#[case::no_place_of_shares(10, "a=..50% b=..40%", "and 1 of the 10 of spec.replicas have no place")]
 #[case::the_largest(1, "a=2147483647 b=2147483647", "have 4294967294 replicas together, more than the 1")]
 fn what_does_not_add_up(#[case] replicas: i64, #[case] given: &str, #[case] words: &str) {
     let claims: Vec<Claim<'_>> = given.split_whitespace().map(claim).collect();
@@ -94,9 +117,10 @@ proptest! {
         let mut claims: Vec<Claim<'_>> = names
             .iter()
             .zip(&current)
-            .map(|(name, current)| Claim { name, share: None, current: *current })
+            .map(|(name, current)| Claim { name, asked: Asked::default(), current: *current })
             .collect();
-        claims.push(Claim { name: "fixed", share: Some(Share::Number(fixed.min(replicas))), current: 0 });
+        let asked = Asked { share: Some(Share::Number(fixed.min(replicas))), ..Asked::default() };
+        claims.push(Claim { name: "fixed", asked, current: 0 });
         let first = allocate(replicas, &claims).unwrap();
         prop_assert_eq!(first.values().sum::<i64>(), replicas);
         let open = names.iter().map(|name| first[name]);
@@ -105,5 +129,33 @@ proptest! {
             claim.current = first[claim.name];
         }
         prop_assert_eq!(allocate(replicas, &claims).unwrap(), first);
+    }
+
+    /// All pods are somewhere, none has more than its largest number, one that has more than its least one
+    /// leaves none short of it, and none before one beyond its least number has room left.
+    #[test]
+    fn the_order_counts(
+        replicas in 0_i64..200,
+        bounds in proptest::collection::vec((0_i64..40, 0_i64..40), 1..12),
+    ) {
+        let names: Vec<String> = (0..=bounds.len()).map(|at| format!("s{at}")).collect();
+        let mut claims: Vec<Claim<'_>> = names
+            .iter()
+            .zip(&bounds)
+            .map(|(name, (least, more))| {
+                let most = Some(Share::Number(least + more));
+                Claim { name, asked: Asked { share: None, least: Some(Share::Number(*least)), most }, current: 0 }
+            })
+            .collect();
+        claims.push(Claim { name: &names[bounds.len()], asked: Asked::default(), current: 0 });
+        let all = allocate(replicas, &claims).unwrap();
+        prop_assert_eq!(all.values().sum::<i64>(), replicas);
+        let number = |at: usize| all[&names[at]];
+        let beyond = (0..=bounds.len()).rev().find(|at| number(*at) > bounds.get(*at).map_or(0, |one| one.0));
+        for (at, (least, more)) in bounds.iter().enumerate() {
+            prop_assert!(number(at) <= least + more);
+            prop_assert!(beyond.is_none() || number(at) >= *least);
+            prop_assert!(beyond.is_none_or(|beyond| at >= beyond) || number(at) == least + more);
+        }
     }
 }

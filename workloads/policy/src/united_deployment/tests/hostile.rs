@@ -43,6 +43,18 @@ fn set(object: &mut Value, path: &str, value: Value) {
 #[case::a_number("/topology/subsets", json!([{ "name": "a", "replicas": -3 }]), "spec.topology.subsets[0].replicas is -3")]
 #[case::too_much("/topology/subsets", json!([{ "name": "a", "replicas": 5 }]), "spec.topology.subsets have 5 replicas together")]
 #[case::too_little("/topology/subsets", json!([{ "name": "a", "replicas": 2 }]), "spec.topology.subsets have 2 replicas together")]
+#[case::a_least_share("/topology/subsets", json!([{ "name": "a", "minReplicas": "110%" }]),
+    "spec.topology.subsets[0].minReplicas is 110%")]
+#[case::a_largest_number("/topology/subsets", json!([{ "name": "a", "maxReplicas": -3 }]),
+    "spec.topology.subsets[0].maxReplicas is -3")]
+#[case::less_than_the_least("/topology/subsets", json!([{ "name": "b" }, { "name": "a", "minReplicas": 3, "maxReplicas": "50%" }]),
+    "spec.topology.subsets[1].maxReplicas is 2, less than the 3 of minReplicas")]
+#[case::replicas_and_bounds("/topology/subsets", json!([{ "name": "a", "minReplicas": 1 }, { "name": "b", "replicas": 1 }]),
+    "spec.topology.subsets[1].replicas goes not with minReplicas")]
+#[case::no_place("/topology/subsets", json!([{ "name": "a", "maxReplicas": 1 }, { "name": "b", "maxReplicas": "50%" }]),
+    "spec.topology.subsets all have maxReplicas, and 1 of the 4")]
+#[case::adaptive("/topology/scheduleStrategy", json!({ "type": "Adaptive" }),
+    "spec.topology.scheduleStrategy.type is \"Adaptive\"")]
 #[case::a_partition_of_none("/updateStrategy", json!({ "manualUpdate": { "partitions": { "z": 1 } } }),
     "spec.updateStrategy.manualUpdate.partitions[\"z\"] is of no subset")]
 #[case::a_partition("/updateStrategy", json!({ "manualUpdate": { "partitions": { "a": -1 } } }),

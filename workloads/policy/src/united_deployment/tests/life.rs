@@ -380,3 +380,18 @@ fn large_workloads_are_made_a_few_at_a_time() {
     assert!((2..8).contains(&plan.actions.len()), "{}", plan.actions.len());
     assert_eq!(plan.again, Some(std::time::Duration::ZERO));
 }
+
+#[test]
+fn subsets_with_bounds_are_filled_in_their_order() {
+    let subsets = json!([
+        { "name": "a", "minReplicas": 1, "maxReplicas": 2 },
+        { "name": "b", "minReplicas": 1, "maxReplicas": 2 },
+        { "name": "c", "minReplicas": 1 },
+    ]);
+    let mut world = World::new(spec(Kind::CloneSet, 3, &subsets));
+    for (replicas, numbers) in [(3, "a1/0 b1/0 c1/0"), (7, "a2/0 b2/0 c3/0"), (1, "a1/0 b0/0 c0/0")] {
+        world.edit(|spec| spec["replicas"] = replicas.into());
+        world.settle();
+        assert_eq!(world.numbers(), numbers);
+    }
+}

@@ -85,6 +85,8 @@ fn ends_of_sidecar_sets_wait_as_writes_take() {
         let Told::Now(_) = ends.settle([of_set("a")].iter(), now) else {
             panic!("alone it waits for nobody")
         };
+        // While it is written it is not owed.
+        assert_eq!(ends.settle([].iter(), now), Told::Now(Vec::new()));
         now += took * MILLI;
         ends.written(&"a".into(), now);
         let open = [of_set("a"), of_set("b")];
