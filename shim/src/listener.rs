@@ -110,8 +110,8 @@ impl Listener {
         let path = socket.local_addr().ok().and_then(|address| address.as_pathname().map(Path::to_owned));
         let path = path.unwrap_or_default();
         refuse_crio_path(&path, runtime)?;
-        // Once more: who made it may have had less in mind, such as a socket unit of an older version. One that
-        // must not, by the filter of system calls that an older process left, has the backlog as it was.
+        // Once more: who made it may have had less in mind, such as a socket unit of an older version. One
+        // that must not, by the filter of system calls that an older process left, has the backlog as it was.
         if let Err(error) = socket::listen(&socket, Backlog::MAXALLOWABLE) {
             warn!(%error, ?path, "Backlog of the socket stays as it is");
         }

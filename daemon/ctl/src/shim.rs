@@ -32,8 +32,8 @@ pub(crate) async fn upgrade(socket: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The same, and then waits for the end of the old one, up to `limit`: a berthd that is upgraded while it goes
-/// on finds only the new one, and stops that wait in the old one are carried out in no order.
+/// The same, and then waits for the end of the old one, up to `limit`: a berthd that is upgraded while it
+/// goes on finds only the new one, and stops that wait in the old one are carried out in no order.
 pub(crate) async fn upgrade_to_its_end(socket: &Path, limit: Duration) -> Result<()> {
     let old = remote::look(socket).await.ok().and_then(|state| i32::try_from(state.pid).ok());
     upgrade(socket).await?;

@@ -86,8 +86,9 @@ impl Node {
         }
     }
 
-    /// The runtime has it no more. Without any the pod begins anew (`RestartAllContainers` of KEP-5532 removes
-    /// all of them), and in its order; otherwise the kubelet keeps the newest instance of each container.
+    /// The runtime has it no more. Without any the pod begins anew (`RestartAllContainers` of KEP-5532
+    /// removes all of them), and in its order; otherwise the kubelet keeps the newest instance of each
+    /// container.
     pub(crate) fn forget_container(&mut self, id: &ContainerId) {
         let Some(sandbox_id) = self.containers.remove(id) else { return };
         let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) else { return };

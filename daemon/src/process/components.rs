@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use berth_policy::time::later;
 use berth_shim::{Metrics, RuntimeEndpoint, remote::Foresight};
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -36,8 +35,8 @@ use crate::{
     update::Updates,
 };
 
-/// How long the start waits for the first lists of pods and of requests together. A node whose API server is away
-/// must come up too, and that within the time for which a shim lets calls wait.
+/// How long the start waits for the first lists of pods and of requests together. A node whose API server is
+/// away must come up too, and that within the time for which a shim lets calls wait.
 const FIRST_VIEW: Duration = Duration::from_secs(3);
 
 /// Components of the agent.
@@ -122,7 +121,7 @@ impl Components {
             shim_metrics,
             registry,
             prober,
-            listed_by: later(Instant::now(), FIRST_VIEW),
+            listed_by: Instant::now() + FIRST_VIEW,
         })
     }
 
@@ -153,7 +152,7 @@ impl Components {
         let probes = self.probes.clone();
         let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
         onlookers.extend(self.updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
-        self.listed_by = later(Instant::now(), FIRST_VIEW);
+        self.listed_by = Instant::now() + FIRST_VIEW;
         let view = self.view(config, onlookers, tasks).await;
         if let Some(cluster) = cluster {
             let labels = NodeLabels::new(cluster.clone(), self.shim_metrics.clone(), config);

@@ -32,8 +32,8 @@ pub(super) fn start(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("shim-link".to_owned()).spawn(move || {
         runtime.block_on(async {
-            let pulse = heartbeat.beat(stopped.clone());
-            tokio::spawn(pulse);
+            let until = stopped.clone();
+            tokio::spawn(async move { heartbeat.beat(until).await });
             link.run(&socket, stop).await;
             // The process is not at its end while it waits for its successor.
             stopped.cancelled().await;

@@ -1,6 +1,6 @@
-//! Objects of one kind as the API server shows them, kept for readers. A change of what is kept is seen by all
-//! of them, and objects are read in place. An event that changes nothing of it, as one of a status does, is
-//! none to them: they go over all objects.
+//! Objects of one kind as the API server shows them, kept for readers. A change of what is kept is seen by
+//! all of them, and objects are read in place. An event that changes nothing of it, as one of a status does,
+//! is none to them: they go over all objects.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 

@@ -1,5 +1,6 @@
 //! Lookups that are on their way. Each is asked for once, however many budgets wait for it, and a few are
-//! handed out at a time: what is handed out is carried out at once, so one without an answer for long is lost.
+//! handed out at a time: what is handed out is carried out at once, so one without an answer for long is
+//! lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},

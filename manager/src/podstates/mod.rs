@@ -1,9 +1,11 @@
 //! PersistentPodStates: where the pods of StatefulSets run, recorded for those that are made anew.
 //!
 //! ```text
-//!  watches ── states, sets, pods, nodes ──▶ PodStateIndex ──▶ Step ──▶ site ──▶ status of PersistentPodStates
+//!  watches ── states, sets, pods, nodes ──▶ PodStateIndex ──▶ Step ──▶ site ──▶ status of
+//! PersistentPodStates
 //!                                               ▲                       │
-//!                                               └───── Annotated ◀──────┘ pods whose annotations are recorded
+//!                                               └───── Annotated ◀──────┘ pods whose annotations are
+//! recorded
 //!  API server ── new pods ──▶ admission/podstates ──▶ berth-pod-state (pure), by the same status
 //! ```
 //!
@@ -12,8 +14,8 @@
 //! recorded on its node for the first time.
 //!
 //! Costs: an event of a pod touches the PersistentPodStates of its StatefulSet, each of which then looks at
-//! the pods of its namespace, once in [`RECORDED_EVERY`]. One of a node touches those of the StatefulSets with
-//! a pod on it.
+//! the pods of its namespace, once in [`RECORDED_EVERY`]. One of a node touches those of the StatefulSets
+//! with a pod on it.
 //!
 //! Invariants:
 //! - nothing is recorded before the kinds have been listed once, or while this replica does not lead;

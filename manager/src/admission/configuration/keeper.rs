@@ -190,8 +190,8 @@ impl<K: Configuration> Keeper<K> {
         }
     }
 
-    /// Waits until there is something to look at again after the look that ended at this time, or a write that
-    /// failed is to be made again. An error: the program ends.
+    /// Waits until there is something to look at again after the look that ended at this time, or a write
+    /// that failed is to be made again. An error: the program ends.
     async fn news(&mut self, looked: Instant) -> Result<(), RecvError> {
         // Cancel-safe: a change that is not taken is seen the next time.
         tokio::select! {

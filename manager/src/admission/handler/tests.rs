@@ -9,7 +9,7 @@ use serde_json::json;
 use tower::service_fn;
 
 use super::*;
-use crate::admission::{configuration::announcements, turns::Turns, view::follow_owned};
+use crate::admission::{configuration::announcements, lists::Lists, turns::Turns, view::follow_owned};
 
 /// A client of an API server that has nothing.
 fn client() -> Client {
@@ -22,7 +22,7 @@ fn client() -> Client {
 }
 
 /// A view that lists nothing.
-async fn empty<V: Send + Sync + 'static>() -> watch::Receiver<View<V>> {
+async fn empty<V: PartialEq + Send + Sync + 'static>() -> watch::Receiver<View<V>> {
     let (view, mut shown) = watch::channel(View::default());
     let all = Api::<Namespace>::all(client());
     tokio::spawn(follow_owned(false, all, "nothing", |_| None, view));
@@ -41,9 +41,18 @@ async fn handler() -> Handler {
         webhooks: watch::channel(Webhooks::Off).1,
         entries: empty().await,
         guard: Arc::new(Guard { client: client(), budgets: empty().await, turns: Turns::default() }),
-        placer: Placer { client: client(), spreads: empty().await, turns: Turns::default() },
+        placer: Placer {
+            client: client(),
+            spreads: empty().await,
+            turns: Turns::default(),
+            lists: Lists::new(empty().await, |_| false),
+        },
         spreads: false,
-        restorer: Restorer { client: client(), states: empty().await },
+        restorer: Restorer {
+            client: client(),
+            states: empty().await,
+            lists: Lists::new(empty().await, |_| false),
+        },
         pod_states: false,
         limits: false,
         pod_readiness_gate: false,

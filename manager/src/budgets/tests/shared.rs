@@ -236,7 +236,7 @@ fn is_c7(lookup: &Lookup) -> bool {
     matches!(&lookup.what, What::Scale(workload) if &*workload.name == "c7")
 }
 
-/// What else was found is not asked for again.
+/// Facts that were found are not asked for again.
 #[test]
 fn a_fact_that_cannot_be_read_is_asked_for_alone() {
     let mut crowd = selected(20);

@@ -90,7 +90,8 @@ impl RemoteGate {
                 link.complete |= complete;
             }
             Some(Said::Answer(answer)) => {
-                // Of a kind that a later version has: as none at all would be, or its question waits for ever.
+                // Of a kind that a later version has: as none at all would be, or its question waits for
+                // ever.
                 let answers = answer.answer.unwrap_or(Answers::Refuse(Refused::default()));
                 questions.heard(answer.question, Heard::Answer(answers));
             }
