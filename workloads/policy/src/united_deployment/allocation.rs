@@ -118,7 +118,7 @@ pub(super) fn allocate(replicas: i64, claims: &[Claim<'_>]) -> Result<BTreeMap<S
 /// may have beyond it. So new pods go to the first subset with room, and the last one loses the first pods.
 fn in_order(replicas: i64, claims: &[Claim<'_>]) -> Result<BTreeMap<String, i64>, Fault> {
     let mut all = BTreeMap::new();
-    let mut left = replicas;
+    let mut left = replicas.max(0);
     for claim in claims {
         let least = claim.asked.least.map_or(0, |least| least.of(replicas)).min(left);
         left = left.saturating_sub(least);
@@ -127,7 +127,7 @@ fn in_order(replicas: i64, claims: &[Claim<'_>]) -> Result<BTreeMap<String, i64>
     for claim in claims {
         let Some(number) = all.get_mut(claim.name) else { continue };
         let room = claim.asked.most.map_or(left, |most| most.of(replicas).saturating_sub(*number));
-        let more = room.clamp(0, left);
+        let more = room.min(left).max(0);
         left = left.saturating_sub(more);
         *number = number.saturating_add(more);
     }
