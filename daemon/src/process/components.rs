@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use berth_policy::time::later;
 use berth_shim::{Metrics, RuntimeEndpoint, remote::Foresight};
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -38,6 +39,11 @@ use crate::{
 /// How long the start waits for the first lists of pods and of requests together. A node whose API server is
 /// away must come up too, and that within the time for which a shim lets calls wait.
 const FIRST_VIEW: Duration = Duration::from_secs(3);
+
+/// End of the wait for first lists that begins now.
+fn first_lists_by() -> Instant {
+    Instant::from_std(later(Instant::now().into_std(), FIRST_VIEW))
+}
 
 /// Components of the agent.
 pub(super) struct Components {
@@ -121,7 +127,7 @@ impl Components {
             shim_metrics,
             registry,
             prober,
-            listed_by: Instant::now() + FIRST_VIEW,
+            listed_by: first_lists_by(),
         })
     }
 
@@ -152,7 +158,7 @@ impl Components {
         let probes = self.probes.clone();
         let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
         onlookers.extend(self.updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
-        self.listed_by = Instant::now() + FIRST_VIEW;
+        self.listed_by = first_lists_by();
         let view = self.view(config, onlookers, tasks).await;
         if let Some(cluster) = cluster {
             let labels = NodeLabels::new(cluster.clone(), self.shim_metrics.clone(), config);
