@@ -23,6 +23,8 @@ use crate::{seen::Key, telemetry::chain};
 
 /// Requests to the API server at the same time, for one kind; and as many writes beside them.
 pub(crate) const AT_ONCE: usize = 8;
+/// A question of an index without an answer is asked again after it: until then it may wait for its turn.
+pub(crate) const LOST_AFTER: Duration = Duration::from_secs(300);
 /// A request without an answer has failed; what it was for is decided anew.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 

@@ -1,7 +1,7 @@
 //! The gRPC message inside the DATA frames of a unary request: collected, never changed.
 //!
-//! What goes to the runtime are the collected frames themselves, small ones together; the message is looked
-//! at beside them. However the bytes were cut into frames, what is seen is the same.
+//! The collected frames themselves go to the runtime, small ones together; the message is looked at beside
+//! them. However the bytes were cut into frames, what is seen is the same.
 
 use bytes::{Bytes, BytesMut};
 

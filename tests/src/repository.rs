@@ -1,6 +1,7 @@
 //! Checks of the repository's own text: comments and dependencies. No node is needed for them.
 
 use std::{
+    fmt::Display,
     fs,
     path::{Path, PathBuf},
 };
@@ -120,6 +121,14 @@ fn is_used(dependency: &str, sources: &str) -> bool {
     })
 }
 
+/// Gives the findings in all sources, each behind its path.
+fn found_in_sources<T: Display>(find: fn(&str) -> Vec<T>) -> Vec<String> {
+    let found = sources().into_iter().flat_map(|(path, source)| {
+        find(&source).into_iter().map(move |finding| format!("{}:{finding}", path.display()))
+    });
+    found.collect()
+}
+
 /// Fails with one line for each finding.
 fn none(findings: &[String], remedy: &str) {
     assert!(findings.is_empty(), "{remedy}:\n{}", findings.join("\n"));
@@ -127,29 +136,17 @@ fn none(findings: &[String], remedy: &str) {
 
 #[test]
 fn comments_are_not_too_wide() {
-    let mut found = Vec::new();
-    for (path, source) in sources() {
-        found.extend(too_wide(&source).iter().map(|line| format!("{}:{line}", path.display())));
-    }
-    none(&found, "a comment line has at most 110 columns");
+    none(&found_in_sources(too_wide), "a comment line has at most 110 columns");
 }
 
 #[test]
 fn docs_begin_with_the_thing() {
-    let mut found = Vec::new();
-    for (path, source) in sources() {
-        found.extend(nameless(&source).iter().map(|line| format!("{}:{line}", path.display())));
-    }
-    none(&found, "a doc line begins with a noun or a verb that names the thing");
+    none(&found_in_sources(nameless), "a doc line begins with a noun or a verb that names the thing");
 }
 
 #[test]
 fn headings_name_what_follows() {
-    let mut found = Vec::new();
-    for (path, source) in sources() {
-        found.extend(misplaced_headings(&source).iter().map(|named| format!("{}: {named}", path.display())));
-    }
-    none(&found, "after `// === impl X ===` comes an impl of X");
+    none(&found_in_sources(misplaced_headings), "after `// === impl X ===` comes an impl of X");
 }
 
 #[test]

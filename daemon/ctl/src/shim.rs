@@ -17,7 +17,7 @@ use super::output::progress;
 /// Socket that `berth-shim` has for berthd, which is asked here too.
 pub(crate) const SOCKET: &str = "/run/berth/shim.sock";
 /// Interval at which a process is looked for that is to end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Has the `berth-shim` at this socket give its place to a new process of the file that it was started from.
 pub(crate) async fn upgrade(socket: &Path) -> Result<()> {
@@ -42,7 +42,7 @@ pub(crate) async fn upgrade_to_its_end(socket: &Path, limit: Duration) -> Result
     progress(&format!("berth-shim: process {old} ends its last calls"));
     let ended = async {
         while runs(old) {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     };
     if timeout(limit, ended).await.is_err() {

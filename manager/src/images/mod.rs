@@ -19,7 +19,7 @@
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides,
 //!   `entries` says what a node's NodeImage is to contain.
 //!
-//! What it costs, with J jobs that have their turn and N nodes: an event of a NodeImage touches the jobs
+//! Costs, with J jobs that have their turn and N nodes: an event of a NodeImage touches the jobs
 //! named in its entries and nothing else, each with O(log N); a node that comes, goes or changes its labels
 //! evaluates J selectors; a pod those of the jobs with a `podSelector` in its namespace; a job that comes, or
 //! another selector of it, N selectors. The status of a running job is made anew with O(N) at most twice a

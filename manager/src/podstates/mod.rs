@@ -1,11 +1,9 @@
 //! PersistentPodStates: where the pods of StatefulSets run, recorded for those that are made anew.
 //!
 //! ```text
-//!  watches ── states, sets, pods, nodes ──▶ PodStateIndex ──▶ Step ──▶ site ──▶ status of
-//! PersistentPodStates
+//!  watches ── states, sets, pods, nodes ──▶ PodStateIndex ──▶ Step ──▶ site ──▶ status
 //!                                               ▲                       │
-//!                                               └───── Annotated ◀──────┘ pods whose annotations are
-//! recorded
+//!                                               └───── Annotated ◀──────┘ annotations of pods
 //!  API server ── new pods ──▶ admission/podstates ──▶ berth-pod-state (pure), by the same status
 //! ```
 //!
@@ -55,8 +53,6 @@ use crate::{
 pub const RECORDED_EVERY: Duration = Duration::from_secs(1);
 /// Annotations that could not be read are asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
-/// A question without an answer is asked again after it: until then it may wait for its turn.
-const LOST_AFTER: Duration = Duration::from_secs(300);
 /// Pods whose annotations are asked for at once.
 const MOST_READ: usize = 64;
 

@@ -12,13 +12,14 @@ use berth_proto::crd::{PersistentPodStateStatus, PodState};
 use tracing::warn;
 
 use super::{
-    AGAIN, Known, KnownNode, KnownSet, LOST_AFTER, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
+    AGAIN, Known, KnownNode, KnownSet, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
     site::{Annotated, PodStateStep},
 };
 use crate::{
     condition::accepted,
     images::Effect,
     seen::{Key, Now, Pod, PodStage, Pods, SetSeen},
+    site::LOST_AFTER,
     time::later,
 };
 

@@ -52,8 +52,6 @@ pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
 /// Replicas that could not be read are asked for again after it.
 const AGAIN: Duration = Duration::from_secs(5);
-/// A question without an answer is asked again after it: until then it may wait for its turn.
-const LOST_AFTER: Duration = Duration::from_secs(300);
 
 /// The kinds by which spreads are counted.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Spread];

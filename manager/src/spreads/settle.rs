@@ -8,13 +8,14 @@ use berth_spread::{Facts, Member, count};
 use tracing::{info, warn};
 
 use super::{
-    AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, LOST_AFTER, SpreadIndex,
+    AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, SpreadIndex,
     site::{Replicas, SpreadStep},
 };
 use crate::{
     condition::accepted,
     images::Effect,
     seen::{Key, Now, PodStage, Pods},
+    site::LOST_AFTER,
     time::later,
     work::pods_unseen_until,
 };

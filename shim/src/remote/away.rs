@@ -4,8 +4,8 @@
 //! | Call | The table knows | It does not |
 //! |---|---|---|
 //! | `CreateContainer` | its barrier is open: passes | waits for [`PATIENCE`], then refused as not ready |
-//! | `StopContainer` | nothing is ordered: passes | waits for [`PATIENCE`], but no longer than its time allows, then passes with the rest of that |
-//! | `ContainerStatus` | shown so; after [`PATIENCE`] where it may have changed | undecided: waits for [`PATIENCE`], then the truth; of a container that it has not heard of: the truth |
+//! | `StopContainer` | nothing is ordered: passes | waits, within its time, then passes with the rest of that |
+//! | `ContainerStatus` | shown so, in the midst of a change after a wait | undecided: waits, then the truth; not heard of: the truth |
 //! | a hook | done, or it runs | undecided: waits for [`PATIENCE`], then it runs; not heard of: it runs |
 //! | a list of containers | | passes without a nudge |
 //! | `PullImage` | | passes |

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     object::Object,
-    planner::{End, Plan, Work},
+    planner::{End, MOST_ERRORS, Plan, Work},
     write::{Failure, params, stays, typed},
 };
 
@@ -45,10 +45,6 @@ use crate::{
 const MOST_AT_ONCE: usize = 32;
 /// Refusals of one plan after which the rest is not asked for: a quota that is used up refuses all.
 const MOST_REFUSED: usize = 16;
-
-/// Errors of the API server in a plan after which the rest is not asked for: each may be a webhook that does
-/// not answer for many seconds, and others wait for the place of this plan.
-const MOST_ERRORS: usize = 4;
 
 /// Objects as the API server answered them.
 #[derive(Debug)]

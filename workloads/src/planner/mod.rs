@@ -33,6 +33,10 @@ use crate::{
     write::{Failure, Writer},
 };
 
+/// Errors of the API server in a plan after which its rest is decided anew: each may be a webhook that does
+/// not answer for many seconds, and others wait for the place of this plan.
+pub(crate) const MOST_ERRORS: usize = 4;
+
 /// Writes that are due for an object.
 #[derive(Debug)]
 pub(crate) struct Plan<A> {

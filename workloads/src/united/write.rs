@@ -27,13 +27,10 @@ use super::{
 };
 use crate::{
     object::Object,
-    planner::{End, Plan, Work},
+    planner::{End, MOST_ERRORS, Plan, Work},
     write::{CHANGED_BY_CLUSTER, Failure, params, stays, typed},
 };
 
-/// Errors of the API server in a plan after which its rest is decided anew: each may be a webhook that does
-/// not answer for many seconds, and others wait for the place of this plan.
-const MOST_ERRORS: usize = 4;
 /// How often a change of a workload is tried on its newest version.
 const TRIES: usize = 5;
 

@@ -193,25 +193,26 @@ impl<K: Configuration> Keeper<K> {
     /// Waits until there is something to look at again after the look that ended at this time, or a write
     /// that failed is to be made again. An error: the program ends.
     async fn news(&mut self, looked: Instant) -> Result<(), RecvError> {
-        // Cancel-safe: a change that is not taken is seen the next time.
+        let Self { shown, coming, served, sets, budgets, spreads, states, .. } = self;
+        let some_of_many = async {
+            // Cancel-safe: a change that is not taken is seen the next time.
+            tokio::select! {
+                changed = sets.changed() => changed?,
+                changed = budgets.0.changed() => changed?,
+                changed = spreads.0.changed() => changed?,
+                changed = states.0.changed() => changed?,
+            }
+            sleep_until(later_timer(looked, LOOKED_EVERY)).await;
+            Ok(())
+        };
+        // Cancel-safe as before: whatever wins is followed by a look.
         tokio::select! {
-            changed = self.shown.changed() => return changed,
-            changed = self.coming.sets.changed() => return changed,
-            changed = self.coming.spreads.changed() => return changed,
-            changed = self.served.changed() => return changed,
-            () = sleep(QUIET / 6) => return Ok(()),
-            changed = self.sets.changed() => changed?,
-            changed = self.budgets.0.changed() => changed?,
-            changed = self.spreads.0.changed() => changed?,
-            changed = self.states.0.changed() => changed?,
-        }
-        // Cancel-safe as before.
-        tokio::select! {
-            () = sleep_until(later_timer(looked, LOOKED_EVERY)) => Ok(()),
-            changed = self.shown.changed() => changed,
-            changed = self.coming.sets.changed() => changed,
-            changed = self.coming.spreads.changed() => changed,
-            changed = self.served.changed() => changed,
+            changed = shown.changed() => changed,
+            changed = coming.sets.changed() => changed,
+            changed = coming.spreads.changed() => changed,
+            changed = served.changed() => changed,
+            () = sleep(QUIET / 6) => Ok(()),
+            changed = some_of_many => changed,
         }
     }
 

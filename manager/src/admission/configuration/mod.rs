@@ -64,6 +64,11 @@ const DOMAIN: &str = "berth.dev";
 /// Name of the entry for all sets, without the domain.
 const OF_ALL_SETS: &str = "sidecarsets.pods";
 
+/// Says whether this entry has that name, which is without the domain.
+fn is_named(entry: &MutatingWebhook, name: &str) -> bool {
+    entry.name.strip_suffix(DOMAIN).and_then(|start| start.strip_suffix('.')) == Some(name)
+}
+
 /// Where the API server finds the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Service {

@@ -11,7 +11,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{DOMAIN, Entry, LEFT_OUT, MOST_BYTES, Service, by_name, no_mirror, pods_created, rule};
+use super::{Entry, LEFT_OUT, MOST_BYTES, Service, by_name, is_named, no_mirror, pods_created, rule};
 use crate::{
     admission::{path::Route, pod_states::StateKept},
     size,
@@ -80,9 +80,7 @@ pub(super) fn mutating<'a>(
 
 /// Says whether one of the entries is for all states.
 pub(in crate::admission) fn is_shared(entries: &[MutatingWebhook]) -> bool {
-    entries
-        .iter()
-        .any(|entry| entry.name.strip_suffix(DOMAIN).and_then(|name| name.strip_suffix('.')) == Some(OF_ALL))
+    entries.iter().any(|entry| is_named(entry, OF_ALL))
 }
 
 /// Entry for states that are written.

@@ -16,7 +16,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::{DOMAIN, Entry, LEFT_OUT, MOST_BYTES, OF_A_SPREAD, Service, by_name, client, pods_created, rule};
+use super::{
+    DOMAIN, Entry, LEFT_OUT, MOST_BYTES, OF_A_SPREAD, Service, by_name, client, is_named, pods_created, rule,
+};
 use crate::{
     admission::{path::Route, spreads::SpreadKept},
     size,
@@ -83,7 +85,7 @@ pub(in crate::admission) fn is_shared(entries: &[MutatingWebhook]) -> bool {
 }
 
 fn is_of_all(entry: &MutatingWebhook) -> bool {
-    entry.name.strip_suffix(DOMAIN).and_then(|name| name.strip_suffix('.')) == Some(OF_ALL)
+    is_named(entry, OF_ALL)
 }
 
 /// Whom every entry for new pods asks.

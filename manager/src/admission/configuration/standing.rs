@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 
-use super::{DOMAIN, Desired, OF_ALL_SETS, of_set};
+use super::{Desired, OF_ALL_SETS, is_named, of_set};
 use crate::{
     admission::sets::SetRules,
     seen::{Entries, Entry},
@@ -15,8 +15,7 @@ pub(super) fn entries<'a>(
     standing: &[MutatingWebhook],
 ) -> Entries {
     let stands = |name: &str| {
-        let name = format!("{name}.{DOMAIN}");
-        let find = |entries: &[MutatingWebhook]| entries.iter().position(|entry| entry.name == name);
+        let find = |entries: &[MutatingWebhook]| entries.iter().position(|entry| is_named(entry, name));
         let (wanted, found) = (find(&desired.mutating), find(standing));
         let wanted = wanted.and_then(|at| desired.mutating.get(at));
         wanted.is_some() && wanted == found.and_then(|at| standing.get(at))

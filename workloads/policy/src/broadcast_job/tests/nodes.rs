@@ -65,6 +65,19 @@ fn run(world: &mut World, dice: &mut Dice) {
     }
 }
 
+/// Spec of a job of which no node is ever the last one.
+fn endless(parallelism: &Value) -> Value {
+    json!({
+        "parallelism": parallelism,
+        "completionPolicy": { "type": "Never" },
+        "failurePolicy": { "type": "Continue" },
+        "template": { "spec": {
+            "restartPolicy": "Never", "nodeSelector": { "zone": "a" },
+            "containers": [{ "resources": { "requests": { "cpu": "1" } } }],
+        }},
+    })
+}
+
 #[rstest]
 #[case::all_at_once(json!(2_147_483_647), 200)]
 #[case::a_tenth(json!("10%"), 20)]
@@ -72,16 +85,7 @@ fn run(world: &mut World, dice: &mut Dice) {
 fn each_node_that_fits_is_done_once(#[case] parallelism: Value, #[case] most: usize) {
     for seed in 1..=2 {
         let mut dice = Dice(seed);
-        let spec = json!({
-            "parallelism": parallelism,
-            "completionPolicy": { "type": "Never" },
-            "failurePolicy": { "type": "Continue" },
-            "template": { "spec": {
-                "restartPolicy": "Never", "nodeSelector": { "zone": "a" },
-                "containers": [{ "resources": { "requests": { "cpu": "1" } } }],
-            }},
-        });
-        let mut world = World::new(&[], spec);
+        let mut world = World::new(&[], endless(&parallelism));
         for step in 0..400 {
             (0..dice.below(4)).for_each(|_| change(&mut world, &mut dice));
             run(&mut world, &mut dice);
@@ -118,16 +122,7 @@ fn a_change_that_is_not_minded_is_no_other_plan() {
     let (mut minded, mut unminded) = (0, 0);
     for seed in 1..=2 {
         let mut dice = Dice(seed);
-        let spec = json!({
-            "parallelism": 20,
-            "completionPolicy": { "type": "Never" },
-            "failurePolicy": { "type": "Continue" },
-            "template": { "spec": {
-                "restartPolicy": "Never", "nodeSelector": { "zone": "a" },
-                "containers": [{ "resources": { "requests": { "cpu": "1" } } }],
-            }},
-        });
-        let mut world = World::new(&[], spec);
+        let mut world = World::new(&[], endless(&json!(20)));
         for step in 0..150 {
             let (nodes, pods, plan) = (world.nodes.clone(), world.pods.clone(), world.plan());
             change(&mut world, &mut dice);
