@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use berth_proto::crd::{MOST_CONTAINERS, SidecarSet, SidecarSetSpec};
+use berth_proto::{
+    crd::{MOST_CONTAINERS, SidecarSet, SidecarSetSpec},
+    percent::percent,
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
@@ -192,18 +195,12 @@ fn partial(spec: &SidecarSetSpec) -> Result<Share, Fault> {
     let selector =
         selector.map(|selector| Selector::parse(selector, "spec.updateStrategy.selector")).transpose()?;
     let percent = match &strategy.partition {
-        Some(IntOrString::String(share)) => percent(share).unwrap_or(0),
+        Some(IntOrString::String(share)) => {
+            percent(share).map_or(0, |share| u8::try_from(share.min(100)).unwrap_or(100))
+        }
         _ => 0,
     };
     Ok(Share::Partial { selector, percent })
-}
-
-/// Number before a percent sign, at most 100.
-pub(crate) fn percent(text: &str) -> Option<u8> {
-    let number = text.strip_suffix('%')?;
-    let digits = !number.is_empty() && number.len() <= 9 && number.chars().all(|c| c.is_ascii_digit());
-    let number = digits.then(|| number.parse::<u32>().ok()).flatten()?;
-    Some(u8::try_from(number.min(100)).unwrap_or(100))
 }
 
 /// Fields of the spec as JSON.

@@ -2,6 +2,7 @@
 
 use std::{fmt, num::NonZeroU16, path::PathBuf, str::FromStr, time::Duration};
 
+use berth_proto::percent::part;
 use serde::{Deserialize, Serialize};
 
 use super::GoDuration;
@@ -104,9 +105,8 @@ impl FromStr for Reserve {
 
     fn from_str(text: &str) -> Result<Self, InvalidReserve> {
         let invalid = || InvalidReserve(text.to_owned());
-        if let Some(percent) = text.strip_suffix('%') {
-            let percent: u8 = percent.parse().map_err(|_| invalid())?;
-            return if percent < 100 { Ok(Self::Percent(percent)) } else { Err(invalid()) };
+        if text.ends_with('%') {
+            return part(text).filter(|part| *part < 100).map(Self::Percent).ok_or_else(invalid);
         }
         let bytes = Quantity(text.to_owned()).whole().map_err(|_| invalid())?;
         bytes.try_into().map(Self::Bytes).map_err(|_| invalid())

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use berth_proto::crd::{SpreadSubset, SpreadTarget, WorkloadSpreadSpec};
+use berth_proto::{
+    crd::{SpreadSubset, SpreadTarget, WorkloadSpreadSpec},
+    percent::part,
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Map, Value, json};
 
@@ -273,10 +276,7 @@ impl Amount {
     fn of(field: &str, value: &IntOrString) -> Result<Self, String> {
         let amount = match value {
             IntOrString::Int(pods) => Some(Self::Pods(*pods)).filter(|_| *pods >= 0),
-            IntOrString::String(text) => {
-                let share = text.strip_suffix('%').and_then(|digits| digits.parse::<u8>().ok());
-                share.filter(|share| *share <= 100).map(|share| Self::Percent(share.into()))
-            }
+            IntOrString::String(text) => part(text).map(|share| Self::Percent(share.into())),
         };
         amount.ok_or_else(|| {
             format!("{field}.maxReplicas: give a number of pods from 0, or a share from 0% to 100%")

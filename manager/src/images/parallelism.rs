@@ -1,5 +1,6 @@
 //! How many nodes pull at once.
 
+use berth_proto::percent::part;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// A number of nodes, or a share of those that are selected. 0 pauses.
@@ -24,14 +25,13 @@ impl Parallelism {
     }
 
     fn of_text(text: &str) -> Result<Self, String> {
-        let digits = text.strip_suffix('%').unwrap_or(text);
-        let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let number = plain.then(|| digits.parse::<u32>().ok()).flatten();
-        match number {
-            Some(number) if digits.len() == text.len() => Ok(Self::Nodes(number)),
-            Some(number) if number <= 100 => Ok(Self::Percent(number)),
-            _ => Err(format!("is {text:?}; give a number from 0, or a share from \"0%\" to \"100%\"")),
+        if let Some(share) = part(text) {
+            return Ok(Self::Percent(share.into()));
         }
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = is_number.then(|| text.parse().ok()).flatten();
+        let wrong = || format!("is {text:?}; give a number from 0, or a share from \"0%\" to \"100%\"");
+        number.map(Self::Nodes).ok_or_else(wrong)
     }
 
     /// Computes the number of nodes out of so many selected nodes. A share is rounded up, so that one above 0

@@ -1,6 +1,6 @@
 //! How a set's pods are upgraded, and how numbers and shares of pods are meant.
 
-use berth_proto::crd::SidecarSetUpdateStrategy;
+use berth_proto::{crd::SidecarSetUpdateStrategy, percent::part};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::spec::parse_selector;
@@ -81,13 +81,7 @@ impl Amount {
             Some(IntOrString::Int(number)) => {
                 usize::try_from(*number).map(Self::Number).map_err(|_| wrong(number))
             }
-            Some(IntOrString::String(text)) => {
-                let digits =
-                    text.strip_suffix('%').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
-                let share = digits.and_then(|digits| digits.parse::<u32>().ok());
-                let share = share.and_then(|share| u8::try_from(share).ok()).filter(|share| *share <= 100);
-                share.map(Self::Percent).ok_or_else(|| wrong(text))
-            }
+            Some(IntOrString::String(text)) => part(text).map(Self::Percent).ok_or_else(|| wrong(text)),
         }
     }
 

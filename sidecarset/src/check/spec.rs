@@ -3,6 +3,7 @@
 use berth_proto::{
     crd::{SidecarSetUpdateStrategy, UpdatePriorityStrategy},
     names::is_qualified,
+    percent::part,
 };
 use k8s_openapi::apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString};
 
@@ -137,15 +138,14 @@ fn update(strategy: &SidecarSetUpdateStrategy, faults: &mut Vec<Fault>) {
         let valid = match value {
             None => true,
             Some(IntOrString::Int(number)) => *number >= 0,
-            Some(IntOrString::String(text)) => is_share(text),
+            Some(IntOrString::String(text)) => part(text).is_some(),
         };
         if !valid {
             let message = "must be a number of pods from 0 on, or a share from 0% to 100%: correct it";
             faults.push(Fault::new(path(field), message));
         }
     }
-    if matches!(&strategy.max_unavailable, Some(IntOrString::String(text)) if crate::set::percent(text) == Some(0))
-    {
+    if matches!(&strategy.max_unavailable, Some(IntOrString::String(text)) if part(text) == Some(0)) {
         let message = "of 0% upgrades no pod: give at least 1%, or set paused";
         faults.push(Fault::new(path("maxUnavailable"), message));
     }
@@ -161,15 +161,6 @@ fn update(strategy: &SidecarSetUpdateStrategy, faults: &mut Vec<Fault>) {
     if let Some(priority) = &strategy.priority_strategy {
         check_priority(priority, &path("priorityStrategy"), faults);
     }
-}
-
-/// Tells whether it is a number from 0 to 100 before a percent sign.
-fn is_share(text: &str) -> bool {
-    let number = text.strip_suffix('%').unwrap_or_default();
-    let short = !number.is_empty() && number.len() <= 9;
-    short
-        && number.bytes().all(|byte| byte.is_ascii_digit())
-        && number.parse::<u32>().is_ok_and(|number| number <= 100)
 }
 
 fn check_priority(priority: &UpdatePriorityStrategy, path: &str, faults: &mut Vec<Fault>) {

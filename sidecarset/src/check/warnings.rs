@@ -1,5 +1,6 @@
 //! Doubtful things in a set that is taken all the same: somebody should hear of them.
 
+use berth_proto::percent::part;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
@@ -41,7 +42,7 @@ pub fn warnings(set: &Value) -> Vec<String> {
             strategy.get("partition").and_then(|value| serde_json::from_value(value.clone()).ok());
         let some = match partition {
             Some(IntOrString::Int(number)) => number != 0,
-            Some(IntOrString::String(share)) => crate::set::percent(&share) != Some(0),
+            Some(IntOrString::String(share)) => part(&share) != Some(0),
             None => false,
         };
         if some && object(strategy, "selector").is_some() {

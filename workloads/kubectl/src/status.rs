@@ -5,6 +5,7 @@
 //! ready before.
 
 use anyhow::bail;
+use berth_workloads_policy::amount::Amount;
 use serde_json::Value;
 
 use crate::target::Kind;
@@ -31,7 +32,7 @@ pub(crate) fn of(kind: Kind, object: &Value) -> anyhow::Result<Progress> {
         Kind::CloneSet => set(kind, object, cloned(object)),
         Kind::StatefulSet => {
             let (replicas, rolling) = (wanted(object), &strategy["rollingUpdate"]);
-            set(kind, object, replicas.saturating_sub(amount(&rolling["partition"], replicas)).max(0))
+            set(kind, object, replicas.saturating_sub(held_back(&rolling["partition"], replicas)).max(0))
         }
     })
 }
@@ -73,7 +74,9 @@ fn cloned(object: &Value) -> i64 {
         Some(expected) => expected,
         None => {
             let replicas = wanted(object);
-            replicas.saturating_sub(amount(&object["spec"]["updateStrategy"]["partition"], replicas)).max(0)
+            replicas
+                .saturating_sub(held_back(&object["spec"]["updateStrategy"]["partition"], replicas))
+                .max(0)
         }
     }
 }
@@ -81,7 +84,7 @@ fn cloned(object: &Value) -> i64 {
 fn daemon(object: &Value) -> Progress {
     let (status, name) = (&object["status"], object["metadata"]["name"].as_str().unwrap_or_default());
     let desired = number(&status["desiredNumberScheduled"]);
-    let held = amount(&object["spec"]["updateStrategy"]["rollingUpdate"]["partition"], desired);
+    let held = held_back(&object["spec"]["updateStrategy"]["rollingUpdate"]["partition"], desired);
     let expected = desired.saturating_sub(held).max(0);
     let (updated, available) =
         (number(&status["updatedNumberScheduled"]), number(&status["numberAvailable"]));
@@ -110,12 +113,11 @@ fn wanted(object: &Value) -> i64 {
     object["spec"]["replicas"].as_i64().unwrap_or(1)
 }
 
-/// A number, or a share of one, rounded up; a share below the whole leaves at least one.
-fn amount(value: &Value, of: i64) -> i64 {
-    let Some(share) = value.as_str() else { return number(value) };
-    let percent: f64 = share.trim_end_matches('%').parse().unwrap_or(0.0);
-    let held = (percent * of as f64 / 100.0).ceil() as i64;
-    if percent < 100.0 && held >= of && of > 0 { of - 1 } else { held }
+/// Pods that a partition holds back, as `berth-workloads` counts them; none where it is not set, or cannot be
+/// read.
+fn held_back(partition: &Value, pods: i64) -> i64 {
+    let given = serde_json::from_value(partition.clone()).ok();
+    Amount::parse("partition", given.as_ref(), Amount::Number(0)).map_or(0, |amount| amount.partition(pods))
 }
 
 fn number(value: &Value) -> i64 {
@@ -163,6 +165,9 @@ mod tests {
     #[case::partition_done(json!({ "replicas": 3 }), counts(1, 1, 3, 1), "partitioned roll out complete: 1 new pods have been updated...", true)]
     #[case::share(json!({ "replicas": 3, "updateStrategy": { "partition": "99%" } }), json!({ "observedGeneration": 3 }),
         "Waiting for partitioned roll out to finish: 0 out of 1 new pods have been updated...", false)]
+    // As the controller counts it, a share of a single pod holds that one.
+    #[case::share_of_one(json!({ "replicas": 1, "updateStrategy": { "partition": "99%" } }), json!({ "observedGeneration": 3 }),
+        "partitioned roll out complete: 0 new pods have been updated...", true)]
     #[case::none(json!({ "replicas": 0 }), counts(0, 0, 0, 0), "CloneSet rolling update complete 0 pods at revision s-7...", true)]
     fn a_clone_set(#[case] spec: Value, #[case] status: Value, #[case] line: &str, #[case] done: bool) {
         let progress = of(Kind::CloneSet, &clone_set(spec, status)).unwrap();

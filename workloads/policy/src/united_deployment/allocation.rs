@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_proto::percent::part;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::fault::Fault;
@@ -48,11 +49,7 @@ impl Share {
             IntOrString::Int(number) if *number >= 0 => Ok(Self::Number(i64::from(*number))),
             IntOrString::Int(number) => Err(wrong(number)),
             IntOrString::String(text) => {
-                let digits = text.strip_suffix('%').filter(|digits| {
-                    (1..=3).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
-                });
-                let percent = digits.and_then(|digits| digits.parse().ok()).filter(|percent| *percent <= 100);
-                percent.map(Self::Percent).ok_or_else(|| wrong(text))
+                part(text).map(|percent| Self::Percent(percent.into())).ok_or_else(|| wrong(text))
             }
         }
     }
