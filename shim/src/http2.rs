@@ -40,7 +40,11 @@ const SMALL_FRAMES: usize = 64 << 20;
 impl Windows {
     /// Windows of a connection for the kubelet, or for another client, of which there may be a thousand.
     pub(crate) fn of(kubelet: bool) -> Self {
-        Self { stream: if kubelet { 4 << 20 } else { 512 << 10 }, connection: 128 << 20 }
+        match kubelet {
+            true => Self { stream: 4 << 20, connection: 128 << 20 },
+            // Sixty-four answers that it does not read.
+            false => Self { stream: 512 << 10, connection: 32 << 20 },
+        }
     }
 }
 

@@ -86,15 +86,12 @@ impl Node {
         }
     }
 
-    /// The runtime has it no more. Without any the pod begins anew (`RestartAllContainers` of KEP-5532
-    /// removes all of them), and in its order; otherwise the kubelet keeps the newest instance of each
-    /// container.
+    /// The runtime has it no more.
     pub(crate) fn forget_container(&mut self, id: &ContainerId) {
         let Some(sandbox_id) = self.containers.remove(id) else { return };
         let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) else { return };
         sandbox.instances.remove(id);
-        if sandbox.instances.is_empty() && !sandbox.stopping && !sandbox.latched.is_empty() {
-            sandbox.latched.clear();
+        if sandbox.begins_anew() {
             self.forgotten.insert(sandbox_id);
         }
     }

@@ -91,6 +91,12 @@ impl Node {
         !self.ends_told || sandbox.is_none_or(|sandbox| self.sidecars.has(&sandbox.pod.uid))
     }
 
+    /// The kubelet's looks at this container change nothing of what is known: none hints at an end, and no
+    /// sidecar waits for one.
+    pub(crate) fn looks_mean_nothing(&self, container: &ContainerId) -> bool {
+        !self.is_hint(container) && !self.sidecars.is_marked(container)
+    }
+
     /// This event says who asks the runtime what, and changes nothing of what is known of containers.
     pub(crate) fn is_question(&self, event: &Event) -> bool {
         match event {

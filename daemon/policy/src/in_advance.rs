@@ -53,6 +53,8 @@ pub struct Foretold {
     pub hook: Option<HookTurn>,
     /// The status may have changed by the time it is asked for: with an agent there, it is asked.
     pub changing: bool,
+    /// The kubelet's looks at it mean nothing, and nobody need be told of them.
+    pub quiet: bool,
 }
 
 /// State of a container that the kubelet is shown.
@@ -95,10 +97,14 @@ impl Node {
             env: self.creation_env.clone(),
             nudges: self.recreates.has_marks() || self.sidecars_unseen().next().is_some(),
         };
-        for (_, sandbox) in confirmed() {
+        for (sandbox_id, sandbox) in confirmed() {
             let ordered = self.config.exit_order && self.order_of(sandbox).is_some();
+            // In an order a look is a sign of how far the kubelet is.
+            let in_order = known.sandboxes.get(sandbox_id) != Some(&Creations::All);
             for id in sandbox.instances.keys() {
-                known.containers.insert(id.clone(), self.foretell(id, ordered, now));
+                let row = self.foretell(id, ordered, now);
+                let quiet = !in_order && !row.changing && self.looks_mean_nothing(id);
+                known.containers.insert(id.clone(), Foretold { quiet, ..row });
             }
         }
         known
@@ -110,7 +116,8 @@ impl Node {
             Turn::Take(turn) => Some(turn),
             Turn::Once(_) => None,
         };
-        Foretold { stop_passes: !ordered && !marked, status: self.shown(id, now), hook, changing: marked }
+        let (stop_passes, status) = (!ordered && !marked, self.shown(id, now));
+        Foretold { stop_passes, status, hook, changing: marked, quiet: false }
     }
 
     fn shown(&self, id: &ContainerId, now: Instant) -> Option<Shown> {

@@ -6,7 +6,7 @@ use crate::{
     event::ListedSandbox,
     model::{Container, ContainerId, SandboxId},
     node::Node,
-    sandbox::Asked,
+    sandbox::{Asked, Sandbox},
 };
 
 impl Node {
@@ -34,6 +34,9 @@ impl Node {
             sandbox.learn(container, asked, seq, now);
         }
         sandbox.keep_only(&shown, asked);
+        if sandbox.begins_anew() {
+            self.forgotten.insert(id.clone());
+        }
         self.drop_stale_index();
         self.note_launch(id);
     }
@@ -47,11 +50,12 @@ impl Node {
         self.runtime_listed = true;
         let asked = self.listing_asked;
         let seq = self.seq;
-        let shown: BTreeSet<SandboxId> = sandboxes.iter().map(|listed| listed.sandbox.clone()).collect();
+        let shown_sandboxes: BTreeSet<SandboxId> =
+            sandboxes.iter().map(|listed| listed.sandbox.clone()).collect();
         let gone: Vec<SandboxId> = self
             .sandboxes
             .iter()
-            .filter(|(id, sandbox)| !shown.contains(*id) && sandbox.since <= asked)
+            .filter(|(id, sandbox)| !shown_sandboxes.contains(*id) && sandbox.since <= asked)
             .map(|(id, _)| id.clone())
             .collect();
         gone.iter().for_each(|id| self.forget_sandbox(id));
@@ -69,6 +73,11 @@ impl Node {
         self.sandboxes.values_mut().for_each(|sandbox| sandbox.keep_only(&shown, asked));
         self.drop_stale_index();
         self.place_latches();
+        for id in shown_sandboxes {
+            if self.sandboxes.get_mut(&id).is_some_and(Sandbox::begins_anew) {
+                self.forgotten.insert(id);
+            }
+        }
         self.note_launches();
         // What is left belongs to sandboxes that went while the agent was away.
         self.forgotten.extend(self.loaded.drain(..).map(|latch| latch.sandbox));

@@ -186,6 +186,17 @@ impl Sandbox {
         }
     }
 
+    /// Closes its levels if none of its containers is left: its pod begins anew then (`RestartAllContainers`
+    /// of KEP-5532 removes all of them), and in its order; otherwise the kubelet keeps the newest instance of
+    /// each. Tells whether any level was open.
+    pub(crate) fn begins_anew(&mut self) -> bool {
+        let begins = self.instances.is_empty() && !self.stopping && !self.latched.is_empty();
+        if begins {
+            self.latched.clear();
+        }
+        begins
+    }
+
     /// The newest instance of a container: the one with the highest attempt.
     pub(crate) fn newest(&self, name: &ContainerName) -> Option<&Instance> {
         self.instances

@@ -23,12 +23,9 @@ use std::{
 
 use berth_policy::{CreationEnv, Event, Node, PodRef, PodUid, SetAsideView, Step, time::later};
 use tokio::{sync::watch, time::Instant};
-use tracing::warn;
 
 use self::{metrics::AgentMetrics, recall::Memory, store::Store};
 
-/// Time that a shim may take to be there and to be told what a container that is stopped is shown as.
-const TOLD_WITHIN: Duration = Duration::from_secs(10);
 /// When what is due is asked for again after the policy panicked as a whole.
 pub(crate) const AFTER_PANIC: Duration = Duration::from_secs(1);
 
@@ -149,15 +146,14 @@ impl Agent {
         self.foretold.send_if_modified(|before| std::mem::replace(before, now) != now);
     }
 
-    /// Waits until the shim knows what is known in advance now, for ten seconds at most: one that does not
-    /// come has forgotten what it knew, and asks.
-    pub(crate) async fn until_told(&self) {
-        let foretold = *self.foretold.borrow();
-        let mut told = self.told.subscribe();
-        let all = told.wait_for(|told| told.is_some_and(|told| told >= foretold));
-        if tokio::time::timeout(TOLD_WITHIN, all).await.is_err() {
-            warn!("The shim was not told of a container that is stopped now");
-        }
+    /// Tells whether the shim knows what was foretold at this number.
+    pub(crate) fn was_told(&self, number: u64) -> bool {
+        self.told.borrow().is_some_and(|told| told >= number)
+    }
+
+    /// Changes whenever the shim was told something.
+    pub(crate) fn tellings(&self) -> watch::Receiver<Option<u64>> {
+        self.told.subscribe()
     }
 
     fn guarded<T>(&self, work: impl FnOnce() -> T) -> Option<T> {

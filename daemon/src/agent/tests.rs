@@ -6,7 +6,7 @@ use berth_policy::{
     Declared, Effect, Origin, Pod, PodEffect, PodRef, RecreateReport, RecreateRequest, RecreateStrategy,
     RequestEffect, trap,
 };
-use berth_shim::{Gate, remote::Foresight};
+use berth_shim::Gate;
 use prometheus_client::registry::Registry;
 
 use super::*;
@@ -84,36 +84,4 @@ async fn an_object_that_panics_is_set_aside_counted_and_told_and_the_others_go_o
     let [(object, again)] = &metrics.all_set_aside()[..] else { panic!("nothing is shown") };
     assert_eq!(object, "request shop/sets-off-a-bug");
     assert!(deadline.is_some_and(|deadline| deadline <= *again), "it is tried again by itself");
-}
-
-/// A container that is stopped is shown as the shim knows it, so its stop waits for that.
-#[tokio::test(start_paused = true)]
-async fn what_is_foretold_is_known_to_the_shim_before_a_stop() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = Arc::new(Store::open(dir.path()).unwrap());
-    let metrics = AgentMetrics::register(&mut Registry::default());
-    let agent = Agent::new(berth_policy::Config::default(), store, metrics);
-    agent.observe(Event::PodSeen(Box::new(pod("web"))));
-    let foretold = agent.foretold();
-    assert!(foretold > 0);
-    let rows = [
-        (Some(u64::MAX), Duration::ZERO, "no shim is to be told"),
-        (None, TOLD_WITHIN, "none comes"),
-        (Some(foretold - 1), TOLD_WITHIN, "one stays behind"),
-        (Some(foretold), Duration::ZERO, "one knows"),
-    ];
-    for (told, waits, row) in rows {
-        agent.told(told);
-        let begun = Instant::now();
-        agent.until_told().await;
-        assert_eq!(begun.elapsed().as_secs(), waits.as_secs(), "{row}");
-    }
-    agent.told(None);
-    let begun = Instant::now();
-    let linked = async {
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        agent.told(Some(foretold));
-    };
-    tokio::join!(agent.until_told(), linked);
-    assert_eq!(begun.elapsed().as_secs(), 2, "one comes later");
 }

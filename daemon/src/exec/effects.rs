@@ -94,10 +94,6 @@ impl Executor {
     }
 
     async fn stop(&self, stop: &DirectStop, shutdown: &CancellationToken) -> StepOutcome {
-        // The kubelet may look as soon as it has ended, and a shim that does not know answers with the truth.
-        if shutdown.run_until_cancelled(self.agent.until_told()).await.is_none() {
-            return StepOutcome::Failed;
-        }
         info!(container.id = %stop.container, hook = stop.hook.is_some(), "Container is stopped without the kubelet");
         let stopped = hook::stop_directly(&self.runtime, stop, shutdown).await;
         Point::DirectlyStopped.reached();

@@ -5,6 +5,7 @@ mod effects;
 pub(crate) mod fuzz;
 pub(crate) mod hook;
 mod spans;
+mod telling;
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,6 +14,7 @@ use berth_shim::Gate;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
+use self::telling::Telling;
 use crate::{
     agent::Agent,
     base::{causes::chain, deadline},
@@ -80,16 +82,20 @@ impl Executor {
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         // Subscribed before the first question, so that no change in between is lost.
         let mut owed = self.agent.due();
+        let mut telling = Telling::new(&self.agent);
         loop {
             owed.borrow_and_update();
             let (steps, deadline) = self.agent.plan();
-            for step in steps {
+            // What has to wait has not begun, and is owed again with the next plan.
+            for step in telling.may_begin(steps) {
                 self.begin(step, &shutdown);
             }
-            // All cancel-safe: a flag, a version number and a timer.
+            let deadline = telling.deadline(deadline);
+            // All cancel-safe: flags, version numbers and a timer.
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 changed = owed.changed() => if changed.is_err() { break },
+                () = telling.told() => {}
                 () = deadline::reached(deadline) => {}
             }
         }

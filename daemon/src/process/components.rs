@@ -37,12 +37,16 @@ use crate::{
 };
 
 /// How long the start waits for the first lists of pods and of requests together. A node whose API server is
-/// away must come up too, and that within the time for which a shim lets calls wait.
-const FIRST_VIEW: Duration = Duration::from_secs(3);
+/// away must come up too.
+const FIRST_VIEW: Duration = Duration::from_secs(6);
+/// The same behind a shim, which lets calls wait for five seconds: in them the last process was found gone,
+/// this one was started, the runtime is listed twice, and the shim is told.
+const FIRST_VIEW_BEHIND_SHIM: Duration = Duration::from_millis(2500);
 
 /// End of the wait for first lists that begins now.
-fn first_lists_by() -> Instant {
-    Instant::from_std(later(Instant::now().into_std(), FIRST_VIEW))
+fn first_lists_by(config: &Configuration) -> Instant {
+    let wait = if config.shim_socket.is_some() { FIRST_VIEW_BEHIND_SHIM } else { FIRST_VIEW };
+    Instant::from_std(later(Instant::now().into_std(), wait))
 }
 
 /// Components of the agent.
@@ -127,7 +131,7 @@ impl Components {
             shim_metrics,
             registry,
             prober,
-            listed_by: first_lists_by(),
+            listed_by: first_lists_by(config),
         })
     }
 
@@ -158,7 +162,6 @@ impl Components {
         let probes = self.probes.clone();
         let mut onlookers: Vec<Arc<dyn Onlooker>> = vec![probes.clone()];
         onlookers.extend(self.updates.as_ref().map(|updates| -> Arc<dyn Onlooker> { updates.pods() }));
-        self.listed_by = first_lists_by();
         let view = self.view(config, onlookers, tasks).await;
         if let Some(cluster) = cluster {
             let labels = NodeLabels::new(cluster.clone(), self.shim_metrics.clone(), config);

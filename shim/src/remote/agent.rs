@@ -146,8 +146,9 @@ impl AgentLink {
             };
             let Some(ended) = stop.run_until_cancelled(ended).await else { break };
             let Some(ended) = ended else {
-                // The one before goes on beside the next.
+                // The one before goes on beside the next, and counts no more: the kubelet is the next one's.
                 known = next;
+                shared.unlink();
                 if !succeeded.get() {
                     stop.run_until_cancelled(sleep(AGAIN.1)).await;
                 }

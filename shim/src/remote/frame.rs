@@ -132,6 +132,12 @@ impl Outgoing {
         }
     }
 
+    /// Bytes that wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.locked().len()
+    }
+
     fn locked(&self) -> MutexGuard<'_, BytesMut> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }

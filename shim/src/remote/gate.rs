@@ -36,6 +36,8 @@ use crate::{
     metrics::Metrics,
 };
 
+/// Looks at containers in the middle of a change wait so much longer, all together.
+const CHANGES: Duration = Duration::from_secs(10);
 /// An agent that was asked something and has said nothing for so long is asked whether it is there.
 const SILENT: Duration = Duration::from_secs(1);
 /// One that does not answer that for so long is away.
@@ -232,7 +234,8 @@ impl RemoteGate {
         alone: impl Fn(&Table, Duration) -> Option<Answer>,
     ) -> Answer {
         let last = |table: &Table| alone(table, PATIENCE).unwrap_or(Answer::Pass);
-        let Ok(mut asked) = self.ask(question, Bound::Look) else { return last(&locked(&self.state).table) };
+        let bound = Bound::Look { grace: self.grace(&question) };
+        let Ok(mut asked) = self.ask(question, bound) else { return last(&locked(&self.state).table) };
         loop {
             if let Some(waited) = asked.alone()
                 && let Some(answer) = alone(&locked(&self.state).table, waited)
@@ -277,7 +280,13 @@ impl Gate for RemoteGate {
                 state.going.insert(*call, Going::Relist(*connection));
                 state.connections.insert(*connection);
             }
-            Event::StatusAsked { connection, .. } => {
+            Event::StatusAsked { connection, container } => {
+                // Most looks are for a log that may be too long, and concern nobody.
+                if state.connections.contains(connection)
+                    && state.table.container(container).is_some_and(|row| row.quiet)
+                {
+                    return;
+                }
                 state.connections.insert(*connection);
             }
             Event::PullPassed { call, image, credential } => {
@@ -348,6 +357,17 @@ impl Gate for RemoteGate {
 }
 
 impl RemoteGate {
+    /// Time for which looks at a container wait all together beyond the patience of one. Of a few the table
+    /// says that they are in the middle of a change: theirs are the answers that matter, and what it has may
+    /// be old.
+    fn grace(&self, question: &Question) -> Duration {
+        let Question::Status { container, .. } = question else { return Duration::ZERO };
+        let state = locked(&self.state);
+        let row = state.table.container(container);
+        let changes = row.is_some_and(|row| row.changing || row.status.is_none());
+        if changes { CHANGES } else { Duration::ZERO }
+    }
+
     /// State that a container is shown in which is not in the middle of a change.
     fn status_known(&self, container: &ContainerId) -> Option<Answer> {
         let state = locked(&self.state);

@@ -126,7 +126,9 @@ impl<'a> Session<'a> {
     async fn listed(&mut self) -> Result<(), LineError> {
         self.tell_table().await?;
         info!("The shim knows what the agent knows");
-        self.link.link();
+        if !self.succeeded.get() {
+            self.link.link();
+        }
         for (id, (asks, trace)) in std::mem::take(&mut self.early) {
             self.ask(id, asks, trace).await?;
         }
@@ -302,7 +304,10 @@ impl<'a> Session<'a> {
     async fn tell_table(&mut self) -> Result<(), LineError> {
         let foretold = self.link.foresight.foretold();
         self.tell_table_of(foretold).await?;
-        self.link.foresight.told(Some(foretold));
+        // The kubelet is the successor's by then.
+        if !self.succeeded.get() {
+            self.link.foresight.told(Some(foretold));
+        }
         Ok(())
     }
 

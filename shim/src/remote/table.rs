@@ -236,7 +236,8 @@ fn container_of(row: &ContainerRow) -> Result<(ContainerId, Option<Foretold>), B
     };
     let status = showing_of(row.status)
         .map(|showing| ShownInAdvance { showing, only_to: row.only_to.map(ConnectionId) });
-    Ok((id, Some(Foretold { stop_passes: row.stop_passes, status, hook, changing: row.changing })))
+    let ContainerRow { stop_passes, changing, quiet, .. } = *row;
+    Ok((id, Some(Foretold { stop_passes, status, hook, changing, quiet })))
 }
 
 fn pod_of(row: &PodRow) -> Result<(PodUid, HashMap<ContainerName, EnvValues>), Beyond> {
@@ -342,6 +343,7 @@ fn container_row(container: String, row: &Foretold) -> ContainerRow {
             Some(HookTurn::AlreadyRun) => 2,
         },
         changing: row.changing,
+        quiet: row.quiet,
     }
 }
 

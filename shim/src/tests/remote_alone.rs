@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_policy::{Amendment, CallId, ConnectionId, ContainerId, CredentialKey, Refusal, Showing};
+use berth_policy::{Amendment, CallId, ConnectionId, ContainerId, CredentialKey, Event, Refusal, Showing};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
@@ -163,4 +163,50 @@ async fn an_agent_that_dies_while_it_tells_its_table_leaves_the_one_before_in_fo
     gate.heard(last, part(vec![], false, true)).unwrap();
     gate.ended(last);
     check(false).await;
+}
+
+/// The kubelet asks about forty pods some eight times a second, for their logs.
+#[tokio::test(start_paused = true)]
+async fn looks_that_mean_nothing_are_told_to_nobody() {
+    let gate = RemoteGate::new(Metrics::default());
+    let (number, outgoing) = gate.begin();
+    let row =
+        |id: &str, quiet| ContainerRow { container: id.to_owned(), status: 1, quiet, ..Default::default() };
+    let containers = vec![row("plain", true), row("followed", false)];
+    let whole = TableChange { containers, reset: true, complete: true, ..Default::default() };
+    gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+    let connection = ConnectionId(1);
+    let look = |id: &str| {
+        let before = outgoing.waiting();
+        gate.observe(Event::StatusAsked { container: id.into(), connection });
+        outgoing.waiting() > before
+    };
+    assert!(look("plain"), "the first word of a connection is told, so that its end is");
+    assert_eq!([look("plain"), look("followed"), look("unknown"), look("plain")], [false, true, true, false]);
+}
+
+/// Few are in the middle of a change, and their answers are what matters.
+#[tokio::test(start_paused = true)]
+async fn looks_at_what_changes_wait_longer_all_together() {
+    let gate = RemoteGate::new(Metrics::default());
+    let (number, _outgoing) = gate.begin();
+    let row = |id: usize| ContainerRow {
+        container: id.to_string(),
+        status: 1,
+        changing: true,
+        ..Default::default()
+    };
+    let containers = (0..40).map(row).collect();
+    let whole = TableChange { containers, reset: true, complete: true, ..Default::default() };
+    gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+    gate.ended(number);
+    let begun = Instant::now();
+    let mut waited = Vec::new();
+    for container in 0..40 {
+        let (begun, container) = (Instant::now(), ContainerId::from(container.to_string()));
+        let query = Query::Status { connection: ConnectionId(1), container: &container };
+        gate.answer(query).await;
+        waited.push(begun.elapsed().as_secs());
+    }
+    assert_eq!((&waited[..4], begun.elapsed().as_secs()), (&[5, 5, 5, 0][..], 15));
 }

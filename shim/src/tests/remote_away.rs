@@ -16,6 +16,7 @@ fn table() -> Table {
         status: Some(ShownInAdvance { showing: Showing::Truth, only_to: None }),
         hook: Some(HookTurn::Run),
         changing: false,
+        quiet: false,
     };
     let shown = |showing, only_to| Foretold {
         status: Some(ShownInAdvance { showing, only_to }),

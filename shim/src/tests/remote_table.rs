@@ -20,7 +20,7 @@ fn create(pod: &str) -> CreateContainer {
 }
 
 fn plain(stop_passes: bool) -> Foretold {
-    Foretold { stop_passes, status: None, hook: None, changing: false }
+    Foretold { stop_passes, status: None, hook: None, changing: false, quiet: stop_passes }
 }
 
 fn told(table: &mut Table, before: Option<&InAdvance>, after: &InAdvance) -> usize {

@@ -120,7 +120,13 @@ impl Foresight for ScriptedGate {
 
     fn in_advance(&self) -> Option<InAdvance> {
         let completed = ShownInAdvance { showing: Showing::Completed, only_to: None };
-        let row = Foretold { stop_passes: false, status: Some(completed), hook: None, changing: false };
+        let row = Foretold {
+            stop_passes: false,
+            status: Some(completed),
+            hook: None,
+            changing: false,
+            quiet: false,
+        };
         let ended = self.ended.lock().unwrap();
         let containers = ended.iter().map(|container| (container.clone(), row)).collect();
         Some(InAdvance { containers, nudges: true, ..InAdvance::default() })

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::world::{World, pod};
 use crate::{
-    Call, CallId, Declared, Event, Latch, ListedSandbox, Origin, Size, Step, StepOutcome, Unready, Verdict,
+    Call, CallId, Container, ContainerState, Declared, Event, Latch, ListedSandbox, Origin, Size, Step,
+    StepOutcome, Unready, Verdict,
 };
 
 const NOTHING: Size = Size { pods: 0, sandboxes: 0, containers: 0, calls: 0, latches: 0, connections: 0 };
@@ -92,7 +93,12 @@ fn latches_without_a_sandbox_are_removed_from_the_store() {
     let mut world = World::new();
     let latch = |sandbox: &str| Latch { sandbox: sandbox.into(), priority: 1 };
     world.apply(Event::LatchesLoaded(vec![latch("here"), latch("gone")]));
-    listed(&mut world, &["here"]);
+    world.apply(Event::ListingStarted);
+    let (id, name) = ("a-0".into(), "a".into());
+    let container = Container { id, name, attempt: 0, state: ContainerState::Running };
+    let here = ListedSandbox { sandbox: "here".into(), pod: pod(&[]).pod, declared: Declared::default() };
+    let containers = vec![("here".into(), container)];
+    world.apply(Event::RuntimeListed { sandboxes: vec![here], containers });
     assert_eq!(world.node.size().latches, 1);
     assert_eq!(world.node.plan(world.now), [Step::ForgetLatches("gone".into())]);
 }

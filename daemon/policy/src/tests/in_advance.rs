@@ -59,7 +59,8 @@ fn containers_of_an_order_and_of_none() {
         world.launch(&pod, "a");
         let known = foretold(&world).containers;
         let row = known.values().next().unwrap();
-        let expected = Foretold { stop_passes, status: truth, hook: Some(HookTurn::Run), changing: false };
+        let hook = Some(HookTurn::Run);
+        let expected = Foretold { stop_passes, status: truth, hook, changing: false, quiet: false };
         assert_eq!(*row, expected, "{priority} {exit_order}");
     }
 }
@@ -132,4 +133,33 @@ fn a_call_that_goes_on_already_is_known_and_waits_for_nobody() {
     world.end(&higher);
     world.end(&lower);
     assert_eq!(world.node.size().calls, 0);
+}
+
+/// Rows: whether the runtime tells of ends, the priority of a container, whether the pod is a Job's with a
+/// sidecar, and whether looks at it mean nothing.
+#[test]
+fn looks_mean_nothing_where_no_end_and_no_order_hangs_on_them() {
+    for (ends_told, priority, of_job, quiet) in [
+        (true, "0", false, true),
+        (false, "0", false, false),
+        (true, "1", false, false),
+        (true, "0", true, false),
+    ] {
+        let mut world = World::new();
+        let mut seen = pod(&[("a", priority), ("b", "0")]).restarts(RestartPolicy::Never);
+        seen.containers.get_mut(&"b".into()).unwrap().ends_with_job = of_job;
+        world.apply(Event::EndsTold(ends_told));
+        world.apply(seen.seen());
+        world.launch(&seen, "a");
+        let known = foretold(&world).containers;
+        let row = known.values().next().unwrap();
+        assert_eq!(row.quiet, quiet, "{ends_told} {priority} {of_job}");
+        if quiet {
+            let id = known.keys().next().unwrap().clone();
+            let before = (world.node.plan(world.now), world.node.next_deadline());
+            world.apply(Event::StatusAsked { container: id, connection: ConnectionId(1) });
+            assert_eq!((world.node.plan(world.now), world.node.next_deadline()), before);
+            assert!(world.node.has_only_asked());
+        }
+    }
 }

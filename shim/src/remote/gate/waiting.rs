@@ -33,9 +33,9 @@ pub(super) struct Asked<'a> {
 pub(super) enum Bound {
     /// After [`PATIENCE`] of its own without an agent, and at this moment at the latest.
     Call { until: Option<Instant> },
-    /// [`PATIENCE`] after the agent went: the kubelet looks at one container after the other, and where each
-    /// waits anew it takes minutes for all of them.
-    Look,
+    /// [`PATIENCE`] and `grace` after the agent went: the kubelet looks at one container after the other, and
+    /// where each waits anew it takes minutes for all of them.
+    Look { grace: Duration },
 }
 
 /// Presence of an agent, and the time without any.
@@ -104,7 +104,10 @@ impl<'a> Asked<'a> {
         let own = presence.alone().saturating_sub(self.before).min(self.since.elapsed());
         match self.bound {
             Bound::Call { .. } => own,
-            Bound::Look => own.max(presence.away_since.map_or(Duration::ZERO, |since| since.elapsed())),
+            Bound::Look { grace } => {
+                let away = presence.away_since.map_or(Duration::ZERO, |since| since.elapsed());
+                own.max(away.saturating_sub(grace))
+            }
         }
     }
 
@@ -117,7 +120,7 @@ impl<'a> Asked<'a> {
                 Bound::Call { until: Some(until) } => {
                     left.min(until.saturating_duration_since(Instant::now()))
                 }
-                Bound::Call { until: None } | Bound::Look => left,
+                Bound::Call { until: None } | Bound::Look { .. } => left,
             }
         });
         let bound = async {

@@ -56,6 +56,9 @@ pub(crate) struct ContainerRow {
     pub(crate) hook: u32,
     #[prost(bool, tag = "7")]
     pub(crate) changing: bool,
+    /// Nobody need be told of a look at it. A shim of before tells.
+    #[prost(bool, tag = "8")]
+    pub(crate) quiet: bool,
 }
 
 /// The env values of a pod; without any, as the kubelet says.
