@@ -8,7 +8,7 @@
 //!
 //! A plan holds a place until its last answer, and one whose requests come to a webhook that is down holds it
 //! for long. So no namespace has more than half of the places, and neither have those objects together whose
-//! plans fail one after the other: all others go on beside them.
+//! plans fail one after the other; of one namespace these have a quarter. All others go on beside them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +53,8 @@ struct Held {
     most: usize,
     all: usize,
     fails: usize,
-    by_namespace: BTreeMap<String, usize>,
+    /// Places of each namespace: all, and those of objects that fail.
+    by_namespace: BTreeMap<String, (usize, usize)>,
 }
 
 impl Agenda {
@@ -139,8 +140,8 @@ impl Agenda {
         held
     }
 
-    /// Time of the one that comes next, whether it fails, and its namespace. Of those before it at most two
-    /// namespaces are passed over: they have half of the places each.
+    /// Time of the one that comes next, whether it fails, and its namespace. Of those before it at most four
+    /// namespaces are passed over: they have half of their places each.
     fn head(&self, held: &Held) -> Option<(Instant, bool, Option<String>)> {
         let of = |fails: bool| {
             let mut heads = self.queues[usize::from(fails)].heads.iter();
@@ -189,16 +190,18 @@ impl Held {
         self.all = self.all.saturating_add(1);
         self.fails = self.fails.saturating_add(usize::from(share.fails));
         if let Some(namespace) = &share.namespace {
-            let of = self.by_namespace.entry(namespace.clone()).or_default();
-            *of = of.saturating_add(1);
+            let (all, fails) = self.by_namespace.entry(namespace.clone()).or_default();
+            *all = all.saturating_add(1);
+            *fails = fails.saturating_add(usize::from(share.fails));
         }
     }
 
     fn has_place(&self, namespace: Option<&str>, fails: bool) -> bool {
         let of_namespace = namespace.and_then(|namespace| self.by_namespace.get(namespace));
         self.all < self.most
-            && of_namespace.is_none_or(|of| *of < self.half())
+            && of_namespace.is_none_or(|(all, _)| *all < self.half())
             && (!fails || self.fails < self.half())
+            && (!fails || of_namespace.is_none_or(|(_, fails)| *fails < self.half().div_ceil(2)))
     }
 }
 

@@ -92,7 +92,7 @@ impl Controller {
                 Next::Read(set) => state.turns.spawn(uid, async { Came::Report(writer.read(set).await) }),
                 Next::CarryOut(set, plan) => {
                     debug!(set = set.name(), actions = plan.actions.len(), "Plan begins");
-                    let put_off = state.memory(&uid).put_off.clone();
+                    let put_off = state.memory(&uid).put_off.names().clone();
                     let work = async move { Came::Report(writer.carry_out(set, plan, &put_off).await) };
                     state.turns.spawn(uid, work);
                 }
@@ -137,7 +137,7 @@ impl Controller {
             warn!(set = name, count = unadopted.len(), error, "Objects not adopted, going on without them");
         }
         memory.unadopted.failed(unadopted, Timestamp::now());
-        memory.put_off(put_off);
+        memory.put_off.add(put_off);
         let pause = memory.ends(&end);
         match &end {
             End::Done | End::Read | End::Changed => {}

@@ -37,6 +37,7 @@ mod object;
 mod owned;
 mod planner;
 mod podstates;
+mod put_off;
 mod reading;
 pub mod run;
 #[cfg(test)]

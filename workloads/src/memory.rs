@@ -1,9 +1,6 @@
 //! Memory of a workload beside its objects: what failed, what was told, and whether it is set aside.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use berth_base::time::later;
 use berth_workloads_policy::{
@@ -14,14 +11,13 @@ use berth_workloads_policy::{
 };
 
 use crate::{
+    put_off::PutOff,
     timing::{Backoff, SPACING, StatusPace, Told},
     write::End,
 };
 
 /// An object that was set aside is looked at again after it.
 const ASIDE_FOR: Duration = Duration::from_secs(600);
-/// Pods that are put off and remembered; past them all are forgotten.
-const MOST_PUT_OFF: usize = 1024;
 
 /// Memory of a workload.
 #[derive(Debug, Default)]
@@ -41,7 +37,7 @@ pub(crate) struct Memory {
     pub(crate) read_in: Option<u64>,
     pub(crate) told: Told,
     /// UIDs of pods that kept others from being written: they come last until a plan is done.
-    pub(crate) put_off: BTreeSet<String>,
+    pub(crate) put_off: PutOff,
     aside: Option<Aside>,
     /// When an ImagePullJob could not be made.
     pull_failed: Option<Instant>,
@@ -79,14 +75,6 @@ impl Memory {
             End::UpdateFailed(error) => self.failures.update = Some(error.clone()),
             End::Held(what) => self.takes_in(what),
         }
-    }
-
-    /// Takes in pods that have kept others from being written.
-    pub(crate) fn put_off(&mut self, uids: Vec<String>) {
-        if self.put_off.len().saturating_add(uids.len()) > MOST_PUT_OFF {
-            self.put_off.clear();
-        }
-        self.put_off.extend(uids);
     }
 
     /// Tells whether its plans fail one after the other.
@@ -156,17 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_put_off_until_a_plan_is_done_and_few_of_them() {
+    fn pods_are_put_off_until_a_plan_is_done() {
         let mut memory = Memory::default();
         let failed = End::UpdateFailed("a webhook".to_owned());
         for (end, left) in [(&failed, 1), (&End::Read, 1), (&End::Changed, 1), (&End::Done, 0)] {
-            memory.put_off(vec!["a".to_owned()]);
+            memory.put_off.add(vec!["a".to_owned()]);
             memory.ends(end);
-            assert_eq!(memory.put_off.len(), left, "{end:?}");
-        }
-        for number in 0..10_000 {
-            memory.put_off(vec![number.to_string(), "a".to_owned()]);
-            assert!(memory.put_off.contains("a") && memory.put_off.len() <= MOST_PUT_OFF);
+            assert_eq!(memory.put_off.names().len(), left, "{end:?}");
         }
     }
 

@@ -97,8 +97,9 @@ fn the_soonest_time_counts() {
 #[case::one_namespace(&[("a", 40)], &[("a", 8)])]
 #[case::another_one_comes_late(&[("a", 40), ("b", 1)], &[("a", 8), ("b", 1)])]
 #[case::two_namespaces(&[("a", 40), ("b", 40), ("c", 40)], &[("a", 8), ("b", 8)])]
-#[case::one_that_fails(&[("!a", 40), ("a", 40)], &[("!a", 8)])]
-#[case::all_that_fail(&[("!a", 5), ("!b", 5), ("!c", 5), ("d", 5)], &[("!a", 5), ("!b", 3), ("d", 5)])]
+#[case::many_that_fail_in_one(&[("!a", 40), ("a", 40)], &[("!a", 4), ("a", 4)])]
+#[case::one_comes_late(&[("!a", 40), ("a", 1)], &[("!a", 4), ("a", 1)])]
+#[case::all_that_fail(&[("!a", 5), ("!b", 5), ("!c", 5), ("d", 5)], &[("!a", 4), ("!b", 4), ("d", 5)])]
 #[case::few(&[("a", 2), ("!a", 1), ("b", 3)], &[("a", 2), ("!a", 1), ("b", 3)])]
 #[case::in_no_namespace(&[("", 40)], &[("", 16)])]
 fn nobody_has_all_places(#[case] due: &[(&str, usize)], #[case] taken: &[(&str, usize)]) {

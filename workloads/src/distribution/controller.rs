@@ -90,7 +90,10 @@ impl Controller {
     /// Begins the plans that are due.
     fn begin(&mut self) {
         let now = Instant::now();
-        let fails = |uid: &str| self.backoff.get(uid).is_some_and(Backoff::fails);
+        let fails = |uid: &str| {
+            self.backoff.get(uid).is_some_and(Backoff::fails)
+                || self.memory.get(uid).is_some_and(Memory::fails)
+        };
         let share = |uid: &str| Share { namespace: None, fails: fails(uid) };
         for uid in self.turns.agenda.take(now, AT_ONCE, share) {
             let Some(object) = self.picture.object(&uid).cloned() else {

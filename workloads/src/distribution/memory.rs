@@ -41,6 +41,11 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Tells whether writes to its namespaces fail plan after plan.
+    pub(super) const fn fails(&self) -> bool {
+        self.backoff.fails()
+    }
+
     /// Rules of the distribution; they are read once for each generation of it.
     pub(super) fn rules(&mut self, object: &ResourceDistribution) -> Result<Arc<Rules>, Fault> {
         let generation = object.metadata.generation;

@@ -269,7 +269,7 @@ impl Picture for Jobs {
             AnyJob::Broadcast(job) => {
                 let pods: Vec<&PodView> = self.pods.of(object.uid()).collect();
                 let nodes: Vec<&NodeView> = self.nodes.values().collect();
-                let (by_scheduler, put_off) = (self.settings.by_scheduler, &memory.put_off);
+                let (by_scheduler, put_off) = (self.settings.by_scheduler, memory.put_off.names());
                 let input = broadcast_job::Input { job, pods: &pods, nodes: &nodes, by_scheduler, put_off };
                 any(broadcast_job::plan(&input, now))
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_base::lease::{Tenure, Term};
-use berth_workloads_policy::broadcast_job::NodeView;
+use berth_workloads_policy::broadcast_job::{self, NodeView};
 use http::Method;
 use jiff::tz::TimeZone;
 use rstest::rstest;
@@ -167,4 +167,40 @@ async fn a_node_that_nobody_may_use_keeps_no_other_waiting(
     }
     served.until("the others have their pods", |served| served.names("pods").len() == made).await;
     served.until("it is said", |served| served.count("PATCH broadcastjobs one") > 0).await;
+}
+
+/// A pod that nobody may delete, or whose deletion a webhook hangs on for a while, keeps no other node
+/// waiting.
+#[rstest]
+#[case::refused(403)]
+#[case::held_back(429)]
+#[case::a_webhook_fails(500)]
+#[tokio::test]
+async fn a_pod_that_may_not_be_deleted_keeps_no_node_waiting(#[case] code: u16) {
+    let served = Served::default();
+    served.refuse(Method::DELETE, "stays", code);
+    let template = json!({
+        "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never",
+        "nodeSelector": { "takes": "jobs" },
+    });
+    let job = object(Kind::Broadcast, "sweep", json!({ "template": { "spec": template } }));
+    served.put("broadcastjobs", &job);
+    let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob", "name": "sweep", "uid": "sweep",
+        "controller": true });
+    let pod = json!({
+        "metadata": { "namespace": "ns", "name": "stays", "uid": "stays", "resourceVersion": "1",
+            "labels": { broadcast_job::UID_LABEL: "sweep" }, "ownerReferences": [owner] },
+        "spec": { "nodeName": "n-0", "containers": [] }, "status": { "phase": "Running" },
+    });
+    served.put("pods", &pod);
+    let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
+    for (name, labels) in
+        [("n-0", json!({})), ("n-1", json!({ "takes": "jobs" })), ("n-2", json!({ "takes": "jobs" }))]
+    {
+        let node = json!({ "metadata": { "name": name, "uid": name, "labels": labels }, "spec": {} });
+        let view = NodeView::of(&serde_json::from_value(node).unwrap());
+        inputs.send(Input::Node(Shown::Applied((name.to_owned(), view)))).await.unwrap();
+    }
+    served.until("the others have their pods", |served| served.names("pods").len() == 3).await;
+    served.until("it is tried again", |served| served.count("DELETE pods one") > 1).await;
 }

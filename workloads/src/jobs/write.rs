@@ -71,8 +71,14 @@ impl Work<Jobs> {
             return end;
         }
         let mut last = last;
+        let (mut first_failed, mut failures) = (None, 0_usize);
         let mut actions = plan.actions.into_iter().peekable();
         while let Some(action) = actions.next() {
+            let is_of_pod = matches!(action, Action::Create(Made::Pod, _) | Action::Delete(Made::Pod, _));
+            let is_deletion = matches!(action, Action::Delete(..));
+            if first_failed.is_some() && (!is_of_pod || is_deletion && failures >= MOST_ERRORS) {
+                continue;
+            }
             let done = match action {
                 Action::Create(kind, object) => {
                     let mut new = vec![(kind, object)];
@@ -85,12 +91,22 @@ impl Work<Jobs> {
                 }
                 Action::Delete(kind, target) => self.delete(kind, &target).await,
             };
-            if let Err(end) = done {
-                if let End::Failed { text, .. } = &end {
-                    self.say(last.take(), text).await;
+            match done {
+                Ok(()) => {}
+                // Each pod of a BroadcastJob is for a node of its own: one that may not be deleted keeps no
+                // other node waiting.
+                Err(end @ (End::Failed { .. } | End::Held(_))) => {
+                    failures = failures.saturating_add(1);
+                    first_failed.get_or_insert(end);
                 }
-                return end;
+                Err(end) => return end,
             }
+        }
+        if let Some(end) = first_failed {
+            if let End::Failed { text, .. } = &end {
+                self.say(last.take(), text).await;
+            }
+            return end;
         }
         match last {
             Some(status) => self.status(status).await.err().unwrap_or(End::Done),
@@ -147,7 +163,7 @@ impl Work<Jobs> {
                         self.wrote.push(wrote);
                     }
                     Err(failure) => {
-                        if matches!(failure, Failure::ServerError(_)) {
+                        if matches!(failure, Failure::ServerError(_) | Failure::Unknown(_)) {
                             errors = errors.saturating_add(1);
                         }
                         // An admission webhook may fail on this one alone.
@@ -287,14 +303,14 @@ impl Work<Jobs> {
         let text = failure.text();
         match failure {
             Failure::Changed | Failure::Gone => End::Changed,
-            Failure::Taken | Failure::Unknown(_) => End::Unknown(text),
+            Failure::Taken => End::Unknown(text),
             Failure::Held(_) => End::Held(text),
             Failure::Refused(_) => {
                 self.tell(true, reason, text.clone());
                 End::Failed { text, refused: name.map(str::to_owned) }
             }
             // It may be there all the same.
-            Failure::ServerError(_) => {
+            Failure::ServerError(_) | Failure::Unknown(_) => {
                 self.unread = true;
                 self.tell(true, reason, text.clone());
                 End::failed(text)

@@ -194,7 +194,7 @@ impl<P: Picture> Controller<P> {
         let planned = self.picture.object(&uid);
         let title = || planned.map(Object::title);
         let memory = self.memory.entry(uid.clone()).or_default();
-        memory.put_off(put_off);
+        memory.put_off.add(put_off);
         let pause = match end {
             End::Held(_) => memory.backoff.is_held(),
             // What failed before is still to be done.

@@ -1,21 +1,17 @@
 //! Memory of an object between its plans; lost with the program, and never needed for what is decided.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Instant,
-};
+use std::{collections::BTreeMap, time::Instant};
 
 use berth_workloads_policy::action::Note;
 
 use crate::{
     object::Aside,
+    put_off::PutOff,
     timing::{Backoff, StatusPace, TELL_AGAIN},
 };
 
 /// Things that were told and are remembered.
 const MOST_TOLD: usize = 16;
-/// Names of objects that could not be made and are remembered; past them all are forgotten.
-const MOST_PUT_OFF: usize = 1024;
 
 /// Memory of one object.
 #[derive(Debug, Default)]
@@ -33,21 +29,13 @@ pub(crate) struct Memory {
     /// Name of an object that the API server has refused to make.
     pub(crate) refused: Option<String>,
     /// Names of objects whose making has failed once: it is tried after that of all others.
-    pub(crate) put_off: BTreeSet<String>,
+    pub(crate) put_off: PutOff,
     /// How often the name of a new revision was taken.
     pub(crate) collisions: i32,
     pub(crate) aside: Aside,
 }
 
 impl Memory {
-    /// Takes in names of objects that could not be made.
-    pub(crate) fn put_off(&mut self, names: Vec<String>) {
-        if self.put_off.len().saturating_add(names.len()) > MOST_PUT_OFF {
-            self.put_off.clear();
-        }
-        self.put_off.extend(names.into_iter().take(MOST_PUT_OFF));
-    }
-
     /// Tells whether something is to be told: it was not a moment ago.
     pub(crate) fn is_news(&mut self, now: Instant, note: &Note) -> bool {
         self.told.retain(|_, at| now.saturating_duration_since(*at) < TELL_AGAIN);
@@ -65,17 +53,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    #[test]
-    fn few_names_are_put_off() {
-        let mut memory = Memory::default();
-        for number in 0..10_000 {
-            memory.put_off(vec![number.to_string(), "a".to_owned()]);
-            assert!(memory.put_off.contains("a") && memory.put_off.len() <= MOST_PUT_OFF);
-        }
-        memory.put_off((0..10_000).map(|number| number.to_string()).collect());
-        assert_eq!(memory.put_off.len(), MOST_PUT_OFF);
-    }
 
     #[test]
     fn each_thing_is_told_once_a_minute_and_not_too_many() {

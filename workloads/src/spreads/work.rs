@@ -26,7 +26,11 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::view::{PodView, SpreadView};
-use crate::write::{Failure, Writer, params};
+use crate::{
+    planner::MOST_ERRORS,
+    put_off::PutOff,
+    write::{Failure, Writer, params},
+};
 
 /// Writes of one plan; the rest is decided anew.
 const MOST_WRITES: usize = 64;
@@ -49,6 +53,8 @@ struct Facts {
     /// UIDs of pods that fit no subset, by this generation of the spread.
     nobody: HashSet<String>,
     generation: i64,
+    /// UIDs of pods that could not be written to: they come last.
+    put_off: PutOff,
 }
 
 /// Report of a plan.
@@ -68,7 +74,10 @@ pub(super) struct Report {
 struct Failed {
     refused: Option<String>,
     held: Option<String>,
-    count: usize,
+    /// UIDs of the pods.
+    pods: Vec<String>,
+    /// Errors of the API server, or of a webhook that does not answer, among them.
+    errors: usize,
 }
 
 /// One plan that is carried out.
@@ -114,15 +123,35 @@ impl Work {
         self.writer.metrics.passed();
         let SpreadView { name, spread, status, .. } = self.spread.clone();
         let seen: Vec<_> = own.iter().map(|pod| pod.seen.clone()).collect();
-        let SpreadPlan { moves, strangers, mut room, mut again } =
-            plan(&name, &spread, &status, &seen, status.observed_replicas, Timestamp::now());
-        let (mut left, mut failed) = (MOST_WRITES, Failed::default());
+        let plan = plan(&name, &spread, &status, &seen, status.observed_replicas, Timestamp::now());
+        let mut failed = Failed::default();
+        let written = self.write(plan, &own, &mut failed).await;
+        self.memory.of(|facts| match written {
+            Ok(_) if failed.pods.is_empty() => facts.put_off.clear(),
+            _ => facts.put_off.add(failed.pods),
+        });
+        written
+    }
+
+    /// Writes what follows, to those last that could not be written to before.
+    async fn write(
+        &self,
+        plan: SpreadPlan,
+        own: &[Arc<PodView>],
+        failed: &mut Failed,
+    ) -> Result<Option<i64>, Failure> {
+        let SpreadPlan { mut moves, mut strangers, mut room, mut again } = plan;
+        let put_off = self.memory.of(|facts| facts.put_off.names().clone());
+        let is_off = |at: usize| own.get(at).is_some_and(|pod| put_off.contains(&pod.seen.uid));
+        strangers.sort_by_key(|at| is_off(*at));
+        moves.sort_by_key(|(Move::Cost(at, _) | Move::Delete(at))| is_off(*at));
+        let mut left = MOST_WRITES;
         for at in strangers {
             let Some(pod) = own.get(at).filter(|_| left > 0) else { continue };
             match self.adopt(pod, &mut room).await {
                 Ok(true) => left = left.saturating_sub(1),
                 Ok(false) => {}
-                Err(failure) => failed.of_one(failure)?,
+                Err(failure) => failed.of_one(pod, failure)?,
             }
         }
         for one in moves {
@@ -139,7 +168,7 @@ impl Work {
                 Ok(()) => left = left.saturating_sub(1),
                 // It has changed since, and nothing that is decided by may have: nobody would look again.
                 Err(Failure::Changed) => again = Some(again.map_or(LOOK_AGAIN, |at| at.min(LOOK_AGAIN))),
-                Err(failure) => failed.of_one(failure)?,
+                Err(failure) => failed.of_one(pod, failure)?,
             }
         }
         match failed.first() {
@@ -269,14 +298,20 @@ impl Work {
 
 impl Failed {
     /// Takes in a failure of one pod. One that is of more than that ends the plan, and so do many.
-    fn of_one(&mut self, failure: Failure) -> Result<(), Failure> {
+    fn of_one(&mut self, pod: &PodView, failure: Failure) -> Result<(), Failure> {
+        let is_error = matches!(failure, Failure::ServerError(_) | Failure::Unknown(_));
         match failure {
-            Failure::Refused(text) | Failure::ServerError(text) => drop(self.refused.get_or_insert(text)),
-            Failure::Held(text) => drop(self.held.get_or_insert(text)),
+            Failure::Refused(text) | Failure::ServerError(text) | Failure::Unknown(text) => {
+                self.refused.get_or_insert(text);
+            }
+            Failure::Held(text) => {
+                self.held.get_or_insert(text);
+            }
             failure => return Err(failure),
         }
-        self.count = self.count.saturating_add(1);
-        if self.count < MOST_FAILED {
+        self.pods.push(pod.seen.uid.clone());
+        self.errors = self.errors.saturating_add(usize::from(is_error));
+        if self.pods.len() < MOST_FAILED && self.errors < MOST_ERRORS {
             return Ok(());
         }
         Err(self.first().unwrap_or(Failure::Changed))

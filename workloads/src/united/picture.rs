@@ -179,7 +179,7 @@ impl Picture for UnitedDeployments {
             seed: RandomState::new().build_hasher().finish(),
         };
         let united_deployment::Plan { actions, status, again, notes } = united_deployment::plan(&known, now);
-        let actions = last(actions, &memory.put_off);
+        let actions = last(actions, memory.put_off.names());
         Plan { actions, status: status.map(|status| json!(status)), status_first: false, again, notes }
     }
 

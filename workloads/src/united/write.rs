@@ -1,9 +1,9 @@
 //! The writes of a plan of a UnitedDeployment, in their order; what was answered goes back to the picture.
 //!
-//! A write that is refused, or that the API server has an error of its own for, holds none of the others
-//! up: a subset that cannot be made is not the fault of the one beside it. After some of these errors the
-//! rest waits for the next plan, in which what has failed comes last. Any other failure ends the plan: the
-//! rest is decided anew.
+//! A write that is refused, that has no answer, or that the API server has an error of its own for, holds
+//! none of the others up: a subset that cannot be made is not the fault of the one beside it. After some of
+//! these errors the rest waits for the next plan, in which what has failed comes last. Any other failure ends
+//! the plan: the rest is decided anew.
 
 use std::collections::BTreeSet;
 
@@ -61,11 +61,10 @@ impl Work<UnitedDeployments> {
                 Ok(()) => {}
                 Err(Failure::Changed | Failure::Gone) => return End::Changed,
                 Err(Failure::Taken) => return End::NameTaken,
-                Err(Failure::Unknown(text)) => return End::Unknown(format!("{what}: {text}")),
                 Err(Failure::Held(text)) => drop(held.get_or_insert(format!("{what}: {text}"))),
-                Err(failure @ (Failure::Refused(_) | Failure::ServerError(_))) => {
+                Err(failure @ (Failure::Refused(_) | Failure::ServerError(_) | Failure::Unknown(_))) => {
                     // It may be done all the same.
-                    if matches!(failure, Failure::ServerError(_)) {
+                    if !matches!(failure, Failure::Refused(_)) {
                         self.unread = true;
                         errors = errors.saturating_add(1);
                         self.put_off.extend(about);

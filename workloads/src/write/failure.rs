@@ -7,8 +7,11 @@ use tokio::time::timeout;
 
 use super::{End, Work, Writer};
 
-/// A write without an answer has an unknown end after it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// A question without an answer has failed after it.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+/// A write without an answer has an unknown end after it. A webhook has up to 30 s, and the API server goes
+/// on without one that may be ignored only as long as somebody waits for its answer.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(35);
 
 /// Why a write was not done.
 pub(crate) enum Failure {
@@ -35,7 +38,7 @@ impl Work {
         let text = failure.text();
         match failure {
             Failure::Changed | Failure::Gone => End::Changed,
-            Failure::Taken | Failure::Unknown(_) => match self.read().await {
+            Failure::Taken => match self.read().await {
                 // What there is now says what is left to do.
                 End::Done => End::Changed,
                 _ => {
@@ -46,7 +49,7 @@ impl Work {
             },
             // As a refusal: it may be about one object alone. Should it be done all the same, that is seen
             // before anything else is decided.
-            Failure::ServerError(_) => {
+            Failure::Unknown(_) | Failure::ServerError(_) => {
                 self.errors = self.errors.saturating_add(1);
                 self.unread = true;
                 self.tell(true, reason, text.clone());
@@ -62,16 +65,17 @@ impl Work {
 }
 
 impl Writer {
-    /// One request to the API server.
+    /// One request to the API server; what only reads is called so.
     pub(crate) async fn ask<T>(
         &self,
         what: &'static str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
-        let answer = match timeout(ANSWER_WITHIN, request).await {
+        let within = if what.ends_with("read") { READ_WITHIN } else { WRITTEN_WITHIN };
+        let answer = match timeout(within, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(Failure::of(&error)),
-            Err(_) => Err(Failure::Unknown(format!("no answer within {} s", ANSWER_WITHIN.as_secs()))),
+            Err(_) => Err(Failure::Unknown(format!("no answer within {} s", within.as_secs()))),
         };
         let outcome = answer.as_ref().map_or_else(Failure::name, |_| "done");
         self.metrics.wrote(what, outcome);

@@ -14,8 +14,8 @@ use crate::kinds::Plan;
 
 /// Failures of a part after which its rest is decided anew: what refuses so many may refuse all.
 const MOST_ASIDE: usize = 16;
-/// Errors of the API server in a part after which its rest is decided anew: each may be a webhook that does
-/// not answer for many seconds, and others wait for the place of this plan.
+/// Errors of the API server in a plan after which the next one ends its part, whose rest is decided anew:
+/// each may be a webhook that does not answer for half a minute, and others wait for the place of this plan.
 pub(super) const MOST_ERRORS: usize = 3;
 
 impl Work {
@@ -24,7 +24,6 @@ impl Work {
         let (parts, status) = plan.into_parts();
         let mut failed = End::Done;
         for part in parts {
-            self.errors = 0;
             let end = self.part(last(part, put_off)).await;
             let is_failure = end.is_failure();
             if end == End::Done || is_failure && failed != End::Done {

@@ -274,7 +274,7 @@ impl<'a> Pass<'a> {
     /// Makes pods on nodes that have had none.
     fn make(&mut self, active: usize) {
         let desired = i64::try_from(self.desired.len()).unwrap_or(i64::MAX);
-        let most = usize::try_from(self.rules.parallelism.up(desired).min(desired)).unwrap_or(0);
+        let most = usize::try_from(self.rules.parallelism.up(desired)).unwrap_or(0);
         if active > most {
             let text = format!("{active} pods are active, {most} may be");
             self.tell(true, "TooManyActivePods", &text);

@@ -66,7 +66,14 @@ impl<'a> Pass<'a> {
             Ok(change) => self.update_in_place(member, target, change),
             Err(Obstacle::Unscheduled) => {
                 self.plan.causes.insert(member.pod.uid.clone(), Cause::Update);
-                self.replace_unscheduled(member);
+                // It may have no node because of its claim: a new pod with the same one would have none
+                // either.
+                let anew = self.rules.update_type != UpdateType::InPlaceOnly;
+                if anew && self.needs_other_claims(member.pod).is_some() {
+                    self.delete(member, true);
+                } else {
+                    self.replace_unscheduled(member);
+                }
             }
             Err(Obstacle::NewPod(_)) if self.rules.update_type != UpdateType::InPlaceOnly => {
                 self.plan.causes.insert(member.pod.uid.clone(), Cause::Update);

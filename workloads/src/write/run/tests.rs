@@ -47,6 +47,8 @@ fn open(name: &str) -> Action {
 
 /// Code of an answer: it is done, and a webhook has taken labels and owners off.
 const CHANGED: u16 = 200;
+/// No answer ever comes: a webhook hangs.
+const HANGS: u16 = 0;
 
 /// Requests, and the codes that they are answered with.
 type Refused = &'static [(&'static str, u16)];
@@ -99,6 +101,9 @@ async fn report_after(
             };
             seen.lock().unwrap().push(what.clone());
             let code = refused.iter().find(|(refused, _)| *refused == what).map(|(_, code)| *code);
+            if code == Some(HANGS) {
+                std::future::pending::<()>().await;
+            }
             let answer = match code {
                 Some(CHANGED) => json!({ "metadata": { "name": last, "uid": last, "resourceVersion": "2" } }),
                 Some(code) => json!({
@@ -183,6 +188,28 @@ async fn a_failure_keeps_nothing_else_from_being_written() {
     );
 }
 
+/// A webhook that hangs has the default of ten seconds, or up to thirty.
+#[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_keeps_nothing_else_from_being_written() {
+    let (asked, end) = carried_out(&[("+a", HANGS)]).await;
+    assert_eq!(asked, "+a +b -c open d open e status");
+    assert!(matches!(&end, End::ScaleFailed(text) if text.contains("no answer")), "{end:?}");
+    let plan = Plan { actions: ["0", "1", "2", "3"].map(open).to_vec(), ..Plan::default() };
+    let (asked, report, reasons) = report(plan, vec![("open 0", HANGS), ("open 2", HANGS)]).await;
+    assert_eq!(
+        (asked.as_str(), report.put_off.len(), report.unread),
+        ("open 0 open 1 open 2 open 3", 0, true)
+    );
+    assert_eq!((reasons.len(), report.end.is_failure()), (2, true));
+    let plan = Plan { actions: ["0", "1", "2", "3"].map(open).to_vec(), ..Plan::default() };
+    let hang = vec![("open 0", HANGS), ("open 1", HANGS), ("open 2", HANGS)];
+    let (asked, report, _) = self::report(plan, hang).await;
+    assert_eq!(
+        (asked.as_str(), report.put_off),
+        ("open 0 open 1 open 2", ["0", "1", "2"].map(str::to_owned).to_vec())
+    );
+}
+
 /// All of these are in one part.
 #[tokio::test]
 async fn a_pod_that_cannot_be_written_to_is_set_aside_with_its_claims() {
@@ -246,12 +273,12 @@ async fn errors_of_the_api_server_end_their_part_and_the_others_come_first_then(
         assert_eq!(was_asked.replace("open ", ""), asked, "{codes:?} {before:?}");
         assert_eq!(report.put_off, put_off, "{codes:?} {before:?}");
     }
-    // What is in another part has its own.
+    // They are counted over all parts, and each part is tried.
     let actions = ["0", "1", "2", "3", "4", "5"].map(open).to_vec();
     let plan = Plan { actions, parts: vec![2, 4], ..Plan::default() };
     let all = ["open 0", "open 1", "open 2", "open 3", "open 4", "open 5"];
     let refused = all.iter().map(|what| (*what, 500)).collect();
-    assert_eq!(report(plan, refused).await.0, all.join(" "));
+    assert_eq!(report(plan, refused).await.0, "open 0 open 1 open 2 open 4");
     // Claims of a pod stay behind it.
     let claim = |name: &str| Action::DeleteClaim(target(name));
     let delete = |name: &str| Action::DeletePod(target(name));

@@ -219,6 +219,14 @@ fn a_change_of_claim_templates_comes_with_an_update_where_that_is_chosen() {
         let waits = conditions.iter().find(|one| one.type_ == "FailedUpdate");
         let why = waits.and_then(|one| one.message.as_deref()).unwrap_or_default();
         assert_eq!(why.contains("its claim data follows no change"), effect == TOLD, "{why}");
+        // One that waits for a node may wait for its claim: it gets another one where those that run do.
+        let mut waiting = world.pods[0].clone();
+        waiting.node.clear();
+        let runs = std::mem::replace(&mut world.pods[0], waiting);
+        let is_anew = chosen && storage == Some("1Gi") && type_ != "InPlaceOnly" && !keeps;
+        let deleted = world.plan().actions.into_iter().filter(|one| matches!(one, Action::DeleteClaim(_)));
+        assert_eq!(deleted.count(), usize::from(is_anew), "{chosen} {storage:?} {type_} {keeps}");
+        world.pods[0] = runs;
         // A change of the claims alone is no update.
         world.pods.iter_mut().for_each(|pod| *pod = super::world::pod(&pod.name, "n"));
         assert!(world.plan().actions.is_empty(), "{effect}");
