@@ -291,8 +291,9 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("reserveOrdinals[]", 0, I32),
     ("maxSurge", 0, I32),
     ("burstReplicas", 0, I32),
-    ("minReadySeconds", 0, MOST_SECONDS),
-    ("progressDeadlineSeconds", 0, MOST_SECONDS),
+    // The largest number is how Kubernetes says "never": of a Deployment's deadline too.
+    ("minReadySeconds", 0, I32),
+    ("progressDeadlineSeconds", 0, I32),
     ("readyReplicas", 0, I32),
     ("availableReplicas", 0, I32),
     ("currentReplicas", 0, I32),
