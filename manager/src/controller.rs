@@ -12,8 +12,9 @@ use tracing::{info, warn};
 
 use crate::{
     budgets::{self, Step},
+    effect::Effect,
     health::Listed,
-    images::{Effect, Fetch},
+    images::Fetch,
     index::Indexes,
     lease::Tenure,
     metrics::Metrics,

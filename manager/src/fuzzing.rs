@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::Indexes,
     seen::{Kind, Now, Object},
     wire::{self, Watched},

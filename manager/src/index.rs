@@ -17,7 +17,8 @@ use std::{fmt::Debug, time::Instant};
 
 use crate::{
     budgets::BudgetIndex,
-    images::{Effect, ImageIndex},
+    effect::Effect,
+    images::ImageIndex,
     metrics::Metrics,
     podstates::PodStateIndex,
     probes::ProbeIndex,

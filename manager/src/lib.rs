@@ -35,6 +35,7 @@ pub mod budgets;
 mod condition;
 pub mod config;
 pub mod controller;
+pub mod effect;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -54,8 +55,8 @@ pub mod secrets;
 pub mod seen;
 mod selector;
 pub mod sidecarsets;
-mod site;
 pub mod spreads;
+mod steps;
 mod timers;
 pub mod watch;
 pub mod wire;

@@ -6,9 +6,9 @@ use std::{marker::PhantomData, time::Instant};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    images::Effect,
+    effect::Effect,
     seen::{CustomSeen, Key},
-    site::StatusWrite,
+    steps::StatusWrite,
     work::Sent,
 };
 

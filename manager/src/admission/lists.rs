@@ -2,32 +2,44 @@
 //!
 //! An entry that is for one object asks about its pods alone, so what it is about is there. One entry for all
 //! objects of a kind asks about every pod of their namespaces, most of which belong to none, and a list of
-//! all objects for each of them would hold up all that is asked here. There it is one list now and then.
+//! all objects for each of them would hold up all that is asked here. There one list answers for a moment:
+//! who asks while it is on its way waits for it, and one that failed is made again.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{self, watch},
+    time::Instant,
+};
 
 use super::{configuration::Configuration, view::View};
 
-/// A namespace is listed once in it at the most, where one entry is for all objects.
+/// A list answers for so long, where one entry is for all objects.
 const LISTED_EVERY: Duration = Duration::from_secs(1);
 
 /// Lists of one kind.
-pub(super) struct Lists {
+pub(super) struct Lists<T> {
     entries: watch::Receiver<View<MutatingWebhookConfiguration>>,
     /// Says whether one entry is for all objects of the kind.
     is_shared: fn(&[MutatingWebhook]) -> bool,
-    /// Namespaces that were listed of late. A std lock: nothing is awaited under it.
-    newest: Mutex<HashMap<String, Instant>>,
+    /// The newest list of each namespace that was listed of late. A std lock: nothing is awaited under it.
+    newest: Mutex<HashMap<String, Turn<T>>>,
 }
 
-impl Lists {
+/// Turn at the list of a namespace, with the newest one.
+type Turn<T> = Arc<sync::Mutex<Option<Listed<T>>>>;
+
+struct Listed<T> {
+    at: Instant,
+    all: Arc<[T]>,
+}
+
+impl<T> Lists<T> {
     pub(super) fn new(
         entries: watch::Receiver<View<MutatingWebhookConfiguration>>,
         is_shared: fn(&[MutatingWebhook]) -> bool,
@@ -35,23 +47,45 @@ impl Lists {
         Self { entries, is_shared, newest: Mutex::default() }
     }
 
-    /// Says whether the namespace may be listed at this time, which is then its newest list.
-    pub(super) fn may(&self, namespace: &str, now: Instant) -> bool {
-        let is_shared = {
-            let entries = self.entries.borrow();
-            let one = entries.listed().and_then(|entries| entries.values().next());
-            one.is_some_and(|one| (self.is_shared)(one.mutating()))
-        };
-        if !is_shared {
-            return true;
+    /// All objects of a namespace, listed now or a moment ago.
+    pub(super) async fn of<E>(
+        &self,
+        namespace: &str,
+        list: impl Future<Output = Result<Vec<T>, E>>,
+    ) -> Result<Arc<[T]>, E> {
+        if !self.are_shared() {
+            return list.await.map(Arc::from);
         }
+        let turn = self.turn(namespace);
+        let mut newest = turn.lock().await;
+        if let Some(listed) = newest.as_ref().filter(|listed| listed.is_new()) {
+            return Ok(listed.all.clone());
+        }
+        let at = Instant::now();
+        let all: Arc<[T]> = list.await?.into();
+        *newest = Some(Listed { at, all: all.clone() });
+        Ok(all)
+    }
+
+    fn are_shared(&self) -> bool {
+        let entries = self.entries.borrow();
+        let one = entries.listed().and_then(|entries| entries.values().next());
+        one.is_some_and(|one| (self.is_shared)(one.mutating()))
+    }
+
+    fn turn(&self, namespace: &str) -> Turn<T> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        newest.retain(|_, at| now.saturating_duration_since(*at) < LISTED_EVERY);
-        let may = !newest.contains_key(namespace);
-        if may {
-            newest.insert(namespace.to_owned(), now);
-        }
-        may
+        // One that somebody holds is needed.
+        newest.retain(|_, turn| {
+            turn.try_lock().map_or(true, |listed| listed.as_ref().is_some_and(Listed::is_new))
+        });
+        newest.entry(namespace.to_owned()).or_default().clone()
+    }
+}
+
+impl<T> Listed<T> {
+    fn is_new(&self) -> bool {
+        self.at.elapsed() < LISTED_EVERY
     }
 }
 
@@ -83,12 +117,22 @@ mod tests {
 
     /// A client that counts its requests, whose lists have the objects that are given.
     fn client(items: Value) -> (Client, Arc<AtomicUsize>) {
+        failing_client(items, 0)
+    }
+
+    /// The same, and so many lists fail first.
+    fn failing_client(items: Value, failures: usize) -> (Client, Arc<AtomicUsize>) {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = count.clone();
         let service = service_fn(move |_: http::Request<Body>| {
-            counted.fetch_add(1, Ordering::Relaxed);
+            if counted.fetch_add(1, Ordering::Relaxed) < failures {
+                let status = json!({ "kind": "Status", "status": "Failure", "code": 500, "metadata": {} });
+                let body = Body::from(serde_json::to_vec(&status).unwrap());
+                return futures::future::ready(Ok(Response::builder().status(500).body(body).unwrap()));
+            }
             let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
-            async move { Ok::<_, Infallible>(Response::new(Body::from(serde_json::to_vec(&list).unwrap()))) }
+            let body = Body::from(serde_json::to_vec(&list).unwrap());
+            futures::future::ready(Ok::<_, Infallible>(Response::new(body)))
         });
         (Client::new(service, "shop"), count)
     }
@@ -150,6 +194,29 @@ mod tests {
             tokio::time::advance(LISTED_EVERY).await;
         }
         assert_eq!(count.load(Ordering::Relaxed), asked);
+    }
+
+    /// The watch is behind. A pod whose list fails is refused, and its next try is placed, and so are all
+    /// others that come in that moment.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_fails_answers_for_nobody() {
+        let target = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "web" });
+        let spread = json!({ "metadata": { "name": "a", "namespace": "shop" },
+            "spec": { "targetRef": target, "subsets": [{ "name": "a" }] } });
+        let (client, count) = failing_client(json!([spread]), 1);
+        let placer = Placer {
+            client,
+            spreads: watch::channel(View::of(BTreeMap::new())).1,
+            lists: Lists::new(entries("pods.workloadspreads.berth.dev"), one_is_for_all_spreads),
+            turns: Turns::default(),
+        };
+        let is_placed = |verdict: &Verdict| matches!(verdict, Verdict::Allowed { object: Some(_), .. });
+        let first = placer.place(&pod("batch/v1", "Job")).await;
+        assert!(!is_placed(&first) && first != Verdict::AS_IT_IS, "{first:?}");
+        for _ in 0..PODS {
+            assert!(is_placed(&placer.place(&pod("batch/v1", "Job")).await));
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 2);
     }
 
     /// A spread that cannot be read hides none that the watch has not shown yet.

@@ -9,7 +9,7 @@ use super::budgets::Guard;
 use crate::{
     lease::Tenure,
     requests::{Ask, Reply},
-    site,
+    steps,
 };
 
 /// Answers until nobody asks.
@@ -19,7 +19,7 @@ pub(super) async fn give(
     asks: mpsc::UnboundedReceiver<Ask>,
     replies: mpsc::Sender<Reply>,
 ) {
-    site::each(asks, |ask| {
+    steps::each(asks, |ask| {
         let (guard, tenure, replies) = (guard.clone(), tenure.clone(), replies.clone());
         async move {
             // Whoever leads now asks for itself.

@@ -12,10 +12,7 @@ use berth_proto::crd::PersistentPodState;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::Value;
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 use tracing::debug;
 
 use super::{
@@ -56,7 +53,7 @@ pub(super) fn read(object: Watched<wire::PodStates>) -> Option<StateKept> {
 pub(super) struct Restorer {
     pub(super) client: Client,
     pub(super) states: watch::Receiver<View<StateKept>>,
-    pub(super) lists: Lists,
+    pub(super) lists: Lists<StateKept>,
 }
 
 impl Restorer {
@@ -115,18 +112,22 @@ impl Restorer {
         let name = match known {
             Some(name) => Some(name),
             // The API server asks because one is for it: the watch may be behind.
-            None if self.lists.may(namespace, Instant::now()) => {
-                let api: Api<Watched<wire::PodStates>> = Api::namespaced(self.client.clone(), namespace);
-                let all = api.list(&ListParams::default()).await;
-                let all = all.map_err(|_| "PersistentPodStates could not be read")?;
-                let mut all = all.items.into_iter().filter_map(read);
-                all.find(|kept| kept.rules.as_ref().is_ok_and(is_of)).map(|kept| kept.name)
+            None => {
+                let all = self.lists.of(namespace, self.list(namespace)).await?;
+                let found = all.iter().find(|kept| kept.rules.as_ref().is_ok_and(is_of));
+                found.map(|kept| kept.name.clone())
             }
-            None => None,
         };
         let Some(name) = name else { return Ok(None) };
         let state = api.get_opt(&name).await.map_err(|_| "the PersistentPodState could not be read")?;
         Ok(state.filter(lives))
+    }
+
+    async fn list(&self, namespace: &str) -> Result<Vec<StateKept>, &'static str> {
+        let api: Api<Watched<wire::PodStates>> = Api::namespaced(self.client.clone(), namespace);
+        let all =
+            api.list(&ListParams::default()).await.map_err(|_| "PersistentPodStates could not be read")?;
+        Ok(all.items.into_iter().filter_map(read).collect())
     }
 
     /// Tells whether any node has these labels.

@@ -28,7 +28,7 @@ use super::{
     recreate::ACTIVE,
     view::{View, follow},
 };
-use crate::{lease::Tenure, site::ANSWER_WITHIN, telemetry::chain, time::later, watch::PAGE};
+use crate::{lease::Tenure, steps::ANSWER_WITHIN, telemetry::chain, time::later, watch::PAGE};
 
 /// One that failed is tried again after it.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);

@@ -21,7 +21,7 @@ use kube::{
 use serde_json::Value;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 use tracing::debug;
 
@@ -76,7 +76,7 @@ pub(super) fn read(object: Watched<wire::Spreads>) -> Option<SpreadKept> {
 pub(super) struct Placer {
     pub(super) client: Client,
     pub(super) spreads: watch::Receiver<View<SpreadKept>>,
-    pub(super) lists: Lists,
+    pub(super) lists: Lists<SpreadKept>,
     pub(super) turns: Turns<WorkloadSpread>,
 }
 
@@ -141,16 +141,15 @@ impl Placer {
             let own = all.filter(|(_, spread)| may_be(spread, owner));
             own.map(|(name, spread)| (name.clone(), spread.clone())).collect::<Vec<_>>()
         };
-        if candidates.is_empty() && self.lists.may(namespace, Instant::now()) {
+        if candidates.is_empty() {
             // The API server asks because one is for it: the watch may be behind. One that cannot be read
             // hides no other.
-            let api: Api<Watched<wire::Spreads>> = Api::namespaced(self.client.clone(), namespace);
-            let all =
-                api.list(&ListParams::default()).await.map_err(|_| "WorkloadSpreads could not be read")?;
-            let all = all.items.into_iter().filter_map(read);
+            let all = self.lists.of(namespace, self.list(namespace)).await?;
             candidates = all
-                .filter_map(|kept| Some((kept.name, kept.spread.ok()?)))
+                .iter()
+                .filter_map(|kept| Some((&kept.name, kept.spread.as_ref().ok()?)))
                 .filter(|(_, spread)| may_be(spread, owner))
+                .map(|(name, spread)| (name.clone(), spread.clone()))
                 .collect();
         }
         let mut top: Option<Option<Owner>> = None;
@@ -172,6 +171,12 @@ impl Placer {
             }
         }
         Ok(None)
+    }
+
+    async fn list(&self, namespace: &str) -> Result<Vec<SpreadKept>, &'static str> {
+        let api: Api<Watched<wire::Spreads>> = Api::namespaced(self.client.clone(), namespace);
+        let all = api.list(&ListParams::default()).await.map_err(|_| "WorkloadSpreads could not be read")?;
+        Ok(all.items.into_iter().filter_map(read).collect())
     }
 
     async fn enter(&self, request: &Request, name: &str, spread: &Spread) -> Result<Verdict, &'static str> {

@@ -10,11 +10,11 @@ use std::{
 };
 
 use super::{LOOKED_UP_WITHIN, lookup::Lookup};
-use crate::{site, time::later};
+use crate::{steps, time::later};
 
 /// Lookups of one namespace that are handed out at once: one whose workloads do not answer leaves the others
 /// their places.
-pub(super) const OF_A_NAMESPACE: usize = site::AT_ONCE / 2;
+pub(super) const OF_A_NAMESPACE: usize = steps::AT_ONCE / 2;
 
 /// Names of budgets.
 type Waiters = BTreeSet<Arc<str>>;
@@ -76,7 +76,7 @@ impl Asked {
 
     /// Hands out one, as long as there are places.
     pub(super) fn hand_out(&mut self, now: Instant) -> Option<Lookup> {
-        if self.out.len() >= site::AT_ONCE {
+        if self.out.len() >= steps::AT_ONCE {
             return None;
         }
         let out = &self.out;

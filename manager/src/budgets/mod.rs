@@ -1,7 +1,7 @@
 //! PodUnavailableBudgets: how many pods may be unavailable at once by anybody's will.
 //!
 //! ```text
-//!  watches ── budgets, pods ──▶ BudgetIndex ──▶ Step ──▶ site ──▶ status of budgets
+//!  watches ── budgets, pods ──▶ BudgetIndex ──▶ Step ──▶ adapter ──▶ status of budgets
 //!                                   ▲                     │
 //!                                   └────── Fact ◀────────┘ scales of workloads, owners of ReplicaSets
 //!  API server ── evict, delete, update ──▶ admission/budgets ──▶ permit (pure) ──▶ the same status
@@ -13,7 +13,7 @@
 //!
 //! - `spec`: what a budget asks for; `permit`: the answer to one question; `count`: the status;
 //! - `held`: permits of pods that are being recreated, which stand until that has ended;
-//! - `lookup`: facts that no watch shows; `asked`: those that are on their way; `site`: the adapter;
+//! - `lookup`: facts that no watch shows; `asked`: those that are on their way; `adapter`: carries out steps;
 //! - `known`: one budget as it is known; `objects` takes facts in, `settle` says what is owed.
 //!
 //! Costs: an event of a pod touches the budgets of its namespace that may cover it. A budget that was touched
@@ -26,6 +26,7 @@
 //! - while pods may be seen too late (a broken watch, a leader that has just begun), no more of them are
 //!   taken to be available than the status says.
 
+mod adapter;
 mod asked;
 mod count;
 mod held;
@@ -34,7 +35,6 @@ mod lookup;
 mod objects;
 mod permit;
 mod settle;
-mod site;
 mod spec;
 
 #[cfg(test)]
@@ -46,18 +46,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{asked::Asked, held::Held, known::Known};
 pub use self::{
+    adapter::{Answer, BudgetWrite, Step, carry_out},
     lookup::{Fact, Found, Lookup},
-    site::{Answer, BudgetWrite, Step, carry_out},
 };
+use self::{asked::Asked, held::Held, known::Known};
 pub(crate) use self::{
     lookup::{parent, scale},
     permit::{Answer as Permission, Question, decide},
     spec::{Budget, Cover, OPERATIONS, Operation, TOTAL, Workload, is_replica_set},
 };
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::Index,
     metrics::Metrics,
     seen::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},

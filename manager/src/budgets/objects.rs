@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     BudgetIndex, LookedUp, MOST_OWNERS, Parent, Parents,
+    adapter::Answer,
     known::Known,
     lookup::{Fact, What},
-    site::Answer,
     spec::{Budget, Cover, is_replica_set},
 };
 use crate::{

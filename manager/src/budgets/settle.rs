@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     condition::accepted,
-    images::Effect,
+    effect::Effect,
     seen::{Key, Now, Owner, Pod, PodStage, Pods},
     time::later,
     work::pods_unseen_until,

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use berth_proto::crd::{BudgetTarget, PodUnavailableBudgetSpec};
+use berth_proto::{
+    crd::{BudgetTarget, PodUnavailableBudgetSpec},
+    percent::part,
+};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::{seen::Owner, selector::Selector};
@@ -205,10 +208,7 @@ fn amount(field: &str, value: &IntOrString) -> Result<Amount, String> {
     let amount = match value {
         IntOrString::Int(pods) if *pods >= 0 => Some(Amount::Pods(*pods)),
         IntOrString::Int(_) => None,
-        IntOrString::String(text) => {
-            let percent = text.strip_suffix('%').and_then(|digits| digits.parse::<u16>().ok());
-            percent.filter(|percent| *percent <= 100).map(|percent| Amount::Percent(percent.into()))
-        }
+        IntOrString::String(text) => part(text).map(|percent| Amount::Percent(percent.into())),
     };
     amount.ok_or_else(|| format!("{field}: give a number of pods from 0, or a share from 0% to 100%"))
 }

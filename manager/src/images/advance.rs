@@ -8,15 +8,16 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, WRITTEN_EVERY,
-    Wake,
+    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, TURN_AFTER,
+    WRITTEN_EVERY, Wake,
     job::{Job, Secrets, Sent, Stage},
+    node::Asked,
     rollout::{Plan, Standing},
-    site::Asked,
     status::{self, SECRET_UNAVAILABLE, Verdict},
-    write::{Effect, Fetch, JobAct, JobWrite},
+    write::{Fetch, JobAct, JobWrite},
 };
 use crate::{
+    effect::Effect,
     seen::{Kind, Now},
     time::later,
     write::Write,
@@ -67,15 +68,15 @@ impl ImageIndex {
         while let Some(name) = self.rollouts.get(uid)?.next() {
             let rollout = self.rollouts.get_mut(uid)?;
             let Plan { namespace, weight, .. } = &rollout.plan;
-            if let Some(site) = self.sites.get_mut(&name) {
-                if !site.has_room(namespace, &rollout.rank, *weight) {
-                    site.crowd(namespace, rollout.rank.clone(), uid);
+            if let Some(state) = self.nodes.get_mut(&name) {
+                if !state.has_room(namespace, &rollout.rank, *weight) {
+                    state.crowd(namespace, rollout.rank.clone(), uid);
                     rollout.set(&name, Some(Standing::Crowded));
                     // What is only kept to be looked up may give way.
                     self.dirty.insert(name);
                     continue;
                 }
-                if let Some(image) = &mut site.image {
+                if let Some(image) = &mut state.image {
                     let (namespace, weight) = (namespace.clone(), *weight);
                     image.ask(uid, Asked { since: now.wall, namespace, weight });
                 }
@@ -165,6 +166,9 @@ impl ImageIndex {
             verdict = Some(Verdict::DeadlineExceeded);
         }
         let over = verdict.is_some();
+        if !over && rollout.is_idle() {
+            self.rest(uid, now);
+        }
         if let Some(verdict) = verdict {
             self.rollouts.get_mut(uid)?.open = false;
             let job = self.jobs.get(uid)?;
@@ -175,6 +179,15 @@ impl ImageIndex {
         // What it lacks is in its status, and stays there.
         let written = if ready || over { self.write_status(uid, now) } else { None };
         earliest([read_again, silence, deadline, look, written])
+    }
+
+    /// A job that has nothing to ask for gives its turn to another one, and follows its nodes all the same.
+    fn rest(&mut self, uid: &Arc<str>, now: Now) {
+        let Some(job) = self.jobs.get(uid) else { return };
+        let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
+        if self.turns.get_mut(&namespace).is_some_and(|turns| turns.rest(&entrant)) {
+            self.timers.set(Wake::Turns(namespace), Some(later(now.instant, TURN_AFTER)));
+        }
     }
 
     /// Returns `None` if it can be relied on that no more nodes are selected; else when to look again.

@@ -8,13 +8,15 @@ impl ImageIndex {
     /// Jobs that wait for room on a node and find some, of each namespace the first ones, may be asked again.
     /// Tells whether there are any.
     pub(super) fn readmit(&mut self, name: &Arc<str>) -> bool {
-        let Some(site) = self.sites.get(name).filter(|site| !site.crowded.is_empty()) else { return false };
-        let Some(image) = &site.image else { return false };
+        let Some(state) = self.nodes.get(name).filter(|state| !state.crowded.is_empty()) else {
+            return false;
+        };
+        let Some(image) = &state.image else { return false };
         let mut room = image.room.clone();
         let mut found = Vec::new();
         // The first one of each namespace; the next one only after it.
         let mut waiting: BTreeSet<_> = BTreeSet::new();
-        let mut rest: Vec<_> = site.crowded.values().map(BTreeSet::iter).collect();
+        let mut rest: Vec<_> = state.crowded.values().map(BTreeSet::iter).collect();
         for (number, of) in rest.iter_mut().enumerate() {
             waiting.extend(of.next().map(|first| (first, number)));
         }
@@ -40,8 +42,8 @@ impl ImageIndex {
 
     fn uncrowd(&mut self, uid: &Arc<str>, name: &Arc<str>) {
         let Some(rollout) = self.rollouts.get_mut(uid) else { return };
-        if let Some(site) = self.sites.get_mut(name) {
-            site.uncrowd(&rollout.plan.namespace, rollout.rank.clone(), uid);
+        if let Some(state) = self.nodes.get_mut(name) {
+            state.uncrowd(&rollout.plan.namespace, rollout.rank.clone(), uid);
         }
         rollout.set(name, Some(Standing::Pending));
     }

@@ -9,15 +9,15 @@ use super::{
     ImageIndex, KEPT, UNKNOWN_KEPT,
     job::Stage,
     rollout::Standing,
-    write::{Effect, NodeImageWrite, Seal, Wish},
+    write::{NodeImageWrite, Seal, Wish},
 };
-use crate::{seen::Now, time::later, write::Write};
+use crate::{effect::Effect, seen::Now, time::later, write::Write};
 
 impl ImageIndex {
     /// Orders the write that is owed to a node, if there is one.
     pub(super) fn write_node(&mut self, name: &Arc<str>, now: Now) {
         let Some(image) =
-            self.sites.get(name).filter(|site| site.usable()).and_then(|site| site.image.as_ref())
+            self.nodes.get(name).filter(|state| state.usable()).and_then(|state| state.image.as_ref())
         else {
             return;
         };
@@ -33,7 +33,7 @@ impl ImageIndex {
                 dropped = true;
             }
         }
-        let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { return };
+        let Some(image) = self.nodes.get_mut(name).and_then(|state| state.image.as_mut()) else { return };
         for (uid, asked) in image.asked() {
             let Some(rollout) = self.rollouts.get(uid) else { continue };
             let seal = if rollout.plan.sealed { Seal::Owed } else { Seal::Present(Arc::default()) };
@@ -60,7 +60,7 @@ impl ImageIndex {
     }
 
     fn entry(&self, name: &str, uid: &str) -> Option<Wish> {
-        self.sites.get(name)?.image.as_ref()?.entries.get(uid).map(super::site::Entry::wish)
+        self.nodes.get(name)?.image.as_ref()?.entries.get(uid).map(super::node::Entry::wish)
     }
 
     /// Whether an entry that is shown is still wanted.
@@ -83,7 +83,7 @@ impl ImageIndex {
         self.expire(uid, until, now);
         // What had not ended with its job is not pulled after it.
         let ended = || {
-            let image = self.sites.get(name).and_then(|site| site.image.as_ref());
+            let image = self.nodes.get(name).and_then(|state| state.image.as_ref());
             image.and_then(|image| image.entries.get(uid)?.end()).is_some()
         };
         now.instant < until && (over.is_none() || ended() && !self.gives_way(uid, name))
@@ -92,10 +92,10 @@ impl ImageIndex {
     /// Whether another job of the namespace waits for the room of this entry. For an entry whose job is over
     /// and remembers its end.
     fn gives_way(&self, uid: &str, name: &str) -> bool {
-        let Some(site) = self.sites.get(name) else { return false };
-        let entry = site.image.as_ref().and_then(|image| image.entries.get(uid));
+        let Some(state) = self.nodes.get(name) else { return false };
+        let entry = state.image.as_ref().and_then(|image| image.entries.get(uid));
         let namespace = entry.and_then(|entry| entry.content.wanted_by.as_ref()).map(|by| &*by.namespace);
-        namespace.is_some_and(|namespace| site.crowded.contains_key(namespace))
+        namespace.is_some_and(|namespace| state.crowded.contains_key(namespace))
     }
 }
 

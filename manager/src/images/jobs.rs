@@ -15,9 +15,10 @@ use super::{
     rollout::{Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
     turns::{Entrant, Turns},
-    write::{Effect, JobAct},
+    write::JobAct,
 };
 use crate::{
+    effect::Effect,
     notes::ended::is_news,
     seen::{JobSeen, Key, Kind, Now, Pods},
     time::later,
@@ -137,7 +138,7 @@ impl ImageIndex {
 
     fn leave_turns(&mut self, namespace: &str, job: &Entrant) {
         if let Some(turns) = self.turns.get_mut(namespace) {
-            turns.leave(job);
+            self.touched.extend(turns.leave(job).cloned());
             if turns.is_empty() {
                 self.turns.remove(namespace);
             }
@@ -182,7 +183,7 @@ impl ImageIndex {
         } else {
             self.leave_pods(uid);
         }
-        for name in self.sites.keys().cloned().collect::<Vec<_>>() {
+        for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
             self.select(uid, &name, now);
         }
     }
@@ -214,15 +215,15 @@ impl ImageIndex {
         let Some(rollout) = self.rollouts.get_mut(uid) else { return };
         for (name, end) in names {
             let name = self.texts.one(&name);
-            let node = self.sites.get(&name).and_then(|site| site.node.as_ref());
+            let node = self.nodes.get(&name).and_then(|state| state.node.as_ref());
             if node.is_none_or(|node| node.created.is_some_and(|created| created > time)) {
                 continue;
             }
             let standing = match rollout.standing(&name) {
                 Some(Standing::Ended(_) | Standing::Former(_)) => continue,
                 Some(Standing::Crowded) => {
-                    if let Some(site) = self.sites.get_mut(&name) {
-                        site.uncrowd(&rollout.plan.namespace, rollout.rank.clone(), uid);
+                    if let Some(state) = self.nodes.get_mut(&name) {
+                        state.uncrowd(&rollout.plan.namespace, rollout.rank.clone(), uid);
                     }
                     self.dirty.insert(name.clone());
                     Standing::Ended(end)
@@ -269,7 +270,9 @@ impl ImageIndex {
         }
         let Some(names) = self.placed.get(uid).cloned() else { return };
         for name in &names {
-            let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { continue };
+            let Some(image) = self.nodes.get_mut(name).and_then(|state| state.image.as_mut()) else {
+                continue;
+            };
             if image.unask(uid) && !image.entries.contains_key(uid) {
                 self.unplace(uid, name);
             }

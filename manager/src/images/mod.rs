@@ -11,7 +11,7 @@
 //! is a value.
 //!
 //! - `spec`, `parallelism`: what a job asks for, parsed once;
-//! - `site`: a node with its NodeImage; `pods`: what selectors look at;
+//! - `node`: a node with its NodeImage; `pods`: what selectors look at;
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
 //! - `room`: how much of a NodeImage who may have, and `crowd`: who waits for some;
@@ -52,13 +52,13 @@ mod entries;
 mod job;
 mod jobs;
 mod memory;
+mod node;
 mod objects;
 mod parallelism;
 mod place;
 mod pods;
 mod rollout;
 mod room;
-mod site;
 mod spec;
 mod status;
 mod turns;
@@ -75,15 +75,16 @@ use std::{
 
 use jiff::Timestamp;
 
-pub use self::write::{Effect, Fetch, JobAct, JobWrite, NodeImageWrite, Seal, Wish};
+pub use self::write::{Fetch, JobAct, JobWrite, NodeImageWrite, Seal, Wish};
 use self::{
     job::{Job, Secrets, Stage},
+    node::NodeState,
     rollout::Rollout,
-    site::Site,
     spec::Spec,
     turns::Turns,
 };
 use crate::{
+    effect::Effect,
     index::Index,
     metrics::Metrics,
     seen::{Key, Kind, LabelSets, Now, Object, PodChange, Pods, Texts, Views},
@@ -113,6 +114,8 @@ const SECRETS_KEPT: Duration = Duration::from_secs(300);
 /// Secrets that were not there are looked for again after it.
 const SECRETS_PAUSE: Duration = Duration::from_secs(30);
 
+/// A turn that a job has given away is taken after it: those that rest at one moment give theirs together.
+const TURN_AFTER: Duration = Duration::from_millis(10);
 /// A job waits so long for Secrets that may not be read: their Role may come along with it. Its deadline
 /// runs meanwhile.
 const SECRETS_AWAITED: Duration = Duration::from_secs(10);
@@ -128,15 +131,15 @@ pub struct ImageIndex {
     leads: Option<Timestamp>,
     texts: Texts,
     sets: LabelSets,
-    sites: HashMap<Arc<str>, Site>,
-    /// Number of `sites` with a NodeImage.
+    nodes: HashMap<Arc<str>, NodeState>,
+    /// Number of `nodes` with a NodeImage.
     node_images: usize,
     /// By UID.
     jobs: HashMap<Arc<str>, Job>,
     uids: HashMap<Key, Arc<str>>,
     /// Turns of jobs that are not over, by namespace.
     turns: HashMap<Arc<str>, Turns>,
-    /// By UID; of jobs that have their turn.
+    /// By UID; of jobs that have their turn, or rest.
     rollouts: HashMap<Arc<str>, Rollout>,
     /// Rollouts whose nodes follow pods, by namespace.
     by_pods: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
@@ -163,6 +166,8 @@ enum Wake {
     Entries(Arc<str>),
     /// A node.
     Node(Arc<str>),
+    /// The turns of this namespace: one is free.
+    Turns(Arc<str>),
 }
 
 /// How much is remembered.
@@ -221,12 +226,13 @@ impl Index for ImageIndex {
         self.touched.extend(self.jobs.keys().cloned());
     }
 
-    fn time_passed(&mut self, _: &Pods, now: Now) {
+    fn time_passed(&mut self, pods: &Pods, now: Now) {
         while let Some(wake) = self.timers.due(now.instant) {
             match wake {
                 Wake::Wish(uid) => drop(self.touched.insert(uid)),
                 Wake::Entries(uid) => self.dirty.extend(self.placed.get(&uid).into_iter().flatten().cloned()),
                 Wake::Node(name) => drop(self.dirty.insert(name)),
+                Wake::Turns(namespace) => self.take_turns(&namespace, pods, now),
             }
         }
     }
@@ -235,7 +241,7 @@ impl Index for ImageIndex {
         self.leads = Some(now.wall);
         self.forget_decisions(now);
         self.touched.extend(self.rollouts.keys().chain(self.jobs.keys()).cloned());
-        self.dirty.extend(self.sites.keys().cloned());
+        self.dirty.extend(self.nodes.keys().cloned());
     }
 
     fn rests(&mut self, _: &Pods, now: Now) {
@@ -248,7 +254,7 @@ impl Index for ImageIndex {
     fn lost(&mut self, target: &Target, now: Now) {
         let at = Some(later(now.instant, LOST_PAUSE));
         if target.kind == Kind::NodeImage {
-            if let Some(image) = self.sites.get_mut(&target.key.name).and_then(|site| site.image.as_mut()) {
+            if let Some(image) = self.nodes.get_mut(&target.key.name).and_then(|state| state.image.as_mut()) {
                 image.sent = None;
                 self.timers.set(Wake::Node(target.key.name.clone()), at);
             }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{
     ImageIndex, UNKNOWN_KEPT, Wake,
+    node::{Image, Node, NodeState},
     pods::PodAt,
     room,
-    site::{Image, Node, Site},
 };
 use crate::{
     seen::{Key, Kind, NodeImageSeen, NodeSeen, Now, Pods},
@@ -37,10 +37,10 @@ impl ImageIndex {
         let name = self.texts.one(&seen.name);
         let labels = self.sets.one(&seen.labels, &mut self.texts);
         let (list, uid) = (self.views.list(Kind::Node), seen.uid.as_str().into());
-        let site = self.sites.entry(name.clone()).or_default();
+        let state = self.nodes.entry(name.clone()).or_default();
         let node = Node { uid, created: seen.created, labels, list };
-        let before = site.node.replace(node);
-        let Some(node) = &site.node else { return };
+        let before = state.node.replace(node);
+        let Some(node) = &state.node else { return };
         match before {
             Some(before) if before.uid == node.uid && before.labels == node.labels => {}
             Some(before) if before.uid != node.uid => {
@@ -55,9 +55,9 @@ impl ImageIndex {
         let name = self.texts.one(&seen.name);
         let list = self.views.list(Kind::NodeImage);
         let alone = seen.alone.as_ref().map(|labels| self.sets.one(labels, &mut self.texts));
-        let site = self.sites.entry(name.clone()).or_default();
-        let before = (site.labels().cloned(), site.has_key());
-        let old = site.image.take();
+        let state = self.nodes.entry(name.clone()).or_default();
+        let before = (state.labels().cloned(), state.has_key());
+        let old = state.image.take();
         self.node_images += usize::from(old.is_none());
         // A job that waits for its turn, or for the other lists, has a plan as well.
         let spec = |uid: &str| self.jobs.get(uid).and_then(|job| job.spec.as_ref().ok());
@@ -100,9 +100,9 @@ impl ImageIndex {
                 self.unplace(uid, &name);
             }
         }
-        let site = self.sites.entry(name.clone()).or_default();
-        site.image = Some(image);
-        if (site.labels().cloned(), site.has_key()) == before {
+        let state = self.nodes.entry(name.clone()).or_default();
+        state.image = Some(image);
+        if (state.labels().cloned(), state.has_key()) == before {
             for uid in changed {
                 self.place(&uid, &name, None, now);
             }
@@ -132,16 +132,16 @@ impl ImageIndex {
             }
             Kind::Node => {
                 let name = self.texts.one(name);
-                let Some(site) = self.sites.get_mut(&name) else { return };
-                site.node = None;
+                let Some(state) = self.nodes.get_mut(&name) else { return };
+                state.node = None;
                 self.forget_node(&name);
                 self.select_for_all(&name, now);
                 self.sweep(&name);
             }
             Kind::NodeImage => {
                 let name = self.texts.one(name);
-                let Some(site) = self.sites.get_mut(&name) else { return };
-                if let Some(image) = site.image.take() {
+                let Some(state) = self.nodes.get_mut(&name) else { return };
+                if let Some(image) = state.image.take() {
                     self.node_images -= 1;
                     for uid in image.uids() {
                         self.unplace(uid, &name);
@@ -155,21 +155,21 @@ impl ImageIndex {
     }
 
     fn sweep(&mut self, name: &str) {
-        if self.sites.get(name).is_some_and(Site::is_empty) {
-            self.sites.remove(name);
+        if self.nodes.get(name).is_some_and(NodeState::is_empty) {
+            self.nodes.remove(name);
         }
     }
 
     pub(super) fn vanished(&self, kind: Kind) -> Vec<Key> {
         let list = self.views.list(kind);
-        let sites = |gone: fn(&Site, u32) -> bool| {
-            let names = self.sites.iter().filter(|(_, site)| gone(site, list));
+        let nodes = |gone: fn(&NodeState, u32) -> bool| {
+            let names = self.nodes.iter().filter(|(_, state)| gone(state, list));
             names.map(|(name, _)| Key::of_cluster(name)).collect()
         };
         match kind {
-            Kind::Node => sites(|site, list| site.node.as_ref().is_some_and(|node| node.list != list)),
+            Kind::Node => nodes(|state, list| state.node.as_ref().is_some_and(|node| node.list != list)),
             Kind::NodeImage => {
-                sites(|site, list| site.image.as_ref().is_some_and(|image| image.list != list))
+                nodes(|state, list| state.image.as_ref().is_some_and(|image| image.list != list))
             }
             Kind::ImagePullJob => {
                 let gone = self.jobs.values().filter(|job| job.list != list);
@@ -193,6 +193,6 @@ impl ImageIndex {
             }
         }
         self.touched.extend(self.rollouts.keys().cloned());
-        self.dirty.extend(self.sites.keys().cloned());
+        self.dirty.extend(self.nodes.keys().cloned());
     }
 }

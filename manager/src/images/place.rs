@@ -19,8 +19,8 @@ impl ImageIndex {
 
     /// One selector looks at one node.
     pub(super) fn select(&mut self, uid: &Arc<str>, name: &Arc<str>, now: Now) {
-        let (Some(rollout), Some(site)) = (self.rollouts.get(uid), self.sites.get(name)) else { return };
-        let selected = site.labels().is_some_and(|labels| rollout.selects(name, labels));
+        let (Some(rollout), Some(state)) = (self.rollouts.get(uid), self.nodes.get(name)) else { return };
+        let selected = state.labels().is_some_and(|labels| rollout.selects(name, labels));
         #[cfg(test)]
         {
             self.evaluations += 1;
@@ -34,8 +34,8 @@ impl ImageIndex {
         let before = rollout.standing(name);
         let selected =
             selected.unwrap_or(!matches!(before, None | Some(Standing::Former(_) | Standing::Leaving(_))));
-        let site = self.sites.get(name);
-        let image = site.filter(|site| site.usable()).and_then(|site| site.image.as_ref());
+        let state = self.nodes.get(name);
+        let image = state.filter(|state| state.usable()).and_then(|state| state.image.as_ref());
         let entry = image.and_then(|image| image.entries.get(uid));
         let remembered = match before {
             Some(Standing::Ended(end) | Standing::Former(end)) => Some(end),
@@ -73,8 +73,8 @@ impl ImageIndex {
         if standing != before {
             if before == Some(Standing::Crowded) {
                 let (namespace, rank) = (rollout.plan.namespace.clone(), rollout.rank.clone());
-                if let Some(site) = self.sites.get_mut(name) {
-                    site.uncrowd(&namespace, rank, uid);
+                if let Some(state) = self.nodes.get_mut(name) {
+                    state.uncrowd(&namespace, rank, uid);
                 }
                 self.dirty.insert(name.clone());
             }
@@ -88,7 +88,7 @@ impl ImageIndex {
 
     /// A decision that nobody has seen is none.
     pub(super) fn undecide(&mut self, uid: &Arc<str>, name: &Arc<str>) {
-        let Some(image) = self.sites.get_mut(name).and_then(|site| site.image.as_mut()) else { return };
+        let Some(image) = self.nodes.get_mut(name).and_then(|state| state.image.as_mut()) else { return };
         self.dirty.insert(name.clone());
         if image.unask(uid) {
             // Decided once more, it may be with another content.
@@ -133,9 +133,9 @@ impl ImageIndex {
             (job.secrets, job.lacks) = (super::job::Secrets::Unknown, None);
         }
         let decided: Vec<(Arc<str>, Arc<str>)> = self
-            .sites
+            .nodes
             .iter_mut()
-            .filter_map(|(name, site)| Some((name, site.image.as_mut()?)))
+            .filter_map(|(name, state)| Some((name, state.image.as_mut()?)))
             .flat_map(|(name, image)| {
                 image.sent = None;
                 image.asked().keys().map(|uid| (uid.clone(), name.clone())).collect::<Vec<_>>()

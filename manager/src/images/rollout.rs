@@ -282,6 +282,13 @@ impl Rollout {
         self.keyless.len()
     }
 
+    /// Tells whether nothing is pulled for it, and nothing may be asked for: it pauses, or each node has
+    /// ended or lacks its key.
+    pub(super) fn is_idle(&self) -> bool {
+        let are_left = self.ended().saturating_add(self.keyless()) < self.desired();
+        self.active() == 0 && (self.plan.parallelism.is_pause() || !are_left)
+    }
+
     pub(super) fn active(&self) -> usize {
         self.asked.len()
     }

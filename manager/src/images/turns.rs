@@ -1,7 +1,10 @@
-//! Jobs of a namespace that are carried out: the oldest [`MOST`], and one more when one of them is over.
+//! Jobs of a namespace that are carried out: the oldest [`MOST`], and one more when one of them is over or
+//! rests.
 //!
 //! A job keeps a standing for each of its nodes, so a namespace costs its jobs times the nodes of the
-//! cluster. A job that waits has none, and one that has its turn keeps it: its pulls are on their way.
+//! cluster. A job that waits has none, and one that has its turn keeps it: its pulls are on their way. One
+//! that has no pull to ask for, as a `Never` job that is done on all nodes, rests: it goes on following its
+//! nodes, and another one has its turn.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -9,6 +12,8 @@ use super::rollout::Rank;
 
 /// Jobs of one namespace that are carried out. A node has room for a dozen of them.
 pub(super) const MOST: usize = 64;
+/// Jobs of one namespace that rest beside them.
+pub(super) const MOST_RESTING: usize = 192;
 
 /// A job by its age, with its UID.
 pub(super) type Entrant = (Rank, Arc<str>);
@@ -17,15 +22,22 @@ pub(super) type Entrant = (Rank, Arc<str>);
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     carried: BTreeSet<Entrant>,
+    resting: BTreeSet<Entrant>,
     waiting: BTreeSet<Entrant>,
 }
 
 impl Turns {
     /// Lets a job wait for its turn, unless it has it.
     pub(super) fn enter(&mut self, job: Entrant) {
-        if !self.carried.contains(&job) {
+        if !self.carried.contains(&job) && !self.resting.contains(&job) {
             self.waiting.insert(job);
         }
+    }
+
+    /// Lets a job rest that has its turn and nothing to do; tells whether its turn is free now.
+    pub(super) fn rest(&mut self, job: &Entrant) -> bool {
+        let rests = self.resting.len() < MOST_RESTING && self.carried.remove(job);
+        rests && self.resting.insert(job.clone())
     }
 
     /// Gives the turn to the oldest job that waits, if one is free.
@@ -38,10 +50,12 @@ impl Turns {
         Some(job)
     }
 
-    /// Takes a job out.
-    pub(super) fn leave(&mut self, job: &Entrant) {
+    /// Takes a job out; gives the jobs that may rest now, if they have nothing to do.
+    pub(super) fn leave(&mut self, job: &Entrant) -> impl Iterator<Item = &Arc<str>> {
         self.carried.remove(job);
         self.waiting.remove(job);
+        let may_rest = self.resting.remove(job);
+        self.carried.iter().filter(move |_| may_rest).map(|(_, uid)| uid)
     }
 
     /// Says whether a job waits.
@@ -50,7 +64,7 @@ impl Turns {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.carried.is_empty() && self.waiting.is_empty()
+        self.carried.is_empty() && self.resting.is_empty() && self.waiting.is_empty()
     }
 }
 
@@ -79,11 +93,32 @@ mod tests {
         turns.enter(job(1, "j"));
         assert_eq!((turns.next(), turns.has_waiting(&job(0, "older"))), (None, true));
         assert!(!turns.has_waiting(&job(1, "j")), "it has its turn");
-        turns.leave(&job(7, "j"));
+        let _ = turns.leave(&job(7, "j"));
         assert_eq!((turns.next(), turns.next()), (Some(job(0, "older")), None));
-        turns.leave(&job(65, "j"));
-        turns.leave(&job(1, "j"));
+        let _ = turns.leave(&job(65, "j"));
+        let _ = turns.leave(&job(1, "j"));
         assert_eq!(turns.next(), Some(job(66, "j")), "one that waited has left");
+    }
+
+    #[test]
+    fn one_that_rests_gives_its_turn_away() {
+        let mut turns = Turns::default();
+        let count = MOST + MOST_RESTING + 1;
+        (0..count as i64).for_each(|second| turns.enter(job(second, "j")));
+        let mut begun = 0;
+        while let Some(next) = turns.next() {
+            begun += 1;
+            assert_eq!(turns.rest(&next), begun <= MOST_RESTING, "{begun}");
+            turns.enter(next);
+        }
+        assert_eq!(begun, count - 1, "the last one waits");
+        assert!(!turns.rest(&job(count as i64 - 1, "j")), "it has no turn");
+        let carried = job(MOST_RESTING as i64, "j");
+        assert_eq!(turns.leave(&carried).count(), 0);
+        assert_eq!(turns.next(), Some(job(count as i64 - 1, "j")));
+        let resting = job(0, "j");
+        assert_eq!(turns.leave(&resting).count(), MOST, "each of those may rest now");
+        assert!(turns.rest(&job(count as i64 - 1, "j")));
     }
 
     #[test]
@@ -92,8 +127,8 @@ mod tests {
         turns.enter(job(1, "a"));
         turns.enter(job(2, "b"));
         turns.next();
-        turns.leave(&job(1, "a"));
-        turns.leave(&job(2, "b"));
+        let _ = turns.leave(&job(1, "a"));
+        let _ = turns.leave(&job(2, "b"));
         assert!(turns.is_empty());
     }
 }

@@ -5,31 +5,7 @@ use std::sync::Arc;
 use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::{
-    budgets::Step, notes::Note, podstates::PodStateStep, requests::Ask, seen::Key, spreads::SpreadStep,
-    write::Write,
-};
-
-/// Effect that is owed.
-#[derive(Clone, Debug)]
-pub enum Effect {
-    /// A write.
-    Write(Write),
-    /// Secrets are to be read; `ImageIndex::secrets_ready` or `secrets_missing` says what came of it.
-    Fetch(Fetch),
-    /// Secrets that were read for this job are not needed any more.
-    Forget(Arc<str>),
-    /// Something is to be told of an object.
-    Note(Note),
-    /// The budget of a pod is to be asked; `RequestIndex::permitted` says what it answered.
-    Ask(Ask),
-    /// Something is to be done for a budget.
-    Budget(Step),
-    /// Something is to be done for a WorkloadSpread.
-    Spread(SpreadStep),
-    /// Something is to be done for a PersistentPodState.
-    PodState(PodStateStep),
-}
+use crate::seen::Key;
 
 /// The Secrets of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]

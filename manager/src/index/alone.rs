@@ -9,7 +9,7 @@ use std::{
 
 use super::{Index, Set};
 use crate::{
-    images::Effect,
+    effect::Effect,
     requests::StatusPatch,
     seen::{Kind, Now, Object, Pods},
     write::{Target, Write},

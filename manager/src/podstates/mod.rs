@@ -1,7 +1,7 @@
 //! PersistentPodStates: where the pods of StatefulSets run, recorded for those that are made anew.
 //!
 //! ```text
-//!  watches ── states, sets, pods, nodes ──▶ PodStateIndex ──▶ Step ──▶ site ──▶ status
+//!  watches ── states, sets, pods, nodes ──▶ PodStateIndex ──▶ Step ──▶ adapter ──▶ status
 //!                                               ▲                       │
 //!                                               └───── Annotated ◀──────┘ annotations of pods
 //!  API server ── new pods ──▶ admission/podstates ──▶ berth-pod-state (pure), by the same status
@@ -19,8 +19,8 @@
 //! - nothing is recorded before the kinds have been listed once, or while this replica does not lead;
 //! - a StatefulSet that is not there ends the records, so those of a kind that is not listed are left alone.
 
+mod adapter;
 mod settle;
-mod site;
 mod targets;
 
 #[cfg(test)]
@@ -35,10 +35,10 @@ use std::{
 use berth_pod_state::{Labels, Rules, TargetName};
 use berth_proto::crd::{PersistentPodStateSpec, PersistentPodStateStatus};
 
-pub use self::site::{Annotated, PodStateStep, PodStateWrite, carry_out};
+pub use self::adapter::{Annotated, PodStateStep, PodStateWrite, carry_out};
 use self::targets::Targets;
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::Index,
     metrics::Metrics,
     observed::Observed,

@@ -12,14 +12,15 @@ use berth_proto::crd::{PersistentPodStateStatus, PodState};
 use tracing::warn;
 
 use super::{
-    AGAIN, Known, KnownNode, KnownSet, MOST_READ, PodStateIndex, RECORDED_EVERY, of_set,
-    site::{Annotated, PodStateStep},
+    AGAIN, Known, KnownNode, KnownSet, MOST_READ, PodStateIndex, RECORDED_EVERY,
+    adapter::{Annotated, PodStateStep},
+    of_set,
 };
 use crate::{
     condition::accepted,
-    images::Effect,
+    effect::Effect,
     seen::{Key, Now, Pod, PodStage, Pods, SetSeen},
-    site::LOST_AFTER,
+    steps::LOST_AFTER,
     time::later,
 };
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Annotated, PodStateIndex, PodStateStep};
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::{Index, Set},
     seen::{Kind, NodeSeen, Now, Object, Owner, PodSeen, PodStage, PodStateSeen, Pods, SetSeen},
 };

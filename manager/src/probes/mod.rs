@@ -67,7 +67,7 @@ pub use self::{
     write::{MarkerWrite, NodeAct, NodeProbesWrite},
 };
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::Index,
     metrics::Metrics,
     seen::{Key, Kind, Now, Object, PodChange, Pods, Texts, Views},

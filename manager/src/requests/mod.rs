@@ -83,7 +83,7 @@ pub use self::{
 };
 pub(crate) use self::{status::under_way, unfit::Unfit};
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::Index,
     metrics::Metrics,
     notes::ended::is_news,

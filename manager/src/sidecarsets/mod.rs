@@ -58,7 +58,7 @@ use berth_base::silence::Silence;
 use self::set::Known;
 pub use self::write::SetWrite;
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::Index,
     metrics::Metrics,
     pod_updates::PodUpdates,

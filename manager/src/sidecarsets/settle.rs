@@ -22,7 +22,7 @@ use super::{
     status::{shows, status},
 };
 use crate::{
-    images::Effect,
+    effect::Effect,
     notes::{About, Note},
     pod_updates::{EntryId, PodUpdates},
     seen::{Key, Now},

@@ -1,7 +1,7 @@
 //! WorkloadSpreads: the subset of each new pod, and how many pods each subset has.
 //!
 //! ```text
-//!  watches ── spreads, pods ──▶ SpreadIndex ──▶ Step ──▶ site ──▶ status of spreads
+//!  watches ── spreads, pods ──▶ SpreadIndex ──▶ Step ──▶ adapter ──▶ status of spreads
 //!                                   ▲                     │
 //!                                   └──── Replicas ◀──────┘ of a workload, where shares follow from them
 //!  API server ── new pods, deletions ──▶ admission/spreads ──▶ berth-spread (pure) ──▶ the same status
@@ -19,9 +19,9 @@
 //! - nothing is counted while pods may be seen too late (a broken watch, a leader that has just begun): a pod
 //!   that is not seen yet would leave its place to another one.
 
+mod adapter;
 mod replicas;
 mod settle;
-mod site;
 
 #[cfg(test)]
 mod tests;
@@ -34,10 +34,10 @@ use std::{
 use berth_proto::crd::{WorkloadSpreadSpec, WorkloadSpreadStatus};
 use berth_spread::{Ages, Spread};
 
+pub use self::adapter::{Replicas, SpreadStep, SpreadWrite, carry_out};
 pub(crate) use self::replicas::replicas;
-pub use self::site::{Replicas, SpreadStep, SpreadWrite, carry_out};
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::Index,
     metrics::Metrics,
     observed::Observed,

@@ -9,13 +9,13 @@ use tracing::{info, warn};
 
 use super::{
     AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, SpreadIndex,
-    site::{Replicas, SpreadStep},
+    adapter::{Replicas, SpreadStep},
 };
 use crate::{
     condition::accepted,
-    images::Effect,
+    effect::Effect,
     seen::{Key, Now, PodStage, Pods},
-    site::LOST_AFTER,
+    steps::LOST_AFTER,
     time::later,
     work::pods_unseen_until,
 };

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Replicas, SpreadIndex, SpreadStep, SpreadWrite};
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::Set,
     seen::{Kind, Now, Object, Owner, PodSeen, PodSpread, PodStage, Pods, SpreadSeen},
 };

@@ -13,11 +13,11 @@ use super::world::{Pod, of_web, owner, seen};
 use crate::{
     budgets::{
         BudgetIndex,
+        adapter::{Answer, Step},
         asked::OF_A_NAMESPACE,
         lookup::{Fact, Found, Lookup, What},
-        site::{Answer, Step},
     },
-    images::Effect,
+    effect::Effect,
     index::{Index, Set},
     seen::{BudgetSeen, Kind, Now, Object, Owner, PodStage, Pods},
 };

@@ -16,12 +16,12 @@ use serde_json::json;
 use crate::{
     budgets::{
         BudgetIndex,
+        adapter::{Answer as Looked, Step},
         lookup::{Fact, Lookup, What},
         permit::{Answer, Question, decide},
-        site::{Answer as Looked, Step},
         spec::{Budget, Operation},
     },
-    images::Effect,
+    effect::Effect,
     index::Set,
     seen::{BudgetSeen, Kind, Now, Object, Owner, PodSeen, PodStage, Pods, RecreateSeen},
 };

@@ -4,12 +4,19 @@ use berth_proto::crd::ImagePhase;
 use serde_json::json;
 
 use super::world::*;
-use crate::{images::turns::MOST, seen::PodStage};
+use crate::{
+    images::turns::{MOST, MOST_RESTING},
+    seen::PodStage,
+};
 
 const WAITS: &str = "job waits for older jobs of its namespace";
 
-/// Jobs `j00000`, …, which select no node, each a second after the one before.
+/// Jobs `j00000`, …, which select no node, each a second after the one before. As many rest as may, so each
+/// of these holds its turn.
 fn idle(world: &mut World, count: usize) {
+    for number in 0..MOST_RESTING {
+        world.job(&format!("r{number:05}"), never(&["nowhere"]));
+    }
     for number in 0..count {
         world.job(&format!("j{number:05}"), never(&["nowhere"]));
         world.passed += seconds(1);
@@ -149,7 +156,7 @@ fn one_that_makes_no_sense_has_no_turn() {
     world.job("odd", json!({ "image": "NOT/an image" }));
     world.no_job("j00000");
     world.pass(seconds(1));
-    assert!(world.index.rollouts.len() == MOST - 1 && world.asked("odd").is_empty());
+    assert!(world.index.rollouts.len() == MOST_RESTING + MOST - 1 && world.asked("odd").is_empty());
 }
 
 /// Secrets of a job that waits are not read, and pods that came meanwhile count.
@@ -167,4 +174,37 @@ fn nothing_is_read_for_one_that_waits() {
     world.no_job("j00001");
     world.pass(seconds(1));
     assert_eq!((world.fetches.len(), world.asked("by-pods").len()), (1, 1));
+}
+
+/// Jobs that keep images on the nodes are never over. Those that are done everywhere, or pause, keep no
+/// younger job from its turn, and follow their nodes all the same.
+#[test]
+fn jobs_that_are_never_over_keep_nobody_waiting() {
+    let mut world = World::with_nodes(MOST);
+    let on = |nodes: &[&str]| json!({ "names": nodes });
+    for number in 0..MOST / 2 {
+        let (kept, paused) = (format!("kept-{number}"), format!("paused-{number}"));
+        // What is kept takes room on its node.
+        let selector = on(&[&format!("n{number}"), "late"]);
+        world.job(&kept, json!({ "selector": selector, "completionPolicy": { "type": "Never" } }));
+        world.succeed_all(&kept);
+        world.job(&paused, json!({ "parallelism": 0 }));
+        world.passed += seconds(1);
+    }
+    let last = format!("n{}", MOST - 1);
+    for number in 0..MOST {
+        let name = format!("next-{number}");
+        world.job(&name, json!({ "selector": on(&[&last]) }));
+        world.pass(seconds(1));
+        world.succeed_all(&name);
+        world.pass(seconds(600));
+        assert!(world.is_over(&name), "{name}: {}", world.message(&name));
+    }
+    world.join("late", &[]);
+    world.agent("late", None);
+    world.pass(seconds(5));
+    assert_eq!(world.asked("kept-0"), ["late"]);
+    world.job("paused-0", json!({ "parallelism": 1 }));
+    world.pass(seconds(5));
+    assert_eq!(world.asked("paused-0").len(), 1);
 }

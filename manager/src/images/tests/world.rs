@@ -15,7 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 use crate::{
-    images::{Effect, Fetch, ImageIndex, JobAct, NodeImageWrite, Seal},
+    effect::Effect,
+    images::{Fetch, ImageIndex, JobAct, NodeImageWrite, Seal},
     index::alone::Alone,
     notes::Note,
     seen::{JobSeen, Kind, NodeImageSeen, NodeSeen, Now, Object, PodSeen, PodStage},

@@ -6,7 +6,7 @@ use berth_proto::crd::{StatusContext, UpdatePhase};
 
 use super::world::*;
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::alone::Alone,
     notes::Note,
     requests::RequestIndex,

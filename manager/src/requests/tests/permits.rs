@@ -11,7 +11,7 @@ use super::world::{
     NAMESPACE, World, changed, container, node, pod, request, seconds, succeeded, update, with_deadline,
 };
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::alone::Alone,
     requests::{
         Ask, Assignment, FailureReason, Reply, RequestAct, RequestIndex, RequestStatus, Said, StatusPatch,

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use crate::{
-    images::Effect,
+    effect::Effect,
     index::alone::Alone,
     notes::Note,
     seen::{

@@ -19,7 +19,7 @@ use crate::seen::{Labels, NodeImageSeen, Texts};
 
 /// State of a name.
 #[derive(Debug, Default)]
-pub(super) struct Site {
+pub(super) struct NodeState {
     pub(super) node: Option<Node>,
     pub(super) image: Option<Image>,
     /// Jobs for whose wish there is no room, by namespace; the first is the next. Exactly those that stand
@@ -87,7 +87,7 @@ pub(super) struct Pull {
     message: Option<Box<str>>,
 }
 
-impl Site {
+impl NodeState {
     /// Something can be asked of it. A NodeImage that was made for an earlier node of this name is about to
     /// go.
     pub(super) fn usable(&self) -> bool {

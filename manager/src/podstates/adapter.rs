@@ -7,10 +7,10 @@ use kube::{Api, Client, ResourceExt};
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
-    images::Effect,
+    effect::Effect,
     lease::Tenure,
     seen::Key,
-    site::{self, ANSWER_WITHIN, StatusWrite},
+    steps::{self, ANSWER_WITHIN, StatusWrite},
     telemetry::chain,
 };
 
@@ -67,7 +67,7 @@ pub async fn carry_out(
     answers: mpsc::Sender<Annotated>,
 ) {
     let reads = |step: &PodStateStep| matches!(step, PodStateStep::Read { .. });
-    site::reads_and_writes(steps, reads, |step| {
+    steps::reads_and_writes(steps, reads, |step| {
         let (client, tenure, answers) = (client.clone(), tenure.clone(), answers.clone());
         async move {
             match step {
@@ -83,7 +83,7 @@ pub async fn carry_out(
                 }
                 PodStateStep::Write(order) if tenure.holds() => {
                     let object = |metadata, spec, status| PersistentPodState { metadata, spec, status };
-                    site::write(&client, *order, object).await;
+                    steps::write(&client, *order, object).await;
                 }
                 PodStateStep::Write(_) => {}
             }

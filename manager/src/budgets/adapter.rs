@@ -6,9 +6,9 @@ use tokio::sync::mpsc;
 
 use super::lookup::{Found, Lookup, look_up};
 use crate::{
-    images::Effect,
+    effect::Effect,
     lease::Tenure,
-    site::{self, StatusWrite},
+    steps::{self, StatusWrite},
 };
 
 /// Something to be done for the index.
@@ -46,7 +46,7 @@ pub async fn carry_out(
     answers: mpsc::Sender<Answer>,
 ) {
     let reads = |step: &Step| matches!(step, Step::LookUp(_));
-    site::reads_and_writes(steps, reads, |step| {
+    steps::reads_and_writes(steps, reads, |step| {
         let (client, tenure, answers) = (client.clone(), tenure.clone(), answers.clone());
         async move {
             match step {
@@ -57,7 +57,7 @@ pub async fn carry_out(
                 }
                 Step::Write(order) if tenure.holds() => {
                     let object = |metadata, spec, status| PodUnavailableBudget { metadata, spec, status };
-                    site::write(&client, *order, object).await;
+                    steps::write(&client, *order, object).await;
                 }
                 Step::Write(_) => {}
             }

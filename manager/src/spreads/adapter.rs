@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 
 use super::replicas::replicas;
 use crate::{
-    images::Effect,
+    effect::Effect,
     lease::Tenure,
     notes::AUTHOR,
     seen::Key,
-    site::{self, StatusWrite},
+    steps::{self, StatusWrite},
 };
 
 /// Something to be done for the index.
@@ -69,7 +69,7 @@ pub async fn carry_out(
     answers: mpsc::Sender<Replicas>,
 ) {
     let reads = |step: &SpreadStep| matches!(step, SpreadStep::Ask { .. });
-    site::reads_and_writes(steps, reads, |step| {
+    steps::reads_and_writes(steps, reads, |step| {
         let (client, tenure, answers) = (client.clone(), tenure.clone(), answers.clone());
         async move {
             match step {
@@ -80,7 +80,7 @@ pub async fn carry_out(
                 }
                 SpreadStep::Write(order) if tenure.holds() => {
                     let object = |metadata, spec, status| WorkloadSpread { metadata, spec, status };
-                    site::write(&client, *order, object).await;
+                    steps::write(&client, *order, object).await;
                 }
                 SpreadStep::Tell { key, uid, note } if tenure.holds() => {
                     tell(&client, &key, &uid, note).await;
