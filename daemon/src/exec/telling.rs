@@ -4,9 +4,9 @@
 //! not count answers with the truth, and a Job fails for its sidecar. So a stop is not begun before the shim
 //! knows, and neither is the mark by which its hook is not begun a second time.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use berth_policy::{Effect, RuntimeEffect, Step, StoreEffect, time::later};
+use berth_policy::{ContainerId, Effect, RuntimeEffect, Step, StoreEffect, time::later};
 use berth_shim::remote::Foresight;
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
@@ -25,38 +25,39 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Telling<'a> {
     agent: &'a Agent,
     tellings: watch::Receiver<Option<u64>>,
-    /// Number that the shim has to know, and since when.
-    awaited: Option<(u64, Instant)>,
+    /// Containers whose steps wait: the number that the shim has to know, and since when.
+    awaited: BTreeMap<ContainerId, (u64, Instant)>,
 }
 
 impl<'a> Telling<'a> {
     pub(super) fn new(agent: &'a Agent) -> Self {
-        Self { agent, tellings: agent.tellings(), awaited: None }
+        Self { agent, tellings: agent.tellings(), awaited: BTreeMap::new() }
     }
 
     /// Leaves out the steps that have to wait.
-    pub(super) fn may_begin(&mut self, steps: Vec<Step>) -> Vec<Step> {
+    pub(super) fn may_begin(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
         self.tellings.borrow_and_update();
-        if !steps.iter().any(needs_telling) {
-            self.awaited = None;
-            return steps;
-        }
-        // The number of their first sight: what is known goes on growing.
-        let (number, since) = *self.awaited.get_or_insert_with(|| (self.agent.foretold(), Instant::now()));
-        let was_told = self.agent.was_told(number);
-        if !was_told && since.elapsed() < TOLD_WITHIN {
-            return steps.into_iter().filter(|step| !needs_telling(step)).collect();
-        }
-        if !was_told {
-            warn!("The shim was not told of a container that is stopped now");
-        }
-        self.awaited = None;
+        let mut before = std::mem::take(&mut self.awaited);
+        steps.retain(|step| {
+            let Some(container) = needs_telling(step) else { return true };
+            // The number of its first sight: what is known goes on growing.
+            let (number, since) =
+                before.remove(container).unwrap_or_else(|| (self.agent.foretold(), Instant::now()));
+            let was_told = self.agent.was_told(number);
+            let begins = was_told || since.elapsed() >= TOLD_WITHIN;
+            if !begins {
+                self.awaited.insert(container.clone(), (number, since));
+            } else if !was_told {
+                warn!(container.id = %container, "The shim was not told of a container that is stopped now");
+            }
+            begins
+        });
         steps
     }
 
     /// The next deadline, which those that wait are not.
     pub(super) fn deadline(&self, next: Option<std::time::Instant>) -> Option<std::time::Instant> {
-        let Some((_, since)) = self.awaited else { return next };
+        let Some(since) = self.awaited.values().map(|(_, since)| *since).min() else { return next };
         let soonest = later(Instant::now().into_std(), PAUSE);
         let last = later(since.into_std(), TOLD_WITHIN);
         Some(next.map_or(last, |next| next.min(last)).max(soonest))
@@ -64,17 +65,20 @@ impl<'a> Telling<'a> {
 
     /// Ends when the shim was told something.
     pub(super) async fn told(&mut self) {
-        if self.awaited.is_none() || self.tellings.changed().await.is_err() {
+        if self.awaited.is_empty() || self.tellings.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 }
 
-fn needs_telling(step: &Step) -> bool {
+/// Container of a step that waits.
+fn needs_telling(step: &Step) -> Option<&ContainerId> {
     match step {
-        Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(_))) => true,
-        Step::Effect(Effect::Store(StoreEffect::MarkSidecars(marks))) => marks.iter().any(|mark| mark.hooked),
-        _ => false,
+        Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop))) => Some(&stop.container),
+        Step::Effect(Effect::Store(StoreEffect::MarkSidecars(marks))) => {
+            marks.iter().find(|mark| mark.hooked).map(|mark| &mark.container)
+        }
+        _ => None,
     }
 }
 
@@ -101,8 +105,12 @@ mod tests {
     }
 
     fn stop() -> Step {
+        stop_of("c")
+    }
+
+    fn stop_of(container: &str) -> Step {
         let pod = PodRef { uid: "u".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
-        let (container, sandbox) = ("c".into(), "s".into());
+        let (container, sandbox) = (container.into(), "s".into());
         let stop = DirectStop { container, pod, sandbox, ip: None, hook: None, grace: Duration::ZERO };
         Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop)))
     }
@@ -142,9 +150,13 @@ mod tests {
         assert!(agent.foretold() > number && telling.may_begin(vec![step.clone()]).is_empty());
         let now = Instant::now().into_std();
         assert!(telling.deadline(Some(now)) > Some(now), "it is due all the time");
+        // One that comes later waits for what was known then.
+        assert!(telling.may_begin(vec![step.clone(), stop_of("later")]).is_empty());
         agent.told(Some(number));
         tokio::time::timeout(PAUSE, telling.told()).await.unwrap();
-        assert_eq!(telling.may_begin(vec![step]).len(), 1);
+        assert_eq!(telling.may_begin(vec![step, stop_of("later")]).len(), 1);
+        agent.told(Some(agent.foretold()));
+        assert_eq!(telling.may_begin(vec![stop_of("later")]).len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

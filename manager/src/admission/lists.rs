@@ -20,7 +20,7 @@ use tokio::{
 use super::{configuration::Configuration, view::View};
 
 /// A list answers for so long, where one entry is for all objects.
-const LISTED_EVERY: Duration = Duration::from_secs(1);
+const ANSWERS_FOR: Duration = Duration::from_secs(1);
 
 /// Lists of one kind.
 pub(super) struct Lists<T> {
@@ -85,7 +85,7 @@ impl<T> Lists<T> {
 
 impl<T> Listed<T> {
     fn is_new(&self) -> bool {
-        self.at.elapsed() < LISTED_EVERY
+        self.at.elapsed() < ANSWERS_FOR
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
             for _ in 0..PODS {
                 assert_eq!(placer.place(&pod("batch/v1", "Job")).await, Verdict::AS_IT_IS);
             }
-            tokio::time::advance(LISTED_EVERY).await;
+            tokio::time::advance(ANSWERS_FOR).await;
         }
         assert_eq!(count.load(Ordering::Relaxed), asked);
     }
@@ -191,7 +191,7 @@ mod tests {
             for _ in 0..PODS {
                 assert_eq!(restorer.restore(&pod("apps/v1", "StatefulSet")).await, Verdict::AS_IT_IS);
             }
-            tokio::time::advance(LISTED_EVERY).await;
+            tokio::time::advance(ANSWERS_FOR).await;
         }
         assert_eq!(count.load(Ordering::Relaxed), asked);
     }

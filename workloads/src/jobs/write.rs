@@ -103,8 +103,11 @@ impl Work<Jobs> {
             }
         }
         if let Some(end) = first_failed {
-            if let End::Failed { text, .. } = &end {
-                self.say(last.take(), text).await;
+            match (&end, last.take()) {
+                (End::Failed { text, .. }, status) => self.say(status, text).await,
+                // What is held back for long keeps no count from being told.
+                (_, Some(status)) => drop(self.status(status).await),
+                (_, None) => {}
             }
             return end;
         }
