@@ -22,6 +22,7 @@ use crate::case::{PATIENCE, is_ready};
 /// of the other tests, which list the lowest first, is Berth's doing.
 #[tokio::test]
 async fn plain_pod_on_a_node_without_berth() -> Result<()> {
+    crate::slots::take().await;
     let node = Node::builder().berth(false).start().await?;
     let dir = node.run().dir().to_owned();
     let pods: Api<Pod> = Api::namespaced(node.client().await?, "default");
@@ -42,6 +43,7 @@ async fn plain_pod_on_a_node_without_berth() -> Result<()> {
 /// The owner of a run may die in any way: nothing of the run stays, not its processes and not its directory.
 #[tokio::test]
 async fn killed_owner_leaves_nothing() -> Result<()> {
+    crate::slots::take().await;
     let mut owner = Command::new(env!("CARGO_BIN_EXE_berth-node"))
         .args(["up", "--no-berth", "--standalone"])
         .stdout(Stdio::piped())

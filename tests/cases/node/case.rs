@@ -14,25 +14,33 @@ use kube::{Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::slots;
+
 /// Far more than anything here takes on a machine with other work to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// The node of all tests. When it does not come up, every test says why, and none tries again.
-static NODE: OnceCell<Result<Node, String>> = OnceCell::const_new();
-/// The node of the tests of path `beside`, by the same rules.
-static BESIDE: OnceCell<Result<Node, String>> = OnceCell::const_new();
+/// A node that tests share, and the turns on it: a test that disturbs the node disturbs no other one.
+struct Bed {
+    /// When it does not come up, every test says why, and none tries again.
+    node: OnceCell<Result<Node, String>>,
+    /// Written by tests that disturb the node.
+    turn: RwLock<()>,
+}
+
+/// The node of most tests.
+static NODE: Bed = Bed::new();
+/// The node of the tests of path `beside`.
+static BESIDE: Bed = Bed::new();
 /// The node of the tests of path `takeover`.
-static TAKEOVER: OnceCell<Result<Node, String>> = OnceCell::const_new();
+static TAKEOVER: Bed = Bed::new();
 /// The node of those with a `berth-shim` in the place.
-static TAKEOVER_BEHIND_SHIM: OnceCell<Result<Node, String>> = OnceCell::const_new();
+static TAKEOVER_BEHIND_SHIM: Bed = Bed::new();
 /// The node of the tests of two programs; berthd has all rights there.
-static BEHIND_SHIM: OnceCell<Result<Node, String>> = OnceCell::const_new();
+static BEHIND_SHIM: Bed = Bed::new();
 /// The node of the tests of updates: berthd has a token of its own there, and all policies count.
-static UPDATING: OnceCell<Result<Node, String>> = OnceCell::const_new();
+static UPDATING: Bed = Bed::new();
 /// Set, it leaves berthd out. Then the tests of an order have to fail: it shows that they can.
 const WITHOUT_BERTH: &str = "BERTH_TESTS_WITHOUT_BERTH";
-/// Written by tests that disturb the node.
-static TURN: RwLock<()> = RwLock::const_new(());
 
 /// Held for the test's duration.
 enum Turn {
@@ -51,28 +59,28 @@ pub(crate) struct Case {
 
 /// Runs a test beside others.
 pub(crate) async fn run(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    let turn = Turn::Shared { _guard: TURN.read().await };
-    in_namespace(name, turn, common().await, test).await
+    NODE.run(name, common, test).await
+}
+
+/// Runs a test that others must not meet.
+pub(crate) async fn run_alone(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
+    NODE.run_alone(name, common, test).await
+}
+
+async fn common() -> Result<Node> {
+    let berth = std::env::var_os(WITHOUT_BERTH).is_none();
+    Node::builder().berth(berth).start().await
 }
 
 /// Runs a test on the node whose kubelet speaks to containerd itself, with berthd beside them.
 pub(crate) async fn run_beside(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    let turn = Turn::Shared { _guard: TURN.read().await };
-    let bring_up = async || {
-        let builder = Node::builder().beside().controllers(true);
-        builder.start_updating().await.map_err(|error| format!("{error:#}"))
-    };
-    in_namespace(name, turn, BESIDE.get_or_init(bring_up).await, test).await
+    let bring_up = async || Node::builder().beside().controllers(true).start_updating().await;
+    BESIDE.run(name, bring_up, test).await
 }
 
 /// Runs a test, that others must not meet, on the node whose berthd has taken containerd's place.
 pub(crate) async fn run_takeover(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    let turn = Turn::Alone { _guard: TURN.write().await };
-    let bring_up = async || {
-        let builder = Node::builder().takeover();
-        builder.start().await.map_err(|error| format!("{error:#}"))
-    };
-    in_namespace(name, turn, TAKEOVER.get_or_init(bring_up).await, test).await
+    TAKEOVER.run_alone(name, async || Node::builder().takeover().start().await, test).await
 }
 
 /// Runs a test, that others must not meet, on the node where a `berth-shim` has taken containerd's place.
@@ -80,28 +88,19 @@ pub(crate) async fn run_takeover_behind_shim(
     name: &str,
     test: impl AsyncFnOnce(&Case) -> Result<()>,
 ) -> Result<()> {
-    let turn = Turn::Alone { _guard: TURN.write().await };
-    let bring_up = async || {
-        let builder = Node::builder().takeover_behind_shim();
-        builder.start().await.map_err(|error| format!("{error:#}"))
-    };
-    in_namespace(name, turn, TAKEOVER_BEHIND_SHIM.get_or_init(bring_up).await, test).await
+    let bring_up = async || Node::builder().takeover_behind_shim().start().await;
+    TAKEOVER_BEHIND_SHIM.run_alone(name, bring_up, test).await
 }
 
 /// Runs a test, that others must not meet, on the node that has a `berth-shim` and a berthd.
 pub(crate) async fn run_behind_shim(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    let turn = Turn::Alone { _guard: TURN.write().await };
-    let bring_up = async || {
-        let builder = Node::builder().two_programs().controllers(true);
-        builder.start_updating().await.map_err(|error| format!("{error:#}"))
-    };
-    in_namespace(name, turn, BEHIND_SHIM.get_or_init(bring_up).await, test).await
+    let bring_up = async || Node::builder().two_programs().controllers(true).start_updating().await;
+    BEHIND_SHIM.run_alone(name, bring_up, test).await
 }
 
 /// Runs a test on the node whose berthd may change pods. There are controllers too.
 pub(crate) async fn run_updating(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    let turn = Turn::Shared { _guard: TURN.read().await };
-    in_namespace(name, turn, updating().await, test).await
+    UPDATING.run(name, updating, test).await
 }
 
 /// The same for a test that others must not meet.
@@ -109,30 +108,57 @@ pub(crate) async fn run_updating_alone(
     name: &str,
     test: impl AsyncFnOnce(&Case) -> Result<()>,
 ) -> Result<()> {
-    let turn = Turn::Alone { _guard: TURN.write().await };
-    in_namespace(name, turn, updating().await, test).await
+    UPDATING.run_alone(name, updating, test).await
 }
 
-async fn updating() -> &'static Result<Node, String> {
-    let bring_up = async || {
-        let builder = Node::builder().controllers(true);
-        builder.start_updating().await.map_err(|error| format!("{error:#}"))
-    };
-    UPDATING.get_or_init(bring_up).await
+async fn updating() -> Result<Node> {
+    Node::builder().controllers(true).start_updating().await
 }
 
-/// Runs a test that others must not meet.
-pub(crate) async fn run_alone(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    let turn = Turn::Alone { _guard: TURN.write().await };
-    in_namespace(name, turn, common().await, test).await
-}
+impl Bed {
+    const fn new() -> Self {
+        Self { node: OnceCell::const_new(), turn: RwLock::const_new(()) }
+    }
 
-async fn common() -> &'static Result<Node, String> {
-    let bring_up = async || {
-        let berth = std::env::var_os(WITHOUT_BERTH).is_none();
-        Node::builder().berth(berth).start().await.map_err(|error| format!("{error:#}"))
-    };
-    NODE.get_or_init(bring_up).await
+    /// Runs a test beside others on this node.
+    async fn run(
+        &'static self,
+        name: &str,
+        bring_up: impl AsyncFnOnce() -> Result<Node>,
+        test: impl AsyncFnOnce(&Case) -> Result<()>,
+    ) -> Result<()> {
+        let node = self.node(bring_up).await;
+        let turn = Turn::Shared { _guard: self.turn.read().await };
+        slots::take().await;
+        in_namespace(name, turn, node, test).await
+    }
+
+    /// Runs a test that others on this node must not meet.
+    async fn run_alone(
+        &'static self,
+        name: &str,
+        bring_up: impl AsyncFnOnce() -> Result<Node>,
+        test: impl AsyncFnOnce(&Case) -> Result<()>,
+    ) -> Result<()> {
+        let node = self.node(bring_up).await;
+        let turn = Turn::Alone { _guard: self.turn.write().await };
+        slots::take().await;
+        in_namespace(name, turn, node, test).await
+    }
+
+    async fn node(
+        &'static self,
+        bring_up: impl AsyncFnOnce() -> Result<Node>,
+    ) -> &'static Result<Node, String> {
+        let started = async || {
+            slots::take().await;
+            let node = bring_up().await.map_err(|error| format!("{error:#}"));
+            // Whoever has brought it up waits for its turn as all others do.
+            slots::give_back();
+            node
+        };
+        self.node.get_or_init(started).await
+    }
 }
 
 async fn in_namespace(

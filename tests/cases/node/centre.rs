@@ -14,6 +14,7 @@ static CENTRE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 
 /// The API server, with the kinds served and the roles and policies of `deploy/`.
 pub(crate) async fn centre() -> Result<&'static ControlPlane> {
+    crate::slots::take().await;
     let bring_up = async || {
         let started = async {
             let centre = ControlPlane::start().await?;

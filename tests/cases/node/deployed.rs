@@ -33,6 +33,7 @@ const NAMESPACE: &str = "berth-system";
 
 #[tokio::test]
 async fn deploy_works_as_it_is() -> Result<()> {
+    crate::slots::take().await;
     let node = Node::builder().berth(false).controllers(true).accounts(true).start().await?;
     let outcome = deployed(&node).await;
     if outcome.is_err() {

@@ -22,6 +22,7 @@ const KEY: &str = ".dockerconfigjson";
 
 #[tokio::test]
 async fn distributions_are_kept_in_step() -> Result<()> {
+    crate::slots::take().await;
     let plane = ControlPlane::without_controllers().await?;
     let client = plane.client().await?;
     deploy::apply(&client, "namespace.yaml").await?;

@@ -94,6 +94,7 @@ impl Shell {
 
 #[tokio::test]
 async fn commands_of_the_pages_do_what_they_say() -> Result<()> {
+    crate::slots::take().await;
     let plane = ControlPlane::start().await?;
     let client = plane.client().await?;
     let shell = Shell::at(&plane)?;
@@ -118,6 +119,7 @@ async fn commands_of_the_pages_do_what_they_say() -> Result<()> {
 /// release of Helm. It is as it was when all is taken back.
 #[tokio::test]
 async fn what_is_stored_in_another_version_comes_over() -> Result<()> {
+    crate::slots::take().await;
     let plane = ControlPlane::without_controllers().await?;
     let client = plane.client().await?;
     let shell = Shell::at(&plane)?;

@@ -26,6 +26,7 @@ async fn fault_matrix_sample_of_two_programs() -> Result<()> {
 }
 
 async fn all_pass(rows: &[Row], programs: Programs, cells: usize) -> Result<()> {
+    crate::slots::take().await;
     let outcomes = faults::run(rows, programs, |outcome| {
         eprintln!("{}", outcome.line());
         Ok(())

@@ -16,6 +16,7 @@ fn latch(number: i32) -> Latch {
 
 #[tokio::test]
 async fn full_disk_store_goes_on() -> Result<()> {
+    crate::slots::take().await;
     let run = Run::claim()?;
     let directory = disk::make(&run, "state", 1).await?;
     let outcome = full_for_a_while(&directory);

@@ -39,6 +39,7 @@ mod releases;
 mod samples;
 mod scraped;
 mod sidecarsets;
+mod slots;
 mod spreads;
 mod standalone;
 mod standalone_requests;

@@ -47,6 +47,7 @@ struct Stage {
 impl Stage {
     async fn set(name: &str) -> Result<Self> {
         let turn = TURN.lock().await;
+        crate::slots::take().await;
         let bring_up = async || {
             let started = async {
                 let plane = ControlPlane::without_controllers().await?;

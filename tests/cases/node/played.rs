@@ -14,6 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The demo of the quickstart, but for the building of its programs.
 #[tokio::test]
 async fn the_demo_is_played() -> Result<()> {
+    crate::slots::take().await;
     programs::berth("berthctl")?;
     let play = programs::package_dir().join("demo/play.sh").display().to_string();
     let said = tool::run(programs::own("berth-node")?, &["with", "--no-kubelet", "--", &play]).await?;
@@ -34,6 +35,7 @@ async fn the_demo_is_played() -> Result<()> {
 
 #[tokio::test]
 async fn played_pod_starts_and_stops_in_order() -> Result<()> {
+    crate::slots::take().await;
     let node = Node::builder().api(false).kubelet(false).start().await?;
     let slow = |name| {
         Container::new(name)

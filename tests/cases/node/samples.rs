@@ -213,6 +213,7 @@ impl Stage {
 
 #[tokio::test]
 async fn samples_of_spread_and_state_do_what_they_say() -> Result<()> {
+    crate::slots::take().await;
     let plane = ControlPlane::with_controllers("deployment,replicaset,statefulset").await?;
     let client = plane.client().await?;
     deploy::install(&client).await?;

@@ -204,6 +204,7 @@ impl Stage {
 
 #[tokio::test]
 async fn pods_are_spread_and_leave_in_the_contrary_order() -> Result<()> {
+    crate::slots::take().await;
     let plane = ControlPlane::with_controllers("deployment,replicaset,statefulset").await?;
     let client = plane.client().await?;
     deploy::install(&client).await?;

@@ -15,6 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn static_pod_starts_and_stops_in_order() -> Result<()> {
+    crate::slots::take().await;
     let node = Node::builder().api(false).start().await?;
     let slow = |name| {
         Container::new(name)

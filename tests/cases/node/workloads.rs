@@ -86,6 +86,7 @@ struct Sheet {
 
 impl Sheet {
     async fn take(name: &'static str) -> Result<Self> {
+        crate::slots::take().await;
         let bring_up = async || Paper::start().await.map_err(|error| format!("{error:#}"));
         let paper = PAPER.get_or_init(bring_up).await;
         let paper = paper.as_ref().map_err(|error| anyhow!("it did not come up: {error}"))?;

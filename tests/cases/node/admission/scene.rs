@@ -88,6 +88,7 @@ impl Scene {
     /// With one manager; a second one is there for [`Scene::second`].
     pub(super) async fn set(name: &str) -> Result<Self> {
         let turn = TURN.lock().await;
+        crate::slots::take().await;
         let bring_up = async || {
             let started = async {
                 let plane = ControlPlane::without_controllers().await?;

@@ -54,6 +54,7 @@ async fn bring_up() -> Result<Bench> {
 
 /// Runs a case both ways, and compares. `shows` are parts of lines of the transcript, in their order.
 async fn same(name: &'static str, shows: &[&str], case: impl AsyncFn(&Way) -> Result<()>) -> Result<()> {
+    crate::slots::take().await;
     let bench = BENCH.get_or_init(async || bring_up().await.map_err(|error| format!("{error:#}"))).await;
     let bench = bench.as_ref().map_err(|error| anyhow!("the node did not come up: {error}"))?;
     let sockets = [bench.node.containerd().socket(), bench.node.berthd()?.socket()];

@@ -16,6 +16,7 @@ const SIZE: u32 = 120;
 
 #[tokio::test]
 async fn images_that_do_not_fit_are_refused_and_pins_end() -> Result<()> {
+    crate::slots::take().await;
     let node = Node::builder().api(false).kubelet(false).disk(SIZE).start().await?;
     let registry = Registry::start(node.run()).await?;
     let gateway = Gateway::open(registry.address()).await?;

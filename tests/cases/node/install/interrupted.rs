@@ -13,6 +13,7 @@ use super::{LONG, is_as_before};
 
 #[tokio::test]
 async fn killed_in_the_middle() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;

@@ -15,6 +15,7 @@ const GRACE: i64 = 20;
 
 #[tokio::test]
 async fn a_stop_goes_on_when_berthd_is_killed() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", "--one-program", LONG]).await?;

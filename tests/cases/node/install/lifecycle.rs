@@ -9,6 +9,7 @@ use crate::node_labels::{await_labels, labels};
 
 #[tokio::test]
 async fn installed_bypassed_and_removed() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;

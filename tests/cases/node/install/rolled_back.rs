@@ -22,6 +22,7 @@ async fn fails(node: &SystemdNode, words: &[&str]) -> Result<()> {
 
 #[tokio::test]
 async fn a_berthd_that_does_not_serve() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;
@@ -57,6 +58,7 @@ async fn a_berthd_that_does_not_serve() -> Result<()> {
 
 #[tokio::test]
 async fn a_kubelet_that_does_not_come_through() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;

@@ -12,6 +12,7 @@ use crate::case::PATIENCE;
 
 #[tokio::test]
 async fn two_programs_are_installed_and_removed() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;

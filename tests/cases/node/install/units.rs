@@ -20,6 +20,7 @@ const SOCKET: &str = "/run/berth/cri.sock";
 
 #[tokio::test]
 async fn the_sandbox_lets_it_do_its_work() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", "--one-program", LONG]).await?;
@@ -58,6 +59,7 @@ async fn the_sandbox_lets_it_do_its_work() -> Result<()> {
 
 #[tokio::test]
 async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", "--one-program", LONG]).await?;
@@ -107,6 +109,7 @@ async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
 /// nothing to mend.
 #[tokio::test]
 async fn an_upgrade_changes_the_main_process() -> Result<()> {
+    crate::slots::take().await;
     let node = SystemdNode::start().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", "--one-program", LONG]).await?;

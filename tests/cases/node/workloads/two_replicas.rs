@@ -221,6 +221,7 @@ async fn leader<'a>(one: &'a One, other: &'a One) -> Result<(&'a One, &'a One)> 
 
 #[tokio::test]
 async fn a_rollout_goes_on_when_its_leader_is_killed_or_stopped() -> Result<()> {
+    crate::slots::take().await;
     let plane = ControlPlane::audited().await?;
     let client = plane.client().await?;
     deploy::apply(&client, "namespace.yaml").await?;
