@@ -42,6 +42,12 @@ static UPDATING: Bed = Bed::new();
 /// Set, it leaves berthd out. Then the tests of an order have to fail: it shows that they can.
 const WITHOUT_BERTH: &str = "BERTH_TESTS_WITHOUT_BERTH";
 
+/// Tests that a test may meet on its node.
+enum Company {
+    Others,
+    Nobody,
+}
+
 /// Held for the test's duration.
 enum Turn {
     Shared { _guard: RwLockReadGuard<'static, ()> },
@@ -59,12 +65,12 @@ pub(crate) struct Case {
 
 /// Runs a test beside others.
 pub(crate) async fn run(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    NODE.run(name, common, test).await
+    NODE.run(Company::Others, name, common, test).await
 }
 
 /// Runs a test that others must not meet.
 pub(crate) async fn run_alone(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    NODE.run_alone(name, common, test).await
+    NODE.run(Company::Nobody, name, common, test).await
 }
 
 async fn common() -> Result<Node> {
@@ -75,12 +81,12 @@ async fn common() -> Result<Node> {
 /// Runs a test on the node whose kubelet speaks to containerd itself, with berthd beside them.
 pub(crate) async fn run_beside(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
     let bring_up = async || Node::builder().beside().controllers(true).start_updating().await;
-    BESIDE.run(name, bring_up, test).await
+    BESIDE.run(Company::Others, name, bring_up, test).await
 }
 
 /// Runs a test, that others must not meet, on the node whose berthd has taken containerd's place.
 pub(crate) async fn run_takeover(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    TAKEOVER.run_alone(name, async || Node::builder().takeover().start().await, test).await
+    TAKEOVER.run(Company::Nobody, name, async || Node::builder().takeover().start().await, test).await
 }
 
 /// Runs a test, that others must not meet, on the node where a `berth-shim` has taken containerd's place.
@@ -89,18 +95,18 @@ pub(crate) async fn run_takeover_behind_shim(
     test: impl AsyncFnOnce(&Case) -> Result<()>,
 ) -> Result<()> {
     let bring_up = async || Node::builder().takeover_behind_shim().start().await;
-    TAKEOVER_BEHIND_SHIM.run_alone(name, bring_up, test).await
+    TAKEOVER_BEHIND_SHIM.run(Company::Nobody, name, bring_up, test).await
 }
 
 /// Runs a test, that others must not meet, on the node that has a `berth-shim` and a berthd.
 pub(crate) async fn run_behind_shim(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
     let bring_up = async || Node::builder().two_programs().controllers(true).start_updating().await;
-    BEHIND_SHIM.run_alone(name, bring_up, test).await
+    BEHIND_SHIM.run(Company::Nobody, name, bring_up, test).await
 }
 
 /// Runs a test on the node whose berthd may change pods. There are controllers too.
 pub(crate) async fn run_updating(name: &str, test: impl AsyncFnOnce(&Case) -> Result<()>) -> Result<()> {
-    UPDATING.run(name, updating, test).await
+    UPDATING.run(Company::Others, name, updating, test).await
 }
 
 /// The same for a test that others must not meet.
@@ -108,7 +114,7 @@ pub(crate) async fn run_updating_alone(
     name: &str,
     test: impl AsyncFnOnce(&Case) -> Result<()>,
 ) -> Result<()> {
-    UPDATING.run_alone(name, updating, test).await
+    UPDATING.run(Company::Nobody, name, updating, test).await
 }
 
 async fn updating() -> Result<Node> {
@@ -120,28 +126,19 @@ impl Bed {
         Self { node: OnceCell::const_new(), turn: RwLock::const_new(()) }
     }
 
-    /// Runs a test beside others on this node.
+    /// Runs a test on this node.
     async fn run(
         &'static self,
+        company: Company,
         name: &str,
         bring_up: impl AsyncFnOnce() -> Result<Node>,
         test: impl AsyncFnOnce(&Case) -> Result<()>,
     ) -> Result<()> {
         let node = self.node(bring_up).await;
-        let turn = Turn::Shared { _guard: self.turn.read().await };
-        slots::take().await;
-        in_namespace(name, turn, node, test).await
-    }
-
-    /// Runs a test that others on this node must not meet.
-    async fn run_alone(
-        &'static self,
-        name: &str,
-        bring_up: impl AsyncFnOnce() -> Result<Node>,
-        test: impl AsyncFnOnce(&Case) -> Result<()>,
-    ) -> Result<()> {
-        let node = self.node(bring_up).await;
-        let turn = Turn::Alone { _guard: self.turn.write().await };
+        let turn = match company {
+            Company::Others => Turn::Shared { _guard: self.turn.read().await },
+            Company::Nobody => Turn::Alone { _guard: self.turn.write().await },
+        };
         slots::take().await;
         in_namespace(name, turn, node, test).await
     }
