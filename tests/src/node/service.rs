@@ -210,9 +210,14 @@ impl Process {
     fn has_ended(&mut self) -> Result<bool> {
         Ok(match self {
             Self::Child(child) => child.try_wait()?.is_some(),
-            // A zombie is the child of somebody who has not looked yet.
+            // A zombie is the child of somebody who has not looked yet. As long as it has another thread, its
+            // sockets are open: the first one may end before the others do.
             Self::Successor(pid) => match fs::read_to_string(format!("/proc/{pid}/stat")) {
-                Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')),
+                Ok(stat) => {
+                    let is_zombie = stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'));
+                    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+                    is_zombie && threads <= 1
+                }
                 Err(_) => true,
             },
         })
