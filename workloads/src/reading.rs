@@ -226,7 +226,7 @@ impl Writer {
         let mut objects = Vec::new();
         loop {
             // Without a version it is what etcd has now; all pages are of one version.
-            let page = self.ask("read", api.list(&params)).await?;
+            let page = self.fetch("read", api.list(&params)).await?;
             objects.extend(page.items.into_iter().filter_map(|sent| sent.read().ok().and_then(&view)));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),

@@ -91,8 +91,13 @@ impl Node {
         let Some(sandbox_id) = self.containers.remove(id) else { return };
         let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) else { return };
         sandbox.instances.remove(id);
-        if sandbox.begins_anew() {
-            self.forgotten.insert(sandbox_id);
+        self.close_if_empty(sandbox_id);
+    }
+
+    /// Forgets the open levels of a sandbox of which no container is left.
+    pub(crate) fn close_if_empty(&mut self, id: SandboxId) {
+        if self.sandboxes.get_mut(&id).is_some_and(Sandbox::begins_anew) {
+            self.forgotten.insert(id);
         }
     }
 

@@ -99,25 +99,28 @@ impl Node {
         };
         for (sandbox_id, sandbox) in confirmed() {
             let ordered = self.config.exit_order && self.order_of(sandbox).is_some();
-            // In an order a look is a sign of how far the kubelet is.
-            let in_order = known.sandboxes.get(sandbox_id) != Some(&Creations::All);
+            // Where creations are in an order, a look is a sign of how far the kubelet is.
+            let quiet = known.sandboxes.get(sandbox_id) == Some(&Creations::All);
             for id in sandbox.instances.keys() {
-                let row = self.foretell(id, ordered, now);
-                let quiet = !in_order && !row.changing && self.looks_mean_nothing(id);
-                known.containers.insert(id.clone(), Foretold { quiet, ..row });
+                known.containers.insert(id.clone(), self.foretell(id, ordered, quiet, now));
             }
         }
         known
     }
 
-    fn foretell(&self, id: &ContainerId, ordered: bool, now: Instant) -> Foretold {
+    fn foretell(&self, id: &ContainerId, ordered: bool, quiet: bool, now: Instant) -> Foretold {
         let marked = self.recreates.has_mark_of(id);
         let hook = match self.hook_begins(id) {
             Turn::Take(turn) => Some(turn),
             Turn::Once(_) => None,
         };
-        let (stop_passes, status) = (!ordered && !marked, self.shown(id, now));
-        Foretold { stop_passes, status, hook, changing: marked, quiet: false }
+        Foretold {
+            stop_passes: !ordered && !marked,
+            status: self.shown(id, now),
+            hook,
+            changing: marked,
+            quiet: quiet && !marked && self.looks_mean_nothing(id),
+        }
     }
 
     fn shown(&self, id: &ContainerId, now: Instant) -> Option<Shown> {

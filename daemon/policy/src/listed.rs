@@ -6,7 +6,7 @@ use crate::{
     event::ListedSandbox,
     model::{Container, ContainerId, SandboxId},
     node::Node,
-    sandbox::{Asked, Sandbox},
+    sandbox::Asked,
 };
 
 impl Node {
@@ -34,9 +34,7 @@ impl Node {
             sandbox.learn(container, asked, seq, now);
         }
         sandbox.keep_only(&shown, asked);
-        if sandbox.begins_anew() {
-            self.forgotten.insert(id.clone());
-        }
+        self.close_if_empty(id.clone());
         self.drop_stale_index();
         self.note_launch(id);
     }
@@ -73,11 +71,7 @@ impl Node {
         self.sandboxes.values_mut().for_each(|sandbox| sandbox.keep_only(&shown, asked));
         self.drop_stale_index();
         self.place_latches();
-        for id in shown_sandboxes {
-            if self.sandboxes.get_mut(&id).is_some_and(Sandbox::begins_anew) {
-                self.forgotten.insert(id);
-            }
-        }
+        shown_sandboxes.into_iter().for_each(|id| self.close_if_empty(id));
         self.note_launches();
         // What is left belongs to sandboxes that went while the agent was away.
         self.forgotten.extend(self.loaded.drain(..).map(|latch| latch.sandbox));

@@ -12,12 +12,9 @@ use std::{
 };
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
-use tokio::{
-    sync::{self, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 
-use super::{configuration::Configuration, view::View};
+use super::{configuration::Configuration, turns::Turn, view::View};
 
 /// A list answers for so long, where one entry is for all objects.
 const ANSWERS_FOR: Duration = Duration::from_secs(1);
@@ -28,11 +25,8 @@ pub(super) struct Lists<T> {
     /// Says whether one entry is for all objects of the kind.
     is_shared: fn(&[MutatingWebhook]) -> bool,
     /// The newest list of each namespace that was listed of late. A std lock: nothing is awaited under it.
-    newest: Mutex<HashMap<String, Turn<T>>>,
+    newest: Mutex<HashMap<String, Turn<Listed<T>>>>,
 }
-
-/// Turn at the list of a namespace, with the newest one.
-type Turn<T> = Arc<sync::Mutex<Option<Listed<T>>>>;
 
 struct Listed<T> {
     at: Instant,
@@ -73,7 +67,7 @@ impl<T> Lists<T> {
         one.is_some_and(|one| (self.is_shared)(one.mutating()))
     }
 
-    fn turn(&self, namespace: &str) -> Turn<T> {
+    fn turn(&self, namespace: &str) -> Turn<Listed<T>> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         // One that somebody holds is needed.
         newest.retain(|_, turn| {

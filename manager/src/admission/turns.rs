@@ -14,7 +14,7 @@ const MOST: usize = 1024;
 /// Turns, by object. A std lock: nothing is awaited under it.
 pub(super) struct Turns<K>(Mutex<HashMap<String, Turn<K>>>);
 
-/// Turn at one object, with what was written last.
+/// Turn at one object, with what was written or listed last.
 pub(super) type Turn<K> = Arc<sync::Mutex<Option<K>>>;
 
 impl<K> Default for Turns<K> {

@@ -158,7 +158,7 @@ impl Work<'_> {
                     Err(failure) => return Err((Problem::Create, failure.text())),
                 }
             }
-            let there = match self.writer.ask("copy_read", api.get(name)).await {
+            let there = match self.writer.fetch("copy_read", api.get(name)).await {
                 Ok(there) => there,
                 Err(Failure::Gone) => {
                     is_new = true;

@@ -205,7 +205,7 @@ impl Work<Jobs> {
         let (made, is_new) = match self.writer.ask("create", api.create(&params::post(), &object)).await {
             Err(Failure::Taken) => {
                 let name = object.name_any();
-                let there = self.writer.ask("read", api.get(&name)).await?;
+                let there = self.writer.fetch("read", api.get(&name)).await?;
                 if !self.owns(&there.metadata) {
                     let text = format!("{} {name} is there already, and of another owner", kind.name());
                     return Err(Failure::Refused(format!("{text}: delete or rename it")));
@@ -291,7 +291,7 @@ impl Work<Jobs> {
             }
         }
         let api = self.objects(&kind.resource());
-        let object = self.writer.ask("read", api.get(self.object.name())).await?;
+        let object = self.writer.fetch("read", api.get(self.object.name())).await?;
         if object.metadata.uid.as_deref() != Some(uid.as_str()) {
             self.wrote.push(Wrote::ObjectGone(uid));
             return Err(Failure::Gone);

@@ -259,7 +259,7 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
                         continue;
                     }
                     Err(Failure::Gone) => report.end = End::NoNamespace,
-                    Err(Failure::Taken) => match writer.ask("read", api.get_opt(&name)).await {
+                    Err(Failure::Taken) => match writer.fetch("read", api.get_opt(&name)).await {
                         Ok(Some(there)) => match FiledRevision::of(&there) {
                             // The watch has not shown it yet.
                             Some(one) if one.owner == set.uid => {

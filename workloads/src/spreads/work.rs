@@ -200,7 +200,7 @@ impl Work {
             None => {
                 let api: Api<PartialObjectMeta<ReplicaSet>> =
                     Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
-                let found = self.writer.ask("read", api.get_opt(name)).await?;
+                let found = self.writer.fetch("read", api.get_opt(name)).await?;
                 let found = found.filter(|found| found.uid().as_deref() == Some(uid));
                 let parent = found.and_then(|found| {
                     let mut owners = found.metadata.owner_references.into_iter().flatten();
@@ -226,8 +226,8 @@ impl Work {
         }
         let nodes: Api<Node> = Api::all(self.writer.client.clone());
         let pods: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
-        let Some(node) = self.writer.ask("read", nodes.get_opt(&pod.node)).await? else { return Ok(false) };
-        let Some(whole) = self.writer.ask("read", pods.get_opt(&pod.name)).await? else { return Ok(false) };
+        let Some(node) = self.writer.fetch("read", nodes.get_opt(&pod.node)).await? else { return Ok(false) };
+        let Some(whole) = self.writer.fetch("read", pods.get_opt(&pod.name)).await? else { return Ok(false) };
         let (node, whole) = (view(&node), json!(whole));
         // An earlier plan gave it one, which the watch has not shown.
         let matched = whole["metadata"]["annotations"][MATCHED].as_str().and_then(Matched::read);

@@ -145,7 +145,7 @@ impl Work<UnitedDeployments> {
         let made = match self.writer.create_revision(self.object.namespace(), &object).await {
             Err(Failure::Taken) => {
                 let (api, object) = (self.revisions(), typed::<ControllerRevision>(object)?);
-                let there = self.writer.ask("read", api.get(&object.name_any())).await?;
+                let there = self.writer.fetch("read", api.get(&object.name_any())).await?;
                 let is_same = there.data == object.data && self.owns(&there.metadata);
                 if !is_same {
                     return Err(Failure::Taken);
@@ -190,7 +190,7 @@ impl Work<UnitedDeployments> {
     async fn update(&mut self, kind: Kind, target: &Target, wanted: &Value) -> Result<(), Failure> {
         let api = self.objects(&resource(kind));
         for _ in 0..TRIES {
-            let there = self.writer.ask("read", api.get(&target.name)).await;
+            let there = self.writer.fetch("read", api.get(&target.name)).await;
             let is_ours = there.as_ref().is_ok_and(|there| {
                 there.metadata.uid.as_deref() == Some(&target.uid) && self.owns(&there.metadata)
             });
@@ -240,7 +240,7 @@ impl Work<UnitedDeployments> {
         let own = |object| revision(&object).filter(|one| one.owner == uid);
         let revisions = self.writer.list(&api, &format!("{UID_LABEL}={uid}"), own).await?;
         self.wrote.push(Wrote::Read(children, revisions.objects));
-        let object = self.writer.ask("read", self.objects(&united()).get(self.object.name())).await?;
+        let object = self.writer.fetch("read", self.objects(&united()).get(self.object.name())).await?;
         if object.metadata.uid.as_deref() != Some(uid.as_str()) {
             self.wrote.push(Wrote::UnitedGone(uid));
             return Err(Failure::Gone);

@@ -59,7 +59,7 @@ impl Work {
             + serde::de::DeserializeOwned,
     {
         let api = self.sets();
-        let meta = match self.writer.ask("workload_read", api.get_metadata(self.set.name())).await {
+        let meta = match self.writer.fetch("workload_read", api.get_metadata(self.set.name())).await {
             Err(Failure::Gone) => return Ok(None),
             set => set?.metadata,
         };

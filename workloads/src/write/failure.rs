@@ -65,13 +65,30 @@ impl Work {
 }
 
 impl Writer {
-    /// One request to the API server; what only reads is called so.
+    /// One write to the API server.
     pub(crate) async fn ask<T>(
         &self,
         what: &'static str,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Failure> {
-        let within = if what.ends_with("read") { READ_WITHIN } else { WRITTEN_WITHIN };
+        self.within(WRITTEN_WITHIN, what, request).await
+    }
+
+    /// One question to the API server, which changes nothing.
+    pub(crate) async fn fetch<T>(
+        &self,
+        what: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Failure> {
+        self.within(READ_WITHIN, what, request).await
+    }
+
+    async fn within<T>(
+        &self,
+        within: Duration,
+        what: &'static str,
+        request: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Failure> {
         let answer = match timeout(within, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(Failure::of(&error)),

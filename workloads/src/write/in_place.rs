@@ -77,7 +77,7 @@ impl Writer {
         let api = Api::<NodePodUpdate>::all(self.client.clone());
         let params = PatchParams::apply(FIELD_MANAGER).force();
         for _ in 0..WRITE_TRIES {
-            let node_updates = NodeUpdates::of(self.ask("nodepodupdate_read", api.get(node)).await?);
+            let node_updates = NodeUpdates::of(self.fetch("nodepodupdate_read", api.get(node)).await?);
             let Changed { body, waiting } = node_updates.changed(changes);
             let Some(body) = body else { return Ok((node_updates, waiting)) };
             let body = Patch::Apply(&body);

@@ -61,8 +61,7 @@ async fn becomes_ready(pods: &Pods, name: &str) -> Result<()> {
 
 #[tokio::test]
 async fn installed_from_a_pod() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let [berthctl, berthd, shim] =
         [programs::berth("berthctl")?, programs::berth("berthd")?, programs::berth("berth-shim")?];
     let archive = program_images::archive(node.systemd().of(), &[&*berthctl, &*berthd, &*shim]).await?;

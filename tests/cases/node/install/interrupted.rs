@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_tests::node::SystemdNode;
 use berth_tests::wait::await_condition;
 
 use super::pods::Pods;
@@ -13,8 +12,7 @@ use super::{LONG, is_as_before};
 
 #[tokio::test]
 async fn killed_in_the_middle() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;
     let program = node.programs().join("berthd");

@@ -3,7 +3,6 @@
 use anyhow::{Context, Result, ensure};
 use berth_proto::cri::ContainerState;
 use berth_tests::manifest::Container;
-use berth_tests::node::SystemdNode;
 use berth_tests::wait::await_condition;
 use kube::api::DeleteParams;
 
@@ -15,8 +14,7 @@ const GRACE: i64 = 20;
 
 #[tokio::test]
 async fn a_stop_goes_on_when_berthd_is_killed() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", "--one-program", LONG]).await?;
     let deaf = Container::new("deaf").only("trap 'touch /tmp/told' TERM; while :; do sleep 1; done");

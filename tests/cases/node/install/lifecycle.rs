@@ -1,7 +1,6 @@
 //! From a node without Berth to one with it, past it, to it again, and back; the pods go on all the time.
 
 use anyhow::{Result, ensure};
-use berth_tests::node::SystemdNode;
 
 use super::pods::Pods;
 use super::{DROP_IN, FLAG, LONG, WRITTEN, is_as_before};
@@ -9,8 +8,7 @@ use crate::node_labels::{await_labels, labels};
 
 #[tokio::test]
 async fn installed_bypassed_and_removed() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;
     let old_kubelet = node.systemd().property("kubelet.service", "MainPID").await?;

@@ -14,6 +14,8 @@ mod units;
 use anyhow::{Result, ensure};
 use berth_tests::node::SystemdNode;
 
+use crate::slots;
+
 /// Leads the kubelet to Berth.
 const DROP_IN: &str = "/etc/systemd/system/kubelet.service.d/90-berth.conf";
 const FLAG: &str = "--container-runtime-endpoint=unix:///run/berth/cri.sock";
@@ -32,6 +34,12 @@ const WRITTEN: [&str; 10] = [
 ];
 /// Twice what anything here takes on a machine with other work to do.
 const LONG: &str = "--timeout=120s";
+
+/// Brings up a node, when there is a place for one more test.
+pub(crate) async fn node() -> Result<SystemdNode> {
+    slots::take().await;
+    SystemdNode::start().await
+}
 
 /// Nothing of an installation is left, and the kubelet speaks to its runtime.
 async fn is_as_before(node: &SystemdNode) -> Result<()> {

@@ -22,8 +22,7 @@ async fn fails(node: &SystemdNode, words: &[&str]) -> Result<()> {
 
 #[tokio::test]
 async fn a_berthd_that_does_not_serve() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;
     let kubelet = node.systemd().property("kubelet.service", "MainPID").await?;
@@ -58,8 +57,7 @@ async fn a_berthd_that_does_not_serve() -> Result<()> {
 
 #[tokio::test]
 async fn a_kubelet_that_does_not_come_through() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;
     // A drop-in that counts more than Berth's: the kubelet is restarted and goes where it went before.

@@ -29,8 +29,7 @@ async fn becomes(node: &SystemdNode, user: &str) -> Result<()> {
 
 #[tokio::test]
 async fn a_service_gets_its_token_by_a_pod() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let client = node.client().await?;
     deploy::install(&client).await?;
     node.ctl(&["install", LONG]).await?;

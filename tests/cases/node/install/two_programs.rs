@@ -2,7 +2,6 @@
 //! away together.
 
 use anyhow::{Context, Result, ensure};
-use berth_tests::node::SystemdNode;
 use berth_tests::observe::Caller;
 use berth_tests::wait::await_condition;
 
@@ -12,8 +11,7 @@ use crate::case::PATIENCE;
 
 #[tokio::test]
 async fn two_programs_are_installed_and_removed() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     let web = pods.plain("web").await?;
     let said = node.ctl(&["install", LONG]).await?;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_tests::manifest::Container;
-use berth_tests::node::SystemdNode;
 use berth_tests::observe::{Caller, Cri};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::events::v1::Event;
@@ -20,8 +19,7 @@ const SOCKET: &str = "/run/berth/cri.sock";
 
 #[tokio::test]
 async fn the_sandbox_lets_it_do_its_work() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", "--one-program", LONG]).await?;
     let web = pods.plain("web").await?;
@@ -59,8 +57,7 @@ async fn the_sandbox_lets_it_do_its_work() -> Result<()> {
 
 #[tokio::test]
 async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", "--one-program", LONG]).await?;
     let web = pods.plain("web").await?;
@@ -109,8 +106,7 @@ async fn a_restart_is_not_seen_through_the_socket() -> Result<()> {
 /// nothing to mend.
 #[tokio::test]
 async fn an_upgrade_changes_the_main_process() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = super::node().await?;
     let pods = Pods::of(&node).await?;
     node.ctl(&["install", "--one-program", LONG]).await?;
     let web = pods.plain("web").await?;

@@ -32,8 +32,7 @@ struct Scene {
 
 #[tokio::test]
 async fn whatever_becomes_of_the_pod() -> Result<()> {
-    crate::slots::take().await;
-    let node = SystemdNode::start().await?;
+    let node = crate::install::node().await?;
     let run = node.systemd().of().clone();
     let programs = ["berthd", "berthctl", "berth-shim"].map(programs::berth);
     let programs = programs.into_iter().collect::<Result<Vec<_>>>()?;
