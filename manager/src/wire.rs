@@ -145,6 +145,7 @@ impl FreeForm {
         if bytes > MOST_SPEC {
             return Err(format!("it has {bytes} bytes, and at most {MOST_SPEC} are read; make it smaller"));
         }
+        nested::fits(&self.0, MOST_SPEC_MEMORY)?;
         read(self.0)
     }
 }
@@ -184,6 +185,8 @@ impl Watchable for Nodes {
 /// The largest spec that is looked at. A definition from before the bounds lets in more, and what is kept of
 /// it is kept for as long as the object lives.
 const MOST_SPEC: usize = 512 << 10;
+/// The most memory that it may take.
+const MOST_SPEC_MEMORY: usize = 4 << 20;
 /// The longest name of an object, of its revision, or of a container.
 const LONGEST_NAME: usize = 253;
 /// The longest part by which an object names its owner: a group, a slash and a version.

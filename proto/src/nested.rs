@@ -1,18 +1,21 @@
-//! Objects that are nested deeper than a parser goes.
+//! Objects that are nested deeper than a parser goes, or take far more memory than their text.
 //!
 //! The parser refuses a text that is nested deeper than 127 levels, and the text of a list is one. Whoever
 //! may write an object with a part of free form, or with managed fields, can nest it deeper, and the API
 //! server keeps it so. Then no list with it can be read, and whoever follows its kind begins anew for ever.
 //! So an object is read only so deep, what is below is passed over, and who reads it is told.
 //!
+//! A map that was read takes some 650 bytes, however little is in it: `{"a":1},` has 8. So an object is read
+//! only so far as it takes [`MOST_MEMORY`], and set aside as one that is too deep is.
+//!
 //! Managed fields are as deep as the object, anybody may write deeper ones, and nobody here reads them: they
 //! are passed over always.
 
-use std::fmt;
+use std::{cell::Cell, fmt};
 
 use serde::{
     Deserializer,
-    de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Value};
 
@@ -22,12 +25,27 @@ pub const LEVELS: usize = 110;
 /// Levels of a part of an object that are read.
 pub const PART_LEVELS: usize = LEVELS - 1;
 
-/// Reads an object as deep as [`LEVELS`], without its managed fields.
+/// Bytes that one object may take when it is read. Those that people make take less than a tenth.
+pub const MOST_MEMORY: usize = 8 << 20;
+
+/// Beginning of the error of a value that takes too much memory.
+pub const TOO_LARGE: &str = "it takes too much memory when it is read: give it fewer lists and maps";
+
+/// Bytes of a value in a list, or in a map.
+const VALUE: usize = size_of::<Value>();
+/// Bytes of a map that is not empty: the standard library's has room for eleven entries at once.
+const MAP: usize = 632;
+/// Bytes of one more entry of a map, and of its key without the text.
+const ENTRY: usize = 64;
+/// Bytes that an allocation takes beside its text.
+const ALLOCATION: usize = 16;
+
+/// Reads an object as deep as [`LEVELS`] and as far as it takes [`MOST_MEMORY`], without its managed fields.
 ///
 /// # Errors
 /// The text makes no sense, or has no end.
 pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Part { levels: LEVELS, of: Of::Object }.deserialize(deserializer)
+    Part { levels: LEVELS, of: Of::Object, most: MOST_MEMORY, taken: &Cell::new(0) }.deserialize(deserializer)
 }
 
 /// Reads a part of an object, such as its spec: one level less.
@@ -35,15 +53,65 @@ pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Erro
 /// # Errors
 /// The text makes no sense, or has no end.
 pub fn read_part<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Part { levels: PART_LEVELS, of: Of::Rest }.deserialize(deserializer)
+    let taken = &Cell::new(0);
+    Part { levels: PART_LEVELS, of: Of::Rest, most: MOST_MEMORY, taken }.deserialize(deserializer)
 }
 
-/// Checks that an object that was read is nested no deeper than [`LEVELS`].
+/// Reads a value as a whole, if it takes no more memory than so many bytes.
 ///
 /// # Errors
-/// The message names the field that is.
+/// The text makes no sense, or what it says takes more: [`TOO_LARGE`].
+pub fn read_within<'de, D: Deserializer<'de>>(deserializer: D, most: usize) -> Result<Value, D::Error> {
+    let part = Part { levels: usize::MAX, of: Of::Rest, most, taken: &Cell::new(0) };
+    let value = part.deserialize(deserializer)?;
+    if part.is_full() { Err(D::Error::custom(TOO_LARGE)) } else { Ok(value) }
+}
+
+/// Checks that an object that was read is nested no deeper than [`LEVELS`], and was read to its end.
+///
+/// # Errors
+/// The message names the field that is deeper, or says how much memory the object takes.
 pub fn check(object: &Value) -> Result<(), String> {
-    shallow(object, LEVELS)
+    shallow(object, LEVELS)?;
+    fits(object, MOST_MEMORY)
+}
+
+/// Checks that a value takes no more memory than so many bytes.
+///
+/// # Errors
+/// The message says how much it takes.
+pub fn fits(value: &Value, most: usize) -> Result<(), String> {
+    let bytes = memory(value);
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "it takes {bytes} bytes of memory or more, and at most {most} are read; give it fewer lists and maps"
+    ))
+}
+
+/// Bytes that a value takes in memory, about.
+pub fn memory(value: &Value) -> usize {
+    let below = match value {
+        Value::Array(all) => all.iter().map(memory).fold(0, usize::saturating_add),
+        Value::Object(all) => all
+            .iter()
+            .enumerate()
+            .map(|(at, (key, value))| of_entry(at == 0, key).saturating_add(memory(value)))
+            .fold(0, usize::saturating_add),
+        Value::String(text) => of_text(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    VALUE.saturating_add(below)
+}
+
+/// Bytes of an entry of a map without its value; the first one brings the map with it.
+fn of_entry(is_first: bool, key: &str) -> usize {
+    of_text(key).saturating_add(if is_first { MAP } else { ENTRY })
+}
+
+fn of_text(text: &str) -> usize {
+    text.len().saturating_add(ALLOCATION)
 }
 
 /// Checks that an object is nested at most so many levels deep.
@@ -73,11 +141,16 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// Part of an object that is read so many levels deep. A map or list below them is there, and empty.
+/// Part of an object that is read so many levels deep. A map or list below them is there, and empty; of one
+/// that goes beyond the memory there is a beginning.
 #[derive(Clone, Copy)]
-struct Part {
+struct Part<'a> {
     levels: usize,
     of: Of,
+    /// Bytes that the whole object may take.
+    most: usize,
+    /// Bytes that it takes so far.
+    taken: &'a Cell<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -87,19 +160,40 @@ enum Of {
     Rest,
 }
 
-impl Part {
+impl Part<'_> {
     /// The part below it; `None`: it is passed over.
     fn below(self, key: &str) -> Option<Self> {
         let of = match (self.of, key) {
+            (_, _) if self.levels == 0 => return None,
             (Of::Metadata, "managedFields") => return None,
             (Of::Object, "metadata") => Of::Metadata,
+            (_, _) if self.is_full() => return None,
             _ => Of::Rest,
         };
-        Some(Self { levels: self.levels.saturating_sub(1), of })
+        Some(Self { levels: self.levels.saturating_sub(1), of, ..self })
+    }
+
+    fn take(self, bytes: usize) {
+        self.taken.set(self.taken.get().saturating_add(bytes));
+    }
+
+    /// Takes in that what was read is not kept.
+    fn give_back(self, bytes: usize) {
+        self.taken.set(self.taken.get().saturating_sub(bytes));
+    }
+
+    fn is_full(self) -> bool {
+        self.taken.get() > self.most
+    }
+
+    fn plain<E>(self, value: impl Into<Value>) -> Result<Value, E> {
+        let value = value.into();
+        self.take(memory(&value));
+        Ok(value)
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Part {
+impl<'de> DeserializeSeed<'de> for Part<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -107,7 +201,7 @@ impl<'de> DeserializeSeed<'de> for Part {
     }
 }
 
-impl<'de> Visitor<'de> for Part {
+impl<'de> Visitor<'de> for Part<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,52 +209,62 @@ impl<'de> Visitor<'de> for Part {
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+        self.plain(())
     }
 
     fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
+        self.plain(value)
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
+        self.plain(value)
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
+        self.plain(value)
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(value.into())
+        self.plain(value)
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
+        self.plain(value)
     }
 
     fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
+        self.plain(value)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut all = Vec::new();
-        if self.levels == 0 {
-            while seq.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(all.into());
+        self.take(VALUE);
+        while let Some(below) = self.below("") {
+            match seq.next_element_seed(below)? {
+                Some(value) => all.push(value),
+                None => return Ok(all.into()),
+            }
         }
-        let below = Self { levels: self.levels.saturating_sub(1), of: Of::Rest };
-        while let Some(value) = seq.next_element_seed(below)? {
-            all.push(value);
-        }
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(all.into())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut all = Map::new();
+        self.take(VALUE);
         while let Some(key) = map.next_key::<String>()? {
-            match self.below(&key).filter(|_| self.levels > 0) {
-                Some(below) => drop(all.insert(key, map.next_value_seed(below)?)),
-                None => drop(map.next_value::<IgnoredAny>()?),
+            let Some(below) = self.below(&key) else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let entry = of_entry(all.is_empty(), &key);
+            self.take(entry);
+            // Whoever sets an object aside names it: its metadata are read, whatever came before them.
+            let before = matches!(below.of, Of::Metadata).then(|| self.taken.replace(0));
+            let value = map.next_value_seed(below)?;
+            self.take(before.unwrap_or(0));
+            if let Some(before) = all.insert(key, value) {
+                self.give_back(entry.saturating_add(memory(&before)));
             }
         }
         Ok(all.into())
@@ -193,6 +297,39 @@ mod tests {
         }
         assert_eq!(read(&of(3)), of(3));
         assert_eq!(shallow(&of(3), 4), Err("spec.a is nested deeper than 4 levels".to_owned()));
+    }
+
+    #[test]
+    fn what_takes_too_much_memory_is_read_to_there_and_said() {
+        let maps = |count: usize| json!({ "a": vec![json!({ "a": 1 }); count] });
+        for (spec, fits) in [
+            (maps(10_000), true),
+            // 1.6 MB of text, of which nobody would think so.
+            (maps(200_000), false),
+            (json!({ "a": vec![json!([[], {}]); 200_000] }), false),
+            (json!({ "a": "x".repeat(3 << 20) }), true),
+            (json!({ "a": "x".repeat(9 << 20) }), false),
+        ] {
+            // Metadata come first in what an API server sends, and need not.
+            for text in [
+                format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#),
+                format!(r#"{{"data":{spec},"metadata":{{"name":"a"}}}}"#),
+            ] {
+                let object = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+                assert_eq!((check(&object).is_ok(), &object["metadata"]["name"]), (fits, &json!("a")));
+                assert!(!fits || object == serde_json::from_str::<Value>(&text).unwrap());
+                assert!(memory(&object) < MOST_MEMORY + (10 << 20), "a text is read as a whole");
+            }
+        }
+    }
+
+    /// Nobody writes a field twice; should somebody, what stays counts.
+    #[test]
+    fn a_field_that_comes_again_counts_once() {
+        let (first, twice) = (json!(vec![json!({ "a": 1 }); 10_000]), r#""a":1"#);
+        let text = format!(r#"{{{twice},"b":{first},"b":{first},"b":{first}}}"#);
+        let object = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+        assert_eq!((check(&object), object["b"].as_array().map(Vec::len)), (Ok(()), Some(10_000)));
     }
 
     #[test]

@@ -300,6 +300,23 @@ fn a_spec_that_is_too_large_is_not_read() {
     assert!(error.contains("524288") && error.contains("smaller"), "{error}");
 }
 
+/// Text says little of what maps take: some 90 times as much.
+#[test]
+fn a_spec_that_takes_too_much_memory_is_not_read() {
+    let spread = |maps: usize| {
+        let patch = json!({ "metadata": { "a": vec![json!({ "a": 1 }); maps] } });
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
+        let spec = json!({ "targetRef": target, "subsets": [{ "name": "a", "patch": patch }] });
+        let value = json!({ "metadata": { "name": "s", "namespace": "shop" }, "spec": spec });
+        let watched: Watched<Spreads> = serde_json::from_value(value).unwrap();
+        let Object::Spread(spread) = watched.into_object() else { panic!("a spread") };
+        spread.spec
+    };
+    assert!(spread(1_000).is_ok());
+    let error = spread(10_000).unwrap_err();
+    assert!(error.contains("fewer lists and maps"), "{error}");
+}
+
 #[test]
 fn a_nodes_sign_of_life() {
     let renewed = |time: Value| {
