@@ -1,8 +1,8 @@
 //! AdmissionReview, as far as it is looked at: one request in, one answer out.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use berth_proto::text::cut;
-use serde::Deserialize;
+use berth_proto::{nested, text::cut};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::patch::difference;
@@ -15,6 +15,12 @@ const LONGEST_WARNING: usize = 250;
 const MOST_WARNINGS: usize = 16;
 /// A refusal is read by a person.
 const LONGEST_MESSAGE: usize = 4096;
+
+/// Bytes that an object may take when it is read: three times what those of other programs may at their
+/// largest, for it comes with its managed fields.
+const MOST_MEMORY: usize = 3 * nested::MOST_MEMORY;
+/// Bytes of text whose memory is that of three maps: one that is read, one that is copied, and one more.
+const BYTES_OF_A_MAP: usize = 210;
 
 /// Request for an admission.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -38,10 +44,10 @@ pub(super) struct Request {
     #[serde(default)]
     pub(super) dry_run: bool,
     /// Object as it is to be.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub(super) object: Value,
     /// Object as it is, in an update.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub(super) old_object: Value,
 }
 
@@ -91,11 +97,25 @@ impl Verdict {
     }
 }
 
+/// Reads an object of a request.
+fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
+    nested::read_within(deserializer, MOST_MEMORY)
+}
+
+/// Bytes of a body that its maps stand for: read, a body takes some ten times as much memory as its bytes, but
+/// a map 700 however small it is, and an object is copied for its changes. Braces within texts count too.
+pub(super) fn bytes_of_maps(body: &[u8]) -> usize {
+    let maps = body.iter().filter(|byte| **byte == b'{').count();
+    maps.saturating_mul(BYTES_OF_A_MAP)
+}
+
 /// Reads the body of a request, or says what is wrong with it.
 pub(super) fn read(body: &[u8]) -> Result<Request, String> {
     let review: Review = serde_json::from_slice(body).map_err(|error| {
         // No values of it: there may be any in an object.
-        format!("no AdmissionReview: line {}, column {}", error.line(), error.column())
+        let says = if error.to_string().starts_with(nested::TOO_LARGE) { nested::TOO_LARGE } else { "" };
+        let (line, column) = (error.line(), error.column());
+        format!("no AdmissionReview: line {line}, column {column} {says}").trim_end().to_owned()
     })?;
     if review.api_version != API_VERSION || review.kind != KIND {
         let found = cut(&review.api_version, 64);
@@ -157,6 +177,21 @@ mod tests {
         let request = read(body.to_string().as_bytes()).unwrap();
         assert_eq!((request.uid.as_str(), request.namespace.as_str()), ("u", "n"));
         assert_eq!(request.object, json!({"a": 1}));
+    }
+
+    #[test]
+    fn an_object_of_many_small_maps_is_not_read() {
+        let body = |count: usize| {
+            let object = json!({ "spec": vec![json!({ "a": 1 }); count] });
+            let request = json!({ "uid": "u", "object": object });
+            json!({ "apiVersion": API_VERSION, "kind": KIND, "request": request }).to_string()
+        };
+        assert!(read(body(10_000).as_bytes()).is_ok());
+        let (large, least) = (body(300_000), 60 << 20);
+        // 2.4 MB of text.
+        let error = read(large.as_bytes()).unwrap_err();
+        assert!(error.contains("fewer lists and maps"), "{error}");
+        assert!(bytes_of_maps(large.as_bytes()) > least, "it is waited for as what it takes");
     }
 
     #[rstest]

@@ -45,7 +45,7 @@ const CONNECTIONS: usize = 256;
 /// Bytes of bodies that have come, whether they are whole or not; more are read when there is room again.
 const BYTES_READ: usize = 32 << 20;
 /// Bytes of bodies that are worked on at the same time; the others wait, within their time. Read, a body
-/// takes some ten times as much memory.
+/// takes some ten times as much memory; one of many small maps counts as more than it has.
 const BYTES_AT_ONCE: usize = 16 << 20;
 /// A request counts for so many bytes at the least: so no more than 64 are worked on at the same time.
 const LEAST_BYTES: usize = 256 << 10;
@@ -280,7 +280,8 @@ impl<D: Decide> Shared<D> {
             }
         };
         let _in_hand = pulse.begin();
-        let bytes = u32::try_from(body.len().clamp(LEAST_BYTES, MOST_BYTES)).unwrap_or(u32::MAX);
+        let bytes = body.len().max(review::bytes_of_maps(&body)).clamp(LEAST_BYTES, BYTES_AT_ONCE);
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let Ok(_turn) = self.work.acquire_many(bytes).await else {
             return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
         };
