@@ -37,12 +37,18 @@ impl Matched {
     }
 }
 
+/// The most requirements that are written into one pod: those of its subset, once for each of its terms.
+const MOST_REQUIREMENTS: usize = 4096;
+
 /// Puts the rules of a subset into a new pod, and says so in its annotation.
-pub fn inject(pod: &mut Value, subset: &Subset, matched: &Matched) {
+///
+/// # Errors
+/// Pod and subset have too much for each other. The message says what, and the remedy.
+pub fn inject(pod: &mut Value, subset: &Subset, matched: &Matched) -> Result<(), String> {
     if let Some(patch) = &subset.patch {
-        merge(pod, patch);
+        merge(pod, patch)?;
     }
-    let Some(spec) = object(pod, "spec") else { return };
+    let Some(spec) = object(pod, "spec") else { return Ok(()) };
     if !subset.tolerations.is_empty() {
         extend(spec, "tolerations", &subset.tolerations);
     }
@@ -54,7 +60,7 @@ pub fn inject(pod: &mut Value, subset: &Subset, matched: &Matched) {
         if let Some(term) = &subset.required
             && let Some(required) = within(nodes, "requiredDuringSchedulingIgnoredDuringExecution")
         {
-            require(required, term);
+            require(required, term)?;
         }
     }
     if let Some(metadata) = object(pod, "metadata")
@@ -62,15 +68,25 @@ pub fn inject(pod: &mut Value, subset: &Subset, matched: &Matched) {
     {
         annotations.insert(MATCHED.to_owned(), matched.text().into());
     }
+    Ok(())
 }
 
 /// Adds a term to each that there is: a node must have one of them.
-fn require(required: &mut Map<String, Value>, term: &Value) {
+fn require(required: &mut Map<String, Value>, term: &Value) -> Result<(), String> {
     let terms = required.entry("nodeSelectorTerms").or_insert_with(|| json!([]));
-    let Some(terms) = terms.as_array_mut() else { return };
+    let Some(terms) = terms.as_array_mut() else { return Ok(()) };
     if terms.is_empty() {
         terms.push(term.clone());
-        return;
+        return Ok(());
+    }
+    let parts = ["matchExpressions", "matchFields"].iter().filter_map(|part| term.get(*part)?.as_array());
+    let more = parts.map(Vec::len).fold(0, usize::saturating_add);
+    if terms.len().saturating_mul(more) > MOST_REQUIREMENTS {
+        return Err(format!(
+            "spec.affinity.nodeAffinity: has {} terms, and its WorkloadSpread adds {more} requirements to each; \
+             give fewer of either",
+            terms.len()
+        ));
     }
     for known in terms.iter_mut().filter_map(Value::as_object_mut) {
         for part in ["matchExpressions", "matchFields"] {
@@ -79,6 +95,7 @@ fn require(required: &mut Map<String, Value>, term: &Value) {
             }
         }
     }
+    Ok(())
 }
 
 fn extend_some(map: &mut Map<String, Value>, key: &str, more: &[Value]) {

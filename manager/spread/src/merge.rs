@@ -39,17 +39,19 @@ const ORDER: &str = "$setElementOrder/";
 /// Fields of a union that stay.
 const RETAIN: &str = "$retainKeys";
 
+/// The most items of lists that are compared in one merge. A pod of 1,000 variables and a patch of 100 take a
+/// tenth of it, and the longest that there can be would take minutes.
+const MOST_COMPARED: usize = 1 << 20;
+
 /// Merges a patch into an object.
-pub fn merge(target: &mut Value, patch: &Map<String, Value>) {
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    if let Some(map) = target.as_object_mut() {
-        merge_map(map, patch);
-    }
+///
+/// # Errors
+/// The lists of both are too long to be compared; the message names one. The object is merged in part then.
+pub fn merge(target: &mut Value, patch: &Map<String, Value>) -> Result<(), String> {
+    Merge { left: MOST_COMPARED }.merge_value(target, patch)
 }
 
-/// Says whether a patch changes nothing of an object, its annotations aside.
+/// Says whether a patch changes nothing of an object, its annotations aside; one that is too long does.
 pub fn is_merged(object: &Value, patch: &Map<String, Value>) -> bool {
     let without = |mut value: Value| {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -59,8 +61,7 @@ pub fn is_merged(object: &Value, patch: &Map<String, Value>) -> bool {
     };
     let before = without(object.clone());
     let mut after = object.clone();
-    merge(&mut after, patch);
-    before == without(after)
+    merge(&mut after, patch).is_ok() && before == without(after)
 }
 
 /// Finds the labels and annotations of a patch that a pod which was there before is to get, as a part of
@@ -73,7 +74,9 @@ pub fn metadata(pod: &Value, patch: &Map<String, Value>) -> Map<String, Value> {
         let Some(patch) = patch.get(part).and_then(Value::as_object) else { continue };
         let before = pod.get("metadata").and_then(|metadata| metadata.get(part)).cloned().unwrap_or_default();
         let mut after = before.clone();
-        merge(&mut after, patch);
+        if merge(&mut after, patch).is_err() {
+            continue;
+        }
         let is_news = |(key, value): &(String, Value)| {
             value.is_string() && before.get(key) != Some(value) && !is_of_others(key)
         };
@@ -98,74 +101,115 @@ fn is_of_others(key: &str) -> bool {
     REVISIONS.contains(&key) || DOMAINS.iter().any(is_in)
 }
 
-fn merge_map(target: &mut Map<String, Value>, patch: &Map<String, Value>) {
-    match patch.get(DIRECTIVE).and_then(Value::as_str) {
-        Some("replace") => target.clear(),
-        Some("delete") => return target.clear(),
-        _ => {}
-    }
-    if let Some(kept) = patch.get(RETAIN).and_then(Value::as_array) {
-        target.retain(|key, _| kept.iter().any(|one| one.as_str() == Some(key)));
-    }
-    for (key, value) in patch {
-        if key == DIRECTIVE || key == RETAIN || key.starts_with(ORDER) {
-            continue;
-        }
-        if let Some(list) = key.strip_prefix(DELETE_FROM) {
-            if let (Some(known), Some(gone)) =
-                (target.get_mut(list).and_then(Value::as_array_mut), value.as_array())
-            {
-                known.retain(|one| !gone.contains(one));
-            }
-            continue;
-        }
-        match value {
-            Value::Null => drop(target.remove(key)),
-            Value::Object(part) => {
-                let known = target.entry(key).or_insert(Value::Null);
-                merge(known, part);
-            }
-            Value::Array(items) => {
-                let by = LISTS.iter().find(|(list, _)| list == key).map(|(_, by)| *by);
-                let known = target.entry(key).or_insert(Value::Null);
-                match by {
-                    Some(by) => merge_list(known, items, by),
-                    None => *known = Value::Array(items.clone()),
-                }
-            }
-            plain => drop(target.insert(key.clone(), plain.clone())),
-        }
-    }
+/// A merge that is under way.
+struct Merge {
+    /// Items that may still be compared.
+    left: usize,
 }
 
-fn merge_list(target: &mut Value, items: &[Value], by: &str) {
-    let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).map(str::to_owned);
-    if !target.is_array() {
-        *target = Value::Array(Vec::new());
-    }
-    let Some(known) = target.as_array_mut() else { return };
-    if items.iter().any(|item| directive(item).as_deref() == Some("replace")) {
-        known.clear();
-    }
-    for item in items {
-        let key = item.get(by).filter(|_| !by.is_empty());
-        let found = match key {
-            Some(key) => known.iter().position(|one| one.get(by) == Some(key)),
-            None => known.iter().position(|one| one == item),
-        };
-        match directive(item).as_deref() {
-            Some("delete") => drop(found.map(|at| known.remove(at))),
-            Some("replace") => {}
-            _ => match (found.and_then(|at| known.get_mut(at)), item.as_object()) {
-                (Some(one), Some(part)) => merge(one, part),
-                (Some(_), None) => {}
-                (None, Some(part)) => {
-                    let mut one = Value::Null;
-                    merge(&mut one, part);
-                    known.push(one);
-                }
-                (None, None) => known.push(item.clone()),
-            },
+impl Merge {
+    fn merge_value(&mut self, target: &mut Value, patch: &Map<String, Value>) -> Result<(), String> {
+        if !target.is_object() {
+            *target = Value::Object(Map::new());
         }
+        target.as_object_mut().map_or(Ok(()), |map| self.merge_map(map, patch))
+    }
+
+    fn merge_map(
+        &mut self,
+        target: &mut Map<String, Value>,
+        patch: &Map<String, Value>,
+    ) -> Result<(), String> {
+        match patch.get(DIRECTIVE).and_then(Value::as_str) {
+            Some("replace") => target.clear(),
+            Some("delete") => {
+                target.clear();
+                return Ok(());
+            }
+            _ => {}
+        }
+        if let Some(kept) = patch.get(RETAIN).and_then(Value::as_array) {
+            self.compare(RETAIN, target.len(), kept.len())?;
+            target.retain(|key, _| kept.iter().any(|one| one.as_str() == Some(key)));
+        }
+        for (key, value) in patch {
+            if key == DIRECTIVE || key == RETAIN || key.starts_with(ORDER) {
+                continue;
+            }
+            if let Some(list) = key.strip_prefix(DELETE_FROM) {
+                if let (Some(known), Some(gone)) =
+                    (target.get_mut(list).and_then(Value::as_array_mut), value.as_array())
+                {
+                    self.compare(list, known.len(), gone.len())?;
+                    known.retain(|one| !gone.contains(one));
+                }
+                continue;
+            }
+            match value {
+                Value::Null => drop(target.remove(key)),
+                Value::Object(part) => {
+                    let known = target.entry(key).or_insert(Value::Null);
+                    self.merge_value(known, part)?;
+                }
+                Value::Array(items) => {
+                    let by = LISTS.iter().find(|(list, _)| list == key);
+                    let known = target.entry(key).or_insert(Value::Null);
+                    match by {
+                        Some(by) => self.merge_list(known, items, *by)?,
+                        None => *known = Value::Array(items.clone()),
+                    }
+                }
+                plain => drop(target.insert(key.clone(), plain.clone())),
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_list(
+        &mut self,
+        target: &mut Value,
+        items: &[Value],
+        (list, by): (&str, &str),
+    ) -> Result<(), String> {
+        let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).map(str::to_owned);
+        if !target.is_array() {
+            *target = Value::Array(Vec::new());
+        }
+        let Some(known) = target.as_array_mut() else { return Ok(()) };
+        if items.iter().any(|item| directive(item).as_deref() == Some("replace")) {
+            known.clear();
+        }
+        for item in items {
+            self.compare(list, known.len(), 1)?;
+            let key = item.get(by).filter(|_| !by.is_empty());
+            let found = match key {
+                Some(key) => known.iter().position(|one| one.get(by) == Some(key)),
+                None => known.iter().position(|one| one == item),
+            };
+            match directive(item).as_deref() {
+                Some("delete") => drop(found.map(|at| known.remove(at))),
+                Some("replace") => {}
+                _ => match (found.and_then(|at| known.get_mut(at)), item.as_object()) {
+                    (Some(one), Some(part)) => self.merge_value(one, part)?,
+                    (Some(_), None) => {}
+                    (None, Some(part)) => {
+                        let mut one = Value::Null;
+                        self.merge_value(&mut one, part)?;
+                        known.push(one);
+                    }
+                    (None, None) => known.push(item.clone()),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the comparisons of so many items with so many others.
+    fn compare(&mut self, list: &str, known: usize, items: usize) -> Result<(), String> {
+        let left = self.left.checked_sub(known.saturating_mul(items));
+        let too_long =
+            || format!("{list}: the pod and the patch of its WorkloadSpread are too long; give fewer items");
+        self.left = left.ok_or_else(too_long)?;
+        Ok(())
     }
 }

@@ -201,10 +201,11 @@ impl Placer {
         };
         let placed = |at: usize| {
             let mut pod = pod.clone();
-            if let Some(subset) = spread.subsets.get(at) {
-                inject(&mut pod, subset, &matched(at));
+            let put = spread.subsets.get(at).map_or(Ok(()), |subset| inject(&mut pod, subset, &matched(at)));
+            match put {
+                Ok(()) => Verdict::Allowed { object: Some(pod), warnings: Vec::new() },
+                Err(fault) => Verdict::invalid(format!("WorkloadSpread {name:?}: {fault}")),
             }
-            Verdict::Allowed { object: Some(pod), warnings: Vec::new() }
         };
         if spread.is_unlimited() {
             return Ok(placed(0));
@@ -233,15 +234,21 @@ impl Placer {
                     let message = format!("WorkloadSpread {name:?} has 2000 pods on their way; try again");
                     return Ok(Verdict::Refused { code: 429, reason: "TooManyRequests", message });
                 }
-                Choice::Enter(at, _) if request.dry_run => return Ok(placed(at)),
-                Choice::Enter(at, next) => match write(&api, name, object, *next).await? {
-                    Written::Done(object) => {
-                        *known = Some(*object);
-                        return Ok(placed(at));
+                Choice::Enter(at, next) => {
+                    let placed = placed(at);
+                    // A pod that is not let in takes no place.
+                    if request.dry_run || matches!(placed, Verdict::Refused { .. }) {
+                        return Ok(placed);
                     }
-                    Written::Again => pause(tried).await,
-                    Written::Gone => return Ok(Verdict::AS_IT_IS),
-                },
+                    match write(&api, name, object, *next).await? {
+                        Written::Done(object) => {
+                            *known = Some(*object);
+                            return Ok(placed);
+                        }
+                        Written::Again => pause(tried).await,
+                        Written::Gone => return Ok(Verdict::AS_IT_IS),
+                    }
+                }
             }
         }
         Err("many pods of the WorkloadSpread come at once")

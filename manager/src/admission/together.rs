@@ -57,7 +57,7 @@ fn place(pod: &mut Value, spread: &Spread) {
     let question = Question { pod: &name, ordinal, replicas: 5, now: Timestamp::UNIX_EPOCH };
     let Choice::Take(at) = choose(spread, &Default::default(), &question) else { panic!("not by number") };
     let matched = Matched { name: "spread".to_owned(), subset: spread.subsets[at].name.clone(), uid: None };
-    berth_spread::inject(pod, &spread.subsets[at], &matched);
+    berth_spread::inject(pod, &spread.subsets[at], &matched).unwrap();
 }
 
 /// Sends the pod back to the node where it ran, in this zone.

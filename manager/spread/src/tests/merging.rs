@@ -31,7 +31,7 @@ fn map(value: &Value) -> Map<String, Value> {
 #[case::finalizers(json!({"metadata": {"finalizers": ["a"]}}), json!({"metadata": {"finalizers": ["a", "b"]}}), json!({"metadata": {"finalizers": ["a", "b"]}}))]
 #[case::where_there_is_nothing(json!({}), json!({"spec": {"containers": [{"name": "a"}]}}), json!({"spec": {"containers": [{"name": "a"}]}}))]
 fn merges(#[case] mut pod: Value, #[case] patch: Value, #[case] expected: Value) {
-    merge(&mut pod, &map(&patch));
+    merge(&mut pod, &map(&patch)).unwrap();
     assert_eq!(pod, expected);
 }
 
@@ -77,6 +77,51 @@ fn term(zone: &str) -> Value {
     json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]})
 }
 
+/// Rows: what the pod has at a place, the patch there, and how it ends. Compared are at most some millions.
+#[rstest]
+#[case::usual("/spec/env", 1_000, 100, true)]
+#[case::long("/spec/env", 100_000, 4_500, false)]
+#[case::plain_values("/metadata/finalizers", 0, 16_000, false)]
+#[case::values_that_go("/metadata/$deleteFromPrimitiveList/finalizers", 100_000, 4_500, false)]
+#[case::keys_that_stay("/spec/$retainKeys", 0, 16_000, true)]
+fn lists_that_are_too_long_are_not_compared(
+    #[case] place: &str,
+    #[case] known: usize,
+    #[case] items: usize,
+    #[case] merged: bool,
+) {
+    let (part, list) = place[1..].split_once('/').unwrap();
+    let all = |count: usize, prefix: &str| -> Vec<Value> {
+        let name = |at| format!("{prefix}{at}");
+        (0..count).map(|at| if list == "env" { json!({"name": name(at)}) } else { json!(name(at)) }).collect()
+    };
+    let name = list.rsplit('/').next().unwrap();
+    let mut pod = json!({ part: { name: all(known, "a") } });
+    let patch = json!({ part: { list: all(items, "b") } });
+    let error = merge(&mut pod, &map(&patch)).err();
+    assert_eq!(error.is_none(), merged, "{error:?}");
+    assert!(error.is_none_or(|error| error.contains(name)));
+}
+
+/// Each term gets the rules, and a term of a pod is three bytes.
+#[rstest]
+#[case::usual(16, 128, true)]
+#[case::many_terms(100_000, 1, false)]
+#[case::many_of_both(2_000, 128, false)]
+#[case::nothing_to_add(100_000, 0, true)]
+fn rules_are_not_written_into_too_many_terms(#[case] terms: usize, #[case] rules: usize, #[case] put: bool) {
+    let rule = json!({"key": "zone", "operator": "In", "values": ["a"]});
+    let subsets =
+        json!([{ "name": "a", "requiredNodeSelectorTerm": {"matchExpressions": vec![rule; rules]} }]);
+    let spread = spread("CloneSet", subsets);
+    let terms = json!({"nodeSelectorTerms": vec![json!({}); terms]});
+    let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": terms,
+    }}}});
+    let error = inject(&mut pod, &spread.subsets[0], &Matched::default()).err();
+    assert_eq!(error.is_none(), put, "{error:?}");
+}
+
 #[test]
 fn a_pod_gets_the_rules_of_its_subset() {
     let subsets = json!([{
@@ -89,7 +134,7 @@ fn a_pod_gets_the_rules_of_its_subset() {
     let mut pod = json!({"spec": {"tolerations": [{"key": "own"}], "affinity": {"nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term("1"), {"matchFields": []}]},
     }}}});
-    inject(&mut pod, &spread.subsets[0], &matched);
+    inject(&mut pod, &spread.subsets[0], &matched).unwrap();
     let nodes = &pod["spec"]["affinity"]["nodeAffinity"];
     let terms = &nodes["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
     // A node must have one of the terms, so each has the rule.
@@ -101,7 +146,7 @@ fn a_pod_gets_the_rules_of_its_subset() {
     let read = Matched::read(pod["metadata"]["annotations"][MATCHED].as_str().unwrap());
     assert_eq!(read, Some(matched));
     let mut plain = json!({"spec": {}});
-    inject(&mut plain, &spread.subsets[0], &Matched::default());
+    inject(&mut plain, &spread.subsets[0], &Matched::default()).unwrap();
     let required =
         &plain["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     assert_eq!(required["nodeSelectorTerms"], json!([term("a")]));

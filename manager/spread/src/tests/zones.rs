@@ -93,7 +93,7 @@ impl Cluster {
         let mut pod = json!({ "metadata": { "name": name }, "spec": { "containers": [] } });
         let subset = &self.spread.subsets[subset];
         let matched = Matched { name: "ws".to_owned(), subset: subset.name.clone(), uid: None };
-        inject(&mut pod, subset, &matched);
+        inject(&mut pod, subset, &matched).unwrap();
         let annotation = pod["metadata"]["annotations"][MATCHED].as_str().unwrap();
         let matched = Matched::read(annotation).unwrap();
         let zone = self.zone_for(&pod);
