@@ -42,6 +42,23 @@ pub(super) struct Parts {
     pub(super) warnings: Vec<String>,
 }
 
+/// Names of containers that came with the pod. They are looked up for each one that is injected.
+struct Names<'a> {
+    all: BTreeSet<&'a str>,
+    /// Those that no set has brought.
+    own: BTreeSet<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn of(spec: &'a Object, member: &str) -> Self {
+        let own = objects(spec, member).filter(|container| !is_injected(container));
+        Self {
+            all: objects(spec, member).map(|container| text(container, "name")).collect(),
+            own: own.map(|container| text(container, "name")).collect(),
+        }
+    }
+}
+
 /// Work on one pod.
 pub(super) struct Build<'a> {
     spec: &'a Object,
@@ -49,6 +66,10 @@ pub(super) struct Build<'a> {
     pod: Pod<'a>,
     mounts: Vec<Shared<'a>>,
     devices: Vec<Shared<'a>>,
+    /// Variables that paths of the mounts refer to.
+    of_paths: Vec<&'a Object>,
+    init: Names<'a>,
+    containers: Names<'a>,
     /// Owner of each name that is taken.
     taken: BTreeMap<String, String>,
     bytes: usize,
@@ -66,9 +87,13 @@ impl<'a> Build<'a> {
         let replaced: BTreeSet<String> = sidecars.flat_map(Sidecar::names).collect();
         let own = objects(spec, "containers").filter(|container| !replaced.contains(text(container, "name")));
         let own: Vec<_> = own.collect();
+        let mounts = mounts::of_pod(&own, "volumeMounts");
         Self {
             spec,
-            mounts: mounts::of_pod(&own, "volumeMounts"),
+            of_paths: env::of_paths(&mounts),
+            init: Names::of(spec, "initContainers"),
+            containers: Names::of(spec, "containers"),
+            mounts,
             devices: mounts::of_pod(&own, "volumeDevices"),
             pod: Pod::new(&own, labels, annotations),
             taken: BTreeMap::new(),
@@ -79,9 +104,13 @@ impl<'a> Build<'a> {
 
     /// Builds what this set has for the pod.
     pub(super) fn revision(&mut self, set: &Set, revision: &Revision) -> Result<(), Refusal> {
+        let mut volumes = BTreeSet::new();
         for (init, sidecars) in [(true, &revision.init), (false, &revision.containers)] {
             for sidecar in sidecars {
-                self.sidecar(set, revision, sidecar, init)?;
+                // Each once: a container may mount one a thousand times.
+                let new = mounted(&sidecar.container).filter(|name| volumes.insert(*name));
+                self.parts.volumes.extend(new.filter_map(|name| revision.volumes.get(name)).cloned());
+                self.sidecar(set, sidecar, init)?;
             }
         }
         self.parts.secrets.extend(revision.secrets.iter().cloned());
@@ -96,19 +125,8 @@ impl<'a> Build<'a> {
         self.parts
     }
 
-    fn sidecar(
-        &mut self,
-        set: &Set,
-        revision: &Revision,
-        sidecar: &Sidecar,
-        init: bool,
-    ) -> Result<(), Refusal> {
-        let mounted =
-            objects(&sidecar.container, "volumeMounts").chain(objects(&sidecar.container, "volumeDevices"));
-        let volumes = mounted.filter_map(|mount| revision.volumes.get(text(mount, "name")));
-        self.parts.volumes.extend(volumes.cloned());
-
-        let (env, missing) = env::of(sidecar, &self.pod, &self.mounts);
+    fn sidecar(&mut self, set: &Set, sidecar: &Sidecar, init: bool) -> Result<(), Refusal> {
+        let (env, missing) = env::of(sidecar, &self.pod, &self.of_paths);
         self.parts
             .warnings
             .extend(missing.into_iter().map(|text| format!("SidecarSet {}: {text}", set.name)));
@@ -168,14 +186,14 @@ impl<'a> Build<'a> {
             return Err(refused(other));
         }
         let (same, other, kind) = if init {
-            ("initContainers", "containers", "a container of the pod")
+            (&self.init, &self.containers, "a container of the pod")
         } else {
-            ("containers", "initContainers", "an init container of the pod")
+            (&self.containers, &self.init, "an init container of the pod")
         };
-        if objects(self.spec, other).any(|there| text(there, "name") == name) {
+        if other.all.contains(&*name) {
             return Err(refused(kind.to_owned()));
         }
-        if objects(self.spec, same).any(|there| text(there, "name") == name && !is_injected(there)) {
+        if same.own.contains(&*name) {
             let text = format!("SidecarSet {} replaces container {name} of the pod with its own", set.name);
             self.parts.warnings.push(text);
         }
@@ -191,4 +209,10 @@ impl<'a> Build<'a> {
         list.push(Built { container, before });
         Ok(())
     }
+}
+
+/// Names of the volumes that a container mounts.
+fn mounted(container: &Object) -> impl Iterator<Item = &str> {
+    let mounts = objects(container, "volumeMounts").chain(objects(container, "volumeDevices"));
+    mounts.map(|mount| text(mount, "name"))
 }

@@ -30,8 +30,9 @@ impl<'a> Pod<'a> {
     }
 }
 
-/// Variables of a sidecar in this pod, and of those that it misses a sentence each.
-pub(super) fn of(sidecar: &Sidecar, pod: &Pod, shared: &[Shared]) -> (Vec<Value>, Vec<String>) {
+/// Variables of a sidecar in this pod, and of those that it misses a sentence each. `of_paths` are those that
+/// the pod's mounts need.
+pub(super) fn of(sidecar: &Sidecar, pod: &Pod, of_paths: &[&Object]) -> (Vec<Value>, Vec<String>) {
     let mut all: Vec<Value> = list(&sidecar.container, "env").to_vec();
     let mut seen: BTreeSet<String> = objects(&sidecar.container, "env").map(name_of).collect();
     let mut missing = Vec::new();
@@ -63,16 +64,39 @@ pub(super) fn of(sidecar: &Sidecar, pod: &Pod, shared: &[Shared]) -> (Vec<Value>
         }
     }
     if sidecar.shares_mounts {
-        for shared in shared {
+        of_paths.iter().for_each(|variable| add(variable));
+    }
+    (all, missing)
+}
+
+/// Variables that the paths of the pod's mounts refer to, the first of each name. A pod that nobody has checked
+/// may have a hundred thousand of both, so each is looked up, and none is looked for.
+pub(super) fn of_paths<'a>(mounts: &[Shared<'a>]) -> Vec<&'a Object> {
+    let mut found: Vec<&'a Object> = Vec::new();
+    let mut names = BTreeSet::new();
+    for of_one in mounts.chunk_by(|one, other| std::ptr::eq(one.container, other.container)) {
+        let mut variables: Option<BTreeMap<&str, &'a Object>> = None;
+        for shared in of_one {
             for name in references(text(shared.mount, "subPathExpr")) {
-                let mut variables = objects(shared.container, "env");
-                if let Some(variable) = variables.find(|env| text(env, "name") == name) {
-                    add(variable);
+                let variables = variables.get_or_insert_with(|| by_name(shared.container));
+                if let Some(variable) = variables.get(name)
+                    && names.insert(name)
+                {
+                    found.push(variable);
                 }
             }
         }
     }
-    (all, missing)
+    found
+}
+
+/// Variables of a container; of equal names the first.
+fn by_name(container: &Object) -> BTreeMap<&str, &Object> {
+    let mut all = BTreeMap::new();
+    for variable in objects(container, "env") {
+        all.entry(text(variable, "name")).or_insert(variable);
+    }
+    all
 }
 
 /// Adds to a twin what tells it its version and that of the other one.

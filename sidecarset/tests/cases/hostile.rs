@@ -231,3 +231,37 @@ proptest! {
         let _ = decode(&text);
     }
 }
+
+/// A pod that nobody has checked yet, with as many variables and references as an API server sends. Each is
+/// looked up: to walk through all variables for each reference would take minutes.
+#[test]
+fn references_of_a_large_pod_are_looked_up() {
+    let sidecar = json!({"name": "log", "shareVolumePolicy": {"type": "enabled"}});
+    let set = parsed(&json!({"containers": [sidecar]}));
+    let env: Vec<Value> = (0..60_000).map(|at| json!({"name": format!("A{at}"), "value": "1"})).collect();
+    let path = format!("{}$(A59999)$(A3)$(A3)", "$(Z)".repeat(200_000));
+    let mounts = json!([{"name": "v", "mountPath": "/v", "subPathExpr": path}]);
+    let app = json!({"name": "app", "image": "app:1", "env": env, "volumeMounts": mounts});
+    let mut pod = crate::world::pod(&json!({"containers": [app]}));
+    injected(&mut pod, &[set], 0).unwrap();
+    let containers = pod["spec"]["containers"].as_array().unwrap();
+    let log = containers.iter().find(|container| container["name"] == "log").unwrap();
+    let names: Vec<_> =
+        log["env"].as_array().unwrap().iter().map(|env| env["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["IS_INJECTED", "A59999", "A3"]);
+}
+
+/// One volume that a container mounts a thousand times comes once.
+#[test]
+fn a_volume_comes_once() {
+    let mounts: Vec<Value> =
+        (0..1_000).map(|at| json!({"name": "v", "mountPath": format!("/{at}")})).collect();
+    let set = parsed(&json!({
+        "containers": [{"name": "log", "volumeMounts": mounts}, {"name": "mesh", "volumeMounts": mounts}],
+        "volumes": [{"name": "v", "configMap": {"name": "c"}}],
+    }));
+    let mut pod = crate::world::pod(&json!({}));
+    injected(&mut pod, &[set], 0).unwrap();
+    let names: Vec<_> = pod["spec"]["volumes"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["v"]);
+}
