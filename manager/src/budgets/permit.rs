@@ -15,10 +15,17 @@ use jiff::{SignedDuration, Timestamp};
 use super::spec::{Budget, Operation};
 use crate::condition::seconds;
 
-/// A permit to delete or evict that has no visible effect within it is taken back.
-pub(crate) const DISRUPTED_FOR: Duration = Duration::from_secs(20);
-/// A permit to update that has no visible effect within it is taken back.
+/// Time that an API server may still wait for other webhooks once it has the answer of this one.
+const OTHERS_TAKE: Duration = Duration::from_secs(30);
+/// A permit to delete or evict that has no visible effect within it is taken back. Shorter than
+/// [`OTHERS_TAKE`], another pod would have it while the first one is yet to go.
+pub(crate) const DISRUPTED_FOR: Duration = Duration::from_secs(35);
+/// A permit to update that has no visible effect within it is taken back. One of an update of which nobody
+/// sees anything stands as long, so it is no longer than OpenKruise's.
 pub(crate) const UPDATED_FOR: Duration = Duration::from_secs(10);
+/// A permit is good for another request about its pod for so long.
+const DISRUPTED_AGAIN: Duration = DISRUPTED_FOR.saturating_sub(OTHERS_TAKE);
+const UPDATED_AGAIN: Duration = Duration::from_secs(5);
 /// Permits that stand at the same time.
 pub(crate) const MOST_PERMITS: usize = 2_000;
 
@@ -63,18 +70,18 @@ pub(crate) fn decide(
     if status.observed_generation.is_none() {
         return Answer::Refused("its pods have not been counted yet");
     }
-    let (own, lasts) = match operation {
-        Operation::Update => (&status.unavailable_pods, UPDATED_FOR),
-        Operation::Delete | Operation::Evict => (&status.disrupted_pods, DISRUPTED_FOR),
+    let (own, again) = match operation {
+        Operation::Update => (&status.unavailable_pods, UPDATED_AGAIN),
+        Operation::Delete | Operation::Evict => (&status.disrupted_pods, DISRUPTED_AGAIN),
     };
     let known = status.disrupted_pods.contains_key(pod) || status.unavailable_pods.contains_key(pod);
     if let Some(since) = own.get(pod).map(|since| since.0) {
         // Of this pod, and none of its name before it; and it stands long enough for what is let through now.
         let of_this = created.is_none_or(|created| created.as_second() < since.as_second());
         let age = now.as_second().saturating_sub(since.as_second());
-        let half = i64::try_from(lasts.as_secs() / 2).unwrap_or(0);
+        let again = i64::try_from(again.as_secs()).unwrap_or(0);
         // One that was given twice in a second is a second ahead.
-        if of_this && (-1..half).contains(&age) {
+        if of_this && (-1..again).contains(&age) {
             return Answer::Free;
         }
     }

@@ -107,7 +107,8 @@ fn the_scale_is_the_newest(#[case] total: i32, #[case] says: &str) {
 
 #[rstest]
 #[case::just_given(1, 3600, "free")]
-#[case::half_over(10, 3600, "disrupted, 0 of 8")]
+#[case::for_as_long_as_others_take(4, 3600, "free")]
+#[case::too_short_for_them(5, 3600, "disrupted, 0 of 8")]
 #[case::of_the_future(-30, 3600, "disrupted, 0 of 8")]
 #[case::of_one_of_its_name(1, 1, "disrupted, 0 of 8")]
 #[case::of_one_of_its_name_before(5, 2, "disrupted, 0 of 8")]

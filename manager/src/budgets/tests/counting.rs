@@ -60,8 +60,9 @@ fn pods_that_have_a_permit_do_not_count() {
     // Nothing came of them.
     assert_eq!(counted.at(9, &ten(), false), (8, 0));
     assert_eq!(counted.at(10, &ten(), false), (9, 1));
-    assert_eq!(counted.at(19, &ten(), false), (9, 1));
-    assert_eq!(counted.at(20, &ten(), false), (10, 2));
+    // An API server that has the answer may wait so long for other webhooks.
+    assert_eq!(counted.at(34, &ten(), false), (9, 1));
+    assert_eq!(counted.at(35, &ten(), false), (10, 2));
     assert!(counted.status.disrupted_pods.is_empty() && counted.status.unavailable_pods.is_empty());
 }
 
@@ -74,8 +75,8 @@ fn a_permit_that_is_given_again_lasts_anew() {
     let again = Time("2026-07-02T10:00:15Z".parse().unwrap());
     counted.status.disrupted_pods.insert("p0".to_owned(), again);
     assert_eq!(counted.at(15, &ten(), false), (9, 1));
-    assert_eq!(counted.at(30, &ten(), false), (9, 1));
-    assert_eq!(counted.at(35, &ten(), false), (10, 2));
+    assert_eq!(counted.at(49, &ten(), false), (9, 1));
+    assert_eq!(counted.at(50, &ten(), false), (10, 2));
 }
 
 #[rstest]
