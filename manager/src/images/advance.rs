@@ -92,6 +92,9 @@ impl ImageIndex {
     fn refuse(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
         if let Some(rollout) = self.rollouts.get_mut(uid) {
             rollout.open = false;
+            if rollout.active() == 0 {
+                self.rest(uid, now);
+            }
         }
         let fault = self.jobs.get(uid)?.spec.as_ref().err()?.clone();
         self.say_refused(uid, "InvalidSpec", &fault, now)

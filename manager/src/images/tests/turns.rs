@@ -85,6 +85,21 @@ fn as_many_as_have_a_turn_wait_for_nobody() {
     assert!((0..MOST).all(|number| world.message(&format!("j{number:05}")).starts_with("job is running")));
 }
 
+/// What was made invalid asks for nothing any more: its turn is free when the last of its nodes has ended.
+#[test]
+fn one_that_was_made_invalid_rests() {
+    let mut world = World::with_nodes(1);
+    let invalid = json!({ "image": "" });
+    (0..MOST).for_each(|number| world.job(&format!("j{number:05}"), json!({})));
+    world.job("next", json!({}));
+    world.pass(seconds(10));
+    assert!(world.message("next").starts_with(WAITS));
+    let asked = world.asked("j00000").len();
+    (0..MOST).for_each(|number| world.job(&format!("j{number:05}"), invalid.clone()));
+    world.pass(seconds(10));
+    assert!(!world.message("next").starts_with(WAITS), "{}, {asked}", world.message("next"));
+}
+
 /// A job's time begins with its turn.
 #[test]
 fn a_deadline_is_of_the_turn() {
