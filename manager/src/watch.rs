@@ -46,8 +46,8 @@ pub enum Input {
 pub(crate) const WATCH_SECONDS: u32 = 60;
 
 /// Objects of one page of a list. A page is read as a whole before anything of it is passed over, and an
-/// object may have 1.5 MB; a hundred pods as they usually are come within some milliseconds.
-pub(crate) const PAGE: u32 = 100;
+/// object may have 1.5 MB; fifty pods as they usually are come within some milliseconds.
+pub(crate) const PAGE: u32 = 50;
 
 /// Connections of the watches.
 pub(crate) struct Follower {

@@ -86,7 +86,7 @@ async fn lists_come_in_small_pages() {
     let metrics = Metrics::register(&mut Registry::default());
     let task = tokio::spawn(follow::<crate::wire::Pods>(Client::new(service, "default"), sender, metrics));
     let query = queries.recv().await.unwrap();
-    assert!(query.split('&').any(|part| part == "limit=100"), "{query}");
+    assert!(query.split('&').any(|part| part == "limit=50"), "{query}");
     task.abort();
 }
 
