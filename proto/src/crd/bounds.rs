@@ -298,6 +298,7 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("availableReplicas", 0, I32),
     ("currentReplicas", 0, I32),
     ("updatedReplicas", 0, I32),
+    ("updatedAvailableReplicas", 0, I32),
     ("updatedReadyReplicas", 0, I32),
     ("expectedUpdatedReplicas", 0, I32),
     ("desiredNumberScheduled", 0, I32),

@@ -312,6 +312,9 @@ pub struct AdvancedStatefulSetStatus {
     /// How many pods have the newest revision and are ready.
     #[serde(default)]
     pub updated_ready_replicas: i32,
+    /// How many pods have the newest revision and are available.
+    #[serde(default)]
+    pub updated_available_replicas: i32,
     /// Name of the current revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_revision: Option<String>,

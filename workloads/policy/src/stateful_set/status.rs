@@ -53,6 +53,7 @@ impl Pass<'_> {
             current_replicas: of(&|one| is_of(one, current)),
             updated_replicas: updated,
             updated_ready_replicas: ready_anew,
+            updated_available_replicas: of(&|one| one.available && one.ready_anew),
             current_revision: Some(current.name.clone()),
             update_revision: Some(self.live.update.name.clone()),
             collision_count: (collisions > 0).then_some(collisions),
@@ -73,7 +74,7 @@ pub(super) fn unsettled(input: &Input<'_>, now: Timestamp) -> Option<AdvancedSta
     let mut status = before.cloned().unwrap_or_default();
     status.observed_generation = input.set.metadata.generation;
     // Nobody is to take it for the end of the rollout.
-    (status.updated_replicas, status.updated_ready_replicas) = (0, 0);
+    (status.updated_replicas, status.updated_ready_replicas, status.updated_available_replicas) = (0, 0, 0);
     let failed = [(FAILED_CREATE, failures.scale.as_ref()), (FAILED_UPDATE, failures.update.as_ref())];
     status.conditions = unsettled_conditions(&status.conditions, failed, now);
     (before != Some(&status)).then_some(status)

@@ -465,6 +465,7 @@ fn the_status_counts() {
         World::new(5, rolling(json!({ "partition": 2 })), "0o 1o! 2n 3n! 4nT").plan().status.unwrap();
     assert_eq!((status.replicas, status.ready_replicas, status.available_replicas), (5, 3, 2));
     assert_eq!((status.current_replicas, status.updated_replicas, status.updated_ready_replicas), (2, 2, 2));
+    assert_eq!(status.updated_available_replicas, 1);
     assert_eq!(status.current_revision.as_deref(), Some("db-old"));
     let all = World::new(2, json!({}), "0n 1n").plan().status.unwrap();
     assert_eq!(all.current_revision.as_deref(), Some("db-new"));
