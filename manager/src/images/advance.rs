@@ -8,7 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, SILENCE, TURN_AFTER,
+    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, TURN_AFTER, UNHEARD,
     WRITTEN_EVERY, Wake,
     job::{Job, Secrets, Sent, Stage},
     node::Asked,
@@ -81,7 +81,7 @@ impl ImageIndex {
                     image.ask(uid, Asked { since: now.wall, namespace, weight });
                 }
             }
-            rollout.set(&name, Some(Standing::Asked(later(now.instant, SILENCE))));
+            rollout.set(&name, Some(Standing::Asked(later(now.instant, UNHEARD))));
             self.placed.entry(uid.clone()).or_default().insert(name.clone());
             self.dirty.insert(name);
         }

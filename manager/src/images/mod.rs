@@ -93,9 +93,11 @@ use crate::{
     write::Target,
 };
 
-/// An entry that the agent has said nothing about, and, added to what all its attempts may take, one about
-/// which it says nothing new, so long: the node has failed for the job. OpenKruise's 10 minutes; a kubelet's
-/// node is NotReady far sooner.
+/// An entry that the agent has said nothing about for so long: the node has failed for the job. An agent says
+/// of each entry at once that it waits; OpenKruise gives it as long.
+pub const UNHEARD: Duration = Duration::from_secs(60);
+/// An entry about which the agent says nothing new for so long, added to what all its attempts may take. The
+/// pauses between them are in it.
 pub const SILENCE: Duration = Duration::from_secs(600);
 /// How long entries stay after the end of their job, so that what it did can be looked up on the nodes. They
 /// go before that where another job of the namespace waits for the room.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    ImageIndex, SILENCE,
+    ImageIndex, SILENCE, UNHEARD,
     rollout::{End, Standing},
 };
 use crate::{seen::Now, time::later};
@@ -50,7 +50,7 @@ impl ImageIndex {
             // called back.
             None if !selected && asked => Some(match before {
                 Some(Standing::Leaving(until)) => Standing::Leaving(until),
-                _ => Standing::Leaving(later(now.instant, SILENCE)),
+                _ => Standing::Leaving(later(now.instant, UNHEARD)),
             }),
             None if !selected => None,
             None if asked => {
@@ -62,7 +62,7 @@ impl ImageIndex {
                     _ if word => {
                         Standing::Asked(later(now.instant, rollout.plan.patience.saturating_add(SILENCE)))
                     }
-                    _ => Standing::Asked(later(now.instant, SILENCE)),
+                    _ => Standing::Asked(later(now.instant, UNHEARD)),
                 })
             }
             None if rollout.plan.sealed && !has_key => Some(Standing::Keyless),

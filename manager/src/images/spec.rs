@@ -80,11 +80,8 @@ pub(super) fn parse(key: &Key, uid: &Arc<str>, spec: &ImagePullJobSpec) -> Resul
     if never && policy.ttl_seconds_after_finished.is_some() {
         return fault("completionPolicy.ttlSecondsAfterFinished", "is only for type Always; leave it out");
     }
-    if let Some(deadline) = policy.active_deadline_seconds.filter(|deadline| *deadline < i64::from(timeout)) {
-        let problem = format!(
-            "is {deadline}, less than pullPolicy.timeoutSeconds ({timeout}): give at least that, or a smaller timeout"
-        );
-        return fault("completionPolicy.activeDeadlineSeconds", &problem);
+    if let Some(deadline) = policy.active_deadline_seconds.filter(|deadline| *deadline < 0) {
+        return fault("completionPolicy.activeDeadlineSeconds", &format!("is {deadline}; give at least 0"));
     }
     if let Some(ttl) = policy.ttl_seconds_after_finished.filter(|ttl| *ttl < 0) {
         return fault("completionPolicy.ttlSecondsAfterFinished", &format!("is {ttl}; give at least 0"));

@@ -4,7 +4,10 @@ use berth_proto::crd::ImagePhase;
 use serde_json::json;
 
 use super::world::*;
-use crate::{images::SILENCE, seen::Kind};
+use crate::{
+    images::{SILENCE, UNHEARD},
+    seen::Kind,
+};
 
 #[test]
 fn a_job_without_nodes_is_over_but_not_before_nodes_can_have_been_seen() {
@@ -71,7 +74,7 @@ fn the_deadline_fails_what_has_not_ended() {
 fn an_agent_that_says_nothing_is_given_up() {
     let mut world = World::with_nodes(3);
     world.job("j", json!({}));
-    world.pass(SILENCE - seconds(1));
+    world.pass(UNHEARD - seconds(1));
     assert_eq!(world.asked("j"), ["n0"]);
     world.pass(seconds(1));
     assert!(world.asked("j").contains(&"n1".to_owned()), "the next one is asked");
@@ -96,7 +99,7 @@ fn a_write_that_never_shows_does_not_hold_up_the_job_for_ever() {
     world.job("j", json!({}));
     world.orders.clear();
     world.waits = false;
-    world.pass(SILENCE);
+    world.pass(UNHEARD);
     assert_eq!(world.asked("j"), ["n1"]);
     world.succeed_all("j");
     assert_eq!(world.counts("j"), [2, 0, 1, 1]);

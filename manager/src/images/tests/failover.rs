@@ -143,6 +143,7 @@ fn entries_of_somebody_not_seen_yet_stay_a_while() {
     assert_eq!(world.placed(&job.uid), ["n0"]);
     world.jobs.insert("j".to_owned(), job);
     world.list_all();
+    world.hear_all("j");
     world.pass(seconds(60));
     assert_eq!(world.asked("j"), ["n0"]);
     assert!(world.asks.values().all(|times| *times == 1));

@@ -20,6 +20,7 @@ fn what_does_not_fit_waits_and_comes_in() {
         world.pass(seconds(1));
     }
     assert_eq!(world.images["n0"].desired.len(), 3, "16 KiB of them");
+    ["a", "b", "c"].iter().for_each(|name| world.hear_all(name));
     assert_eq!(world.counts("d"), [1, 0, 0, 0]);
     let message = world.message("d").to_owned();
     assert!(message.contains("1 nodes wait for room") && message.contains("16 KiB"), "{message}");
@@ -164,6 +165,7 @@ fn a_fail_over_changes_nothing() {
         world.job(name, large(6));
         world.pass(seconds(1));
     }
+    ["d", "c"].iter().for_each(|name| world.hear_all(name));
     let shown =
         |world: &World| -> Vec<usize> { world.images.values().map(|image| image.desired.len()).collect() };
     let before = (shown(&world), world.node_writes);

@@ -93,6 +93,7 @@ fn a_seal_is_not_made_anew() {
     world.job("k", json!({}));
     let entry = world.images["n0"].desired.iter().find(|entry| *entry.uid == *uid).unwrap();
     assert_eq!((world.images["n0"].desired.len(), &entry.sealed_credentials), (2, &sealed));
+    world.hear_all("j");
     world.pass(seconds(300));
     assert_eq!(world.fetches.len(), 2, "read again, as its owner may have changed it");
     let effects = world.index.index.secrets_missing(&uid, "gone", world.now());
@@ -119,6 +120,7 @@ fn without_its_secrets_a_job_still_ends() {
         let effects = world.index.index.secrets_ready(&uid, world.now());
         world.carry_out(effects);
         assert_eq!(world.asked("j"), ["n0"]);
+        world.hear_all("j");
         world.pass(seconds(301));
         let effects = world.index.index.secrets_missing(&uid, "gone", world.now());
         world.carry_out(effects);

@@ -47,6 +47,7 @@ fn thousands_of_jobs_keep_few_standings() {
 fn one_more_begins_when_one_is_over() {
     let mut world = World::with_nodes(1);
     world.job("first", json!({}));
+    world.hear_all("first");
     idle(&mut world, MOST - 1);
     world.job("next", json!({}));
     world.pass(seconds(1));
@@ -110,7 +111,9 @@ fn a_deadline_is_of_the_turn() {
     world.pass(seconds(10_000));
     assert!(!world.is_over("late"));
     world.no_job("j00000");
-    world.pass(seconds(699));
+    world.pass(seconds(1));
+    world.hear_all("late");
+    world.pass(seconds(698));
     assert!(!world.is_over("late"));
     world.pass(seconds(1));
     assert_eq!(world.message("late"), "job exceeds activeDeadlineSeconds");
@@ -122,6 +125,7 @@ fn a_fail_over_changes_nothing() {
     let mut world = World::with_nodes(2);
     world.job("first", json!({ "parallelism": 1 }));
     world.answer("n0", "first", ImagePhase::Succeeded);
+    world.hear_all("first");
     idle(&mut world, MOST - 1);
     world.job("a-young-one", json!({}));
     world.pass(seconds(1));
@@ -141,6 +145,7 @@ fn what_had_ended_is_remembered_through_a_wait() {
     let mut world = World::with_nodes(2);
     world.job("young", json!({ "parallelism": 1, "completionPolicy": { "type": "Never" } }));
     world.succeed_all("young");
+    world.hear_all("young");
     world.pass(seconds(1));
     let made = world.jobs["young"].created;
     world.jobs.get_mut("young").unwrap().created = made.map(|time| time + seconds(9000));

@@ -233,6 +233,13 @@ impl World {
         asked
     }
 
+    /// All nodes that were asked by the job say that it waits for other pulls.
+    pub(super) fn hear_all(&mut self, job: &str) {
+        for name in &self.asked(job) {
+            self.answer(name, job, ImagePhase::Waiting);
+        }
+    }
+
     pub(super) fn pod(&mut self, name: &str, node: &str, with: &[(&str, &str)], stage: PodStage) {
         let pod = PodSeen {
             owner: None,
