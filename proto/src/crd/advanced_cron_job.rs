@@ -67,6 +67,7 @@ pub struct AdvancedCronJobSpec {
     pub concurrency_policy: Option<String>,
     /// Whether it rests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
     pub paused: Option<bool>,
     /// How many runs that succeeded are kept; 3 when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -139,7 +139,9 @@ pub struct AdvancedDaemonSetUpdateStrategy {
     },
     {
         "rule": "!has(self.maxUnavailable) || !has(self.maxSurge) \
-                 || (self.maxUnavailable == 0 || self.maxUnavailable == '0%') \
+                 && (self.maxUnavailable != 0 && self.maxUnavailable != '0%' \
+                 || has(self.rollingUpdateType) && self.rollingUpdateType == 'Surging') \
+                 || has(self.maxSurge) && (self.maxUnavailable == 0 || self.maxUnavailable == '0%') \
                  != (self.maxSurge == 0 || self.maxSurge == '0%')",
         "message": "maxUnavailable and maxSurge are both 0, or neither is: give one of them, and 0 for the other one",
     },

@@ -59,12 +59,6 @@ use super::node_image::{ImagePullPolicy, SandboxConfig};
         "fieldPath": ".completionPolicy",
     },
     {
-        "rule": "!has(self.completionPolicy.activeDeadlineSeconds) || self.completionPolicy.activeDeadlineSeconds >= \
-            (has(self.pullPolicy) && has(self.pullPolicy.timeoutSeconds) ? self.pullPolicy.timeoutSeconds : 600)",
-        "message": "is less than pullPolicy.timeoutSeconds (600 when left out): give at least that, or a smaller timeout",
-        "fieldPath": ".completionPolicy.activeDeadlineSeconds",
-    },
-    {
         "rule": "self.image == oldSelf.image",
         "message": "image is immutable: make a new job",
         "fieldPath": ".image",

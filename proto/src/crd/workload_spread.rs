@@ -46,10 +46,14 @@ use serde_json::{Map, Value};
         "message": "scheduleStrategy.adaptive.rescheduleCriticalSeconds: at most 295 s, divided by the number of subsets but the last one: make it smaller"},
 ]))]
 pub struct WorkloadSpreadSpec {
-    /// The workload, of the same namespace. It cannot be changed, and has one WorkloadSpread.
-    #[schemars(extend("x-kubernetes-validations" = [
-        {"rule": "self == oldSelf", "message": "targetRef is immutable: make a new WorkloadSpread"},
-    ]))]
+    /// The workload, of the same namespace. It has one WorkloadSpread, and cannot be changed
+    /// but for the version of `apps.kruise.io`.
+    #[schemars(extend("x-kubernetes-validations" = [{
+        "rule": "self.kind == oldSelf.kind && self.name == oldSelf.name \
+            && (self.apiVersion == oldSelf.apiVersion || self.apiVersion.startsWith('apps.kruise.io/') \
+            && oldSelf.apiVersion.startsWith('apps.kruise.io/'))",
+        "message": "targetRef is immutable, but for the version of apps.kruise.io: make a new WorkloadSpread",
+    }]))]
     pub target_ref: SpreadTarget,
     /// The subsets, in their order; names are unique.
     #[schemars(length(min = 1), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

@@ -152,8 +152,8 @@ fn update(strategy: &SidecarSetUpdateStrategy, faults: &mut Vec<Fault>) {
     let mut pairs = std::collections::BTreeSet::new();
     for (at, term) in strategy.scatter_strategy.iter().enumerate() {
         let field = path(&format!("scatterStrategy[{at}]"));
-        if term.key.is_empty() || term.value.is_empty() {
-            faults.push(Fault::new(field, "key and value are both required: give them"));
+        if term.key.is_empty() {
+            faults.push(Fault::new(field, "has no key: give the key of a label"));
         } else if !pairs.insert((&term.key, &term.value)) {
             faults.push(Fault::new(field, "repeats a key with its value: list each once"));
         }

@@ -77,8 +77,8 @@ fn refused(faults: &[String], field: &str, part: &str) {
 #[case::partition_of_words(strategy(json!({"partition": "some"})), "spec.updateStrategy.partition", "from 0 on")]
 #[case::unavailable(strategy(json!({"maxUnavailable": "101%"})), "spec.updateStrategy.maxUnavailable", "from 0 on")]
 #[case::unavailable_nothing(strategy(json!({"maxUnavailable": "0%"})), "spec.updateStrategy.maxUnavailable", "upgrades no pod")]
-#[case::scatter(strategy(json!({"scatterStrategy": [{"key": "a", "value": ""}]})),
-    "spec.updateStrategy.scatterStrategy[0]", "both required")]
+#[case::scatter(strategy(json!({"scatterStrategy": [{"key": "", "value": "a"}]})),
+    "spec.updateStrategy.scatterStrategy[0]", "has no key")]
 #[case::scatter_twice(strategy(json!({"scatterStrategy": [{"key": "a", "value": "b"}, {"key": "a", "value": "b"}]})),
     "spec.updateStrategy.scatterStrategy[1]", "repeats")]
 #[case::priorities(strategy(json!({"priorityStrategy": {"orderPriority": [{"orderedKey": "a"}],

@@ -303,7 +303,9 @@ impl<'a> Pass<'a> {
             return status;
         }
         self.tell(false, "JobComplete", "every node's pod has ended");
-        status::end(&mut status, Phase::Completed, "Complete", "JobComplete", "Job completed", self.now);
+        let (succeeded, failed) = (status.succeeded, status.failed);
+        let text = format!("Job completed, {succeeded} pods succeeded, {failed} pods failed");
+        status::end(&mut status, Phase::Completed, "Complete", "Complete", &text, self.now);
         status
     }
 

@@ -48,7 +48,7 @@ impl Pass<'_> {
             expected_updated_replicas: i32::try_from(self.rules.replicas - self.rules.partition).unwrap_or(0),
             update_revision: Some(self.live.update.name.clone()),
             current_revision: Some(current.name.clone()),
-            collision_count: (collisions > 0).then_some(collisions),
+            collision_count: Some(collisions),
             label_selector: Some(self.rules.selector.text()),
             conditions: failed
                 .into_iter()

@@ -54,7 +54,7 @@ impl Pass<'_> {
             updated_number_scheduled: with(&has_newest),
             number_available: available,
             number_unavailable: desired.saturating_sub(available),
-            collision_count: (collisions > 0).then_some(collisions),
+            collision_count: Some(collisions),
             daemon_set_hash: Some(self.live.update.hash().to_owned()),
             conditions: failed
                 .into_iter()

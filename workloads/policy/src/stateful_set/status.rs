@@ -56,7 +56,7 @@ impl Pass<'_> {
             updated_available_replicas: of(&|one| one.available && one.ready_anew),
             current_revision: Some(current.name.clone()),
             update_revision: Some(self.live.update.name.clone()),
-            collision_count: (collisions > 0).then_some(collisions),
+            collision_count: Some(collisions),
             label_selector: Some(self.rules.selector.text()),
             conditions: failed
                 .into_iter()

@@ -65,7 +65,7 @@ impl Pass<'_> {
             ready_replicas: sum(|child| child.ready),
             updated_replicas: small(all),
             updated_ready_replicas: small(ready),
-            collision_count: (collisions > 0).then_some(collisions),
+            collision_count: Some(collisions),
             current_revision: current.clone(),
             subset_replicas: by_subset(|numbers| numbers.replicas),
             update_status: Some(UnitedDeploymentUpdateStatus {

@@ -158,7 +158,7 @@ fn it_completes_when_every_node_is_done() {
     assert!(plan.notes.iter().any(|note| note.reason == "JobComplete"));
     world.settle();
     world.is("completed", 5, 0, 3, 2);
-    assert_eq!(world.reason().as_deref(), Some("JobComplete"));
+    assert_eq!(world.reason().as_deref(), Some("Complete"));
     assert!(world.job.status.as_ref().unwrap().completion_time.is_some());
     // It stays so, whatever comes.
     world.nodes.insert("f".to_owned(), node("f"));
