@@ -222,6 +222,9 @@ pub struct CloneSetStatus {
     /// How many pods have the newest revision and are ready.
     #[serde(default)]
     pub updated_ready_replicas: i32,
+    /// How many pods have the newest revision and are available.
+    #[serde(default)]
+    pub updated_available_replicas: i32,
     /// How many pods are to have the newest revision.
     #[serde(default)]
     pub expected_updated_replicas: i32,

@@ -45,6 +45,7 @@ impl Pass<'_> {
             available_replicas: of(|one| one.available),
             updated_replicas: updated,
             updated_ready_replicas: of(|one| one.ready_anew),
+            updated_available_replicas: of(|one| one.available && one.ready_anew),
             expected_updated_replicas: i32::try_from(self.rules.replicas - self.rules.partition).unwrap_or(0),
             update_revision: Some(self.live.update.name.clone()),
             current_revision: Some(current.name.clone()),
@@ -98,7 +99,7 @@ pub(super) fn unsettled(input: &Input<'_>, now: Timestamp) -> Option<CloneSetSta
     let mut status = before.cloned().unwrap_or_default();
     status.observed_generation = input.set.metadata.generation;
     // Nobody is to take it for the end of the rollout.
-    (status.updated_replicas, status.updated_ready_replicas) = (0, 0);
+    (status.updated_replicas, status.updated_ready_replicas, status.updated_available_replicas) = (0, 0, 0);
     let failed = [(FAILED_SCALE, failures.scale.as_ref()), (FAILED_UPDATE, failures.update.as_ref())];
     status.conditions = unsettled_conditions(&status.conditions, failed, now);
     (before != Some(&status)).then_some(status)

@@ -72,7 +72,8 @@ fn one_after_the_other() {
     let status = world.plan().status.unwrap();
     assert_eq!((status.updated_replicas, status.updated_ready_replicas), (1, 0));
     world.in_place.clear();
-    assert_eq!(world.plan().status.unwrap().updated_ready_replicas, 1);
+    let status = world.plan().status.unwrap();
+    assert_eq!((status.updated_ready_replicas, status.updated_available_replicas), (1, 1));
 }
 
 #[test]
