@@ -12,7 +12,7 @@ use berth_workloads_policy::{
 
 use crate::{
     put_off::PutOff,
-    timing::{Backoff, SPACING, StatusPace, Told},
+    timing::{Backoff, LeftStatus, SPACING, StatusPace, Told},
     write::End,
 };
 
@@ -30,6 +30,7 @@ pub(crate) struct Memory {
     pub(crate) unadopted: Unadopted,
     backoff: Backoff,
     pub(crate) status: StatusPace,
+    pub(crate) left_status: LeftStatus,
     pub(crate) collisions: i32,
     /// Nobody knows what was written for it last: its objects are read before it is planned.
     pub(crate) unread: bool,

@@ -7,7 +7,11 @@ use std::{
 };
 
 use berth_base::time::later;
-use berth_workloads_policy::{action::Note, clone_set::Settings, plan::Failures};
+use berth_workloads_policy::{
+    action::{Action, Note},
+    clone_set::Settings,
+    plan::Failures,
+};
 use jiff::Timestamp;
 use tracing::error;
 
@@ -130,6 +134,11 @@ impl State {
             // Counters change with every pod; whoever looks once a second sees the same.
             plan.status = None;
             again = Some(again.map_or(at, |again| again.min(at)));
+        }
+        // A status that says of the new generation that it has no pods is taken at its word.
+        let changes_counts = plan.actions.iter().any(Action::is_about_number);
+        if plan.status.is_some() && memory.left_status.is_left(changes_counts) {
+            plan.status = None;
         }
         if plan.status.is_some() {
             memory.status.written(look.now);

@@ -46,6 +46,11 @@ pub(crate) struct Backoff {
 #[derive(Debug, Default)]
 pub(crate) struct StatusPace(Option<Instant>);
 
+/// Status of a plan that changes what the status counts: it is left to the plan that follows at once and knows
+/// what this one has done, but not twice in a row.
+#[derive(Debug, Default)]
+pub(crate) struct LeftStatus(bool);
+
 /// Last thing that was told of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Option<(String, Instant)>);
@@ -96,6 +101,14 @@ impl StatusPace {
     }
 }
 
+impl LeftStatus {
+    /// Tells whether the status of the next plan is left out.
+    pub(crate) fn is_left(&mut self, changes_counts: bool) -> bool {
+        self.0 = changes_counts && !self.0;
+        self.0
+    }
+}
+
 impl Told {
     /// Tells whether something is to be told: it was not a moment ago.
     pub(crate) fn is_news(&mut self, now: Instant, note: &Note) -> bool {
@@ -130,6 +143,15 @@ mod tests {
         assert!(backoff.fails());
         assert_eq!((backoff.ends(true), backoff.ends(false)), (SPACING, PAUSES[0]));
         assert!(!backoff.fails(), "one alone");
+    }
+
+    #[test]
+    fn a_status_is_left_out_once() {
+        let mut left = LeftStatus::default();
+        let plans = [(false, false), (true, true), (true, false), (true, true), (false, false), (true, true)];
+        for (at, (changes_counts, is_left)) in plans.into_iter().enumerate() {
+            assert_eq!(left.is_left(changes_counts), is_left, "plan {at}");
+        }
     }
 
     #[test]

@@ -59,6 +59,13 @@ pub enum Action {
     KeepPodsToDelete(Vec<String>),
 }
 
+impl Action {
+    /// Tells whether there are more pods or fewer of them after it.
+    pub fn is_about_number(&self) -> bool {
+        matches!(self, Self::CreatePod(_) | Self::DeletePod(_))
+    }
+}
+
 /// An update of a pod that its node is to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InPlaceUpdate {
