@@ -162,9 +162,7 @@ impl PodUpdates {
         let before = node.shown.as_ref();
         // Nearly always it is the one that was asked for, or that stood there before.
         let shared = |id: &EntryId, pod: &DesiredPod| {
-            let all = before.and_then(|shown| shown.asked.as_deref()).unwrap_or_default();
-            let at = all.binary_search_by_key(&(&*id.uid, &*id.owner), |pod| (&*pod.uid, &*pod.owner));
-            let asked = at.ok().and_then(|at| all.get(at));
+            let asked = before.and_then(|shown| shown.asked_of(id));
             let stood = before.and_then(|shown| shown.desired.get(id));
             let known = [asked, stood, wanted.get(id).map(|(pod, _)| pod)];
             known.into_iter().flatten().find(|known| ***known == *pod).cloned()
@@ -238,6 +236,15 @@ impl PodUpdates {
     /// The entry that is wanted.
     pub fn wanted(&self, id: &EntryId) -> Option<&DesiredPod> {
         self.wanted.get(id).map(|(pod, _)| &**pod)
+    }
+
+    /// Whether the agent has been given the entry that is wanted: it stands in the object of the node, or in
+    /// a write that may have come there.
+    pub fn is_given(&self, id: &EntryId) -> bool {
+        let Some((pod, node)) = self.wanted.get(id) else { return false };
+        let Some(shown) = self.nodes.get(node).and_then(|node| node.shown.as_ref()) else { return false };
+        let mut given = [shown.desired.get(id), shown.asked_of(id)].into_iter().flatten();
+        given.any(|given| given.revision == pod.revision && given.attempt == pod.attempt)
     }
 
     /// Whether something is to be asked of [`PodUpdates::owed`].

@@ -28,6 +28,13 @@ pub(super) struct Shown {
 }
 
 impl Shown {
+    /// Entry that was last asked to be written on this version.
+    pub(super) fn asked_of(&self, id: &EntryId) -> Option<&Arc<DesiredPod>> {
+        let all = self.asked.as_deref().unwrap_or_default();
+        let at = all.binary_search_by_key(&(&*id.uid, &*id.owner), |pod| (&*pod.uid, &*pod.owner));
+        at.ok().and_then(|at| all.get(at))
+    }
+
     /// Tells whether nothing is news for owners or for what is owed.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
         self.uid == other.uid

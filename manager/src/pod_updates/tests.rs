@@ -200,6 +200,33 @@ fn a_node_without_its_object_is_written_when_it_comes() {
 }
 
 #[test]
+fn an_entry_is_given_by_its_write() {
+    let mut world = World::new();
+    let given = |world: &World| world.updates.is_given(&id("p0"));
+    world.want("p0", 1);
+    assert!(!given(&world), "it is only wanted");
+    let first = world.owed().remove(0);
+    assert!(given(&world), "it may be there");
+    world.changed("even");
+    assert!(!given(&world), "the write was decided on old news");
+    let second = world.owed().remove(0);
+    [first, second].iter().for_each(|order| world.write(order));
+    world.show("even");
+    assert!(given(&world), "it is there");
+    world.want("p0", 2);
+    assert!(!given(&world), "that is another revision");
+    world.updates.want(DesiredPod { attempt: 1, ..desired("p0", 1) }, "even");
+    assert!(!given(&world), "and that another try");
+    // The next leader finds it in the object.
+    world.updates = PodUpdates::default();
+    world.show("even");
+    world.want("p0", 1);
+    assert!(given(&world));
+    world.updates.forget(&id("p0"));
+    assert!(!given(&world));
+}
+
+#[test]
 fn progress_is_about_the_revision_that_is_wanted() {
     let mut world = World::new();
     assert!(world.updates.progress(&id("p0")).is_none());

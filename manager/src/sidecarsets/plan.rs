@@ -8,6 +8,9 @@
 //! and one that it has begun holds no place while its pod is available. The pods that `partition` keeps are
 //! the last ones in the order.
 //!
+//! A pause stops the next pods: one whose agent has been given the newest revision gets it, as where somebody
+//! pauses just after an edit. `NotUpdate`, the selector and a newer revision take back what is not begun.
+//!
 //! A pod that cannot be upgraded is told so, in its condition `SidecarSetUpgradable`, and that it can when
 //! that is so again: by an entry that costs nothing, and that an upgrade takes the place of. A set that rests
 //! tells no pod that it cannot.
@@ -74,6 +77,8 @@ pub(super) enum Means {
 pub(super) struct Asked {
     /// It is the newest revision.
     pub(super) newest: bool,
+    /// The agent has it, or may have it any moment.
+    pub(super) given: bool,
     pub(super) attempt: i32,
     /// As the agent says; `None` before it has.
     pub(super) phase: Option<UpdatePhase>,
@@ -273,8 +278,8 @@ enum Next {
 fn next(strategy: &Strategy, pod: &Candidate, asked: &Asked) -> Next {
     let begun = asked.phase.is_some_and(|phase| phase != UpdatePhase::Pending);
     let ended = matches!(asked.phase, Some(UpdatePhase::Succeeded | UpdatePhase::Failed));
-    let rests = strategy.paused || strategy.not_update;
-    let wanted = !rests && pod.upgradable && selected(strategy, pod) && pod.means == Means::Agent;
+    let can = pod.upgradable && selected(strategy, pod) && pod.means == Means::Agent;
+    let wanted = can && !strategy.paused && !strategy.not_update;
     if pod.updated && asked.newest && !ended && (begun || pod.means == Means::Agent) {
         // The pod is seen before the agent's word of its end.
         return Next::Stay;
@@ -288,6 +293,9 @@ fn next(strategy: &Strategy, pod: &Candidate, asked: &Asked) -> Next {
         };
     }
     if !ended && begun && (asked.newest || !wanted) {
+        return Next::Stay;
+    }
+    if !ended && asked.newest && asked.given && can && !strategy.not_update {
         return Next::Stay;
     }
     if !wanted {

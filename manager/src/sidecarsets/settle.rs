@@ -316,6 +316,7 @@ fn candidate<'a>(
         Asked {
             word: wanted.upgradable,
             newest: wanted.revision == revision,
+            given: updates.is_given(id),
             attempt: wanted.attempt,
             phase: said.map(|said| said.phase),
             ago: said.map_or(Duration::ZERO, |said| now.instant.saturating_duration_since(said.seen)),

@@ -15,7 +15,7 @@ fn strategy(given: Value) -> Strategy {
 }
 
 fn asked(newest: bool, phase: Option<UpdatePhase>, ago: u64) -> Option<Asked> {
-    Some(Asked { newest, attempt: 0, phase, ago: Duration::from_secs(ago), word: None })
+    Some(Asked { newest, given: true, attempt: 0, phase, ago: Duration::from_secs(ago), word: None })
 }
 
 /// A pod by one letter; those at odd places have the label `tier: gold`.
@@ -48,6 +48,7 @@ fn pod(at: usize, letter: char) -> Candidate<'static> {
         'c' => Candidate { changing: true, available: false, ..old },
         // Old ones that have been asked for.
         'p' => with(asked(true, None, 0)),
+        'P' => with(asked(true, None, 0).map(|asked| Asked { given: false, ..asked })),
         'w' => with(asked(true, Some(Pending), 0)),
         'i' => with(asked(true, Some(Updating), 0)),
         'f' => with(asked(true, Some(Failed), 10)),
@@ -118,13 +119,19 @@ fn pods(letters: &str) -> Vec<Candidate<'static>> {
 #[case::not_upgradable_comes_on_top(json!({"partition": 1, "maxUnavailable": 5}), "-oo", "1", "", [1, 0, 0, 1])]
 #[case::paused(json!({"paused": true}), "oon", "", "", [0, 0, 0, 3])]
 #[case::paused_ends_what_began(json!({"paused": true}), "io", "", "", [1, 0, 0, 1])]
-#[case::paused_takes_back(json!({"paused": true}), "po", "", "0", [0, 0, 0, 1])]
-#[case::paused_takes_pending_back(json!({"paused": true}), "wo", "", "0", [0, 0, 0, 1])]
+#[case::paused_keeps_what_was_given(json!({"paused": true}), "po", "", "", [1, 0, 0, 1])]
+#[case::paused_keeps_pending(json!({"paused": true}), "wo", "", "", [1, 0, 0, 1])]
+#[case::paused_takes_back(json!({"paused": true}), "Po", "", "0", [0, 0, 0, 1])]
+#[case::paused_and_not_selected(json!({"paused": true, "selector": {"matchLabels": {"tier": "gold"}}}), "pp", "", "0", [1, 0, 0, 1])]
+#[case::paused_no_more_upgradable(json!({"paused": true}), "K", "", "0", [0, 0, 0, 0])]
+#[case::paused_agent_went_back(json!({"paused": true}), "v", "", "0", [0, 0, 0, 0])]
+#[case::paused_for_new_pods_alone(json!({"paused": true, "type": "NotUpdate"}), "pw", "", "01", [0, 0, 0, 0])]
 #[case::paused_older_began(json!({"paused": true}), "r", "", "", [1, 0, 0, 0])]
 #[case::paused_older_not_begun(json!({"paused": true}), "q", "", "0", [0, 0, 0, 0])]
 #[case::paused_failed(json!({"paused": true}), "F", "", "", [0, 1, 0, 0])]
 #[case::paused_older_failed(json!({"paused": true}), "R", "", "0", [0, 0, 0, 0])]
 #[case::not_update(json!({"type": "NotUpdate"}), "oo", "", "", [0, 0, 0, 2])]
+#[case::not_update_takes_back(json!({"type": "NotUpdate"}), "pw", "", "01", [0, 0, 0, 0])]
 #[case::not_update_ends_what_began(json!({"type": "NotUpdate"}), "i", "", "", [1, 0, 0, 0])]
 #[case::selector(json!({"selector": {"matchLabels": {"tier": "gold"}}, "maxUnavailable": 5}), "oooo", "13", "", [2, 0, 0, 2])]
 #[case::selector_takes_back(json!({"selector": {"matchLabels": {"tier": "gold"}}}), "pp", "", "0", [1, 0, 0, 1])]
@@ -182,6 +189,7 @@ fn next_steps(
 fn tries(#[case] attempt: i32, #[case] ago: u64, #[case] next: Option<i32>, #[case] rest: Option<u64>) {
     let entry = Asked {
         newest: true,
+        given: true,
         attempt,
         phase: Some(UpdatePhase::Failed),
         ago: Duration::from_secs(ago),
@@ -228,6 +236,7 @@ fn words(
             let known = pod(at, letters[0]);
             let says = |word| Asked {
                 newest: false,
+                given: true,
                 attempt: 0,
                 phase: None,
                 ago: Duration::ZERO,
@@ -263,7 +272,8 @@ fn few_are_told_at_a_time(
     #[case] means: Means,
     #[case] expect: usize,
 ) {
-    let told = Asked { newest: false, attempt: 0, phase, ago: Duration::ZERO, word: Some(false) };
+    let told =
+        Asked { newest: false, given: true, attempt: 0, phase, ago: Duration::ZERO, word: Some(false) };
     let pods: Vec<_> = (0..5000)
         .map(|at| match at < asked {
             true => Candidate { tells: true, entry: Some(told.clone()), means, ..pod(at, '-') },
@@ -282,7 +292,14 @@ fn few_are_told_at_a_time(
 #[case::long_ago(600, true, Some(0))]
 fn a_word_that_was_refused_is_said_anew(#[case] ago: u64, #[case] back: bool, #[case] again_in: Option<u64>) {
     let ago = Duration::from_secs(ago);
-    let told = Asked { newest: false, attempt: 0, phase: Some(UpdatePhase::Failed), ago, word: Some(false) };
+    let told = Asked {
+        newest: false,
+        given: true,
+        attempt: 0,
+        phase: Some(UpdatePhase::Failed),
+        ago,
+        word: Some(false),
+    };
     let planned = plan(&strategy(json!({})), &[Candidate { tells: true, entry: Some(told), ..pod(0, '-') }]);
     assert_eq!(planned.tell, []);
     assert_eq!(planned.told, if back { vec![0] } else { vec![] });

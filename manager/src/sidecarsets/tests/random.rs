@@ -12,7 +12,7 @@ use crate::seen::{PodSeen, PodStage};
 enum Deed {
     Pod { pod: u8, image: u8, ready: bool, kind: u8 },
     Gone { pod: u8 },
-    Edit { image: u8, most: u8 },
+    Edit { image: u8, most: u8, paused: bool },
     Drop,
     Label { team: bool },
     Agent { succeeds: bool },
@@ -25,7 +25,8 @@ fn deed() -> impl Strategy<Value = Deed> {
         6 => (0..6_u8, 0..3_u8, any::<bool>(), 0..6_u8)
             .prop_map(|(pod, image, ready, kind)| Deed::Pod { pod, image, ready, kind }),
         2 => (0..6_u8).prop_map(|pod| Deed::Gone { pod }),
-        3 => (0..3_u8, 0..3_u8).prop_map(|(image, most)| Deed::Edit { image, most }),
+        3 => (0..3_u8, 0..3_u8, prop::bool::weighted(0.3))
+            .prop_map(|(image, most, paused)| Deed::Edit { image, most, paused }),
         1 => Just(Deed::Drop),
         1 => any::<bool>().prop_map(|team| Deed::Label { team }),
         4 => any::<bool>().prop_map(|succeeds| Deed::Agent { succeeds }),
@@ -56,8 +57,9 @@ proptest! {
             match deed {
                 Deed::Pod { pod, image, ready, kind } => world.pod(a_pod(pod, image, ready, kind)),
                 Deed::Gone { pod } => world.no_pod(&format!("p{pod}")),
-                Deed::Edit { image, most } => {
-                    world.upgrade(&format!("log:{image}"), json!({ "maxUnavailable": most }));
+                Deed::Edit { image, most, paused } => {
+                    let strategy = json!({ "maxUnavailable": most, "paused": paused });
+                    world.upgrade(&format!("log:{image}"), strategy);
                 }
                 Deed::Drop => world.no_set("s"),
                 Deed::Label { team } => world.space("shop", if team { &[("team", "a")] } else { &[] }),

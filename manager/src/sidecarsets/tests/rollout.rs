@@ -9,7 +9,7 @@ use super::world::{World, hash, pod, set, spec, with};
 use crate::seen::{PodStage, SidecarSetSeen};
 
 /// Three pods with `log:1`, and the set upgraded to `log:2`.
-fn upgraded(strategy: Value) -> World {
+pub(super) fn upgraded(strategy: Value) -> World {
     let mut world = World::new();
     world.upgrade("log:1", json!({}));
     ["a", "b", "c"].into_iter().for_each(|name| world.pod(pod(name, "log:1")));
