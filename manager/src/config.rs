@@ -41,6 +41,11 @@ pub struct Config {
     /// an owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,SidecarSet=berth
     #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
+    /// Namespace where berth-workloads files the revisions of SidecarSets as ControllerRevisions: a set whose
+    /// spec is new says it in status.observedGeneration when they are there, or 2 seconds later. Without it
+    /// at once
+    #[arg(long, env = "BERTH_OBSERVE_FILED_REVISIONS", value_name = "NAMESPACE", value_parser = not_empty)]
+    pub observe_filed_revisions: Option<String>,
     /// Admission
     #[command(flatten)]
     pub admission: admission::Options,
@@ -94,6 +99,7 @@ mod tests {
     #[case::no_level(&["--log-level", "berth=loud"])]
     #[case::two_levels(&["-v", "--log-level", "warn"])]
     #[case::short_lease(&["--lease-duration", "2"])]
+    #[case::no_namespace_of_files(&["--observe-filed-revisions", ""])]
     #[case::empty_name(&["--lease-name", ""])]
     #[case::unknown(&["--leader-elect"])]
     fn bad_usage(#[case] args: &[&str]) {

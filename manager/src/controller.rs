@@ -23,6 +23,7 @@ use crate::{
     requests::{Ask, Reply},
     secrets::{Answer, Found, Vault},
     seen::{Kind, Now, Object, Webhooks},
+    sidecarsets::FiledEvent,
     spreads::{Replicas, SpreadStep},
     watch::Input,
     writer::Writer,
@@ -64,6 +65,8 @@ pub struct Controller {
     pub inputs: mpsc::Receiver<Input>,
     /// From the admission server: which SidecarSets new pods get.
     pub webhooks: watch::Receiver<Webhooks>,
+    /// From the watch of the ControllerRevisions of SidecarSets.
+    pub filed: mpsc::Receiver<FiledEvent>,
     /// Whether this replica may write.
     pub tenure: Tenure,
     /// Takes what is owed.
@@ -80,7 +83,7 @@ impl Controller {
     /// Runs until the watches have ended.
     pub async fn run(mut self) {
         let mut term = None;
-        let (mut inputs, mut facts) = (Vec::with_capacity(BATCH), Vec::new());
+        let (mut inputs, mut facts, mut filed) = (Vec::with_capacity(BATCH), Vec::new(), Vec::new());
         let (mut counted, mut count_at) = (None, None);
         loop {
             let next = self.indexes.all().next_deadline();
@@ -104,6 +107,10 @@ impl Controller {
                 }
                 Some(replicas) = self.replicas.recv() => self.indexes.spreads.found(replicas, now().instant),
                 Some(read) = self.annotations.recv() => self.indexes.pod_states.found(read, now().instant),
+                // Where they are not waited for, nobody sends.
+                1.. = self.filed.recv_many(&mut filed, BATCH) => {
+                    filed.drain(..).for_each(|event| self.indexes.sidecarsets.filed(event));
+                }
                 // Without an admission server nobody sends.
                 Ok(()) = self.webhooks.changed() => {
                     let webhooks = self.webhooks.borrow_and_update().clone();

@@ -16,7 +16,7 @@ use anyhow::{Context, anyhow};
 use berth_base::{
     client::{client, identity},
     openkruise::{self, End, Owners},
-    ownership::Ownership,
+    ownership::{Ownership, SharedKind},
     signals::Signals,
 };
 use berth_malloc::growth::keep_small;
@@ -42,7 +42,7 @@ use crate::{
     metrics::Metrics,
     notes, podstates, secrets,
     seen::Webhooks,
-    spreads, telemetry,
+    sidecarsets, spreads, telemetry,
     watch::Follower,
     wire::{
         AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,
@@ -148,10 +148,16 @@ async fn work(
     let (wants, replicas) = mpsc::channel(INPUTS);
     let (pod_state_steps, pod_state_due) = mpsc::unbounded_channel();
     let (annotated, annotations) = mpsc::channel(INPUTS);
+    let (shows_filed, filed) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
     let mut indexes = Indexes::default();
     if config.admission.asks_budgets() {
         indexes.requests.ask_budgets();
+    }
+    let files = config.observe_filed_revisions.clone();
+    let files = files.filter(|_| ownership.has(SharedKind::SidecarSet));
+    if files.is_some() {
+        indexes.sidecarsets.wait_for_filing();
     }
     let controller = Controller {
         indexes,
@@ -168,6 +174,7 @@ async fn work(
         annotations,
         inputs,
         webhooks,
+        filed,
         tenure,
         writer: writer.clone(),
         notes,
@@ -217,6 +224,9 @@ async fn work(
     watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
     watches.spawn(spreads::carry_out(client.clone(), spreads_counted, spread_due, wants));
     watches.spawn(podstates::carry_out(client.clone(), states_recorded, pod_state_due, annotated));
+    if let Some(namespace) = files {
+        watches.spawn(sidecarsets::follow_filed(client.clone(), namespace, shows_filed));
+    }
     watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.
     let written = CancellationToken::new();

@@ -112,7 +112,7 @@ pub fn refile(set: &FiledSet, there: &[&FiledRevision]) -> Result<Vec<Refile>, R
     }
     for revision in &set.revisions {
         let Some(one) = known(&revision.name) else { continue };
-        if one.number != revision.revision || one.custom_version != revision.custom_version {
+        if differs(one, revision) {
             let labels = json!({ CUSTOM_VERSION: revision.custom_version });
             let patch = json!({ "metadata": { "labels": labels }, "revision": revision.revision });
             writes.push(Refile::Change(one.clone(), patch));
@@ -122,6 +122,19 @@ pub fn refile(set: &FiledSet, there: &[&FiledRevision]) -> Result<Vec<Refile>, R
     writes.extend(there.iter().filter(|one| !stays(one)).map(|one| Refile::Delete((*one).clone())));
     writes.truncate(MOST_CHANGES);
     Ok(writes)
+}
+
+/// Whether the ControllerRevisions of a set of this name are those of its `status.revisions`, with their
+/// numbers and versions, and no others. A name that cannot be filed lacks none.
+pub fn is_filed(name: &str, revisions: &[SidecarSetRevision], there: &[&FiledRevision]) -> bool {
+    let is_there = |revision: &SidecarSetRevision| {
+        there.iter().any(|one| one.name == revision.name && !differs(one, revision))
+    };
+    name.len() > LONGEST_LABEL || there.len() == revisions.len() && revisions.iter().all(is_there)
+}
+
+fn differs(one: &FiledRevision, revision: &SidecarSetRevision) -> bool {
+    one.number != revision.revision || one.custom_version != revision.custom_version
 }
 
 fn content<'a>(contents: &'a [Content], revision: &SidecarSetRevision) -> Option<&'a Object> {

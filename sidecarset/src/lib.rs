@@ -34,7 +34,7 @@ pub use approval::{REVISIONS, approve, approves, digest};
 pub use check::{check, warnings};
 pub use defaults::complete;
 pub use fault::{Fault, Refusal};
-pub use filed::{FiledRevision, FiledSet, Refile, RefileError, SET_LABEL, refile};
+pub use filed::{FiledRevision, FiledSet, Refile, RefileError, SET_LABEL, is_filed, refile};
 pub use hash::Hashes;
 pub use history::{Content, HistoryError, decode, encode, fields_of};
 pub use inject::{Injected, inject};

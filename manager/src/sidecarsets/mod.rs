@@ -6,14 +6,15 @@
 //!  lease ──── leads: from now on; rests: no more ─────▶
 //! ```
 //!
-//! This module never reads a clock, never awaits and knows nothing of clients: `now` is an argument, a write
-//! is a value. It counts a set's pods, files its revisions, and says which pods get the newest one when; the
-//! agent of a node changes the pods there. The manager touches none.
+//! But for `adapter`, this module never reads a clock, never awaits and knows nothing of clients: `now` is an
+//! argument, a write is a value. It counts a set's pods, files its revisions, and says which pods get the
+//! newest one when; the agent of a node changes the pods there. The manager touches none.
 //!
 //! - `spec`, `strategy`: what a set asks for;
 //! - `standing`: what one pod is to one set; `set`: all pods of a set, counted;
 //! - `accepted`: whether new pods get it;
 //! - `revise`: its revisions; `status`, `progress`: what its status says;
+//! - `filing`: ControllerRevisions that its status waits for; `adapter`: the watch of them;
 //! - `plan`, `order`: which pods are next; `entry`: what a pod is to be;
 //! - `objects` takes facts in, `settle` says what is owed.
 //!
@@ -27,10 +28,12 @@
 //! - no pod is asked for before the revision that it is to get stands in the set's status;
 //! - what has been asked for stands in the objects of the nodes: the next leader goes on from there;
 //! - a set's status is written once in [`WRITTEN_EVERY`] at the most, or in [`ANSWERED_EVERY`] when its spec
-//!   is another one, and a node's object once in [`SETTLE`].
+//!   or its revisions are others, and a node's object once in [`SETTLE`].
 
 mod accepted;
+mod adapter;
 mod entry;
+mod filing;
 mod objects;
 mod order;
 mod plan;
@@ -55,8 +58,8 @@ use std::{
 
 use berth_base::silence::Silence;
 
-use self::set::Known;
-pub use self::write::SetWrite;
+pub use self::{adapter::follow_filed, filing::FiledEvent, write::SetWrite};
+use self::{filing::Filing, set::Known};
 use crate::{
     effect::Effect,
     index::Index,
@@ -70,8 +73,8 @@ use crate::{
 
 /// The status of a set is written once in it at the most.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(1);
-/// The status of a set with a new spec is written once in it at the most: clients wait for that, and look
-/// for the ControllerRevision of the spec then, which is filed after it.
+/// The status of a set with a new spec is written once in it at the most: clients wait for that. So does
+/// who files its ControllerRevisions, for which clients look then.
 const ANSWERED_EVERY: Duration = Duration::from_millis(100);
 /// The objects of nodes are written once in it at the most: the pods of an upgrade come one after the other.
 pub const SETTLE: Duration = Duration::from_millis(200);
@@ -120,6 +123,8 @@ pub struct SidecarIndex {
     deaf: Option<Instant>,
     /// Whether new pods get the sets.
     webhooks: Webhooks,
+    /// ControllerRevisions of the sets.
+    filing: Filing,
     timers: Timers<Wake>,
     /// Sets to look at before the call returns.
     touched: BTreeSet<Arc<str>>,
@@ -183,6 +188,7 @@ impl Default for SidecarIndex {
             silence: Silence::default(),
             deaf: None,
             webhooks: Webhooks::default(),
+            filing: Filing::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
             unsure: BTreeSet::new(),

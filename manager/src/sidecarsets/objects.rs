@@ -95,6 +95,7 @@ impl SidecarIndex {
             told: Vec::new(),
             sent: None,
             sent_at: None,
+            wait: None,
             falls_at: None,
             list: 0,
         });

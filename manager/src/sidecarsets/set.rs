@@ -9,6 +9,7 @@ use std::{
 use berth_proto::crd::{SidecarSetRevision, SidecarSetStatus};
 
 use super::{
+    filing::Wait,
     progress::Progress,
     revise::Filed,
     spec::{Named, Rules},
@@ -43,6 +44,8 @@ pub(super) struct Known {
     pub(super) sent: Option<(Box<str>, SidecarSetStatus)>,
     /// When that was.
     pub(super) sent_at: Option<Instant>,
+    /// Its ControllerRevisions are waited for, or were for too long.
+    pub(super) wait: Option<Wait>,
     /// Its webhook entry fell: until then it counts as standing, for it is put right.
     pub(super) falls_at: Option<Instant>,
     /// The number of the list that showed it last.

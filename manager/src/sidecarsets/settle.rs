@@ -123,9 +123,9 @@ impl SidecarIndex {
             candidates.push(candidate(name, key, member, &rules, &revision, &id, agents, now));
         }
         let Plan { ask, tell, take_back, told, progress, again_in } = plan(&rules.strategy, &candidates);
-        let ready = known.filed.as_ref().zip(known.shown.as_ref()).is_some_and(|(filed, shown)| {
-            filed.is_in(shown) && shown.observed_generation == known.generation
-        });
+        // The status may say later that it is about this spec, when ControllerRevisions are waited for.
+        let ready = known.filed.as_ref().zip(known.shown.as_ref());
+        let ready = ready.is_some_and(|(filed, shown)| filed.is_in(shown));
         let (asked, let_go) = (ask.len(), ready && !take_back.is_empty());
         if ready {
             let members: Vec<_> = known.pods.members.iter().collect();
@@ -213,6 +213,7 @@ impl SidecarIndex {
     /// If something is owed to a set, and not yet: when.
     fn write_status(&mut self, name: &Arc<str>, now: Now) -> Option<Instant> {
         let known = self.sets.get_mut(name)?;
+        let (observed, filed_until) = self.filing.observed(name, known, now.instant);
         let shown = known.shown.as_ref().filter(|_| !known.deleting)?;
         let progress = known.progress.unwrap_or_default();
         let spared = spared_until(known, now.instant);
@@ -220,18 +221,20 @@ impl SidecarIndex {
             Hook::Pending if spared.is_some() => Hook::Unknown,
             hook => hook,
         };
-        let status = status(known, &hook, &progress, now.wall);
+        let status = status(known, observed, &hook, &progress, now.wall);
+        let again = spared.into_iter().chain(filed_until).min();
         if shows(shown, &status) {
             known.sent = None;
-            return spared;
+            return again;
         }
         let under_way = known.sent.as_ref().is_some_and(|(version, _)| *version == known.resource_version);
         if under_way && known.sent.as_ref().is_some_and(|(_, sent)| *sent == status) {
-            return spared;
+            return again;
         }
+        let answers = shown.observed_generation != observed || shown.revisions != status.revisions;
         let pause = match under_way {
             true => ANSWERED_WITHIN,
-            false if shown.observed_generation != known.generation => ANSWERED_EVERY,
+            false if answers => ANSWERED_EVERY,
             false => WRITTEN_EVERY,
         };
         let at = known.sent_at.map(|at| later(at, pause)).filter(|at| *at > now.instant);
@@ -242,7 +245,7 @@ impl SidecarIndex {
             let order = SetWrite { name: name.clone(), uid, resource_version, status: Box::new(status) };
             self.orders.push(Effect::Write(Write::SidecarSet(order)));
         }
-        at.or(spared)
+        at.or(again)
     }
 
     /// Asks for what is owed to nodes; or says when.
@@ -270,7 +273,7 @@ impl SidecarIndex {
     pub(super) fn forget_orders(&mut self) {
         self.flushed_at = None;
         for known in self.sets.values_mut() {
-            (known.sent, known.sent_at, known.planned_at) = (None, None, None);
+            (known.sent, known.sent_at, known.planned_at, known.wait) = (None, None, None, None);
         }
     }
 

@@ -21,9 +21,10 @@ const ACCEPTED: &str = "Accepted";
 /// Condition that says whether all pods have the newest sidecars, and what they wait for.
 const UP_TO_DATE: &str = "UpToDate";
 
-/// Computes the status of a set.
+/// Computes the status of a set, which says that it is about this generation.
 pub(super) fn status(
     known: &Known,
+    observed: Option<i64>,
     hook: &Hook<'_>,
     progress: &Progress,
     now: Timestamp,
@@ -34,7 +35,7 @@ pub(super) fn status(
         let accepted = condition(known, ACCEPTED, false, "InvalidSpec", fault.into(), now);
         // Its pods and revisions are what they were: nobody can tell them now.
         let conditions = vec![accepted];
-        return SidecarSetStatus { observed_generation: known.generation, conditions, ..shown };
+        return SidecarSetStatus { observed_generation: observed, conditions, ..shown };
     };
     let flaw = known.filed.as_ref().and_then(|filed| filed.flaw.clone());
     let accepted = match told(hook, rules, flaw, known.pods.missing.len()) {
@@ -45,7 +46,7 @@ pub(super) fn status(
     let up_to_date = condition(known, UP_TO_DATE, done, reason, message.into(), now);
     let (pods, filed) = (&known.pods, known.filed.as_ref());
     SidecarSetStatus {
-        observed_generation: known.generation,
+        observed_generation: observed,
         matched_pods: Some(number(pods.members.len())),
         updated_pods: Some(number(pods.counts.updated)),
         ready_pods: Some(number(pods.counts.ready)),

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 
 use berth_sidecarset::{
-    Edit, FiledRevision, FiledSet, Hashes, Refile, RefileError, Revisions, SET_LABEL, fields_of,
+    Edit, FiledRevision, FiledSet, Hashes, Refile, RefileError, Revisions, SET_LABEL, fields_of, is_filed,
     names::{CUSTOM_VERSION, HASH, HASH_WITHOUT_IMAGE},
     refile,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
+use rstest::rstest;
 use serde_json::{Value, json};
+
+type Files = Vec<FiledRevision>;
 
 /// A set that had these images, one after the other, with custom versions that count from 0.
 fn set(images: &[&str]) -> FiledSet {
@@ -119,4 +122,24 @@ fn a_revision_of_somebody_else_is_none() {
     assert!(FiledRevision::of(&object("SidecarSet", true)).is_some());
     assert!(FiledRevision::of(&object("SidecarSet", false)).is_none());
     assert!(FiledRevision::of(&object("CloneSet", true)).is_none());
+}
+
+/// Rows: what somebody did to the ControllerRevisions of three revisions, and whether they are as they should.
+#[rstest]
+#[case::nothing(|_: &mut Files| {}, true)]
+#[case::one_is_missing(|there: &mut Files| drop(there.pop()), false)]
+#[case::one_too_many(|there: &mut Files| there.push(FiledRevision { name: "logs-old".to_owned(), ..there[0].clone() }), false)]
+#[case::another_one(|there: &mut Files| there[0].name = "logs-old".to_owned(), false)]
+#[case::an_old_number(|there: &mut Files| there[0].number = 9, false)]
+#[case::no_version(|there: &mut Files| there[1].custom_version = None, false)]
+#[case::another_order(|there: &mut Files| there.reverse(), true)]
+fn what_is_filed(#[case] deed: fn(&mut Files), #[case] expect: bool) {
+    let set = set(&["log:1", "log:2", "log:3"]);
+    let mut there = filed(refile(&set, &[]).unwrap());
+    deed(&mut there);
+    assert_eq!(is_filed(&set.name, &set.revisions, &refs(&there)), expect);
+    // Nothing is written then, and only then.
+    assert_eq!(refile(&set, &refs(&there)).unwrap().is_empty(), expect);
+    assert!(is_filed(&"n".repeat(64), &set.revisions, &refs(&there)), "it cannot be filed");
+    assert!(is_filed(&set.name, &[], &[]), "there is nothing to file");
 }

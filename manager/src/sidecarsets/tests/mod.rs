@@ -2,6 +2,7 @@
 
 mod accepted;
 mod counters;
+mod filing;
 mod pauses;
 mod random;
 mod rollout;
