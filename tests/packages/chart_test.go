@@ -290,6 +290,18 @@ func TestCompleteIsEverything(t *testing.T) {
 			t.Errorf("complete/ has no %s", program)
 		}
 	}
+	manager, err := yaml.Marshal(built["Deployment/berth-system/berth-manager"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(manager), "- --observe-filed-revisions=kruise-system\n") {
+		t.Errorf("the manager of complete/ does not wait for ControllerRevisions:\n%s", manager)
+	}
+	for _, right := range []string{"Role/kruise-system/berth-manager", "RoleBinding/kruise-system/berth-manager"} {
+		if _, there := built[right]; !there {
+			t.Errorf("complete/ has no %s", right)
+		}
+	}
 	agent, err := yaml.Marshal(built["DaemonSet/berth-system/berth-agent"])
 	if err != nil {
 		t.Fatal(err)

@@ -69,6 +69,7 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl delete --ignore-not-found -k deploy/protection",
     "kubectl delete --ignore-not-found -k deploy/rbac",
     "kubectl delete --ignore-not-found -f deploy/token-renewal/role.yaml -f deploy/requests-by-create/authors.yaml",
+    "kubectl delete --ignore-not-found -f complete/filed-revisions.yaml",
     "kubectl delete --ignore-not-found -f deploy/openkruise/writers.yaml",
     "kubectl -n berth-system delete --ignore-not-found configmap berth-dashboard",
 ];
