@@ -13,7 +13,7 @@ use berth_workloads_policy::action::Note;
 pub(crate) const BATCH: usize = 256;
 /// Plans that are carried out at once.
 pub(crate) const AT_ONCE: usize = 16;
-/// The status of an object is written at most once in it.
+/// The status of an object is written once in it on average.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// Time from a plan's end to the next one: what it wrote is often followed by more.
 pub(crate) const SPACING: Duration = Duration::from_millis(10);
@@ -42,7 +42,10 @@ pub(crate) struct Backoff {
     held: usize,
 }
 
-/// Time of the last write of an object's status.
+/// Pace of an object's status: two writes may follow each other, and the third one waits for the average. A
+/// new object is first said to have nothing, and what it has a moment later must not wait for that.
+///
+/// The time is the one from which the next write may be made; `None` before the first one.
 #[derive(Debug, Default)]
 pub(crate) struct StatusPace(Option<Instant>);
 
@@ -93,11 +96,11 @@ fn next(pauses: &[Duration], times: &mut usize) -> Duration {
 impl StatusPace {
     /// Time from which the status may be written; `None`: now.
     pub(crate) fn waits(&self, now: Instant) -> Option<Instant> {
-        self.0.map(|at| later(at, STATUS_EVERY)).filter(|at| *at > now)
+        self.0.filter(|at| *at > now)
     }
 
     pub(crate) fn written(&mut self, now: Instant) {
-        self.0 = Some(now);
+        self.0 = Some(self.0.map_or(now, |at| later(at, STATUS_EVERY).max(now)));
     }
 }
 
@@ -143,6 +146,38 @@ mod tests {
         assert!(backoff.fails());
         assert_eq!((backoff.ends(true), backoff.ends(false)), (SPACING, PAUSES[0]));
         assert!(!backoff.fails(), "one alone");
+    }
+
+    /// Rows: seconds, and whether a status is written then.
+    #[test]
+    fn two_statuses_follow_each_other_and_the_average_is_one_a_second() {
+        let (mut pace, begin) = (StatusPace::default(), Instant::now());
+        let mut is_written = |after: Duration| {
+            let now = later(begin, after);
+            let waits = pace.waits(now);
+            assert!(waits.is_none_or(|at| at > now && at <= later(now, STATUS_EVERY)));
+            if waits.is_none() {
+                pace.written(now);
+            }
+            waits.is_none()
+        };
+        let table = [
+            (0.0, true),
+            (0.1, true),
+            (0.2, false),
+            (0.9, false),
+            (1.0, true),
+            (1.1, false),
+            (2.0, true),
+            (9.0, true),
+            (9.1, true),
+            (9.2, false),
+        ];
+        for (seconds, expected) in table {
+            assert_eq!(is_written(Duration::from_secs_f64(seconds)), expected, "at {seconds} s");
+        }
+        let minute = (0..6000).filter(|look| is_written(Duration::from_millis(100_000 + look * 10)));
+        assert_eq!(minute.count(), 61, "one more than seconds");
     }
 
     #[test]

@@ -186,6 +186,18 @@ async fn one_of_two_replicas_writes_and_the_other_goes_on_from_there() {
     assert_eq!(server.objects["pods"].len(), 3);
 }
 
+/// The first status has no pod yet, and the one that counts them does not wait for the next second.
+#[tokio::test]
+async fn the_status_of_a_new_set_says_at_once_what_it_has() {
+    let server = Shared::default();
+    let replica = Replica::start("one", &server).await;
+    replica.leads(true);
+    let begin = tokio::time::Instant::now();
+    until(&server, "its pods count", |server| server.status["replicas"] == 3).await;
+    let after = begin.elapsed();
+    assert!(after < Duration::from_millis(900), "{after:?}: {:?}", server.lock().unwrap().asked);
+}
+
 /// Objects are read at the start of a term, once for all sets of a namespace: each list is as much work for
 /// the API server as the namespace is large.
 #[tokio::test]
