@@ -1,5 +1,5 @@
 //! Tables of cases. `4o! 3n` are pods 4 and 3, of the old revision and broken, and of the newest one; `4o!?`
-//! is one whose probe has failed for 29 seconds, `4o!??` for 30; and `4os` is one that somebody wants made
+//! is one whose probe has failed for 59 seconds, `4o!??` for 60; and `4os` is one that somebody wants made
 //! anew.
 
 mod adopt;
@@ -62,6 +62,7 @@ fn revision(name: &str, number: i64, image: &str) -> Revision {
         number,
         created: Timestamp::UNIX_EPOCH,
         owner: "set".to_owned(),
+        mark: None,
         template: template(image).as_object().cloned().unwrap(),
     }
 }
@@ -85,7 +86,7 @@ fn pod(token: &str) -> PodView {
     ];
     let specified = has('s').then(|| (SPECIFIED_DELETE_LABEL.to_owned(), "true".to_owned()));
     let is_ready = !has('!') && !has('F');
-    let failing = has('?').then(|| if marks.ends_with("??") { 30 } else { 29 });
+    let failing = has('?').then(|| if marks.ends_with("??") { 60 } else { 59 });
     PodView {
         namespace: "ns".to_owned(),
         uid: format!("uid-{ordinal}"),
@@ -318,8 +319,8 @@ fn a_pod_that_is_named_by_its_label_waits_for_its_hook() {
 /// Rows: by how many seconds the clock of its node is ahead, and what is done.
 #[rstest]
 #[case(0, "")]
-#[case(30, "")]
-#[case(31, "-1")]
+#[case(60, "")]
+#[case(61, "-1")]
 #[case(1_000_000_000, "-1")]
 fn a_clock_that_is_ahead_holds_up_no_update(#[case] ahead: i64, #[case] effect: &str) {
     let mut world = World::new(3, ordered(json!({})), "0o 1o!? 2o");

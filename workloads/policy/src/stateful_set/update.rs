@@ -16,10 +16,11 @@ use crate::{
 };
 
 /// Time that a pod whose probe fails has to be Ready again before an update replaces it, in seconds.
-const MENDED_SECONDS: i64 = 30;
+/// Who mends it does several things one after the other, and may look at it once in ten seconds only.
+const MENDED_SECONDS: i64 = 60;
 
 /// Twice that time: the clock of a node may be ahead by some seconds.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
 impl<'a> Pass<'a> {
     pub(super) fn update(&mut self) {
