@@ -168,6 +168,7 @@ impl Work {
                 )
                 .await
             }
+            Action::MarkRevision(target, patch) => self.mark_revision(target, patch).await,
             Action::DeleteRevision(target) => {
                 let deleted = self.delete::<ControllerRevision>(&target).await;
                 self.settle::<Revisions>(

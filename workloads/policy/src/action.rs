@@ -22,6 +22,8 @@ pub enum Action {
     CreateRevision(Value),
     /// Makes an old revision the newest one.
     RaiseRevision(Target, i64),
+    /// Says on a revision whether its images are pulled ahead, by a JSON merge patch of its labels.
+    MarkRevision(Target, Value),
     /// Deletes a revision that nothing needs.
     DeleteRevision(Target),
     /// Makes a claim; one that is there already is as good.

@@ -3,7 +3,8 @@
 //!
 //! A job is named after the revision and the container, so it is made once, and an image that was pulled for
 //! one revision is pulled anew when the set goes back to another. Jobs stay for as long as the rollout goes
-//! on, and are deleted when it has ended: what has been done is in them, and in no label.
+//! on, and are deleted when it has ended. The revision has a label that says whether there were jobs: it is
+//! for OpenKruise's clients, and what has been done is read off the jobs.
 
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ const PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";
 const TIMEOUT_SECONDS: &str = "apps.kruise.io/image-predownload-timeout-seconds";
 /// Annotation of a workload: new pods that are ready before anything is pulled ahead, a number or a share.
 const MIN_READY: &str = "apps.kruise.io/image-predownload-min-updated-ready-pods";
+/// Label of a revision: jobs were made for its images.
+const CREATED_LABEL: &str = "apps.kruise.io/pre-predownload-created";
+/// Label of a revision: nothing is pulled ahead of it.
+const IGNORED_LABEL: &str = "apps.kruise.io/image-predownload-ignored";
 /// Attempts after the first one; a pull that fails is made up for by the update's own.
 const BACKOFF_LIMIT: i32 = 1;
 /// The most pods of a set for which nothing is pulled ahead.
@@ -57,6 +62,15 @@ pub struct PullJobView {
     pub hash: String,
     /// It is being deleted.
     pub terminating: bool,
+}
+
+/// Mark of a revision, by one of the labels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Jobs were made.
+    Created,
+    /// It was decided that there are none.
+    Ignored,
 }
 
 /// Pulls ahead, as far as they are known and wanted.
@@ -130,6 +144,15 @@ impl PullJobView {
     }
 }
 
+impl Mark {
+    /// Reads the labels of a revision.
+    pub(crate) fn of(labels: Option<&Labels>) -> Option<Self> {
+        let has = |key| labels.is_some_and(|labels| labels.contains_key(key));
+        let ignored = has(IGNORED_LABEL).then_some(Self::Ignored);
+        if has(CREATED_LABEL) { Some(Self::Created) } else { ignored }
+    }
+}
+
 impl Stored for PullJobView {
     fn uid(&self) -> &str {
         &self.uid
@@ -147,28 +170,40 @@ impl Ahead<'_> {
         let is_left = |job: &PullJobView| rollout.ended || !self.on || job.hash != rollout.update.hash();
         let left = self.jobs.iter().filter(|job| !job.terminating && is_left(job));
         writes.delete.extend(left.map(|job| Action::DeletePullJob(job.target())));
-        if !self.on || rollout.ended || !rollout.is_worth_it(kind) {
+        if !self.on || rollout.ended {
+            return writes;
+        }
+        if !rollout.is_worth_it(kind) {
+            self.mark(rollout.ignored(kind), &mut writes);
             return writes;
         }
         let asked = Asked::of(rollout.owner.annotations, rollout.replicas);
         if rollout.updated_ready < asked.min_ready {
             return writes;
         }
-        let missing: Vec<(String, String)> = rollout
-            .images()
-            .into_iter()
-            .filter(|(name, _)| self.jobs.iter().all(|job| job.name != *name))
-            .collect();
-        if missing.is_empty() {
+        let mut images = rollout.images();
+        let created = if images.is_empty() { None } else { rollout.mark(Mark::Created) };
+        images.retain(|(name, _)| self.jobs.iter().all(|job| job.name != *name));
+        if images.is_empty() {
+            self.mark(created, &mut writes);
             return writes;
         }
         if self.rests {
             writes.again = Some(AGAIN);
             return writes;
         }
-        writes.create.extend(missing.iter().map(|(name, image)| rollout.job(name, image, &asked)));
+        writes.create.extend(images.iter().map(|(name, image)| rollout.job(name, image, &asked)));
+        // A job that cannot be made keeps the mark from being written.
+        writes.create.extend(created);
         writes.notes = asked.notes;
         writes
+    }
+
+    fn mark(&self, mark: Option<Action>, writes: &mut Writes) {
+        match mark {
+            Some(_) if self.rests => writes.again = Some(AGAIN),
+            mark => writes.create.extend(mark),
+        }
     }
 }
 
@@ -239,6 +274,26 @@ impl Rollout<'_> {
             }
             Kind::Nodes { at_once } => !at_once,
         }
+    }
+
+    /// Mark of a rollout that is not worth it. Most sets are small, and one more write for each of them is
+    /// not worth it either.
+    fn ignored(&self, kind: Kind) -> Option<Action> {
+        if kind == Kind::None || self.replicas <= FEW { None } else { self.mark(Mark::Ignored) }
+    }
+
+    /// Write of a mark on the new revision, where it says neither this nor more. Nobody may write one that
+    /// nothing owns.
+    fn mark(&self, mark: Mark) -> Option<Action> {
+        let revision = self.update;
+        if [Some(mark), Some(Mark::Created)].contains(&revision.mark) || revision.owner.is_empty() {
+            return None;
+        }
+        let labels = match mark {
+            Mark::Created => json!({ CREATED_LABEL: "true", IGNORED_LABEL: null }),
+            Mark::Ignored => json!({ IGNORED_LABEL: "true" }),
+        };
+        Some(Action::MarkRevision(revision.target(), json!({ "metadata": { "labels": labels } })))
     }
 
     /// Names of jobs, and images that they pull: those of containers that are new or have another image.

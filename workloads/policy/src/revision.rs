@@ -11,6 +11,7 @@ use crate::{
     action::{Action, Target},
     hash,
     names::{HASH_LABEL, REVISION_LABEL},
+    predownload::Mark,
     selector::Labels,
     store::{Stored, version},
     template::{plain, same},
@@ -38,6 +39,8 @@ pub struct Revision {
     pub created: Timestamp,
     /// Owner that decides on it; empty when there is none.
     pub owner: String,
+    /// Mark that says what was decided on its images. It makes no other revision of it.
+    pub mark: Option<Mark>,
     /// Template that it has.
     pub template: Map<String, Value>,
 }
@@ -82,6 +85,7 @@ impl Revision {
             number: revision.revision,
             created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             owner: controller(meta.owner_references.as_deref().unwrap_or_default()).to_owned(),
+            mark: Mark::of(meta.labels.as_ref()),
             template,
         })
     }

@@ -1,10 +1,12 @@
 //! ImagePullJobs, which pull images ahead of an update.
 
 use berth_proto::crd::ImagePullJob;
-use berth_workloads_policy::predownload::PullJobView;
+use berth_workloads_policy::{action::Target, predownload::PullJobView};
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde_json::Value;
 
 use super::{End, Work, Wrote};
+use crate::watch::Revisions;
 
 impl Work {
     /// Makes a job. Where that fails the update goes on without: its pods pull themselves.
@@ -23,5 +25,12 @@ impl Work {
                 End::PullFailed(text)
             }
         }
+    }
+
+    /// Says on a revision whether its images are pulled ahead. Where that fails the update goes on without.
+    pub(super) async fn mark_revision(&mut self, target: Target, patch: Value) -> End {
+        let written = self.patch::<ControllerRevision>(&target, patch).await;
+        let (there, gone) = (Wrote::Revision, Wrote::RevisionGone);
+        self.settle::<Revisions>(written, &target.uid, there, gone, End::PullFailed).await
     }
 }

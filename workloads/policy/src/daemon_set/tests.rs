@@ -47,6 +47,7 @@ fn revision(name: &str, number: i64, image: &str) -> Revision {
         number,
         created: Timestamp::UNIX_EPOCH,
         owner: "set".to_owned(),
+        mark: None,
         template: template(image).as_object().cloned().unwrap(),
     }
 }

@@ -17,6 +17,7 @@ fn revision(name: &str, containers: Value) -> Revision {
         number: 1,
         created: jiff::Timestamp::UNIX_EPOCH,
         owner: "set".to_owned(),
+        mark: None,
         template: template.as_object().cloned().unwrap(),
     }
 }
@@ -99,11 +100,30 @@ impl World {
     fn effect(&self) -> String {
         let Writes { create, delete, .. } = self.writes();
         let text = |action: Action| match action {
-            Action::CreatePullJob(job) => format!("+{}", job["metadata"]["name"].as_str().unwrap()),
-            Action::DeletePullJob(target) => format!("-{}", target.name),
+            Action::CreatePullJob(job) => Some(format!("+{}", job["metadata"]["name"].as_str().unwrap())),
+            Action::DeletePullJob(target) => Some(format!("-{}", target.name)),
+            Action::MarkRevision(..) => None,
             other => panic!("{other:?}"),
         };
-        create.into_iter().chain(delete).map(text).collect::<Vec<_>>().join(" ")
+        create.into_iter().chain(delete).filter_map(text).collect::<Vec<_>>().join(" ")
+    }
+
+    fn marked(mut self, mark: Mark) -> Self {
+        self.update.mark = Some(mark);
+        self
+    }
+
+    /// Labels that are written on the new revision, after all jobs were made.
+    fn mark(&self) -> Value {
+        let create = self.writes().create;
+        let at = create.iter().position(|action| matches!(action, Action::MarkRevision(..)));
+        let Some(at) = at else { return Value::Null };
+        assert_eq!(at, create.len() - 1, "{create:?}");
+        let Action::MarkRevision(target, patch) = &create[at] else { panic!("{create:?}") };
+        assert_eq!((&*target.name, &*target.version), (&*self.update.name, "1"));
+        let metadata = patch.as_object().unwrap()["metadata"].as_object().unwrap();
+        assert_eq!(metadata.len(), 1, "{patch}");
+        metadata["labels"].clone()
     }
 }
 
@@ -131,10 +151,71 @@ fn cases(#[case] world: World, #[case] effect: &str) {
     assert_eq!(world.effect(), effect);
 }
 
+/// Label of jobs that were made, in the place of the other one.
+fn created() -> Value {
+    json!({ "apps.kruise.io/pre-predownload-created": "true", "apps.kruise.io/image-predownload-ignored": null })
+}
+
+fn ignored() -> Value {
+    json!({ "apps.kruise.io/image-predownload-ignored": "true" })
+}
+
+#[rstest]
+#[case::made(World::new(), created())]
+#[case::made_before(World::new().has("shop-new-main", "new"), created())]
+#[case::said(World::new().has("shop-new-main", "new").marked(Mark::Created), Value::Null)]
+#[case::made_anew(World::new().marked(Mark::Created), Value::Null)]
+#[case::pulled_after_all(World::new().marked(Mark::Ignored), created())]
+#[case::over(World { ended: true, ..World::new().has("shop-new-main", "new") }, Value::Null)]
+#[case::off(World { on: false, ..World::new() }, Value::Null)]
+#[case::off_and_at_once(World { on: false, kind: Kind::InPlace { at_once: true }, ..World::new() }, Value::Null)]
+#[case::one_could_not_be_made(World { rests: true, ..World::new() }, Value::Null)]
+#[case::it_could_not_be_written(World { rests: true, ..World::new().has("shop-new-main", "new") }, Value::Null)]
+#[case::too_few_ready(World { updated_ready: 2, ..World::new().noted(MIN_READY, "25%") }, Value::Null)]
+#[case::all_at_once(World { kind: Kind::InPlace { at_once: true }, ..World::new() }, ignored())]
+#[case::all_at_once_and_said(World { kind: Kind::InPlace { at_once: true }, ..World::new().marked(Mark::Ignored) }, Value::Null)]
+#[case::there_are_jobs_already(World { kind: Kind::InPlace { at_once: true }, ..World::new().marked(Mark::Created) }, Value::Null)]
+#[case::it_is_refused(World { kind: Kind::InPlace { at_once: true }, rests: true, ..World::new() }, Value::Null)]
+#[case::not_in_place(World { update: revision("shop-new", json!([{ "name": "main", "image": "a:2" }])), ..World::new() }, ignored())]
+#[case::nodes_at_once(World { kind: Kind::Nodes { at_once: true }, ..World::new() }, ignored())]
+#[case::pods_made_anew(World { kind: Kind::None, ..World::new() }, Value::Null)]
+#[case::three_pods(World { replicas: 3, ..World::new() }, Value::Null)]
+#[case::three_nodes_at_once(World { kind: Kind::Nodes { at_once: true }, replicas: 3, ..World::new() }, Value::Null)]
+#[case::no_other_image(World { update: revision("shop-new", images("a:1", "s:1")), ..World::new() }, Value::Null)]
+#[case::nobody_owns_it(World { update: Revision { owner: String::new(), ..revision("shop-new", images("a:2", "s:1")) }, ..World::new() }, Value::Null)]
+fn what_is_said_on_the_revision(#[case] world: World, #[case] labels: Value) {
+    assert_eq!(world.mark(), labels);
+}
+
+/// A label makes no other revision: it is read back, and neither the hash nor the template has it.
+#[test]
+fn a_mark_is_read_and_changes_nothing_else() {
+    let template = json!({ "metadata": { "labels": { "app": "shop" } } });
+    let filed = |labels: Value| {
+        let object = json!({
+            "metadata": { "name": "shop-new", "uid": "u", "labels": labels },
+            "data": { "spec": { "template": template } }, "revision": 2,
+        });
+        Revision::of(&serde_json::from_value(object).unwrap()).unwrap()
+    };
+    let plain = filed(json!({}));
+    assert_eq!(plain.mark, None);
+    for (labels, mark) in [
+        (json!({ CREATED_LABEL: "true" }), Mark::Created),
+        (json!({ IGNORED_LABEL: "true" }), Mark::Ignored),
+        (json!({ CREATED_LABEL: "true", IGNORED_LABEL: "true" }), Mark::Created),
+    ] {
+        let marked = filed(labels);
+        assert_eq!(marked.mark, Some(mark));
+        assert!(marked.hash() == plain.hash() && marked.has(&plain.template));
+        assert_eq!(Revision { mark: None, ..marked }, plain);
+    }
+}
+
 #[test]
 fn a_job_is_for_the_nodes_of_old_pods() {
     let world = World::new().noted(PARALLELISM, "5").noted(TIMEOUT_SECONDS, "60");
-    let [Action::CreatePullJob(job)] = &world.writes().create[..] else { panic!("one job") };
+    let [Action::CreatePullJob(job), _] = &world.writes().create[..] else { panic!("one job") };
     assert_eq!(job["metadata"]["labels"], json!({ "app": "shop", REVISION_LABEL: "new" }));
     assert_eq!(job["metadata"]["ownerReferences"][0]["uid"], "set");
     let not_new = json!({ "key": REVISION_LABEL, "operator": "NotIn", "values": ["new", "shop-new"] });
@@ -160,7 +241,7 @@ fn a_job_is_for_the_nodes_of_old_pods() {
 #[case(MIN_READY, "some")]
 fn what_makes_no_sense_is_said_and_counts_as_left_out(#[case] key: &str, #[case] value: &str) {
     let writes = World::new().noted(key, value).writes();
-    let [Action::CreatePullJob(job)] = &writes.create[..] else { panic!("one job") };
+    let [Action::CreatePullJob(job), _] = &writes.create[..] else { panic!("one job") };
     assert_eq!(
         (&job["spec"]["parallelism"], &job["spec"]["pullPolicy"]["timeoutSeconds"]),
         (&json!(1), &json!(300))
@@ -174,7 +255,7 @@ fn what_makes_no_sense_is_said_and_counts_as_left_out(#[case] key: &str, #[case]
 
 #[test]
 fn a_share_of_the_nodes_pulls_at_once() {
-    let [Action::CreatePullJob(job)] = &World::new().noted(PARALLELISM, "25%").writes().create[..] else {
+    let [Action::CreatePullJob(job), _] = &World::new().noted(PARALLELISM, "25%").writes().create[..] else {
         panic!("one job")
     };
     assert_eq!(job["spec"]["parallelism"], "25%");

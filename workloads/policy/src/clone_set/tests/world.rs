@@ -58,6 +58,7 @@ pub(super) fn revision(name: &str, number: i64, image: &str) -> Revision {
         number,
         created: Timestamp::UNIX_EPOCH,
         owner: "set".to_owned(),
+        mark: None,
         template: template(image),
     }
 }
@@ -165,9 +166,10 @@ impl World {
                 Action::PatchClaim(..) => "hand over claim".to_owned(),
                 Action::CreatePullJob(_) | Action::DeletePullJob(_) => "pull job".to_owned(),
                 Action::KeepPodsToDelete(kept) => format!("keep {kept:?}"),
-                Action::CreateRevision(_) | Action::RaiseRevision(..) | Action::DeleteRevision(_) => {
-                    "revision".to_owned()
-                }
+                Action::CreateRevision(_)
+                | Action::RaiseRevision(..)
+                | Action::MarkRevision(..)
+                | Action::DeleteRevision(_) => "revision".to_owned(),
             };
             *counts.entry(effect.clone()).or_default() += 1;
             if !effects.contains(&effect) {
