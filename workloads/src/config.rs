@@ -74,6 +74,10 @@ pub struct Config {
     /// Make the PersistentPodStates that annotations of StatefulSets ask for
     #[arg(long = "pod-states", env = "BERTH_POD_STATES")]
     pub pod_states: bool,
+    /// Keep OpenKruise's finalizer on PodProbeMarkers: one that is deleted stays until no node has its probes
+    /// any more, 30 s at most
+    #[arg(long, env = "BERTH_MARKER_FINALIZERS")]
+    pub marker_finalizers: bool,
     /// Zone of schedules that name none, such as Europe/Berlin
     #[arg(long = "cronjob-time-zone", env = "BERTH_CRONJOB_TIME_ZONE", default_value = "UTC", value_parser = zone)]
     pub cron_job_time_zone: TimeZone,
@@ -85,7 +89,7 @@ pub struct Config {
     #[arg(long = "sidecarset-revisions", env = "BERTH_SIDECARSET_REVISIONS", value_name = "NAMESPACE", value_parser = not_empty)]
     pub sidecar_set_revisions: Option<String>,
     /// Distribute Secrets and ConfigMaps, and do nothing else
-    #[arg(long = "resource-distributions", env = "BERTH_RESOURCE_DISTRIBUTIONS", conflicts_with_all = ["broadcast_jobs", "cron_jobs", "united_deployments", "spreads", "pod_states", "sidecar_set_revisions"])]
+    #[arg(long = "resource-distributions", env = "BERTH_RESOURCE_DISTRIBUTIONS", conflicts_with_all = ["broadcast_jobs", "cron_jobs", "united_deployments", "spreads", "pod_states", "marker_finalizers", "sidecar_set_revisions"])]
     pub resource_distributions: bool,
     /// Format of log lines
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value_t)]
@@ -108,6 +112,7 @@ impl Config {
         self.united_deployments &= owner.has(SharedKind::UnitedDeployment);
         self.spreads &= owner.has(SharedKind::WorkloadSpread);
         self.pod_states &= owner.has(SharedKind::PersistentPodState);
+        self.marker_finalizers &= owner.has(SharedKind::PodProbeMarker);
         if !owner.has(SharedKind::SidecarSet) {
             self.sidecar_set_revisions = None;
         }
@@ -153,7 +158,7 @@ mod tests {
         assert!(!config.predownload_images && !config.predownload_images_of_daemonsets);
         assert!(!config.broadcast_jobs && !config.cron_jobs && !config.broadcast_job_node_names);
         assert!(!config.united_deployments);
-        assert!(!config.spreads && !config.pod_states);
+        assert!(!config.spreads && !config.pod_states && !config.marker_finalizers);
         assert_eq!(config.cron_job_time_zone.iana_name(), Some("UTC"));
     }
 
@@ -165,6 +170,7 @@ mod tests {
             "--united-deployments",
             "--spreads",
             "--pod-states",
+            "--marker-finalizers",
             "--sidecarset-revisions=kruise-system",
         ];
         let on = |ownership: &str| {
@@ -179,23 +185,25 @@ mod tests {
                 config.united_deployments,
                 config.spreads,
                 config.pod_states,
+                config.marker_finalizers,
                 config.sidecar_set_revisions.is_some(),
             ]
         };
-        assert_eq!(on("detect"), [true; 6]);
-        assert_eq!(on("openkruise,CloneSet=berth"), [false; 6]);
+        assert_eq!(on("detect"), [true; 7]);
+        assert_eq!(on("openkruise,CloneSet=berth"), [false; 7]);
         for (at, kind) in [
             "BroadcastJob",
             "AdvancedCronJob",
             "UnitedDeployment",
             "WorkloadSpread",
             "PersistentPodState",
+            "PodProbeMarker",
             "SidecarSet",
         ]
         .into_iter()
         .enumerate()
         {
-            let mut wanted = [true; 6];
+            let mut wanted = [true; 7];
             wanted[at] = false;
             assert_eq!(on(&format!("berth,{kind}=openkruise")), wanted, "{kind}");
         }
@@ -210,6 +218,7 @@ mod tests {
     #[case::no_owner(&["--ownership", "berth,CloneSet=nobody"])]
     #[case::no_zone(&["--cronjob-time-zone", "Mars/Olympus"])]
     #[case::distributions_and_jobs(&["--resource-distributions", "--cronjobs"])]
+    #[case::distributions_and_markers(&["--resource-distributions", "--marker-finalizers"])]
     #[case::local_zone(&["--cronjob-time-zone", "Local"])]
     fn bad_usage(#[case] args: &[&str]) {
         assert!(Config::try_parse_from([&["berth-workloads"], args].concat()).is_err());

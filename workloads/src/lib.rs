@@ -30,6 +30,7 @@ mod distribution;
 mod events;
 mod jobs;
 mod kinds;
+mod marker_finalizers;
 mod memory;
 mod metrics;
 mod node_updates;

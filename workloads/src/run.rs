@@ -34,6 +34,7 @@ use crate::{
     controller::Controller,
     distribution, events, jobs,
     kinds::KINDS,
+    marker_finalizers,
     metrics::Metrics,
     podstates, sidecar_sets, spreads,
     turns::Connections,
@@ -147,6 +148,8 @@ async fn work(
     let (united_listed, united_readiness) = watch::channel(united::listed(config.united_deployments));
     let (states_listed, states_readiness) = watch::channel(podstates::listed(config.pod_states));
     let (spreads_listed, spreads_readiness) = watch::channel(spreads::listed(config.spreads));
+    let keeps_markers = config.marker_finalizers;
+    let (markers_listed, markers_readiness) = watch::channel(marker_finalizers::listed(keeps_markers));
     let files = config.sidecar_set_revisions.is_some();
     let (revisions_listed, revisions_readiness) = watch::channel(sidecar_sets::listed(files));
 
@@ -160,6 +163,7 @@ async fn work(
             &united_readiness,
             &spreads_readiness,
             &states_readiness,
+            &markers_readiness,
             &revisions_readiness,
         ];
         all.map(|listed| listed.borrow().clone()).into_iter().flatten().map(check).collect()
@@ -181,6 +185,11 @@ async fn work(
         }
         if config.pod_states {
             podstates::start(connections(states_listed), &mut watches);
+        }
+        if keeps_markers {
+            marker_finalizers::start(connections(markers_listed), &mut watches);
+        } else if ownership.has(SharedKind::PodProbeMarker) {
+            watches.spawn(marker_finalizers::let_go(writer.clone(), tenure.clone()));
         }
         if let Some(namespace) = config.sidecar_set_revisions {
             sidecar_sets::start(namespace, connections(revisions_listed), &mut watches);

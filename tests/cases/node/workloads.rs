@@ -9,6 +9,7 @@ mod gates;
 mod go_back;
 mod in_place;
 mod kubectl;
+mod marker_finalizers;
 mod pod_states;
 mod refusals;
 mod sidecar_sets;
@@ -57,10 +58,13 @@ impl Paper {
         deploy::apply(&client, "podstates/role.yaml").await?;
         deploy::apply(&client, "podstates/policy.yaml").await?;
         deploy::add_conditions(&client, "podstates/kustomization.yaml").await?;
+        deploy::apply(&client, "marker-finalizers/role.yaml").await?;
+        deploy::apply(&client, "marker-finalizers/policy.yaml").await?;
+        deploy::add_conditions(&client, "marker-finalizers/kustomization.yaml").await?;
         let token = token::of(&client, "berth-workloads", None).await?;
         let kubeconfig = plane.api().kubeconfig_with("berth-workloads", &token)?;
         let files = format!("--sidecarset-revisions={}", sidecar_sets::NAMESPACE);
-        let more = ["--united-deployments", "--pod-states", &files];
+        let more = ["--united-deployments", "--pod-states", "--marker-finalizers", &files];
         let workloads = Workloads::start_with(plane.run(), &kubeconfig, "berth-system", &more).await?;
         Ok(Self { plane, workloads, turn: Mutex::new(()) })
     }

@@ -28,6 +28,7 @@ pub mod hash;
 pub mod in_place;
 pub mod jobs;
 pub mod lifecycle;
+pub mod marker_finalizers;
 pub mod names;
 pub mod place;
 pub mod plan;
