@@ -99,7 +99,16 @@ async fn what_is_protected_is_not_deleted() -> Result<()> {
         }
     }
     namespaces(&scene).await?;
-    definitions(&scene).await?;
+    // By the command for one kind, and by the component for all.
+    let one = granted("berths.example.com");
+    let one = one.map(serde_json::from_value::<DynamicObject>).into_iter().collect::<Result<Vec<_>, _>>()?;
+    definition(&scene, "Berth", &one).await?;
+    let all = deploy::objects("count-custom-resources")?;
+    definition(&scene, "Dock", &all).await?;
+    for object in all {
+        let api = deploy::api(client, &object)?;
+        api.delete(&object.name_any(), &DeleteParams::default()).await.context("take the right back")?;
+    }
 
     // Nothing of it for workloads can be down.
     scene.first.service().kill()?;
@@ -153,14 +162,16 @@ async fn namespaces(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-async fn definitions(scene: &Scene) -> Result<()> {
-    const NAME: &str = "berths.example.com";
+/// Deletes the definition of a kind whose objects are counted, once the manager was given these rights.
+async fn definition(scene: &Scene, kind: &str, rights: &[DynamicObject]) -> Result<()> {
     let client = &scene.client;
+    let plural = format!("{}s", kind.to_lowercase());
+    let name = format!("{plural}.example.com");
     let definition: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": NAME, "labels": { LABEL: "Cascading" } },
+        "metadata": { "name": name, "labels": { LABEL: "Cascading" } },
         "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": { "kind": "Berth", "plural": "berths" },
+            "group": "example.com", "scope": "Namespaced", "names": { "kind": kind, "plural": plural },
             "versions": [{ "name": "v1", "served": true, "storage": true,
                 "schema": { "openAPIV3Schema": { "type": "object" } } }],
         },
@@ -169,7 +180,7 @@ async fn definitions(scene: &Scene) -> Result<()> {
     api.create(&PostParams::default(), &definition).await?;
     let says = async |says: &str| {
         await_condition(format!("definition: {says:?}"), PATIENCE, async || {
-            let said = tried(&api, NAME, DeleteParams::default()).await?;
+            let said = tried(&api, &name, DeleteParams::default()).await?;
             ensure!(
                 said.contains(says) && said.is_empty() == says.is_empty(),
                 "{said:?} instead of {says:?}"
@@ -178,13 +189,13 @@ async fn definitions(scene: &Scene) -> Result<()> {
         })
         .await
     };
-    says("--verb=list --resource=berths.example.com").await?;
-    for granted in granted(NAME) {
-        deploy::apply_object(client, &serde_json::from_value(granted)?).await?;
+    says(&format!("--verb=list --resource={name}")).await?;
+    for right in rights {
+        deploy::apply_object(client, right).await?;
     }
     says("").await?;
     let resource: DynamicObject = serde_json::from_value(json!({
-        "apiVersion": "example.com/v1", "kind": "Berth", "metadata": { "name": "b", "namespace": "default" },
+        "apiVersion": "example.com/v1", "kind": kind, "metadata": { "name": "b", "namespace": "default" },
     }))?;
     let resources = deploy::api(client, &resource)?;
     await_condition("a custom resource is made", PATIENCE, async || {
@@ -194,7 +205,7 @@ async fn definitions(scene: &Scene) -> Result<()> {
     says(&format!("{FORBIDDEN}Cascading and active CRs 1>0")).await?;
     resources.delete("b", &DeleteParams::default()).await?;
     says("").await?;
-    let Ok(_) = api.delete(NAME, &DeleteParams::default()).await else {
+    let Ok(_) = api.delete(&name, &DeleteParams::default()).await else {
         bail!("an empty one is not deleted")
     };
     Ok(())

@@ -1,5 +1,7 @@
+mod counts;
 mod distribution;
 mod jobs;
+mod marker_finalizers;
 mod pod_states;
 mod pods;
 mod samples;
