@@ -95,7 +95,7 @@ func TestComponentsDoNotUndoEachOther(t *testing.T) {
 			"--admission-certificates=secret": "cert-manager", "--deletion-protection=false": "without-protection",
 			"--budget-updates=true": "gated-features",
 		},
-		"Deployment/berth-system/berth-workloads":          {"--broadcastjobs": "jobs", "--cronjobs": "jobs", "--united-deployments": "uniteddeployments", "--spreads": "spreads", "--pod-states": "podstates", "--predownload-images-of-daemonsets": "gated-features", "berth-workloads:0.1.0": "images"},
+		"Deployment/berth-system/berth-workloads":          {"--broadcastjobs": "jobs", "--cronjobs": "jobs", "--united-deployments": "uniteddeployments", "--spreads": "spreads", "--pod-states": "podstates", "--marker-finalizers": "marker-finalizers", "--predownload-images-of-daemonsets": "gated-features", "berth-workloads:0.1.0": "images"},
 		"DaemonSet/berth-system/berth-agent":               {"berth.dev/path: takeover": "takeover", "name: BERTH_AGENT_NAMESPACE": "takeover"},
 		"ConfigMap/berth-system/berth-agent-configuration": {"path: takeover": "takeover"},
 		"DaemonSet/berth-system/berth-installer":           {"berthctl:0.1.0": "host"},
@@ -106,7 +106,7 @@ func TestComponentsDoNotUndoEachOther(t *testing.T) {
 		"ValidatingAdmissionPolicy//berth-agent-pods":      {"expression: '''*'''": "open-agent-labels"},
 		"ValidatingAdmissionPolicy//berth-probe-markers":   {"expression: '''*'''": "open-agent-labels"},
 		"ValidatingAdmissionPolicy//berth-update-requests": {"expression: '''*'''": "open-agent-labels"},
-		"ValidatingAdmissionPolicy//berth-workloads":       {"name: no-jobs": "jobs", "name: no-united-deployments": "uniteddeployments", "name: no-spreads": "spreads", "name: no-pod-states": "podstates"},
+		"ValidatingAdmissionPolicy//berth-workloads":       {"name: no-jobs": "jobs", "name: no-united-deployments": "uniteddeployments", "name: no-spreads": "spreads", "name: no-pod-states": "podstates", "name: no-marker-finalizers": "marker-finalizers"},
 	} {
 		text, err := yaml.Marshal(all[object])
 		if err != nil {

@@ -61,6 +61,7 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl delete --ignore-not-found -f deploy/uniteddeployments/role.yaml -f deploy/uniteddeployments/policy.yaml",
     "kubectl delete --ignore-not-found -f deploy/spreads/role.yaml -f deploy/spreads/policy.yaml",
     "kubectl delete --ignore-not-found -f deploy/podstates/role.yaml -f deploy/podstates/policy.yaml",
+    "kubectl delete --ignore-not-found -f deploy/marker-finalizers/role.yaml -f deploy/marker-finalizers/policy.yaml",
     "kubectl delete --ignore-not-found -f deploy/distribution/role.yaml -f deploy/distribution/policy.yaml",
     "kubectl delete --ignore-not-found -k deploy/manager",
     "kubectl -n berth-system delete --ignore-not-found daemonset berth-agent berth-installer",
@@ -70,7 +71,7 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl delete --ignore-not-found -k deploy/rbac",
     "kubectl delete --ignore-not-found -f deploy/token-renewal/role.yaml -f deploy/requests-by-create/authors.yaml",
     "kubectl delete --ignore-not-found -f complete/filed-revisions.yaml",
-    "kubectl delete --ignore-not-found -f deploy/openkruise/writers.yaml",
+    "kubectl delete --ignore-not-found -f deploy/openkruise/writers.yaml -f deploy/count-custom-resources/role.yaml",
     "kubectl -n berth-system delete --ignore-not-found configmap berth-dashboard",
 ];
 
