@@ -15,6 +15,9 @@ pub(crate) const BATCH: usize = 256;
 pub(crate) const AT_ONCE: usize = 16;
 /// The status of an object is written once in it on average.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// Statuses of an object that may follow each other after a rest are one more than there are
+/// [`STATUS_EVERY`] in it: what has a few pods is told with each of them, as clients are used to.
+const STATUS_AHEAD: Duration = Duration::from_secs(4);
 /// Time from a plan's end to the next one: what it wrote is often followed by more.
 pub(crate) const SPACING: Duration = Duration::from_millis(10);
 /// The same is told again after it.
@@ -42,8 +45,7 @@ pub(crate) struct Backoff {
     held: usize,
 }
 
-/// Pace of an object's status: two writes may follow each other, and the third one waits for the average. A
-/// new object is first said to have nothing, and what it has a moment later must not wait for that.
+/// Pace of an object's status: some writes may follow each other, and the next one waits for the average.
 ///
 /// The time is the one from which the next write may be made; `None` before the first one.
 #[derive(Debug, Default)]
@@ -100,7 +102,8 @@ impl StatusPace {
     }
 
     pub(crate) fn written(&mut self, now: Instant) {
-        self.0 = Some(self.0.map_or(now, |at| later(at, STATUS_EVERY).max(now)));
+        let earliest = later(now, STATUS_EVERY).checked_sub(STATUS_AHEAD).unwrap_or(now);
+        self.0 = Some(self.0.map_or(earliest, |at| later(at, STATUS_EVERY).max(earliest)));
     }
 }
 
@@ -150,8 +153,8 @@ mod tests {
 
     /// Rows: seconds, and whether a status is written then.
     #[test]
-    fn two_statuses_follow_each_other_and_the_average_is_one_a_second() {
-        let (mut pace, begin) = (StatusPace::default(), Instant::now());
+    fn some_statuses_follow_each_other_and_the_average_is_one_a_second() {
+        let (mut pace, begin) = (StatusPace::default(), later(Instant::now(), Duration::from_secs(60)));
         let mut is_written = |after: Duration| {
             let now = later(begin, after);
             let waits = pace.waits(now);
@@ -164,20 +167,24 @@ mod tests {
         let table = [
             (0.0, true),
             (0.1, true),
-            (0.2, false),
+            (0.2, true),
+            (0.3, true),
+            (0.4, true),
+            (0.5, false),
             (0.9, false),
             (1.0, true),
             (1.1, false),
             (2.0, true),
-            (9.0, true),
-            (9.1, true),
-            (9.2, false),
+            (3.5, true),
+            (3.6, false),
+            (20.0, true),
+            (20.1, true),
         ];
         for (seconds, expected) in table {
             assert_eq!(is_written(Duration::from_secs_f64(seconds)), expected, "at {seconds} s");
         }
         let minute = (0..6000).filter(|look| is_written(Duration::from_millis(100_000 + look * 10)));
-        assert_eq!(minute.count(), 61, "one more than seconds");
+        assert_eq!(minute.count(), 64, "four more than seconds");
     }
 
     #[test]
