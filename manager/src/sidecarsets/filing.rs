@@ -41,14 +41,14 @@ pub(super) struct Filing {
     /// They have been listed once.
     listed: bool,
     there: Copies,
-    /// Those that the list has shown that is coming in.
+    /// Part of a list that is coming in.
     fresh: Option<Copies>,
 }
 
 /// ControllerRevisions by their UIDs.
 #[derive(Debug, Default)]
 struct Copies {
-    /// Those that each set decides on, by the UID of the set.
+    /// ControllerRevisions of each set, by the UID of the set.
     of_sets: HashMap<String, HashMap<String, FiledRevision>>,
     /// UID of the set of each.
     sets: HashMap<String, String>,

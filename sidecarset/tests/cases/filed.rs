@@ -124,7 +124,7 @@ fn a_revision_of_somebody_else_is_none() {
     assert!(FiledRevision::of(&object("CloneSet", true)).is_none());
 }
 
-/// Rows: what somebody did to the ControllerRevisions of three revisions, and whether they are as they should.
+/// Rows: what somebody did to the ControllerRevisions of a set, and whether they are as they should.
 #[rstest]
 #[case::nothing(|_: &mut Files| {}, true)]
 #[case::one_is_missing(|there: &mut Files| drop(there.pop()), false)]
