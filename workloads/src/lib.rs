@@ -40,6 +40,7 @@ mod planner;
 mod podstates;
 mod put_off;
 mod reading;
+mod revisions;
 pub mod run;
 #[cfg(test)]
 mod served;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_proto::nested::shallow;
 use berth_workloads_policy::store::{Stored, version};
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
     Resource,
     api::{DynamicObject, ObjectMeta},
@@ -121,11 +121,20 @@ pub(crate) fn read<K: DeserializeOwned>(object: DynamicObject) -> Result<K, Stri
 /// Tells whether an object of this kind of OpenKruise decides on the given one. Kubernetes has kinds of the
 /// same names in another group.
 pub(crate) fn is_of(kind: &str, meta: &ObjectMeta) -> bool {
-    meta.owner_references.iter().flatten().any(|owner| {
-        owner.controller == Some(true)
-            && owner.kind == kind
-            && owner.api_version.starts_with("apps.kruise.io/")
-    })
+    controllers(meta).any(|owner| owner.kind == kind)
+}
+
+/// Tells whether an object of any kind of OpenKruise decides on the given one.
+pub(crate) fn is_of_group(meta: &ObjectMeta) -> bool {
+    controllers(meta).next().is_some()
+}
+
+/// Owners of that group that decide.
+fn controllers(meta: &ObjectMeta) -> impl Iterator<Item = &OwnerReference> {
+    let decides = |owner: &&OwnerReference| {
+        owner.controller == Some(true) && owner.api_version.starts_with("apps.kruise.io/")
+    };
+    meta.owner_references.iter().flatten().filter(decides)
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use crate::{
     node_updates::NodeUpdates,
     object::Filed,
     reading::PAGE,
+    revisions::SentRevision,
     trimmed::TrimmedPod,
 };
 
@@ -144,7 +145,7 @@ impl Watched for Claims {
 
 impl Watched for Revisions {
     type Object = ControllerRevision;
-    type Sent = Sent<ControllerRevision>;
+    type Sent = SentRevision;
     type View = Revision;
     const NAME: &'static str = "controllerrevisions";
 

@@ -8,7 +8,6 @@ use berth_workloads_policy::{
     revision::Revision,
     united_deployment::{ChildView, KINDS, Kind, SUBSET_LABEL, UID_LABEL},
 };
-use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{
     Api,
     api::{ApiResource, DynamicObject},
@@ -20,6 +19,7 @@ use super::{
 };
 use crate::{
     reading::{Ended, Listed, each},
+    revisions::SentRevision,
     write::{Failure, Writer},
 };
 
@@ -45,7 +45,7 @@ async fn found(writer: &Writer, namespace: String) -> Result<Found, Failure> {
         let api = objects(&resource(kind));
         children.push((kind, writer.list(&api, SUBSET_LABEL, |object| child(kind, &object)).await?));
     }
-    let api = Api::<Sent<ControllerRevision>>::namespaced(client(), &namespace);
+    let api = Api::<SentRevision>::namespaced(client(), &namespace);
     let revisions = writer.list(&api, UID_LABEL, |object| revision(&object)).await?;
     // One that nobody can read is set aside when the watch shows it.
     let united = writer.list(&objects(&united()), "", |object| Filed::read(object).ok()).await?;

@@ -17,6 +17,7 @@ use super::object::{Filed, FiledPod, child, resource, united};
 use crate::{
     metrics::Metrics,
     object::is_of,
+    revisions::SentRevision,
     watch::{Shown, relay, shown, understood},
 };
 
@@ -89,7 +90,7 @@ async fn revisions((client, inputs, metrics): Given) {
     let config = watcher::Config::default().labels(UID_LABEL);
     let input = |event: Option<_>| Some(Input::Revision(shown(event?, |object| revision(&object))));
     let name = "controllerrevisions of uniteddeployments";
-    relay(Api::<Sent<ControllerRevision>>::all(client), config, name, input, inputs, &metrics).await;
+    relay(Api::<SentRevision>::all(client), config, name, input, inputs, &metrics).await;
 }
 
 async fn pods((client, inputs, metrics): Given) {

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 
-use berth_base::sent::Sent;
 use berth_workloads_policy::{
     action::Target,
     revision::Revision,
@@ -28,6 +27,7 @@ use super::{
 use crate::{
     object::Object,
     planner::{End, MOST_ERRORS, Plan, Work},
+    revisions::SentRevision,
     write::{CHANGED_BY_CLUSTER, Failure, params, stays, typed},
 };
 
@@ -236,7 +236,7 @@ impl Work<UnitedDeployments> {
             let listed = self.writer.list(&self.sent(&resource(kind)), SUBSET_LABEL, own).await?;
             children.push((kind, listed.objects));
         }
-        let api = Api::<Sent<_>>::namespaced(self.writer.client.clone(), self.object.namespace());
+        let api = Api::<SentRevision>::namespaced(self.writer.client.clone(), self.object.namespace());
         let own = |object| revision(&object).filter(|one| one.owner == uid);
         let revisions = self.writer.list(&api, &format!("{UID_LABEL}={uid}"), own).await?;
         self.wrote.push(Wrote::Read(children, revisions.objects));

@@ -2,11 +2,12 @@
 
 use berth_base::sent::Sent;
 use berth_workloads_policy::selector::Selector;
-use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 
 use super::{End, Work, Wrote, failure::Failure};
 use crate::{
+    revisions::SentRevision,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, Revisions, Watched},
 };
@@ -38,7 +39,7 @@ impl Work {
         let (client, namespace) = (|| self.writer.client.clone(), &self.namespace);
         let pods = Api::<TrimmedPod>::namespaced(client(), namespace);
         let claims = Api::<Sent<PersistentVolumeClaim>>::namespaced(client(), namespace);
-        let revisions = Api::<Sent<ControllerRevision>>::namespaced(client(), namespace);
+        let revisions = Api::<SentRevision>::namespaced(client(), namespace);
         let ask = async {
             let own = |object| Pods::view(object).filter(|pod| pod.owner() == uid);
             let pods = self.writer.list(&pods, &selector.text(), own).await?;
