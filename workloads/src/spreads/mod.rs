@@ -11,6 +11,7 @@
 //! A pod that is there already gets its annotation, and nothing of the patch of its subset.
 
 mod controller;
+mod fit;
 #[cfg(test)]
 mod tests;
 mod view;

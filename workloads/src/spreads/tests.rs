@@ -14,7 +14,10 @@ use super::{
     view::{PodView, SpreadView},
     work::{Memory, Work},
 };
-use crate::served::{self, Served};
+use crate::{
+    events,
+    served::{self, Served},
+};
 
 /// Three pods are in the first subset, which takes no more.
 pub(super) fn spread() -> SpreadView {
@@ -181,4 +184,54 @@ async fn many_pods_that_fit_no_subset_are_read_once() {
         asks.push(asked.swap(0, Ordering::Relaxed));
     }
     assert_eq!(asks, [20_100, 0, 0, 100, 20]);
+}
+
+/// Lists of a pod and of the patch are too long to be merged: that pod is left alone, and it is said once.
+/// The others get their subset.
+#[tokio::test]
+async fn a_pod_that_would_take_minutes_holds_no_other_up() {
+    let term = json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": ["a"] }] });
+    let variables =
+        |count: usize| -> Value { (0..count).map(|number| json!({ "name": number.to_string() })).collect() };
+    let patch = json!({ "spec": { "containers": [{ "name": "main", "env": variables(300) }] } });
+    let spread = json!({
+        "metadata": { "namespace": "ns", "name": "s", "uid": "s", "generation": 1 },
+        "spec": {
+            "targetRef": { "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web" },
+            "subsets": [{ "name": "a", "requiredNodeSelectorTerm": term, "patch": patch }],
+        },
+    });
+    let pods = [("p0", 10_000), ("p1", 10)].map(|(name, count)| {
+        let mut one = pod(name, true);
+        one["metadata"]["annotations"] = json!({ COST: "100" });
+        one["spec"]["containers"] = json!([{ "name": "main", "env": variables(count) }]);
+        one
+    });
+    let node = json!({ "metadata": { "name": "n", "labels": { "zone": "a" } }, "spec": {} });
+    let (asked, shown) = (Arc::new(Mutex::new(Vec::new())), pods.clone());
+    let seen = asked.clone();
+    let mut writer = served::writer(move |method, path, _| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        seen.lock().unwrap().push(format!("{method} {name}"));
+        if name == "n" { node.clone() } else { shown[usize::from(name == "p1")].clone() }
+    });
+    let (events, mut told) = events::channel();
+    writer.events = events;
+    let memory = Memory::default();
+    let mut asks = Vec::new();
+    for _ in 0..2 {
+        let work = Work {
+            writer: writer.clone(),
+            spread: SpreadView::of(serde_json::from_value(spread.clone()).unwrap()).unwrap(),
+            pods: pods.iter().map(|pod| Arc::new(view(pod))).collect(),
+            memory: memory.clone(),
+            names: Arc::new(["s".to_owned()].into()),
+        };
+        assert!(work.carry_out().await.done);
+        asks.push(std::mem::take(&mut *asked.lock().unwrap()).join(" "));
+    }
+    assert_eq!(asks, ["GET n GET p0 GET n GET p1 PATCH p1", "GET n GET p1 PATCH p1"]);
+    let (_, note) = told.try_recv().unwrap();
+    assert!(note.warning && note.text.starts_with("pod p0 is left without a subset: subset a: "), "{note:?}");
+    assert!(told.try_recv().is_err(), "it is said once");
 }

@@ -5,14 +5,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use berth_spread::{
-    COST, Fit, MATCHED, Matched, Move, Room, SpreadPlan, Subset, adopt, is_merged, metadata, plan,
-};
-use berth_workloads_policy::{
-    action::Note,
-    place::{fits, prefers},
-    plan::NodeView,
-};
+use berth_spread::{COST, MATCHED, Matched, Move, Room, SpreadPlan, adopt, metadata, plan};
+use berth_workloads_policy::{action::Note, plan::NodeView};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::ReplicaSet,
@@ -24,8 +18,12 @@ use kube::{
     core::PartialObjectMeta,
 };
 use serde_json::{Value, json};
+use tracing::warn;
 
-use super::view::{PodView, SpreadView};
+use super::{
+    fit::fits,
+    view::{PodView, SpreadView},
+};
 use crate::{
     planner::MOST_ERRORS,
     put_off::PutOff,
@@ -40,6 +38,8 @@ const MOST_FAILED: usize = 64;
 const LOOK_AGAIN: i64 = 1;
 /// Reason of the Event of a refused write.
 const REFUSED: &str = "PatchPodDeletionCostFailed";
+/// Reason of the Event of a pod that is left as it is.
+const SET_ASIDE: &str = "SetAside";
 
 /// Facts of one spread that were read once; lost with the program. They are about pods that are there, and
 /// no more.
@@ -50,7 +50,7 @@ pub(super) struct Memory(Arc<Mutex<Facts>>);
 struct Facts {
     /// Deployments of ReplicaSets, by UID of the ReplicaSet.
     parents: HashMap<String, Option<String>>,
-    /// UIDs of pods that fit no subset, by this generation of the spread.
+    /// UIDs of pods that fit no subset, or that nobody can tell it of, by this generation of the spread.
     nobody: HashSet<String>,
     generation: i64,
     /// UIDs of pods that could not be written to: they come last.
@@ -235,8 +235,15 @@ impl Work {
             spread.position(&matched.subset).into_iter().for_each(|at| room.take(at));
             return Ok(false);
         }
-        let subsets = spread.subsets.iter().enumerate();
-        let fits: Vec<_> = subsets.map(|(at, subset)| fit(&whole, subset, &node, room.has(at))).collect();
+        let fits = match fits(&whole, &spread.subsets, &node, room).await {
+            Ok(fits) => fits,
+            Err(why) => {
+                warn!(spread = name, pod = pod.name, why, "Pod is left without a subset");
+                self.tell(SET_ASIDE, format!("pod {} is left without a subset: {why}", pod.name));
+                self.memory.of(|facts| facts.nobody.insert(pod.seen.uid.clone()));
+                return Ok(false);
+            }
+        };
         let found = adopt(&fits).and_then(|at| Some((at, spread.subsets.get(at)?)));
         if let Some((at, subset)) = found {
             let matched = Matched { name: name.clone(), subset: subset.name.clone(), uid: None };
@@ -351,55 +358,5 @@ fn view(node: &Node) -> NodeView {
         name: node.name_any(),
         labels: node.labels().clone(),
         taints: taints.map(|one| json!(one)).collect(),
-    }
-}
-
-/// Fit of a pod on its node into a subset.
-fn fit(pod: &Value, subset: &Subset, node: &NodeView, room: bool) -> Fit {
-    let own = pod.pointer("/spec/tolerations").and_then(Value::as_array).into_iter().flatten();
-    let tolerations: Vec<Value> = own.chain(&subset.tolerations).cloned().collect();
-    let terms: Vec<Value> = subset.required.iter().cloned().collect();
-    let weight = |one: &Value| match one.get("preference") {
-        Some(term) if prefers(term, node) => one.get("weight").and_then(Value::as_i64).unwrap_or(0),
-        _ => 0,
-    };
-    Fit {
-        holds: fits(&terms, &tolerations, node),
-        weight: subset.preferred.iter().map(weight).fold(0, i64::saturating_add),
-        merged: subset.patch.as_ref().is_none_or(|patch| is_merged(pod, patch)),
-        room,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pod_fits_where_its_node_is() {
-        let labels = [("zone".to_owned(), "a".to_owned())].into();
-        let taint = json!({"key": "k", "effect": "NoSchedule"});
-        let node = NodeView { name: "n".to_owned(), labels, taints: vec![taint] };
-        let term =
-            |zone: &str| json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]});
-        let subset = |zone: &str, patch: Value| Subset {
-            name: "s".to_owned(),
-            limit: None,
-            required: Some(term(zone)),
-            preferred: vec![
-                json!({"weight": 7, "preference": term("a")}),
-                json!({"weight": 9, "preference": term("b")}),
-            ],
-            tolerations: vec![json!({"key": "k", "operator": "Exists"})],
-            patch: patch.as_object().cloned(),
-        };
-        let pod = json!({"metadata": {"labels": {"x": "1"}}, "spec": {}});
-        let found = fit(&pod, &subset("a", json!({"metadata": {"labels": {"x": "1"}}})), &node, true);
-        assert_eq!(found, Fit { holds: true, weight: 7, merged: true, room: true });
-        let found = fit(&pod, &subset("b", json!({"metadata": {"labels": {"x": "2"}}})), &node, false);
-        assert_eq!(found, Fit { holds: false, weight: 7, merged: false, room: false });
-        let mut bare = subset("a", Value::Null);
-        bare.tolerations.clear();
-        assert!(!fit(&pod, &bare, &node, true).holds, "its taint is not borne");
     }
 }
