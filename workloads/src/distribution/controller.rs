@@ -217,3 +217,6 @@ fn decide(picture: &Picture, memory: &mut Memory, object: &ResourceDistribution,
     let plan = distribution::plan(&given, &rules, Timestamp::now());
     (Some(rules), plan)
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,8 @@ pub(super) struct Memory {
     backoff: Backoff,
     /// Namespaces with trouble wait until then.
     retry: Option<Instant>,
+    /// Plans that have tried anything.
+    plans: u64,
     generation: Option<i64>,
     rules: Option<(Option<i64>, Read)>,
     pub(super) told: Told,
@@ -92,10 +94,11 @@ impl Memory {
     /// Takes in what became of namespaces: `None` is none of trouble.
     pub(super) fn tried(&mut self, outcomes: Vec<(String, Option<Trouble>)>, now: Instant) {
         let mut fails = false;
+        self.plans = self.plans.saturating_add(1);
         for (namespace, trouble) in outcomes {
             fails |= trouble.is_some();
             match trouble {
-                Some(trouble) => self.troubles.insert(namespace, trouble),
+                Some(trouble) => self.troubles.insert(namespace, Trouble { met: self.plans, ..trouble }),
                 None => self.troubles.remove(&namespace),
             };
         }
@@ -123,8 +126,12 @@ mod tests {
     use super::*;
 
     fn outcome(namespace: usize, fails: bool) -> (String, Option<Trouble>) {
-        let trouble =
-            Trouble { problem: Problem::Conflict, text: "taken".to_owned(), namespace: "u".to_owned() };
+        let trouble = Trouble {
+            problem: Problem::Conflict,
+            text: "taken".to_owned(),
+            namespace: "u".to_owned(),
+            met: 0,
+        };
         (format!("ns-{namespace}"), fails.then_some(trouble))
     }
 
@@ -176,5 +183,11 @@ mod tests {
         );
         memory.sees(Some(2));
         assert!(memory.retries(now) && memory.troubles.is_empty(), "another spec may go");
+        // Who is tried again is known by the plan that has met it last.
+        for met in [[0, 1], [2, 0]] {
+            memory.tried(met.map(|number| outcome(number, true)).into(), now);
+        }
+        let met = |number: usize| memory.troubles[&format!("ns-{number}")].met;
+        assert!(met(1) < met(0) && met(0) == met(2));
     }
 }

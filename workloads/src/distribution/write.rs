@@ -1,8 +1,9 @@
 //! The writes of a plan; what was answered goes back to the picture.
 //!
-//! A namespace that fails holds none of the others up. A copy is put right on the version that was just read,
-//! and only if it is the distribution's: so an object of anybody else is never written, also not when it
-//! came a moment ago.
+//! A namespace that fails holds none of the others up, but after some errors of the API server the rest is
+//! decided anew: each may be a webhook that does not answer, and other distributions wait for the place of
+//! this plan. A copy is put right on the version that was just read, and only if it is the distribution's: so
+//! an object of anybody else is never written, also not when it came a moment ago.
 
 use std::sync::Arc;
 
@@ -19,7 +20,10 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::watches::Filed;
-use crate::write::{CHANGED_BY_CLUSTER, Failure, Writer, params, stays};
+use crate::{
+    planner::MOST_ERRORS,
+    write::{CHANGED_BY_CLUSTER, Failure, Writer, params, stays},
+};
 
 /// The owner of what is written, as `managedFields` shows it.
 const FIELD_MANAGER: &str = "berth-distribution";
@@ -81,9 +85,10 @@ pub(super) async fn carry_out(
         // First one, then twice as many each time.
         let most = (MOST_BYTES / rules.bytes.max(1)).clamp(1, MOST_AT_ONCE);
         let (mut left, mut at_once) = (plan.actions.into_iter().zip(uids), 1_usize);
+        let mut errors = 0_usize;
         loop {
             let batch: Vec<(Action, String)> = left.by_ref().take(at_once.min(most)).collect();
-            if batch.is_empty() {
+            if batch.is_empty() || errors >= MOST_ERRORS {
                 break;
             }
             let done = join_all(batch.iter().map(|(action, _)| write(&writer, &rules, action))).await;
@@ -93,7 +98,10 @@ pub(super) async fn carry_out(
                         report.wrote.extend(wrote);
                         None
                     }
-                    Err((problem, text)) => Some(Trouble { problem, text, namespace: uid }),
+                    Err(Undone { problem, text, is_error }) => {
+                        errors = errors.saturating_add(usize::from(is_error));
+                        Some(Trouble { problem, text, namespace: uid, met: 0 })
+                    }
                 };
                 report.outcomes.push((action.namespace().to_owned(), trouble));
             }
@@ -110,7 +118,26 @@ pub(super) async fn carry_out(
     report
 }
 
-type Done = Result<Option<Wrote>, (Problem, String)>;
+/// Write that was not done, and why.
+struct Undone {
+    problem: Problem,
+    text: String,
+    /// The API server, or a webhook of its, has an error of its own or no answer.
+    is_error: bool,
+}
+
+impl Undone {
+    const fn new(problem: Problem, text: String) -> Self {
+        Self { problem, text, is_error: false }
+    }
+
+    fn of(problem: Problem, failure: &Failure) -> Self {
+        let is_error = matches!(failure, Failure::Unknown(_) | Failure::ServerError(_));
+        Self { is_error, ..Self::new(problem, failure.text()) }
+    }
+}
+
+type Done = Result<Option<Wrote>, Undone>;
 
 async fn write(writer: &Writer, rules: &Rules, action: &Action) -> Done {
     let kind = match action {
@@ -130,7 +157,7 @@ async fn write(writer: &Writer, rules: &Rules, action: &Action) -> Done {
                 Ok(_) | Err(Failure::Gone | Failure::Changed) => {
                     Ok(Some(Wrote::CopyGone(kind, target.uid.clone())))
                 }
-                Err(failure) => Err((Problem::Delete, failure.text())),
+                Err(failure) => Err(Undone::of(Problem::Delete, &failure)),
             }
         }
     }
@@ -151,11 +178,12 @@ impl Work<'_> {
         let (api, name) = (self.api(), self.rules.name.as_str());
         for _ in 0..TRIES {
             if is_new {
-                let copy = object(self.rules.copy(self.namespace)).map_err(|text| (Problem::Create, text))?;
+                let copy = object(self.rules.copy(self.namespace))
+                    .map_err(|text| Undone::new(Problem::Create, text))?;
                 match self.writer.ask("copy_create", api.create(&params, &copy)).await {
                     Ok(made) => return self.settled(made),
                     Err(Failure::Taken | Failure::Changed) => is_new = false,
-                    Err(failure) => return Err((Problem::Create, failure.text())),
+                    Err(failure) => return Err(Undone::of(Problem::Create, &failure)),
                 }
             }
             let there = match self.writer.fetch("copy_read", api.get(name)).await {
@@ -164,34 +192,34 @@ impl Work<'_> {
                     is_new = true;
                     continue;
                 }
-                Err(failure) => return Err((Problem::Get, failure.text())),
+                Err(failure) => return Err(Undone::of(Problem::Get, &failure)),
             };
             if !is_of(&there.metadata, &self.rules.uid) {
                 let (kind, namespace) = (self.kind.name(), self.namespace);
                 let text = format!("{kind} {namespace}/{name} is there already, and of another owner");
                 let remedy = "delete or rename it, or exclude the namespace";
-                return Err((Problem::Conflict, format!("{text}: {remedy}")));
+                return Err(Undone::new(Problem::Conflict, format!("{text}: {remedy}")));
             }
             let is_current = self.reduce(&there).is_some_and(|view| view.is_current(self.rules));
             if is_current || there.metadata.deletion_timestamp.is_some() {
                 return Ok(self.view(there));
             }
             let copy = merged(self.rules.copy(self.namespace), &there.metadata);
-            let copy = object(copy).map_err(|text| (Problem::Update, text))?;
+            let copy = object(copy).map_err(|text| Undone::new(Problem::Update, text))?;
             match self.writer.ask("copy_update", api.replace(name, &params, &copy)).await {
                 Ok(made) => return self.settled(made),
                 Err(Failure::Changed) => {}
                 Err(Failure::Gone) => is_new = true,
-                Err(failure) => return Err((Problem::Update, failure.text())),
+                Err(failure) => return Err(Undone::of(Problem::Update, &failure)),
             }
         }
-        Err((Problem::Update, "others write it at the same time, trying again".to_owned()))
+        Err(Undone::new(Problem::Update, "others write it at the same time, trying again".to_owned()))
     }
 
     /// An object that the API server has just written says what the manifest says, or never will.
     fn settled(&self, made: DynamicObject) -> Done {
         if self.reduce(&made).is_some_and(|view| !view.is_current(self.rules)) {
-            return Err((Problem::Update, CHANGED_BY_CLUSTER.to_owned()));
+            return Err(Undone::new(Problem::Update, CHANGED_BY_CLUSTER.to_owned()));
         }
         Ok(self.view(made))
     }

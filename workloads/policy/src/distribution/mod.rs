@@ -84,6 +84,8 @@ pub struct Trouble {
     pub text: String,
     /// UID of the namespace; one that is made anew has none of it.
     pub namespace: String,
+    /// Number of the plan that has met it.
+    pub met: u64,
 }
 
 /// A ResourceDistribution, and all that is known of it.
@@ -128,7 +130,7 @@ pub enum Action {
 /// Writes that are due.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Writes, in any order.
+    /// Writes: where there was no trouble first, then where it was met longest ago.
     pub actions: Vec<Action>,
     /// Status, when it differs from the one on file.
     pub status: Option<ResourceDistributionStatus>,
@@ -210,6 +212,7 @@ pub fn plan(input: &Input<'_>, rules: &Rules, now: Timestamp) -> Plan {
             }
         }
     }
+    actions.sort_by_key(|action: &Action| trouble_of(action.namespace()).map(|trouble| trouble.met));
     let more = actions.len() > MOST_WRITES;
     actions.truncate(MOST_WRITES);
     let status = status::status(input, wanted.len(), succeeded, &problems, now);

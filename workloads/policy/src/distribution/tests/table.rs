@@ -12,6 +12,10 @@ use super::{
     world::{NAMESPACES, World, config_map, list, secret},
 };
 
+fn trouble(namespace: &str, text: &str, met: u64) -> Trouble {
+    Trouble { problem: Problem::Create, text: text.to_owned(), namespace: namespace.to_owned(), met }
+}
+
 #[rstest]
 #[case::nothing(json!({}), &[])]
 #[case::all(json!({ "allNamespaces": true }), &["a", "b", "c"])]
@@ -55,12 +59,7 @@ fn a_namespace_is_minded_where_the_plan_is_another_one(#[case] targets: Value, #
             let planned = |view: &Option<NamespaceView>| {
                 let mut world = World::new(&config_map(), &targets, &[]);
                 world.namespaces.extend(view.clone().map(|view| (name.to_owned(), view)));
-                let trouble = |uid: &str| Trouble {
-                    problem: Problem::Create,
-                    text: "no quota".to_owned(),
-                    namespace: uid.to_owned(),
-                };
-                world.troubles.insert(name.to_owned(), trouble("1"));
+                world.troubles.insert(name.to_owned(), trouble("1", "no quota", 0));
                 world.plan(false)
             };
             let is_minded =
@@ -258,9 +257,7 @@ fn many_namespaces_take_several_plans_and_are_counted_and_not_all_listed() {
     let plan = world.plan(true);
     assert_eq!((plan.actions.len(), plan.more), (256, true));
     for name in world.namespaces.keys() {
-        let trouble =
-            Trouble { problem: Problem::Create, text: "ä".repeat(5000), namespace: format!("uid-{name}") };
-        world.troubles.insert(name.clone(), trouble);
+        world.troubles.insert(name.clone(), trouble(&format!("uid-{name}"), &"ä".repeat(5000), 0));
     }
     world.distribution.status = world.plan(false).status;
     assert_eq!(world.counts(), (600, 0, 600));
@@ -271,6 +268,21 @@ fn many_namespaces_take_several_plans_and_are_counted_and_not_all_listed() {
     // A namespace that was made anew has no trouble.
     world.namespaces.get_mut("ns-000").unwrap().uid = "new".to_owned();
     assert_eq!(world.plan(false).actions, [Action::Create { namespace: "ns-000".to_owned() }]);
+}
+
+/// A plan ends after some errors. Those that it does not come to are first in the next one.
+#[test]
+fn namespaces_without_trouble_come_first_and_then_those_that_met_it_longest_ago() {
+    let mut world = World::new(&config_map(), &json!({ "allNamespaces": true }), &[]);
+    ["a", "b", "c", "d", "e"].iter().for_each(|name| world.namespace(name, ""));
+    for (name, met) in [("a", 7), ("b", 3), ("d", 7)] {
+        world.troubles.insert(name.to_owned(), trouble(&format!("uid-{name}"), "a webhook", met));
+    }
+    for (retry, order) in [(true, "c e b a d"), (false, "c e")] {
+        let actions = world.plan(retry).actions;
+        let names: Vec<&str> = actions.iter().map(Action::namespace).collect();
+        assert_eq!(names.join(" "), order);
+    }
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl World {
         let namespace = self.namespaces.get(&name).map(|view| view.uid.clone()).unwrap_or_default();
         match trouble {
             Some((problem, text)) => {
-                self.troubles.insert(name, Trouble { problem, text, namespace });
+                self.troubles.insert(name, Trouble { problem, text, namespace, met: 0 });
             }
             None => {
                 self.troubles.remove(&name);

@@ -1,0 +1,107 @@
+//! A controller at an API server where webhooks fail in most namespaces.
+
+use std::{sync::Mutex, time::Duration};
+
+use berth_base::lease::{Tenure, Term};
+use berth_workloads_policy::distribution::{Action, NamespaceView};
+use http::Method;
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::{super::watches::Filed, *};
+use crate::{served, turns::Listed, watch::Shown, write::Writer};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn distribution(version: u64, status: &Value) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ResourceDistribution",
+        "metadata": { "name": "games", "uid": "rd", "generation": 1, "resourceVersion": version.to_string() },
+        "spec": {
+            "resource": { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "game" }, "data": {} },
+            "targets": { "allNamespaces": true },
+        },
+        "status": status,
+    })
+}
+
+fn filed() -> Filed {
+    Filed::read(serde_json::from_value(distribution(1, &Value::Null)).unwrap()).unwrap()
+}
+
+/// API server that lets nobody make a copy but in the last namespace, and says this instead. Namespaces in
+/// which one was asked for.
+fn server(code: u16) -> (Writer, Arc<Mutex<Vec<String>>>) {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = asked.clone();
+    let writer = served::writer(move |method, path, body| {
+        if *method == Method::PATCH {
+            return distribution(2, &body["status"]);
+        }
+        let namespace = path.split('/').skip_while(|part| *part != "namespaces").nth(1).unwrap();
+        seen.lock().unwrap().push(namespace.to_owned());
+        if namespace == "ns-63" {
+            let mut copy = body.clone();
+            copy["metadata"]["uid"] = "copy".into();
+            copy["metadata"]["resourceVersion"] = "3".into();
+            return copy;
+        }
+        json!({ "kind": "Status", "status": "Failure", "code": code, "metadata": {}, "message": "a webhook",
+            "reason": "" })
+    });
+    (writer, asked)
+}
+
+fn names() -> impl Iterator<Item = String> {
+    (0..64).map(|number| format!("ns-{number:02}"))
+}
+
+/// Each error may be a webhook that hangs: a plan is not to have the place of others for a quarter of an
+/// hour.
+#[rstest]
+#[case::errors(500, 7)]
+#[case::refusals(403, 64)]
+#[tokio::test]
+async fn errors_of_the_api_server_are_few_requests_of_a_plan(#[case] code: u16, #[case] tried: usize) {
+    let (writer, asked) = server(code);
+    let object = filed().object;
+    let rules = Arc::new(Rules::of(&object).unwrap());
+    let actions = names().map(|namespace| Action::Create { namespace }).collect();
+    let plan = Plan { actions, ..Plan::default() };
+    let report = write::carry_out(writer, object, Some(rules), plan, names().collect()).await;
+    assert_eq!((report.outcomes.len(), asked.lock().unwrap().len()), (tried, tried));
+    assert_eq!(report.end, End::Done, "those that are left are the next plan's");
+}
+
+/// Whoever is last has its copy all the same.
+#[tokio::test]
+async fn no_namespace_waits_for_those_that_fail() {
+    let (writer, asked) = server(500);
+    let (inputs, receiver) = mpsc::channel(128);
+    let (lease, tenure) = Tenure::of_test();
+    let (listed, _) = watch::channel(Listed::default());
+    tokio::spawn(Controller::new(Connections { tenure, writer, listed }, receiver).run());
+    inputs.send(Input::Distribution(Shown::ListBegins)).await.unwrap();
+    inputs.send(Input::Distribution(Shown::Applied(filed()))).await.unwrap();
+    inputs.send(Input::Namespace(Shown::ListBegins)).await.unwrap();
+    for name in names() {
+        let view = NamespaceView { uid: name.clone(), ..NamespaceView::default() };
+        inputs.send(Input::Namespace(Shown::Applied((name, view)))).await.unwrap();
+    }
+    for input in [
+        Input::Distribution(Shown::ListEnds),
+        Input::Namespace(Shown::ListEnds),
+        Input::Secret(Shown::ListEnds),
+        Input::ConfigMap(Shown::ListEnds),
+    ] {
+        inputs.send(input).await.unwrap();
+    }
+    lease.send_replace(Some(Term::of_test(tokio::time::Instant::now() + Duration::from_secs(3600))));
+    let made = async {
+        while !asked.lock().unwrap().iter().any(|namespace| namespace == "ns-63") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, made).await.is_ok(), "{:?}", asked.lock().unwrap());
+}
