@@ -198,6 +198,7 @@ impl State {
                 objects.insert(name.to_owned(), object.clone());
                 object
             }
+            (&Method::DELETE, Some(name)) => objects.remove(name).unwrap_or_else(|| failure(404)),
             (_, name) => {
                 let Some(object) = name.and_then(|name| objects.get_mut(name)) else { return Value::Null };
                 object["status"] = body["status"].clone();

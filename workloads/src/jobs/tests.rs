@@ -169,8 +169,19 @@ async fn a_node_that_nobody_may_use_keeps_no_other_waiting(
     served.until("it is said", |served| served.count("PATCH broadcastjobs one") > 0).await;
 }
 
+/// A pod of a job on a node.
+fn pod(name: &str, node: &str) -> Value {
+    let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob", "name": "sweep", "uid": "sweep",
+        "controller": true });
+    json!({
+        "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1",
+            "labels": { broadcast_job::UID_LABEL: "sweep" }, "ownerReferences": [owner] },
+        "spec": { "nodeName": node, "containers": [] }, "status": { "phase": "Running" },
+    })
+}
+
 /// A pod that nobody may delete, or whose deletion a webhook hangs on for a while, keeps no other node
-/// waiting.
+/// waiting. What else is refused is said, rather than that it is held back.
 #[rstest]
 #[case::refused(403)]
 #[case::held_back(429)]
@@ -179,28 +190,52 @@ async fn a_node_that_nobody_may_use_keeps_no_other_waiting(
 async fn a_pod_that_may_not_be_deleted_keeps_no_node_waiting(#[case] code: u16) {
     let served = Served::default();
     served.refuse(Method::DELETE, "stays", code);
+    served.refuse(Method::POST, "n-3", 403);
     let template = json!({
         "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never",
         "nodeSelector": { "takes": "jobs" },
     });
     let job = object(Kind::Broadcast, "sweep", json!({ "template": { "spec": template } }));
     served.put("broadcastjobs", &job);
-    let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob", "name": "sweep", "uid": "sweep",
-        "controller": true });
-    let pod = json!({
-        "metadata": { "namespace": "ns", "name": "stays", "uid": "stays", "resourceVersion": "1",
-            "labels": { broadcast_job::UID_LABEL: "sweep" }, "ownerReferences": [owner] },
-        "spec": { "nodeName": "n-0", "containers": [] }, "status": { "phase": "Running" },
-    });
-    served.put("pods", &pod);
+    served.put("pods", &pod("stays", "n-0"));
     let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
-    for (name, labels) in
-        [("n-0", json!({})), ("n-1", json!({ "takes": "jobs" })), ("n-2", json!({ "takes": "jobs" }))]
-    {
+    for name in ["n-0", "n-1", "n-2", "n-3"] {
+        let labels = if name == "n-0" { json!({}) } else { json!({ "takes": "jobs" }) };
         let node = json!({ "metadata": { "name": name, "uid": name, "labels": labels }, "spec": {} });
         let view = NodeView::of(&serde_json::from_value(node).unwrap());
         inputs.send(Input::Node(Shown::Applied((name.to_owned(), view)))).await.unwrap();
     }
     served.until("the others have their pods", |served| served.names("pods").len() == 3).await;
     served.until("it is tried again", |served| served.count("DELETE pods one") > 1).await;
+    let says = |served: &Served| {
+        let job = served.get("broadcastjobs", "sweep").unwrap_or_default();
+        job["status"]["conditions"].to_string().contains("FailedWrite")
+    };
+    served.until("it is said", says).await;
+}
+
+/// A policy refuses the deletion of many pods of a job that has failed, or a webhook fails on it: all others
+/// are gone soon.
+#[rstest]
+#[case::refused(403, 20)]
+#[case::held_back(429, 20)]
+#[case::a_webhook_fails(500, 10)]
+#[tokio::test]
+async fn pods_that_may_not_be_deleted_keep_no_others(#[case] code: u16, #[case] stay: usize) {
+    let served = Served::default();
+    let spec = json!({ "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never" });
+    let mut job = object(Kind::Broadcast, "sweep", json!({ "template": { "spec": spec } }));
+    job["status"] = json!({ "phase": "failed", "completionTime": "2026-01-01T00:00:00Z" });
+    served.put("broadcastjobs", &job);
+    for number in 0..100 {
+        let name = format!("p-{number:02}");
+        served.put("pods", &pod(&name, &format!("n-{number}")));
+        if number < stay {
+            served.refuse(Method::DELETE, &name, code);
+        }
+    }
+    let _one = replica(&served, &[(Kind::Broadcast, job)]).await;
+    served.until("the others are gone", |served| served.names("pods").len() == stay).await;
+    let tries = served.count("DELETE pods one");
+    assert!(tries <= 140, "{tries}: {served:?}");
 }

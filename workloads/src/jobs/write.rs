@@ -1,9 +1,9 @@
 //! The writes of a plan of jobs, in their order; what was answered goes back to the picture.
 //!
-//! An object that the API server refuses to make, or has an error of its own for, holds none of the
-//! others up: it may be the one of a node that nobody may use. Any other failure ends the plan: the rest
-//! is decided anew. A name follows from what an object is for, so one that is taken is read: it is the
-//! object that was to be made, or somebody else's, and then that is told.
+//! An object that the API server refuses to make or to delete, or has an error of its own for, holds none of
+//! the others up: it may be the one of a node that nobody may use, and it comes last in the next plan. Any
+//! other failure ends the plan: the rest is decided anew. A name follows from what an object is for, so one
+//! that is taken is read: it is the object that was to be made, or somebody else's, and then that is told.
 
 use std::fmt::Debug;
 
@@ -43,7 +43,8 @@ use crate::{
 
 /// The most objects that are made at once for one job.
 const MOST_AT_ONCE: usize = 32;
-/// Refusals of one plan after which the rest is not asked for: a quota that is used up refuses all.
+/// Refusals of one plan after which the rest is not asked for: a quota that is used up refuses all, and a
+/// policy may.
 const MOST_REFUSED: usize = 16;
 
 /// Objects as the API server answered them.
@@ -62,6 +63,17 @@ pub(super) enum Wrote {
     Jobs(Vec<ChildView>, Vec<Filed>),
 }
 
+/// Failures of a plan, each of which is about one object alone.
+#[derive(Debug, Default)]
+struct Failed {
+    /// The one that is to be told.
+    told: Option<End>,
+    /// Deletions that were refused or held back.
+    refusals: usize,
+    /// Errors of the API server, or of a webhook that does not answer, on deletions.
+    errors: usize,
+}
+
 impl Work<Jobs> {
     pub(super) async fn run(&mut self, plan: Plan<Action>) -> End {
         let (first, last) = if plan.status_first { (plan.status, None) } else { (None, plan.status) };
@@ -71,12 +83,12 @@ impl Work<Jobs> {
             return end;
         }
         let mut last = last;
-        let (mut first_failed, mut failures) = (None, 0_usize);
+        let mut failed = Failed::default();
         let mut actions = plan.actions.into_iter().peekable();
         while let Some(action) = actions.next() {
             let is_of_pod = matches!(action, Action::Create(Made::Pod, _) | Action::Delete(Made::Pod, _));
             let is_deletion = matches!(action, Action::Delete(..));
-            if first_failed.is_some() && (!is_of_pod || is_deletion && failures >= MOST_ERRORS) {
+            if failed.told.is_some() && (!is_of_pod || is_deletion && failed.are_many()) {
                 continue;
             }
             let done = match action {
@@ -89,20 +101,26 @@ impl Work<Jobs> {
                     }
                     self.create(new).await
                 }
-                Action::Delete(kind, target) => self.delete(kind, &target).await,
+                Action::Delete(kind, target) => match self.delete(kind, &target).await {
+                    Ok(()) => Ok(()),
+                    Err(failure) => {
+                        failed.count(&failure);
+                        if kind == Made::Pod {
+                            self.put_off.push(target.uid);
+                        }
+                        Err(self.failed(failure, "FailedDelete", None))
+                    }
+                },
             };
             match done {
                 Ok(()) => {}
                 // Each pod of a BroadcastJob is for a node of its own: one that may not be deleted keeps no
                 // other node waiting.
-                Err(end @ (End::Failed { .. } | End::Held(_))) => {
-                    failures = failures.saturating_add(1);
-                    first_failed.get_or_insert(end);
-                }
+                Err(end @ (End::Failed { .. } | End::Held(_))) => failed.take(end),
                 Err(end) => return end,
             }
         }
-        if let Some(end) = first_failed {
+        if let Some(end) = failed.told {
             match (&end, last.take()) {
                 (End::Failed { text, .. }, status) => self.say(status, text).await,
                 // What is held back for long keeps no count from being told.
@@ -187,7 +205,8 @@ impl Work<Jobs> {
                 }
             }
             if let Some(end) = end {
-                return Err(end);
+                let is_pause = matches!(end, End::Held(_));
+                return Err(first_refused.filter(|_| is_pause).unwrap_or(end));
             }
             at_once = if refusals > before { 1 } else { at_once.saturating_mul(2).min(MOST_AT_ONCE) };
         }
@@ -224,7 +243,7 @@ impl Work<Jobs> {
         Ok((wrote, is_new))
     }
 
-    async fn delete(&mut self, kind: Made, target: &Target) -> Result<(), End> {
+    async fn delete(&mut self, kind: Made, target: &Target) -> Result<(), Failure> {
         let gone = match kind {
             Made::Pod => Wrote::PodGone(target.uid.clone()),
             Made::Job => Wrote::JobGone(target.uid.clone()),
@@ -249,7 +268,7 @@ impl Work<Jobs> {
                 self.wrote.push(gone);
                 Ok(())
             }
-            Err(failure) => Err(self.failed(failure, "FailedDelete", None)),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -318,6 +337,53 @@ impl Work<Jobs> {
                 self.tell(true, reason, text.clone());
                 End::failed(text)
             }
+        }
+    }
+}
+
+impl Failed {
+    /// Takes in an end. A failure is told rather than a pause: what is held back for long would otherwise
+    /// hide what fails beside it, and the job would never count as one that fails.
+    fn take(&mut self, end: End) {
+        let is_pause = |end: &End| matches!(end, End::Held(_));
+        if self.told.as_ref().is_none_or(|told| is_pause(told) && !is_pause(&end)) {
+            self.told = Some(end);
+        }
+    }
+
+    /// Counts a deletion that has failed.
+    const fn count(&mut self, failure: &Failure) {
+        let count = match failure {
+            Failure::ServerError(_) | Failure::Unknown(_) => &mut self.errors,
+            _ => &mut self.refusals,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// Tells whether no other deletion is tried: what refuses so many may refuse all, and an error may have
+    /// taken half a minute.
+    const fn are_many(&self) -> bool {
+        self.refusals >= MOST_REFUSED || self.errors >= MOST_ERRORS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_rather_than_a_pause() {
+        let (held, refused) =
+            (|text: &str| End::Held(text.to_owned()), |text: &str| End::failed(text.to_owned()));
+        let table = [
+            (vec![held("a"), held("b")], held("a")),
+            (vec![held("a"), refused("b"), refused("c")], refused("b")),
+            (vec![refused("a"), held("b")], refused("a")),
+        ];
+        for (ends, told) in table {
+            let mut failed = Failed::default();
+            ends.into_iter().for_each(|end| failed.take(end));
+            assert_eq!(failed.told, Some(told));
         }
     }
 }

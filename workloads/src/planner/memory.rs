@@ -28,7 +28,8 @@ pub(crate) struct Memory {
     pub(crate) failure: Option<String>,
     /// Name of an object that the API server has refused to make.
     pub(crate) refused: Option<String>,
-    /// Names of objects whose making has failed once: it is tried after that of all others.
+    /// Names of objects whose making has failed once, and UIDs of those that could not be written to: they
+    /// are tried after all others.
     pub(crate) put_off: PutOff,
     /// How often the name of a new revision was taken.
     pub(crate) collisions: i32,

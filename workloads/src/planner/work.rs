@@ -40,7 +40,7 @@ pub(crate) enum End {
 pub(super) struct Report<W> {
     pub(super) uid: String,
     pub(super) wrote: Vec<W>,
-    /// Names of objects that could not be made.
+    /// Names of objects that could not be made, or UIDs of those that could not be written to.
     pub(super) put_off: Vec<String>,
     /// Nobody knows what one of the writes did, though the plan went on.
     pub(super) unread: bool,
@@ -53,7 +53,8 @@ pub(crate) struct Work<P: Picture> {
     pub(crate) object: P::Object,
     /// Answers of the API server.
     pub(crate) wrote: Vec<P::Wrote>,
-    /// Names of objects that could not be made, which the next plan tries last.
+    /// Names of objects that could not be made, or UIDs of those that could not be written to: the next plan
+    /// tries them last.
     pub(crate) put_off: Vec<String>,
     /// The API server answered a write with an error of its own: all is read before the next plan.
     pub(crate) unread: bool,

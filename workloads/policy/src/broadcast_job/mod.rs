@@ -78,7 +78,8 @@ pub struct Input<'a> {
     pub nodes: &'a [&'a NodeView],
     /// Pods are tied to their nodes by affinity, and the scheduler places them; otherwise they name them.
     pub by_scheduler: bool,
-    /// Names of pods whose making has failed: they come after all others, which are not to wait for them.
+    /// Names of pods whose making has failed, and UIDs of those whose deletion has: they come after all
+    /// others, which are not to wait for them.
     pub put_off: &'a BTreeSet<String>,
 }
 
@@ -183,10 +184,12 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let before = input.job.status.clone().unwrap_or_default();
     if let Some(ended) = status::ended(&before) {
         pass.after_end(ended, status::has_failed(&before));
+        pass.delete_last();
         return pass.plan;
     }
     pass.fit();
     let status = pass.go_on(&before);
+    pass.delete_last();
     let mut plan = pass.plan;
     if input.job.status.as_ref() != Some(&status) {
         // A new phase is a decision, and so is what it was let go on with.
@@ -339,6 +342,16 @@ impl<'a> Pass<'a> {
             };
             self.plan.actions.push(Action::Delete(Kind::BroadcastJob, target));
         }
+    }
+
+    /// Puts pods behind all others whose deletion has failed.
+    fn delete_last(&mut self) {
+        let put_off = self.input.put_off;
+        let is_off = |action: &Action| match action {
+            Action::Delete(_, target) => put_off.contains(&target.uid),
+            Action::Create(..) => false,
+        };
+        self.plan.actions.sort_by_key(is_off);
     }
 
     fn tell(&mut self, warning: bool, reason: &'static str, text: &str) {

@@ -3,7 +3,11 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{super::build, world::World};
+use super::{
+    super::build,
+    world::{World, node},
+};
+use crate::jobs::Action;
 
 /// A node that dies while its pod runs, or is cordoned: only nodes that fit are waited for. What runs there
 /// goes on, until the job is gone or Kubernetes ends it.
@@ -59,4 +63,32 @@ fn what_could_not_be_made_comes_last(#[case] spec: Value, #[case] nodes: &[&str]
     world.put_off = ["a", "c"].map(|node| build::name(&world.job, node)).into();
     world.settle();
     assert_eq!(world.made, nodes);
+}
+
+/// Pods that could not be deleted do not take the turn of the others, nor do pods that are to be made wait
+/// for them.
+#[test]
+fn what_could_not_be_deleted_comes_last() {
+    let mut world = World::new(&["a", "b", "c", "d"], json!({ "failurePolicy": { "type": "FailFast" } }));
+    world.settle();
+    world.put_off = ["a", "c"].map(|node| world.pod(node).uid.clone()).into();
+    world.nodes.remove("d");
+    world.nodes.insert("e".to_owned(), node("e"));
+    world.nodes.get_mut("a").unwrap()["spec"] = json!({ "unschedulable": true });
+    let shown = |world: &World| -> String {
+        let name = |action: &Action| match action {
+            Action::Create(..) => "new".to_owned(),
+            Action::Delete(_, target) => world.pods[&target.name].node.clone(),
+        };
+        world.plan().actions.iter().map(name).collect::<Vec<_>>().join(" ")
+    };
+    // A pod that waits for its node goes where it does not fit any more.
+    assert_eq!(shown(&world), "d new a");
+    world.settle();
+    world.pod("b").bound = true;
+    world.end(&["f:b"]);
+    let plan = world.plan();
+    assert!(plan.status_first);
+    world.carry_out(&plan, 2);
+    assert_eq!(shown(&world), "e c", "the job has failed");
 }
