@@ -137,7 +137,7 @@ impl Controller {
             warn!(set = name, count = unadopted.len(), error, "Objects not adopted, going on without them");
         }
         memory.unadopted.failed(unadopted, Timestamp::now());
-        memory.put_off.add(put_off);
+        put_off.into_iter().for_each(|late| memory.put_off.add_late(late));
         let pause = memory.ends(&end);
         match &end {
             End::Done | End::Read | End::Changed => {}

@@ -37,7 +37,8 @@ pub(crate) struct Memory {
     /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
     pub(crate) told: Told,
-    /// UIDs of pods that kept others from being written: they come last until a plan is done.
+    /// Pods, or nodes and names of new ones, that kept others from being written: they come last until a plan
+    /// is done.
     pub(crate) put_off: PutOff,
     aside: Option<Aside>,
     /// When an ImagePullJob could not be made.

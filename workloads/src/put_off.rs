@@ -9,14 +9,38 @@ const MOST: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PutOff(BTreeSet<String>);
 
+/// Names or UIDs of what has kept others of one part of a plan from being written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Late {
+    pub(crate) names: Vec<String>,
+    /// All of the part that were off before.
+    pub(crate) known: Vec<String>,
+}
+
 impl PutOff {
     /// Takes in what a plan has put off.
     pub(crate) fn add(&mut self, names: Vec<String>) {
-        // They were off already and have kept others from their turn once more, so most are off, as after an
-        // hour in which nothing could be written: from now on these alone are last.
-        if !names.is_empty() && names.iter().all(|name| self.0.contains(name)) {
+        if self.has_all(&names) {
             self.0.clear();
         }
+        self.extend(names);
+    }
+
+    /// The same of a plan with parts. What another part has learned stays.
+    pub(crate) fn add_late(&mut self, Late { names, known }: Late) {
+        if self.has_all(&names) {
+            known.iter().for_each(|name| drop(self.0.take(name)));
+        }
+        self.extend(names);
+    }
+
+    /// Tells whether they were off already. They have kept others from their turn once more, so most are off,
+    /// as after an hour in which nothing could be written: from now on these alone are last.
+    fn has_all(&self, names: &[String]) -> bool {
+        !names.is_empty() && names.iter().all(|name| self.0.contains(name))
+    }
+
+    fn extend(&mut self, names: Vec<String>) {
         if self.0.len().saturating_add(names.len()) > MOST {
             self.0.clear();
         }
@@ -65,5 +89,19 @@ mod tests {
         assert_eq!(put_off.names().len(), 10);
         put_off.add(names(0..3));
         assert_eq!(put_off.names().iter().cloned().collect::<Vec<_>>(), names(0..3));
+    }
+
+    /// Pods of one part fail for good, and in another part it is not known yet which ones do.
+    #[test]
+    fn what_another_part_has_learned_stays() {
+        let mut put_off = PutOff::default();
+        let late = |names, known| Late { names, known };
+        put_off.add_late(late(names(0..3), Vec::new()));
+        put_off.add_late(late(names(10..14), Vec::new()));
+        put_off.add_late(late(names(0..3), names(0..3)));
+        assert_eq!(put_off.names().len(), 7);
+        put_off.add_late(late(names(10..12), names(10..14)));
+        let left = names((0..3).chain(10..12)).into_iter().collect();
+        assert_eq!(*put_off.names(), left, "these alone of their part");
     }
 }

@@ -10,6 +10,7 @@ mod create;
 mod end;
 mod failure;
 mod in_place;
+mod order;
 pub(crate) mod params;
 mod predownload;
 mod read;
@@ -48,6 +49,7 @@ use crate::{
     kinds::{Plan, Set},
     metrics::Metrics,
     node_updates::NodeUpdates,
+    put_off::Late,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, PullJobs, Revisions, Watched},
 };
@@ -84,8 +86,8 @@ pub(crate) struct Report {
     pub(crate) wrote: Vec<Wrote>,
     /// UIDs of objects that could not be adopted, and why.
     pub(crate) unadopted: Vec<(String, String)>,
-    /// UIDs of pods that kept others of their part from being written.
-    pub(crate) put_off: Vec<String>,
+    /// What kept others of its part from being written, for each part with such.
+    pub(crate) put_off: Vec<Late>,
     /// A write may or may not have been made: everything is read again before the next plan.
     pub(crate) unread: bool,
     pub(crate) end: End,
@@ -108,14 +110,14 @@ struct Work {
     causes: BTreeMap<String, Cause>,
     wrote: Vec<Wrote>,
     unadopted: Vec<(String, String)>,
-    put_off: Vec<String>,
-    /// Errors of the API server in this part of the plan.
+    put_off: Vec<Late>,
+    /// Errors of the API server in all parts of the plan.
     errors: usize,
     unread: bool,
 }
 
 impl Writer {
-    /// Carries out a plan; of each part the pods last that were `put_off` by an earlier one.
+    /// Carries out a plan; of each part what was `put_off` by an earlier one last.
     pub(crate) async fn carry_out(self, set: Set, mut plan: Plan, put_off: &BTreeSet<String>) -> Report {
         let causes = std::mem::take(&mut plan.causes);
         let mut work = Work::new(self, set, causes);
@@ -232,10 +234,10 @@ impl Work {
             }
             Action::KeepPodsToDelete(names) => self.keep_pods_to_delete(names).await,
             // Made together.
-            new @ (Action::CreateClaim(_) | Action::CreatePod(_)) => self.create(vec![new]).await,
+            new @ (Action::CreateClaim(_) | Action::CreatePod(_)) => self.create(vec![new]).await.end,
             // Written together.
             entry @ (Action::UpdateInPlace(_) | Action::ForgetInPlace { .. }) => {
-                self.in_place(vec![entry]).await
+                self.in_place(vec![entry]).await.end
             }
         }
     }

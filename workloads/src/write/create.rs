@@ -12,7 +12,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{End, Work, Writer, Wrote, failure::Failure, params, typed};
+use super::{End, Work, Writer, Wrote, failure::Failure, order::key, params, run::Outcome, typed};
 
 /// The most pods that are made at once for one set.
 const MOST_AT_ONCE: usize = 32;
@@ -20,8 +20,9 @@ const MOST_AT_ONCE: usize = 32;
 const MOST_FAILED: usize = 4;
 
 impl Work {
-    /// Makes pods, each after its claims.
-    pub(super) async fn create(&mut self, actions: Vec<Action>) -> End {
+    /// Makes pods, each after its claims. Those that fail come last in the next plan: others are not to wait
+    /// for them.
+    pub(super) async fn create(&mut self, actions: Vec<Action>) -> Outcome {
         let mut units: Vec<Vec<Action>> = Vec::new();
         let mut unit = Vec::new();
         for action in actions {
@@ -35,16 +36,18 @@ impl Work {
             units.push(unit);
         }
         let (mut units, mut at_once) = (units.into_iter(), 1);
-        let (mut first_failed, mut failures) = (End::Done, 0_usize);
+        let (mut first_failed, mut failures, mut late) = (End::Done, 0_usize, Vec::new());
         loop {
             let batch: Vec<_> = units.by_ref().take(at_once).collect();
             if batch.is_empty() || failures >= MOST_FAILED {
-                return first_failed;
+                return Outcome { end: first_failed, failed: late };
             }
+            let keys: Vec<Option<String>> =
+                batch.iter().map(|unit| unit.last().and_then(key).map(str::to_owned)).collect();
             let done =
                 join_all(batch.into_iter().map(|unit| make(&self.writer, &self.namespace, unit))).await;
             let (mut end, before) = (End::Done, failures);
-            for (wrote, failure) in done {
+            for ((wrote, failure), key) in done.into_iter().zip(keys) {
                 for wrote in wrote {
                     if let Wrote::Pod(pod) = &wrote {
                         self.tell(false, "SuccessfulCreate", format!("succeed to create pod {}", pod.name));
@@ -61,13 +64,12 @@ impl Work {
                         continue;
                     }
                     failures = failures.saturating_add(1);
-                    if first_failed == End::Done {
-                        first_failed = failed;
-                    }
+                    late.extend(key);
+                    first_failed = first_failed.or(failed);
                 }
             }
             if end != End::Done {
-                return end;
+                return Outcome { end, failed: late };
             }
             at_once = if failures > before { 1 } else { at_once.saturating_mul(2).min(MOST_AT_ONCE) };
         }

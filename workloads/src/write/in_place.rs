@@ -5,14 +5,19 @@ use std::collections::BTreeMap;
 
 use berth_proto::crd::NodePodUpdate;
 use berth_workloads_policy::action::{Action, InPlaceUpdate};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
 use kube::{
     Api,
     api::{Patch, PatchParams},
 };
 
-use super::{End, Work, Writer, Wrote, failure::Failure, params::FIELD_MANAGER};
+use super::{
+    End, Work, Writer, Wrote,
+    failure::Failure,
+    params::FIELD_MANAGER,
+    run::{MOST_ERRORS, Outcome},
+};
 use crate::{
     kinds::Set,
     node_updates::{self, Change, Changed, NodeUpdates},
@@ -27,42 +32,61 @@ const AT_ONCE: usize = 8;
 #[derive(Debug, Default)]
 struct Node {
     changes: Vec<Change>,
-    /// Pods that are updated, and to which revisions.
-    updates: Vec<(String, String)>,
+    /// Pods that are updated.
+    updates: Vec<Update>,
+    /// UIDs of all pods that it is about.
+    pods: Vec<String>,
+}
+
+/// A pod that is updated.
+#[derive(Debug)]
+struct Update {
+    name: String,
+    uid: String,
+    revision: String,
 }
 
 impl Work {
-    /// Changes entries, those of a node together.
-    pub(super) async fn in_place(&mut self, actions: Vec<Action>) -> End {
-        let nodes = by_node(actions, &self.set, Timestamp::now());
-        let writer = self.writer.clone();
-        let each = nodes.into_iter().map(|(node, of)| {
-            let writer = writer.clone();
-            async move { (writer.node_updates(&node, &of.changes).await, of.updates, node) }
-        });
-        // Cancel-safe: it is awaited to its end.
-        let answers: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
-        let mut end = End::Done;
-        for (answer, updates, node) in answers {
+    /// Changes entries, those of a node together. After some errors of the API server no other node is begun:
+    /// each may be a webhook that does not answer for half a minute. Those that are left are the next plan's.
+    pub(super) async fn in_place(&mut self, actions: Vec<Action>) -> Outcome {
+        let mut nodes = by_node(actions, &self.set, Timestamp::now()).into_iter();
+        let before = self.errors;
+        let most = MOST_ERRORS.saturating_sub(before).max(1);
+        let mut under_way = FuturesUnordered::new();
+        let (mut end, mut late) = (End::Done, Vec::new());
+        loop {
+            while under_way.len() < AT_ONCE && self.errors.saturating_sub(before) < most {
+                let Some((node, of)) = nodes.next() else { break };
+                let writer = self.writer.clone();
+                under_way.push(async move { (writer.node_updates(&node, &of.changes).await, of, node) });
+            }
+            // Cancel-safe: it is awaited to its end.
+            let Some((answer, of, node)) = under_way.next().await else { break };
             let failure = match answer {
                 Ok((node_updates, waiting)) => {
                     self.wrote.push(Wrote::NodeUpdates(node_updates));
-                    for (name, revision) in updates.into_iter().filter(|(name, _)| !waiting.contains(name)) {
+                    for Update { name, uid, revision } in of.updates {
+                        if waiting.contains(&name) {
+                            late.push(uid);
+                            continue;
+                        }
                         let text = format!("update pod {name} in place (revision {revision})");
                         self.tell(false, "SuccessfulUpdatePodInPlace", text);
                     }
                     let Some(failure) = without_room(&node, &waiting) else { continue };
                     failure
                 }
-                Err(failure) => failure,
+                Err(failure) => {
+                    late.extend(of.pods);
+                    failure
+                }
             };
             let failed = self.failed(failure, "FailedUpdatePodInPlace", End::UpdateFailed).await;
             // One that says why counts more than one that is to be tried again.
-            if matches!(end, End::Done | End::Changed) {
-                end = failed;
-            }
+            end = if end == End::Done { failed } else { end.or(failed) };
         }
-        end
+        Outcome { end, failed: late }
     }
 }
 
@@ -102,23 +126,31 @@ fn without_room(node: &str, waiting: &[String]) -> Option<Failure> {
     )))
 }
 
-/// Changes by the nodes whose objects they are about, in their order.
-fn by_node(actions: Vec<Action>, set: &Set, now: Timestamp) -> BTreeMap<String, Node> {
-    let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
+/// Changes by the nodes whose objects they are about, in the order in which the nodes come first: what was
+/// put off is last.
+fn by_node(actions: Vec<Action>, set: &Set, now: Timestamp) -> Vec<(String, Node)> {
+    let (mut nodes, mut places) = (Vec::<(String, Node)>::new(), BTreeMap::<String, usize>::new());
     for action in actions {
-        match action {
+        let (name, uid, change, update) = match action {
             Action::UpdateInPlace(update) => {
                 let entry = node_updates::entry(&update, set.as_ref(), now);
-                let InPlaceUpdate { node, name, revision, .. } = update;
-                let of = nodes.entry(node).or_default();
-                of.changes.push(Change::Put(Box::new(entry)));
-                of.updates.push((name, revision));
+                let InPlaceUpdate { node, name, uid, revision, .. } = update;
+                let update = Update { name, uid: uid.clone(), revision };
+                (node, uid, Change::Put(Box::new(entry)), Some(update))
             }
             Action::ForgetInPlace { node, uid } => {
-                nodes.entry(node).or_default().changes.push(Change::Take { uid, owner: set.entry_owner() });
+                (node, uid.clone(), Change::Take { uid, owner: set.entry_owner() }, None)
             }
-            _ => {}
+            _ => continue,
+        };
+        let place = *places.entry(name.clone()).or_insert(nodes.len());
+        if place == nodes.len() {
+            nodes.push((name, Node::default()));
         }
+        let Some((_, node)) = nodes.get_mut(place) else { continue };
+        node.changes.push(change);
+        node.updates.extend(update);
+        node.pods.push(uid);
     }
     nodes
 }
