@@ -194,6 +194,7 @@ fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings, no
         collisions: memory.collisions,
         predownload_rests: memory.predownload_rests(now),
         unadopted: &memory.unadopted,
+        put_off: memory.put_off.names(),
         seed: RandomState::new().build_hasher().finish(),
     };
     cluster.plan(set, given, Timestamp::now())

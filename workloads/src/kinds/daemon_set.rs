@@ -63,6 +63,7 @@ impl Workload for AdvancedDaemonSet {
             collisions: given.collisions,
             seed: given.seed,
             unadopted: given.unadopted,
+            put_off: given.put_off,
         };
         daemon_set::plan(&input, now).map_status(|status| json!(status))
     }

@@ -5,7 +5,11 @@ mod clone_set;
 mod daemon_set;
 mod stateful_set;
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+};
 
 use berth_base::ownership::SharedKind;
 use berth_workloads_policy::{
@@ -112,6 +116,8 @@ pub(crate) struct Given<'a> {
     /// An ImagePullJob could not be made a moment ago.
     pub(crate) predownload_rests: bool,
     pub(crate) unadopted: &'a Unadopted,
+    /// Pods, or nodes and names of new ones, that kept others from being written.
+    pub(crate) put_off: &'a BTreeSet<String>,
     pub(crate) seed: u64,
 }
 

@@ -86,6 +86,8 @@ pub struct Input<'a> {
     pub seed: u64,
     /// Pods and revisions that it could not adopt.
     pub unadopted: &'a Unadopted,
+    /// Nodes whose pods could not be made: they come after all others.
+    pub put_off: &'a BTreeSet<String>,
 }
 
 /// Writes that are due.
@@ -226,7 +228,8 @@ impl<'a> Pass<'a> {
         let of_held = self.of_held(&held);
         self.plan.held = self.had(&held);
         let mut progress = self.progress();
-        let names: Vec<String> = self.places.keys().cloned().collect();
+        let mut names: Vec<String> = self.places.keys().cloned().collect();
+        names.sort_by_key(|name| self.input.put_off.contains(name));
         let before = self.plan.actions.len();
         for name in names {
             let Some(place) = self.places.get(&name) else { continue };

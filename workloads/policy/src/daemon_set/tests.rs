@@ -4,6 +4,7 @@
 mod adopt;
 mod held;
 mod model;
+mod nodes;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Held, Input, Plan, minds, plan};
+use super::{Held, Input, Plan, plan};
 use crate::{
     action::Action,
     adopt::Unadopted,
@@ -116,6 +117,8 @@ struct World {
     unadopted: Unadopted,
     /// Nodes whose agents say nothing.
     silent: BTreeSet<String>,
+    /// Nodes whose pods could not be made.
+    put_off: BTreeSet<String>,
 }
 
 /// Ten pods of this kind, one a node.
@@ -157,6 +160,7 @@ impl World {
             refused: Some("no room".to_owned()),
             unadopted: Unadopted::default(),
             silent: BTreeSet::new(),
+            put_off: BTreeSet::new(),
         }
     }
 
@@ -193,6 +197,7 @@ impl World {
             collisions: 0,
             seed: 7,
             unadopted: &self.unadopted,
+            put_off: &self.put_off,
         };
         plan(&input, NOW)
     }
@@ -346,21 +351,6 @@ fn new_pods_deletions_and_gates_are_parts_of_their_own() {
 }
 
 #[test]
-fn a_share_of_the_burst_is_never_none() {
-    let mut world = World::new(json!({}), "");
-    world.spec["burstReplicas"] = json!("5%");
-    assert_eq!(world.effect().split_whitespace().count(), 1);
-}
-
-#[test]
-fn a_node_that_rests_gets_no_pod() {
-    let mut world = World::new(json!({}), &ten("n").replace("c:n", "c:nF"));
-    world.rests.insert("c".to_owned(), Timestamp::constant(1_000_030, 0));
-    assert_eq!(world.effect(), "");
-    assert_eq!(world.plan().again, Some(std::time::Duration::from_secs(30)));
-}
-
-#[test]
 fn a_revision_that_cannot_be_made_is_said() {
     let mut world = World::new(json!({}), &ten("n"));
     world.spec["template"] = template("a:9");
@@ -380,23 +370,4 @@ fn a_pod_that_is_not_selected_any_more_is_given_free() {
         panic!("{actions:?}")
     };
     assert_eq!((target.name.as_str(), &patch["metadata"]["ownerReferences"]), ("log-2-c", &json!([])));
-}
-
-#[test]
-fn only_what_places_pods_is_minded_of_a_node() {
-    let mut world = World::new(json!({ "selector": { "matchLabels": { "canary": "1" } } }), "");
-    world.spec["template"]["spec"]["nodeSelector"] = json!({ "disk": "ssd" });
-    let node = |labels: &[(&str, &str)], taint: &str| NodeView {
-        name: "a".to_owned(),
-        labels: labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-        taints: vec![json!({ "key": "x", "effect": taint })],
-    };
-    let (plain, ssd) = (node(&[], "PreferNoSchedule"), node(&[("disk", "ssd")], "PreferNoSchedule"));
-    let canary = node(&[("disk", "ssd"), ("canary", "1")], "PreferNoSchedule");
-    let tainted = node(&[("disk", "ssd")], "NoSchedule");
-    let other = node(&[("disk", "ssd"), ("other", "1")], "PreferNoSchedule");
-    let minds = |before, after| minds(&world.set(), before, after);
-    assert!(minds(Some(&plain), Some(&ssd)) && minds(Some(&ssd), Some(&canary)));
-    assert!(minds(Some(&ssd), Some(&tainted)) && minds(Some(&ssd), None) && minds(None, Some(&ssd)));
-    assert!(!minds(Some(&ssd), Some(&other)) && !minds(None, Some(&plain)) && !minds(Some(&plain), None));
 }

@@ -1,4 +1,5 @@
-//! Updates of a DaemonSet: node by node, their names descending, as far as the partition lets go.
+//! Updates of a DaemonSet: node by node, their names descending, as far as the partition lets go; those last
+//! whose pods could not be made.
 
 use serde_json::json;
 
@@ -49,7 +50,8 @@ impl<'a> Pass<'a> {
         if self.rules.paused || self.rules.on_delete {
             return;
         }
-        let names: Vec<String> = self.let_go().into_iter().map(str::to_owned).collect();
+        let mut names: Vec<String> = self.let_go().into_iter().map(str::to_owned).collect();
+        names.sort_by_key(|name| self.input.put_off.contains(name));
         if self.surge > 0 {
             return self.update_surging(&names);
         }

@@ -90,6 +90,7 @@ impl History {
             failures: &Failures::default(),
             collisions: 0,
             unadopted: &Unadopted::default(),
+            put_off: &BTreeSet::new(),
             // Names differ from pass to pass.
             seed: self.played.now.as_second() as u64 ^ self.played.pods.len() as u64,
         };
