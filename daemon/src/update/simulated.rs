@@ -135,6 +135,7 @@ fn observed(pod: &core::Pod, runs: &Images, request: &UpdateRequest) -> Observed
                 env: Some(container.env),
                 life: Life::Running { ready: status.ready },
                 early_ready: false,
+                hooked: false,
                 in_hook: false,
                 restarts: status.restarts,
             }),

@@ -170,10 +170,16 @@ impl Decision<'_> {
                 return Some(self.wait(Why::Migration(container.name.clone())));
             }
             let (name, restarts) = (container.name.clone(), instance.restarts);
-            // The end is what the kubelet says; what comes next need not wait for that.
-            let ready = container.is_ready() || !self.diff.is_empty() && container.is_early_ready();
+            let ready = container.is_ready() || !self.diff.is_empty() && self.may_be_left(container);
             (!ready).then(|| self.wait(Why::Ready { container: name, restarts }))
         })
+    }
+
+    /// The end is what the kubelet says; what comes next need not wait for that. It does for one with a hook:
+    /// what follows is to begin a kubelet's look after the hook's end, in the whole seconds of a status too. A
+    /// new version of twins is left as soon as it has taken over.
+    fn may_be_left(&self, container: &ContainerView) -> bool {
+        container.is_early_ready() && (!container.is_hooked() || self.has_taken_over(container))
     }
 
     /// Stops what holds the kubelet: until a hook ends, its worker looks at nothing else of the pod.

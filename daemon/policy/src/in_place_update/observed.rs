@@ -150,9 +150,11 @@ pub struct Instance {
     pub env: Option<EnvHash>,
     /// Life of the instance: says whether it runs.
     pub life: Life,
-    /// It runs, steadily, and nothing has to succeed before the kubelet calls it Ready, which it does with
-    /// its next look.
+    /// It runs, steadily, and nothing has to succeed any more before the kubelet calls it Ready, which it
+    /// does with its next look.
     pub early_ready: bool,
+    /// It has a postStart hook, whether that has ended or not.
+    pub hooked: bool,
     /// It has a postStart hook, and as far as anybody can tell that has not ended.
     pub in_hook: bool,
     /// `restartCount`, for people.
@@ -214,6 +216,11 @@ impl ContainerView {
     /// The kubelet is about to call it Ready, if it has not done so.
     pub(super) fn is_early_ready(&self) -> bool {
         self.instance.as_ref().is_some_and(|instance| instance.early_ready) && self.is_running()
+    }
+
+    /// It has a postStart hook, whether that has ended or not.
+    pub(super) fn is_hooked(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.hooked)
     }
 
     /// The kubelet's worker may be held by its hook.

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;
+use berth_tests::manifest::Container;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::update::Update;
 use serde_json::json;
 
 use super::{META, STATE, Scene, annotation, container, gate, image};
-use crate::case::{Case, is_ready, run_updating};
+use crate::case::{Case, container as status, is_ready, run_updating};
 
 #[tokio::test]
 async fn update_one_image() -> Result<()> {
@@ -122,6 +123,31 @@ async fn update_two_levels_of_image_and_env() -> Result<()> {
             now.metadata.annotations.as_ref().is_some_and(|all| all["unread"] == "by anybody"),
             "an annotation nobody reads was not set"
         );
+        Ok(())
+    })
+    .await
+}
+
+/// A container with a postStart hook is waited for until the kubelet says that it is Ready: what comes next is
+/// stopped in a later second than that of the hook's end, as a status has them.
+#[tokio::test]
+async fn update_waits_for_a_hook() -> Result<()> {
+    run_updating("update_waits_for_a_hook", async |case: &Case| {
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            let hook = json!({ "postStart": { "exec": { "command": ["sleep", "2"] } } });
+            pod.container(container(evidence, "lower", &[]).priority(1))
+                .container(Container::new("upper").priority(5).field("lifecycle", hook))
+        })
+        .await?;
+        let update = Update::new("pod").image("upper", BUSYBOX_NEXT).image("lower", BUSYBOX_NEXT);
+        scene.ask("both", &update).await?.succeeded().await?;
+        let pod = scene.now().await?;
+        let (upper, lower) = (status(&pod, "upper")?, status(&pod, "lower")?);
+        let running = upper.state.as_ref().and_then(|state| state.running.as_ref());
+        let ended = lower.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        let began = running.and_then(|running| running.started_at.as_ref()).context("upper does not run")?;
+        let ended = ended.and_then(|ended| ended.finished_at.as_ref()).context("lower has not ended")?;
+        ensure!(ended.0.as_second() > began.0.as_second() + 2, "{began:?} {ended:?}");
         Ok(())
     })
     .await

@@ -32,6 +32,12 @@ impl Decision<'_> {
             && self.seen.containers.iter().all(settled)
     }
 
+    /// It has the new version of twins, which has taken over.
+    pub(super) fn has_taken_over(&self, container: &ContainerView) -> bool {
+        let mut migrations = self.update.migrations.iter();
+        migrations.any(|migration| migration.taken_over && migration.target == container.name)
+    }
+
     /// A new version that has not taken over in its time.
     pub(super) fn late_migration(&self) -> Option<Next> {
         let late = self.seen.containers.iter().find(|container| {

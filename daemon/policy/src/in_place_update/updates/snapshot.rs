@@ -164,6 +164,7 @@ impl Look<'_> {
             env: created.and_then(|created| created.env),
             life,
             early_ready: self.is_early_ready(container, newest),
+            hooked: container.hook != DeclaredHook::None,
             in_hook: is_in_hook(container, newest),
             restarts: newest.attempt,
         }

@@ -85,29 +85,35 @@ fn no_wait_for_a_look_outlasts_the_deadline() {
     assert_eq!(told(&[world.next(&update)]), ["ready"], "the pod goes back into service");
 }
 
-/// Whether the lower batch goes, and whether the update is complete, by what is known of the upper container.
+/// Whether the lower batch goes, and whether the update is complete, by what is known of the upper container:
+/// of one with a hook the kubelet's word counts alone.
 #[test]
 fn the_next_batch_does_not_wait_for_the_kubelets_word_and_the_end_does() {
-    for (life, early_ready, goes) in [
-        (Life::Running { ready: false }, false, false),
-        (Life::Running { ready: false }, true, true),
-        (Life::Running { ready: true }, false, true),
-        (Life::Restarting, true, false),
-        (Life::Crashing, true, false),
+    for (life, early_ready, hooked, goes) in [
+        (Life::Running { ready: false }, false, false, false),
+        (Life::Running { ready: false }, true, false, true),
+        (Life::Running { ready: true }, false, false, true),
+        (Life::Running { ready: false }, false, true, false),
+        (Life::Running { ready: false }, true, true, false),
+        (Life::Running { ready: true }, false, true, true),
+        (Life::Running { ready: true }, true, true, true),
+        (Life::Restarting, true, false, false),
+        (Life::Crashing, true, false, false),
     ] {
         let (mut world, update) = (ordered(), both());
         act(&mut world, &update);
         world.settle(&[]);
         let instance = &mut world.container("a").instance;
-        (instance.life, instance.early_ready) = (life, early_ready);
+        (instance.life, instance.early_ready, instance.hooked) = (life, early_ready, hooked);
         let (steps, _) = act(&mut world, &update);
-        assert_eq!(steps, if goes { &["patch b:2"][..] } else { &[] }, "{life:?} {early_ready}");
+        let row = format!("{life:?} {early_ready} {hooked}");
+        assert_eq!(steps, if goes { &["patch b:2"][..] } else { &[] }, "{row}");
         if goes {
             world.kubelet_learns();
             (0..3).for_each(|_| world.kubelet_syncs(1));
             world.becomes_ready(1);
             let ended = act(&mut world, &update).1;
-            assert_eq!(ended == Next::Done, life == Life::Running { ready: true }, "{ended:?}");
+            assert_eq!(ended == Next::Done, life == Life::Running { ready: true }, "{row}: {ended:?}");
         }
     }
 }

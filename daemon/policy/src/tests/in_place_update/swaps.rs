@@ -200,7 +200,9 @@ fn the_second_patch_does_not_wait_for_the_kubelets_word() {
     asking.world.settle(&["mesh:2"]);
     asking.act();
     assert_eq!(asking.images()[0], "mesh:1", "it is neither Ready nor has its hook ended");
-    asking.world.container("mesh-2").instance.early_ready = true;
+    let instance = &mut asking.world.container("mesh-2").instance;
+    // Its hook has ended: it has taken over.
+    (instance.early_ready, instance.hooked) = (true, true);
     let mut seen = asking.world.observed();
     seen.kubelet_knows = false;
     let planned = asking.plan_of(&crate::in_place_update::Sight::Seen(Box::new(seen.clone())));

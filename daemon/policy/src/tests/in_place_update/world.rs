@@ -145,6 +145,7 @@ impl World {
                     env: Some(env(&keys(reads), &metadata)),
                     life: Life::Running { ready: true },
                     early_ready: false,
+                    hooked: false,
                     in_hook: false,
                     restarts: 0,
                 };
@@ -330,6 +331,7 @@ impl World {
                     env: Some(new),
                     life: Life::Running { ready: false },
                     early_ready: false,
+                    hooked: container.instance.hooked,
                     in_hook: false,
                     restarts: container.instance.restarts + 1,
                 };

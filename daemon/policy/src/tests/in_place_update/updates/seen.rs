@@ -6,7 +6,7 @@ use super::{super::world::World, play::Play};
 use crate::{
     ContainerState, InstanceView, RestartPolicy,
     in_place_update::{
-        CreatedWith, GateView, ImageMatch, Life, MetadataKey, NodeView, PodView,
+        CreatedWith, DeclaredHook, GateView, ImageMatch, Life, MetadataKey, NodeView, PodView,
         updates::{clock::Clock, pod::UpdatedPod, settled::SeenPod, snapshot::snapshot},
     },
     tests::world::NowForTests,
@@ -123,6 +123,32 @@ fn one_from_which_the_kubelet_backs_off_has_ended() {
             picture.observed.containers[0].instance.as_ref().map(|instance| instance.life),
             Some(life)
         );
+    }
+}
+
+/// A hook that was seen to end counts at once, which the swaps of twins go by; batches also ask whether there
+/// is one.
+#[test]
+fn a_hook_is_seen_to_end_and_known_to_be_there() {
+    for (hook, ended, early_ready, hooked) in [
+        (DeclaredHook::None, false, false, false),
+        (DeclaredHook::Command, false, false, true),
+        (DeclaredHook::Command, true, true, true),
+        (DeclaredHook::Other, true, false, true),
+    ] {
+        let play = one();
+        let mut node = play.node_view();
+        let newest = node.instances.get_mut(&"a".into()).unwrap();
+        (newest.attempt, newest.hooked) = (1, ended);
+        let mut view = play.view();
+        view.containers[0].hook = hook;
+        let status = view.containers[0].status.as_mut().unwrap();
+        (status.id, status.restarts, status.runs, status.ready) = (Some("old".into()), 0, true, true);
+        let pod = pod_of(view.clone(), node.clone());
+        let clock = Clock { now: play.world.now, wall: play.wall() };
+        let picture = snapshot(&pod, &view, clock.now, &node, &pod.instances(), clock);
+        let instance = picture.observed.containers[0].instance.as_ref().unwrap();
+        assert_eq!((instance.early_ready, instance.hooked), (early_ready, hooked), "{hook:?} {ended}");
     }
 }
 
