@@ -35,7 +35,9 @@ enum Next {
         killed: bool,
         message: String,
     },
-    Succeeded,
+    Succeeded {
+        killed: bool,
+    },
     Failed(String),
 }
 
@@ -114,8 +116,9 @@ impl Node {
                     progress.begun.get_or_insert(now);
                     progress.message = message;
                 }
-                Next::Succeeded => {
-                    (progress.phase, progress.killed) = (ContainerPhase::Succeeded, true);
+                Next::Succeeded { killed } => {
+                    progress.phase = ContainerPhase::Succeeded;
+                    progress.killed |= killed;
                     progress.message.clear();
                 }
                 Next::Failed(message) => {
@@ -200,23 +203,22 @@ impl Node {
         let marked = self.recreates.mark_for(request, name);
         let target = marked.map_or(&progress.target, |marked| &marked.mark.container);
         let killed = marked.is_some_and(|marked| marked.is_killed());
+        // What was not shown yet exited by itself, or by another request.
+        let asked_for = marked.is_some_and(|marked| marked.mark.phase > MarkPhase::Armed);
         match self.standing_in(pod, name, target) {
             Standing::OldRuns if marked.is_some() || progress.begun.is_some() => {
                 Next::Going { killed, message: self.silence(progress, killed, now) }
             }
             Standing::OldRuns => self.begin_or_wait(request, name, target, blocked, now),
             Standing::OldUnclear => Next::Wait(String::new()),
-            // What was not shown yet exited by itself.
-            Standing::OldExited(_) if marked.is_some_and(|marked| marked.mark.phase > MarkPhase::Armed) => {
-                Next::Going { killed: true, message: String::new() }
-            }
+            Standing::OldExited(_) if asked_for => Next::Going { killed: true, message: String::new() },
             Standing::OldExited(code) => match self.left_exited(pod, name, target, code) {
                 Some(policy) => Next::Failed(left_exited(code, policy)),
                 None => Next::Going { killed, message: "it has exited and is restarted".to_owned() },
             },
             // Not listed yet: whether it may be touched is asked when it is known.
             Standing::Absent if marked.is_none() && progress.begun.is_none() => Next::Wait(String::new()),
-            Standing::Absent => Next::Going { killed: marked.is_some(), message: String::new() },
+            Standing::Absent => Next::Going { killed: killed || asked_for, message: String::new() },
             Standing::Replaced(instance) => {
                 let twice = request.asked.strategy.force && !progress.killed && marked.is_none();
                 let running = instance.running_since;
@@ -235,10 +237,11 @@ impl Node {
                 }
                 let lasted =
                     running.is_some_and(|since| now >= later(since, request.asked.strategy.min_started));
+                let killed = killed || asked_for;
                 if lasted && self.is_ready(pod, instance) {
-                    Next::Succeeded
+                    Next::Succeeded { killed }
                 } else {
-                    Next::Going { killed: true, message: String::new() }
+                    Next::Going { killed, message: String::new() }
                 }
             }
         }

@@ -57,7 +57,7 @@ pub(super) struct Request {
 pub(super) struct Progress {
     pub(super) phase: ContainerPhase,
     pub(super) message: String,
-    /// The old instance was told to stop.
+    /// The old instance was told to stop, for this request.
     pub(super) killed: bool,
     /// The instance to replace.
     pub(super) target: ContainerId,

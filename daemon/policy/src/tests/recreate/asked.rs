@@ -231,6 +231,66 @@ fn force_restarts_also_what_was_replaced_and_once() {
     play.succeeded("r2");
 }
 
+/// `isKilled` says what was stopped for this request, and not what it found replaced.
+#[test]
+fn killed_is_what_was_stopped_for_this_request() {
+    type Way = fn(&mut Play);
+    let fell_over = |play: &mut Play| {
+        play.world.exit("a-1", 1);
+        play.world.pass(Duration::from_secs(1));
+        play.settle();
+        play.start("a");
+    };
+    let table: [(&str, Way, bool); 5] = [
+        (
+            "stopped for it",
+            |play| {
+                play.request("r", &["a"], strategy());
+                play.replaced_by_kubelet("a", "a-1");
+            },
+            true,
+        ),
+        (
+            "replaced for an earlier one",
+            |play| {
+                play.request("earlier", &["a"], strategy());
+                play.request("r", &["a"], strategy());
+                play.replaced_by_kubelet("a", "a-1");
+            },
+            false,
+        ),
+        (
+            "forced after an earlier one",
+            |play| {
+                play.request("earlier", &["a"], strategy());
+                play.request("r", &["a"], RecreateStrategy { force: true, ..strategy() });
+                let id = play.replaced_by_kubelet("a", "a-1");
+                play.replaced_by_kubelet("a", &id);
+            },
+            true,
+        ),
+        ("fell over before the kubelet was shown it", |play| play.request("r", &["a"], strategy()), false),
+        (
+            "fell over when the kubelet had been shown it",
+            |play| {
+                play.request("r", &["a"], strategy());
+                play.relist();
+                assert!(play.looks("a-1"));
+            },
+            true,
+        ),
+    ];
+    for (what, way, killed) in table {
+        let mut play = Play::new(one());
+        way(&mut play);
+        if what.starts_with("fell over") {
+            fell_over(&mut play);
+        }
+        play.succeeded("r");
+        assert_eq!(play.last("r").containers[0].killed, killed, "{what}");
+    }
+}
+
 #[test]
 fn the_pod_is_drained_first() {
     let mut gated = one();

@@ -335,6 +335,7 @@ fn killed_at_every_step() {
                     }
                 }
                 play.succeeded("r");
+                assert!(play.last("r").containers[0].killed, "{row}");
                 let always = policy == RestartPolicy::Always;
                 let expected = match (name, at) {
                     ("none", _) => 0,
