@@ -22,6 +22,8 @@ pub struct Config {
     /// began to run. It blocks the pod's worker in the kubelet, and so the kubelet's own probes of that
     /// container. Never longer than half of the call's own deadline.
     pub early_hold: Duration,
+    /// A level begins in a later second of the wall clock than those above it.
+    pub distinct_seconds: bool,
     /// Treatment of a container whose pod the view does not show in time and whose request shows no order.
     pub unknown_pods: UnknownPods,
     /// The kubelet can be asked for its pods.
@@ -72,6 +74,7 @@ impl Default for Config {
             hold: Duration::from_secs(5),
             early_readiness: true,
             early_hold: Duration::from_secs(10),
+            distinct_seconds: false,
             unknown_pods: UnknownPods::Open,
             kubelet_poll: true,
             path: Path::Inline,

@@ -101,6 +101,36 @@ impl Node {
         }
     }
 
+    /// A call is over. What only it spoke of is forgotten.
+    pub(crate) fn call_ended(&mut self, call: CallId) {
+        let exited = match self.calls.get(&call).map(|call| &call.kind) {
+            Some(InFlightKind::Stop { container, .. }) => self.has_exited(container),
+            Some(InFlightKind::Create { .. } | InFlightKind::Relist) | None => false,
+        };
+        self.recreates.call_ended(call, exited);
+        let Some(InFlight { kind: InFlightKind::Create { sandbox: id, container, .. }, .. }) =
+            self.calls.remove(&call)
+        else {
+            return;
+        };
+        if let Some(sandbox) = self.sandboxes.get(&id) {
+            let created = |instance: &Instance| {
+                instance.container.name == container
+                    && !matches!(instance.container.state, ContainerState::Exited { .. })
+            };
+            if !sandbox.instances.values().any(created) {
+                self.recreates.create_failed(&container, |id| sandbox.instances.contains_key(id));
+            }
+        }
+        // A sandbox that only requests spoke of, and none does any more, never was.
+        let named =
+            |kind: &InFlightKind| matches!(kind, InFlightKind::Create { sandbox, .. } if *sandbox == id);
+        let imagined = self.sandboxes.get(&id).is_some_and(|sandbox| !sandbox.confirmed);
+        if imagined && !self.calls.values().any(|call| named(&call.kind)) {
+            self.forget_sandbox(&id);
+        }
+    }
+
     pub(crate) fn instance(&self, id: &ContainerId) -> Option<&Instance> {
         self.sandboxes.get(self.containers.get(id)?)?.instances.get(id)
     }

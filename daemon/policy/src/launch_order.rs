@@ -6,7 +6,7 @@
 //! ```text
 //!   did this container run in this sandbox before? ---------------> Forward   (restarts are never gated)
 //!   is its level's barrier open in this sandbox? -----------------> Forward
-//!   every higher container satisfied? ----------------------------> Latch, then forward
+//!   every higher container satisfied? ----------------------------> Latch, then forward (see `distinct_seconds`)
 //!   a higher one is not running ----------------------------------> Refuse    (the kubelet goes on to it)
 //!   the agent's own probes of a higher one may succeed soon ------> Hold      (see `early_readiness`)
 //!   a higher one was started in this very SyncPod ----------------> Refuse    (holding is a deadlock: its probes
@@ -175,7 +175,7 @@ impl Node {
         let mut waiting_for = Vec::new();
         let mut wait = Duration::MAX;
         let mut may_hold = true;
-        for higher in above {
+        for &higher in &above {
             match self.standing(call, sandbox, &source, higher, now) {
                 Standing::Satisfied => continue,
                 Standing::NotRunning | Standing::NotReadyInThisPass => may_hold = false,
@@ -184,6 +184,9 @@ impl Node {
             waiting_for.push(higher.clone());
         }
         if waiting_for.is_empty() {
+            if let Some(held) = self.until_next_second(call, sandbox, &above, now) {
+                return held;
+            }
             if sandbox.inspection.answered.is_none_or(|asked| now > later(asked.at, FRESH)) {
                 let early = if self.config.early_readiness { self.config.early_hold } else { Duration::ZERO };
                 let hold = self.config.hold.max(early);
@@ -317,7 +320,7 @@ fn ask_runtime(call: &Call, limit: Duration, now: Instant) -> Verdict {
 
 /// The end of a hold: `limit` after the call came, and at the latest when half of its own deadline is used
 /// up, so that the runtime has the other half to do it.
-fn patience(call: &Call, limit: Duration) -> Instant {
+pub(crate) fn patience(call: &Call, limit: Duration) -> Instant {
     let half = call.deadline.map(|deadline| deadline.saturating_duration_since(call.arrived) / 2);
     let wait = half.map_or(limit, |half| half.min(limit));
     call.arrived.checked_add(wait).unwrap_or(call.arrived)

@@ -55,6 +55,7 @@ mod call;
 mod config;
 mod containers;
 mod creation_env;
+mod distinct_seconds;
 mod early_readiness;
 mod event;
 mod exit_order;

@@ -9,23 +9,22 @@ use crate::{
     call::{Call, Request},
     config::Config,
     creation_env::CreationEnv,
+    distinct_seconds::WallClock,
     early_readiness::EarlyReadiness,
     event::Event,
     in_flight::EffectsInFlight,
     job_sidecars::JobSidecars,
-    model::{
-        CallId, ConnectionId, ContainerId, ContainerName, ContainerState, Pod, PodRef, PodUid, SandboxId,
-    },
+    model::{CallId, ConnectionId, ContainerId, ContainerName, Pod, PodRef, PodUid, SandboxId},
     recreate::Recreates,
-    sandbox::{Asked, Instance, Sandbox, Seq},
+    sandbox::{Asked, Sandbox, Seq},
     set_aside::{SetAside, Subject},
     step::{Effect, Notice, RuntimeEffect},
     timeline::Timeline,
     verdict::{HoldReason, Latch, Verdict},
 };
 
-/// All that is known of a node. Every input is an [`Event`] or a [`Call`]; the same inputs give the same
-/// node.
+/// All that is known of a node. Every input is an [`Event`], a [`Call`] or a look at the wall clock; the same
+/// inputs give the same node.
 #[derive(Clone, Debug)]
 pub struct Node {
     pub(crate) config: Config,
@@ -70,6 +69,7 @@ pub struct Node {
     /// Env values that containers of pods under update are created with.
     pub(crate) creation_env: BTreeMap<PodUid, CreationEnv>,
     pub(crate) listing_asked: Seq,
+    pub(crate) wall_clock: Option<WallClock>,
     /// A successor does what is due. Left to do here is only what the calls need that still wait.
     pub(crate) handed_over: bool,
     /// Grows with what may alter what is known in advance.
@@ -149,6 +149,7 @@ impl Node {
             only_asked: false,
             creation_env: BTreeMap::new(),
             listing_asked: 0,
+            wall_clock: None,
             handed_over: false,
             foretold: 0,
         }
@@ -371,34 +372,5 @@ impl Node {
         let uid = pod.pod.uid.clone();
         self.pods.insert(uid.clone(), pod);
         self.note_launch_of(&uid);
-    }
-
-    fn call_ended(&mut self, call: CallId) {
-        let exited = match self.calls.get(&call).map(|call| &call.kind) {
-            Some(InFlightKind::Stop { container, .. }) => self.has_exited(container),
-            Some(InFlightKind::Create { .. } | InFlightKind::Relist) | None => false,
-        };
-        self.recreates.call_ended(call, exited);
-        let Some(InFlight { kind: InFlightKind::Create { sandbox: id, container, .. }, .. }) =
-            self.calls.remove(&call)
-        else {
-            return;
-        };
-        if let Some(sandbox) = self.sandboxes.get(&id) {
-            let created = |instance: &Instance| {
-                instance.container.name == container
-                    && !matches!(instance.container.state, ContainerState::Exited { .. })
-            };
-            if !sandbox.instances.values().any(created) {
-                self.recreates.create_failed(&container, |id| sandbox.instances.contains_key(id));
-            }
-        }
-        // A sandbox that only requests spoke of, and none does any more, never was.
-        let named =
-            |kind: &InFlightKind| matches!(kind, InFlightKind::Create { sandbox, .. } if *sandbox == id);
-        let imagined = self.sandboxes.get(&id).is_some_and(|sandbox| !sandbox.confirmed);
-        if imagined && !self.calls.values().any(|call| named(&call.kind)) {
-            self.forget_sandbox(&id);
-        }
     }
 }

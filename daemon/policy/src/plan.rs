@@ -138,7 +138,10 @@ impl Node {
                     }
                 }
                 HoldReason::NotReady(_) | HoldReason::StillRunning(_) => Some((id, again)),
-                HoldReason::PodUnknown | HoldReason::PodKillUnclear | HoldReason::AgentAway => None,
+                HoldReason::PodUnknown
+                | HoldReason::SameSecond(_)
+                | HoldReason::PodKillUnclear
+                | HoldReason::AgentAway => None,
             }
         })
     }
@@ -151,6 +154,7 @@ impl Node {
                 HoldReason::PodUnknown => true,
                 HoldReason::NotReady(_) => !self.view_fresh,
                 HoldReason::Inspection
+                | HoldReason::SameSecond(_)
                 | HoldReason::PodKillUnclear
                 | HoldReason::StillRunning(_)
                 | HoldReason::AgentAway => false,

@@ -330,6 +330,7 @@ fn because(why: &HoldReason) -> String {
         HoldReason::PodUnknown => "the pod is not in the pod view yet".to_owned(),
         HoldReason::Inspection => "the runtime is asked what runs".to_owned(),
         HoldReason::NotReady(waiting) => format!("{} not Ready yet", names(waiting)),
+        HoldReason::SameSecond(started) => format!("{} started in this second", names(started)),
         HoldReason::PodKillUnclear => "it is not clear yet whether the whole pod is stopped".to_owned(),
         HoldReason::StillRunning(waiting) => format!("{} still running", names(waiting)),
         HoldReason::AgentAway => "the agent is away".to_owned(),

@@ -93,6 +93,8 @@ pub enum HoldReason {
     Inspection,
     /// These containers run and are not Ready yet.
     NotReady(Vec<ContainerName>),
+    /// These containers were started in this second of the wall clock.
+    SameSecond(Vec<ContainerName>),
     /// It is not clear yet whether the whole pod is being stopped.
     PodKillUnclear,
     /// These lower containers have not exited yet.
@@ -108,6 +110,7 @@ impl HoldReason {
             Self::PodUnknown => "pod-unknown",
             Self::Inspection => "inspection",
             Self::NotReady(_) => "not-ready",
+            Self::SameSecond(_) => "same-second",
             Self::PodKillUnclear => "pod-kill-unclear",
             Self::StillRunning(_) => "still-running",
             Self::AgentAway => "agent-away",
@@ -117,7 +120,7 @@ impl HoldReason {
     /// The containers waited for; empty when it is not containers that are waited for.
     pub fn waiting_for(&self) -> &[ContainerName] {
         match self {
-            Self::NotReady(names) | Self::StillRunning(names) => names,
+            Self::NotReady(names) | Self::SameSecond(names) | Self::StillRunning(names) => names,
             Self::PodUnknown | Self::Inspection | Self::PodKillUnclear | Self::AgentAway => &[],
         }
     }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tracing::{debug, info};
 
 use super::{Agent, fault::Point, now, points::point_of};
+use crate::base::clock::wall;
 
 /// How long the kubelet's look at a container waits for ours, where it makes a difference whether it has
 /// exited.
@@ -21,6 +22,10 @@ impl Gate for Agent {
     fn admit(&self, call: &Call) -> Verdict {
         let ask = || {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            if matches!(call.request, Request::CreateContainer(_)) {
+                // The wall clock first: whatever comes between the two reads, no second ends too early.
+                node.clock_read(wall(), now());
+            }
             let verdict = node.admit(call, now());
             self.foretell(&node);
             verdict

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// Longest time that the two clocks may drift apart before they are compared anew.
 const DRIFT: Duration = Duration::from_secs(1);
@@ -52,6 +52,16 @@ impl Clock {
         };
         there.unwrap_or(self.wall)
     }
+}
+
+/// The wall clock as it is now, since the epoch.
+pub(crate) fn wall() -> Duration {
+    since_epoch(Timestamp::now())
+}
+
+/// A time before the epoch is the epoch.
+pub(crate) fn since_epoch(at: Timestamp) -> Duration {
+    at.duration_since(Timestamp::UNIX_EPOCH).max(SignedDuration::ZERO).unsigned_abs()
 }
 
 #[cfg(test)]

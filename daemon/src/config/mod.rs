@@ -6,6 +6,7 @@
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 mod images;
+mod launch_order;
 mod logging;
 mod metrics;
 mod pod_view;
@@ -22,6 +23,7 @@ use std::{
 };
 
 pub use images::{Images, InvalidReserve, Reserve};
+pub use launch_order::{FailurePolicy, LaunchOrder};
 pub use logging::{LogFormat, Logging};
 pub use metrics::Metrics;
 pub use pod_view::{Cluster, Kubelet, PodView, ServiceAccount, ViewMode};
@@ -125,34 +127,6 @@ pub enum PathMode {
     Takeover,
 }
 
-/// Launch order.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub struct LaunchOrder {
-    /// Enforce it.
-    pub enabled: bool,
-    /// The longest a `CreateContainer` is held.
-    pub hold_timeout: GoDuration,
-    /// Run the probes of containers that others wait for, so that their success counts before the kubelet
-    /// tells of it.
-    pub early_readiness: bool,
-    /// The longest a `CreateContainer` is held for such a success, from the start of the awaited container
-    /// on.
-    pub early_hold_timeout: GoDuration,
-    /// Fate of a container whose pod cannot be seen.
-    pub failure_policy: FailurePolicy,
-}
-
-/// Open: start it unordered. Closed: refuse it until its pod is seen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub enum FailurePolicy {
-    /// Start it unordered.
-    #[default]
-    Open,
-    /// Refuse it.
-    Closed,
-}
-
 /// Exit order.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -219,18 +193,6 @@ impl Default for Configuration {
             probes: Probes::default(),
             logging: Logging::default(),
             tracing: Tracing::default(),
-        }
-    }
-}
-
-impl Default for LaunchOrder {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            hold_timeout: GoDuration(Duration::from_secs(5)),
-            early_readiness: true,
-            early_hold_timeout: GoDuration(Duration::from_secs(10)),
-            failure_policy: FailurePolicy::Open,
         }
     }
 }

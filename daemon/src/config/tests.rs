@@ -72,6 +72,7 @@ fn an_error_names_line_and_field() {
         ("httpAddress: nowhere\n", ["line 3", "address"]),
         ("socket: /a.sock\nsocket: /b.sock\n", ["line 4", "socket"]),
         ("launchOrder: {failurePolicy: open}\n", ["line 3", "open"]),
+        ("launchOrder:\n  distinctSeconds: 2\n", ["line 4", "2"]),
         ("exitOrder:\n  enabled: maybe\n", ["line 4", "maybe"]),
         ("images:\n  reserve: half\n", ["line 4", "half"]),
         ("images:\n  parallelPulls: 0\n", ["line 4", "nonzero"]),

@@ -96,6 +96,9 @@ pub struct RunFlags {
     /// Name of this node in the API
     #[arg(long, env = "BERTH_NODE_NAME")]
     pub node_name: Option<String>,
+    /// A level of the launch order starts in a later second of the wall clock than those above it
+    #[arg(long, env = "BERTH_LAUNCH_ORDER_DISTINCT_SECONDS", value_name = "BOOL")]
+    pub launch_order_distinct_seconds: Option<bool>,
     /// Space that stays free on the filesystem of images: a part such as 15%, or a size such as 10Gi
     #[arg(long, env = "BERTH_IMAGES_RESERVE")]
     pub images_reserve: Option<Reserve>,
@@ -135,6 +138,7 @@ impl RunFlags {
         put(&mut config.http_address, self.http_address);
         put(&mut config.metrics.address, self.metrics_address.map(Some));
         put(&mut config.node_name, self.node_name.map(Some));
+        put(&mut config.launch_order.distinct_seconds, self.launch_order_distinct_seconds);
         put(&mut config.images.reserve, self.images_reserve);
         put(&mut config.updates.containers_meta, self.updates_containers_meta);
         put(&mut config.logging.format, self.log_format);
@@ -154,13 +158,21 @@ mod tests {
         let head = "apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration";
         std::fs::write(&path, format!("{head}\nsocket: /a.sock\nstateDir: /state\n")).unwrap();
         let path = path.to_str().unwrap();
-        let flags = ["--socket=/b.sock", "--images-reserve=5%", "--updates-containers-meta=all"];
+        let flags = [
+            "--socket=/b.sock",
+            "--launch-order-distinct-seconds=true",
+            "--images-reserve=5%",
+            "--updates-containers-meta=all",
+        ];
         let cli = Cli::parse_from(["berthd", "--config", path].into_iter().chain(flags));
         let config = cli.run.configuration().unwrap();
         assert_eq!(config.socket.to_string(), "/b.sock");
         assert_eq!(config.state_dir, PathBuf::from("/state"));
+        assert!(config.launch_order.distinct_seconds);
         assert_eq!(config.images.reserve, Reserve::Percent(5));
         assert_eq!(config.updates.containers_meta, ContainersMeta::All);
-        assert!(Cli::try_parse_from(["berthd", "--images-reserve=half"]).is_err());
+        for wrong in ["--images-reserve=half", "--launch-order-distinct-seconds=1"] {
+            assert!(Cli::try_parse_from(["berthd", wrong]).is_err(), "{wrong}");
+        }
     }
 }

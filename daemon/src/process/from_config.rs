@@ -23,6 +23,7 @@ pub(super) fn policy(config: &Configuration) -> berth_policy::Config {
         hold: config.launch_order.hold_timeout.0,
         early_readiness: config.launch_order.early_readiness,
         early_hold: config.launch_order.early_hold_timeout.0,
+        distinct_seconds: config.launch_order.distinct_seconds,
         unknown_pods: match config.launch_order.failure_policy {
             FailurePolicy::Open => berth_policy::UnknownPods::Open,
             FailurePolicy::Closed => berth_policy::UnknownPods::Closed,

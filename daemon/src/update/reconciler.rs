@@ -8,8 +8,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::{Parts, snapshot};
-use crate::{agent::now, base::deadline, cluster::features::Permission};
+use super::Parts;
+use crate::{
+    agent::now,
+    base::{clock::wall, deadline},
+    cluster::features::Permission,
+};
 
 /// Reconciler, with the effects under way.
 pub(super) struct Reconciler {
@@ -72,7 +76,7 @@ impl Reconciler {
             let view = parts.node_view(&pod, images.iter());
             parts.updates.apply(UpdateEvent::NodeSeen(pod, Box::new(view)));
         }
-        let plan = parts.updates.plan(now(), snapshot::wall(), parts.agent.metrics());
+        let plan = parts.updates.plan(now(), wall(), parts.agent.metrics());
         for action in plan.actions {
             parts.begin(action, &mut self.tasks);
         }

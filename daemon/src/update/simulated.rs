@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     agent::now,
-    base::clock::Clock,
+    base::clock::{Clock, wall},
     cluster::{client::Connection, v1 as core},
 };
 
@@ -84,7 +84,7 @@ impl SimulatedAgent {
             let reported = self.0.answered(entry).await;
             let reported = reported.map(|answer| report::read_pod(&answer, &clock)).unwrap_or_default();
             let (request, flaw) = convert::desired(entry, reported, None, now(), &clock);
-            let wall = i64::try_from(snapshot::wall().as_secs()).unwrap_or(i64::MAX);
+            let wall = i64::try_from(wall().as_secs()).unwrap_or(i64::MAX);
             let sight = match (flaw, self.0.word(entry)) {
                 (Ok(()), Some(Ok(()))) => Sight::Seen(Box::new(observed(&pod, &runs, &request))),
                 (Err(flaw), _) => Sight::Forbidden(flaw.to_string()),

@@ -1,7 +1,7 @@
 //! Conversion of what the API server, the runtime and the images show of a pod into the policy's words.
 //! Nothing is judged here.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use berth_policy::{
     PodUid, WishPhase,
@@ -10,13 +10,11 @@ use berth_policy::{
         Metadata, MetadataKey, NodeView, PodView, Presence, Records, UpdateOwner,
     },
 };
-use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::Time,
-    jiff::{SignedDuration, Timestamp},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Parts, env, state, wish_id};
 use crate::{
+    base::clock::since_epoch,
     cluster::{node_pods::identity, target::version, v1 as core},
     cri::creation_record::CreationRecord,
     pods::{read, unready},
@@ -98,11 +96,6 @@ pub(super) fn creation(container: &core::Container, made: &CreationRecord, exite
         finished: made.finished,
         exited,
     }
-}
-
-/// The wall clock, since the epoch.
-pub(super) fn wall() -> Duration {
-    since_epoch(Timestamp::now())
 }
 
 fn declared(container: &core::Container, metadata: &Metadata) -> DeclaredContainer {
@@ -191,13 +184,10 @@ fn gate(pod: &core::Pod) -> GateView {
     }
 }
 
-/// A time before the epoch is the epoch.
-fn since_epoch(at: Timestamp) -> Duration {
-    at.duration_since(Timestamp::UNIX_EPOCH).max(SignedDuration::ZERO).unsigned_abs()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -138,7 +138,8 @@ pub(crate) fn held_to_wire(question: u64, why: &HoldReason) -> HeldCall {
     let kind = match why {
         HoldReason::PodUnknown => 1,
         HoldReason::Inspection => 2,
-        HoldReason::NotReady(_) => 3,
+        // An older shim knows no more.
+        HoldReason::NotReady(_) | HoldReason::SameSecond(_) => 3,
         HoldReason::PodKillUnclear => 4,
         HoldReason::StillRunning(_) => 5,
         HoldReason::AgentAway => 6,

@@ -162,6 +162,9 @@ fn held(hold: &Hold, reason: &str) -> String {
     let names = hold.waiting_for.join(", ");
     let until = match reason {
         "not-ready" => format!("until {names} {} Ready", be(&hold.waiting_for)),
+        "same-second" => {
+            format!("until the second is over in which {names} {} started", were(&hold.waiting_for))
+        }
         "still-running" => format!("until {names} {} exited", have(&hold.waiting_for)),
         "pod-unknown" => "until the pod view shows the pod".to_owned(),
         "inspection" => "until the runtime has said what runs in the pod".to_owned(),
@@ -278,6 +281,10 @@ fn step(name: &str, phase: &str) -> String {
 
 fn be(names: &[String]) -> &'static str {
     if names.len() == 1 { "is" } else { "are" }
+}
+
+fn were(names: &[String]) -> &'static str {
+    if names.len() == 1 { "was" } else { "were" }
 }
 
 fn have(names: &[String]) -> &'static str {

@@ -1,5 +1,6 @@
 //! `CreateContainer`: refuse, hold or forward.
 
+mod distinct_seconds;
 mod restarted_kubelet;
 
 use std::time::Duration;

@@ -54,6 +54,11 @@ fn about_a_container() {
             "is not created yet: the agent holds its creation back until db, log are Ready, for 2.0s so far and 8.0s more at most",
         ),
         (
+            hold("CreateContainer", "same-second", &["db"]),
+            quiet(),
+            "is not created yet: the agent holds its creation back until the second is over in which db was started, for 2.0s so far and 8.0s more at most",
+        ),
+        (
             hold("StopContainer", "still-running", &["db"]),
             going(),
             "still runs: the agent holds its stop back until db has exited, for 2.0s so far and 8.0s more at most",
