@@ -2,6 +2,7 @@ package packages
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -290,6 +291,7 @@ func TestCompleteIsEverything(t *testing.T) {
 			t.Errorf("complete/ has no %s", program)
 		}
 	}
+<<<<<<< HEAD
 	manager, err := yaml.Marshal(built["Deployment/berth-system/berth-manager"])
 	if err != nil {
 		t.Fatal(err)
@@ -303,12 +305,51 @@ func TestCompleteIsEverything(t *testing.T) {
 		}
 	}
 	agent, err := yaml.Marshal(built["DaemonSet/berth-system/berth-agent"])
+=======
+	hasSettings(t, built, "berth-agent")
+}
+
+// The service that the installer installs has the settings of the agent.
+func TestCompleteReachesTheService(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "complete")
+	absolute, err := filepath.Abs(deploy)
+>>>>>>> a4105458 (Install: settings given as env become env of the service)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"name: BERTH_IMAGES_RESERVE\n          value: 5%", "name: BERTH_UPDATES_CONTAINERS_META\n          value: all"} {
-		if !strings.Contains(string(agent), part) {
-			t.Errorf("the agent of complete/ has no %q:\n%s", part, agent)
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Its list names the folder beside it.
+	if err := os.Symlink(absolute, filepath.Join(folder, "../deploy")); err != nil {
+		t.Fatal(err)
+	}
+	list := strings.Replace(read(t, "complete/kustomization.yaml"), "# - ../deploy/host", "- ../deploy/host", 1)
+	for name, text := range map[string]string{"kustomization.yaml": list, "kruise-system.yaml": read(t, "complete/kruise-system.yaml")} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	built, err := run(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasSettings(t, built, "berth-agent")
+	hasSettings(t, built, "berth-installer")
+}
+
+func hasSettings(t *testing.T, built objects, name string) {
+	t.Helper()
+	text, err := yaml.Marshal(built["DaemonSet/berth-system/"+name])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{
+		"name: BERTH_IMAGES_RESERVE\n          value: 5%", "name: BERTH_UPDATES_CONTAINERS_META\n          value: all",
+		"name: BERTH_LAUNCH_ORDER_DISTINCT_SECONDS\n          value: \"true\"",
+	} {
+		if !strings.Contains(string(text), part) {
+			t.Errorf("%s of complete/ has no %q:\n%s", name, part, text)
 		}
 	}
 }

@@ -41,6 +41,9 @@ pub(crate) async fn record(host: &Host, journal: &mut Journal, action: &Action) 
             before: host.before(path)?,
             theirs: theirs.then(|| content.clone()),
         },
+        Action::Remove { path } => {
+            Change::File { path: (*path).to_owned(), before: host.before(path)?, theirs: None }
+        }
         Action::Enable { unit } if !is(host, "is-enabled", unit).await? => {
             Change::Enabled { unit: (*unit).to_owned() }
         }
@@ -53,6 +56,7 @@ pub(crate) async fn record(host: &Host, journal: &mut Journal, action: &Action) 
         Action::MakeDir { .. }
         | Action::Enable { .. }
         | Action::Start { .. }
+        | Action::Restart { .. }
         | Action::Reload
         | Action::AwaitBerthd
         | Action::AwaitShim
@@ -75,12 +79,14 @@ pub(crate) async fn perform(host: &Host, action: &Action) -> Result<()> {
         Action::Write { path, content, theirs } => {
             host.write(path, content.as_bytes(), if *theirs { CONFIG } else { FILE })
         }
+        Action::Remove { path } => host.remove(path),
         Action::Reload => reload(host).await,
         Action::Enable { unit } => host.systemctl(&["enable", unit], SYSTEMCTL_TIMEOUT).await.map(drop),
         // Whether it comes up is waited for with a limit of ours, not with the unit's.
         Action::Start { unit } => {
             host.systemctl(&["start", "--no-block", unit], SYSTEMCTL_TIMEOUT).await.map(drop)
         }
+        Action::Restart { unit } => host.systemctl(&["restart", unit], LONG).await.map(drop),
         Action::Redirect { unit, path, content } => {
             host.write(path, content.as_bytes(), FILE)?;
             reload(host).await?;

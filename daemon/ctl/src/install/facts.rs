@@ -75,6 +75,8 @@ pub(crate) struct Installed {
     pub shim_env: Option<String>,
     /// Drop-in that moves the socket for CRI-O.
     pub crio_drop_in: Option<String>,
+    /// Drop-in that gives berthd its settings as env.
+    pub env_drop_in: Option<String>,
     /// Drop-ins that lead each kind of kubelet to Berth.
     pub drop_ins: Vec<(Flavour, String)>,
     /// The folders on the way to Berth's files that are not there yet, each after the one it is in.
@@ -141,7 +143,7 @@ impl Installed {
         let drop_in = flavour.map(Flavour::drop_in);
         let unit = unit_path(UNITS[0].0);
         for file in [BERTHD, CONFIG, REQUESTS, &unit].into_iter().chain(drop_in.as_deref()) {
-            let dir = file.rsplit_once('/').map_or("", |(dir, _)| dir);
+            let dir = places::folder_of(file);
             for (end, _) in dir.match_indices('/').skip(1).chain([(dir.len(), "")]) {
                 let dir = dir[..end].to_owned();
                 if !host.exists(&dir) && !missing_dirs.contains(&dir) {
@@ -157,6 +159,7 @@ impl Installed {
             berth_shim: host.exists(BERTH_SHIM),
             shim_units: [shim?, shim_socket?],
             shim_env: host.read(SHIM_ENV)?,
+            env_drop_in: host.read(places::ENV_DROP_IN)?,
             crio_drop_in: host.read(places::CRIO_SOCKET_DROP_IN)?,
             drop_ins,
             missing_dirs,

@@ -6,7 +6,7 @@
 //!   node:         /var/lib/berth/release/berthctl install
 //! ```
 //!
-//! The second one outlives the pod: a node is not left half changed because its pod was deleted. Both are
+//! Of the container's env it has the settings of berthd. The second one outlives the pod: a node is not left half changed because its pod was deleted. Both are
 //! single-threaded up to there, because only such a process can enter other mounts.
 
 use std::ffi::{OsStr, OsString};
@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use berthd::succession::takeover::host::{in_a_container, leave};
 use clap::Args;
 
+use super::env;
 use super::host::Host;
 use super::places::STATE_DIR;
 use crate::output::progress;
@@ -70,8 +71,9 @@ impl PodArgs {
             let ours = [ON_NODE, STAY, LEAVE];
             let args =
                 std::env::args_os().skip(1).filter(|arg| !ours.iter().any(|own| OsStr::new(own) == arg));
-            let error =
-                Command::new(&program).args(args).env_clear().env("PATH", PATH).current_dir("/").exec();
+            let mut command = Command::new(&program);
+            command.args(args).env_clear().env("PATH", PATH).envs(env::picked(std::env::vars_os()));
+            let error = command.current_dir("/").exec();
             return Err(error).with_context(|| format!("run {} on the node", program.display()));
         }
         if !in_a_container()? {

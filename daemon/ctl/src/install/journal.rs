@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::host::{Before, Host};
 use super::places::{
-    BERTH_SHIM, CONFIG, CRIO_SOCKET_DROP_IN, Flavour, JOURNAL, SHIM_ENV, SHIM_UNITS, SOCKET_UNIT, STATE_DIR,
-    UNITS, started, unit_path,
+    BERTH_SHIM, CONFIG, CRIO_SOCKET_DROP_IN, ENV_DROP_IN, Flavour, JOURNAL, SHIM_ENV, SHIM_UNITS,
+    SOCKET_UNIT, STATE_DIR, UNITS, started, unit_path,
 };
 
 /// The form of the file.
@@ -38,11 +38,11 @@ pub(crate) enum Change {
         /// Which.
         path: String,
     },
-    /// A file was written.
+    /// A file was written, or removed.
     File {
         /// Which.
         path: String,
-        /// State of the path before the write.
+        /// State of the path before that.
         before: Before,
         /// Content that was written, where it is to stay once somebody has changed it.
         theirs: Option<String>,
@@ -156,7 +156,7 @@ impl Journal {
             .map(|(unit, _)| unit_path(unit))
             .into_iter()
             .chain(SHIM_UNITS.map(|(path, _)| path.to_owned()))
-            .chain([CRIO_SOCKET_DROP_IN.to_owned()]);
+            .chain([CRIO_SOCKET_DROP_IN, ENV_DROP_IN].map(str::to_owned));
         for path in files.filter(|path| host.exists(path)) {
             changes.push(Change::File { path, before: Before::Absent, theirs: None });
         }

@@ -12,6 +12,7 @@
 pub(crate) mod bypass;
 pub(crate) mod carry_out;
 pub(crate) mod doctor;
+pub(crate) mod env;
 pub(crate) mod facts;
 pub(crate) mod from_pod;
 pub(crate) mod host;
@@ -112,6 +113,7 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<ExitC
         two_programs: (args.two_programs || args.one_program).then_some(args.two_programs),
         programs,
         replace: Vec::new(),
+        settings: env::settings(std::env::vars_os())?,
     };
     if args.dry_run {
         if args.upgrade
@@ -232,7 +234,11 @@ async fn carry_out(
             }
             _ => {}
         }
-        carry_out::perform(host, action).await?;
+        let performed = carry_out::perform(host, action).await;
+        match action {
+            Action::Restart { unit } => explain(performed, unit).await?,
+            _ => performed?,
+        }
     }
     Ok(())
 }

@@ -27,6 +27,8 @@ pub(crate) const UNIT_DIR: &str = "/etc/systemd/system";
 pub(crate) const CRIO_SOCKET_DROP_IN: &str = "/etc/systemd/system/berthd.socket.d/50-crio.conf";
 /// Gives the socket unit to `berth-shim`, and a second socket.
 pub(crate) const SHIM_SOCKET_DROP_IN: &str = "/etc/systemd/system/berthd.socket.d/50-two-programs.conf";
+/// Gives berthd the settings that an installation had as env.
+pub(crate) const ENV_DROP_IN: &str = "/etc/systemd/system/berthd.service.d/50-env.conf";
 /// State of the agent.
 pub(crate) const STATE_DIR: &str = "/var/lib/berth";
 /// Journal of the changes of an installation.
@@ -127,6 +129,11 @@ impl Flavour {
             Some(_) => "unix:///run/k3s/containerd/containerd.sock",
         }
     }
+}
+
+/// The folder of a file.
+pub(crate) fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// Where a unit of ours is written.

@@ -10,10 +10,11 @@ mod two_programs;
 use std::path::PathBuf;
 
 pub(crate) use self::{error::PlanError, two_programs::two_programs};
+use super::env::Settings;
 use super::facts::{Facts, Kubelet};
 use super::places::{
-    self, BERTH_SHIM, BERTHCTL, BERTHD, CONFIG, CRIO_SOCKET_DROP_IN, Flavour, SHIM_ENV, SHIM_SOCKET_DROP_IN,
-    SHIM_UNITS, STATE_DIR, UNITS, unit_path,
+    self, BERTH_SHIM, BERTHCTL, BERTHD, CONFIG, CRIO_SOCKET_DROP_IN, ENV_DROP_IN, Flavour, SHIM_ENV,
+    SHIM_SOCKET_DROP_IN, SHIM_UNITS, STATE_DIR, UNITS, unit_path,
 };
 
 /// One change of the node, or one thing to wait for. It leaves no choice to whoever carries it out.
@@ -51,6 +52,11 @@ pub(crate) enum Action {
         /// written.
         theirs: bool,
     },
+    /// Remove a file.
+    Remove {
+        /// Which.
+        path: &'static str,
+    },
     /// Let systemd read its units again.
     Reload,
     /// Start a unit at boot.
@@ -60,6 +66,11 @@ pub(crate) enum Action {
     },
     /// Start a unit now.
     Start {
+        /// Which.
+        unit: &'static str,
+    },
+    /// Start a unit anew, and wait until it is there.
+    Restart {
         /// Which.
         unit: &'static str,
     },
@@ -114,6 +125,8 @@ pub(crate) struct Wishes {
     pub two_programs: Option<bool>,
     /// Which of those on the node are to be replaced: put there by an installation, and not the same.
     pub replace: Vec<&'static str>,
+    /// What berthd is to have as env.
+    pub settings: Settings,
 }
 
 /// Makes the plan; what is as it should be already is left out.
@@ -132,7 +145,8 @@ pub(crate) fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
     actions.extend(facts.installed.missing_dirs.iter().map(|path| Action::MakeDir { path: path.clone() }));
     let notes = programs(facts, wishes, two, &mut actions)?;
     config(facts, kubelet, wishes, &runtime, two, &mut actions);
-    units(facts, socket, two, &mut actions);
+    let drop_in = texts::env_drop_in(&wishes.settings);
+    units(facts, socket, two, drop_in.as_deref(), &mut actions);
     actions.extend(places::started(two).iter().map(|unit| Action::Enable { unit }));
     actions.extend(places::started(two).iter().map(|unit| Action::Start { unit }));
     actions.push(Action::AwaitBerthd);
@@ -147,6 +161,9 @@ pub(crate) fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
     // The last of all: the old berthd is the way back from everything before it.
     if wishes.replace.contains(&BERTHD) {
         plan.actions.push(Action::HandOver);
+    }
+    if drop_in != facts.installed.env_drop_in {
+        take_settings(facts, two, &mut plan);
     }
     Ok(plan)
 }
@@ -226,7 +243,7 @@ fn config(
     }
 }
 
-fn units(facts: &Facts, socket: &str, two: bool, actions: &mut Vec<Action>) {
+fn units(facts: &Facts, socket: &str, two: bool, env: Option<&str>, actions: &mut Vec<Action>) {
     let mut written = false;
     for ((unit, text), there) in UNITS.iter().zip(&facts.installed.units) {
         if there.as_deref() != Some(*text) {
@@ -238,8 +255,7 @@ fn units(facts: &Facts, socket: &str, two: bool, actions: &mut Vec<Action>) {
     let moved = texts::crio_drop_in();
     let moves = socket == places::CRIO_SOCKET && facts.installed.crio_drop_in.as_ref() != Some(&moved);
     if moves || two && !facts.installed.two_programs() {
-        let dir = SHIM_SOCKET_DROP_IN.rsplit_once('/').map_or("", |(dir, _)| dir);
-        actions.push(Action::MakeDir { path: dir.to_owned() });
+        actions.push(Action::MakeDir { path: places::folder_of(SHIM_SOCKET_DROP_IN).to_owned() });
     }
     for ((path, text), there) in SHIM_UNITS.iter().zip(&facts.installed.shim_units).filter(|_| two) {
         if there.as_deref() != Some(*text) {
@@ -252,8 +268,36 @@ fn units(facts: &Facts, socket: &str, two: bool, actions: &mut Vec<Action>) {
         actions.push(Action::Write { path: CRIO_SOCKET_DROP_IN.to_owned(), content: moved, theirs: false });
         written = true;
     }
+    if env != facts.installed.env_drop_in.as_deref() {
+        match env {
+            Some(content) => {
+                let (path, content) = (ENV_DROP_IN.to_owned(), content.to_owned());
+                actions.push(Action::MakeDir { path: places::folder_of(&path).to_owned() });
+                actions.push(Action::Write { path, content, theirs: false });
+            }
+            None => actions.push(Action::Remove { path: ENV_DROP_IN }),
+        }
+        written = true;
+    }
     if written {
         actions.push(Action::Reload);
+    }
+}
+
+/// Lets a berthd that may run already have other settings. A process that is handed over to has the env of
+/// the one before it, so it is started anew; where it has the data path itself, calls would fail meanwhile.
+fn take_settings(facts: &Facts, two: bool, plan: &mut Plan) {
+    let [_, service] = &facts.installed.units;
+    match (service, two) {
+        (None, _) => {}
+        (Some(_), true) => {
+            let restart = Action::Restart { unit: places::SERVICE_UNIT };
+            plan.actions.extend([restart, Action::AwaitBerthd, Action::AwaitShim]);
+        }
+        (Some(_), false) => plan.notes.push(format!(
+            "berthd has other settings from its next start on: systemctl restart {}, while no pod is started or stopped",
+            places::SERVICE_UNIT
+        )),
     }
 }
 

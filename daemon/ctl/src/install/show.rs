@@ -12,9 +12,11 @@ pub(crate) fn action(action: &Action) -> String {
         Action::Copy { from, path } => format!("copy {} to {path}", from.display()),
         Action::Replace { from, path, .. } => format!("replace {path} by {}", from.display()),
         Action::Write { path, .. } => format!("write {path}"),
+        Action::Remove { path } => format!("remove {path}"),
         Action::Reload => "systemctl daemon-reload".to_owned(),
         Action::Enable { unit } => format!("systemctl enable {unit}"),
         Action::Start { unit } => format!("systemctl start {unit}"),
+        Action::Restart { unit } => format!("systemctl restart {unit}"),
         Action::AwaitBerthd => "wait until berthd answers and reaches the runtime".to_owned(),
         Action::AwaitShim => "wait until berth-shim answers, and berthd is connected to it".to_owned(),
         Action::Redirect { unit, path, .. } => {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use super::super::env::Settings;
 use super::super::facts::Facts;
 use super::super::facts::tests::{K3S, KUBEADM, Tree};
 use super::super::journal::Journal;
-use super::super::places::JOURNAL;
+use super::super::places::{ENV_DROP_IN, JOURNAL};
 use super::super::plan::{self, Plan, Wishes};
 use super::*;
 
@@ -38,6 +39,11 @@ struct World {
     host: Host,
     programs: tempfile::TempDir,
     two_programs: bool,
+    settings: Settings,
+}
+
+fn reserve(value: &str) -> Settings {
+    [("BERTH_IMAGES_RESERVE".to_owned(), value.to_owned())].into()
 }
 
 impl World {
@@ -53,14 +59,16 @@ impl World {
         for program in ["berthd", "berth-shim", "berthctl"] {
             std::fs::write(programs.path().join(program), program).unwrap();
         }
-        Self { tree, tools, host, programs, two_programs: false }
+        Self { tree, tools, host, programs, two_programs: false, settings: Settings::new() }
     }
 
     fn plan(&self) -> Plan {
         let facts = Facts::gather(&self.host, None).unwrap();
         let programs = self.programs.path().to_owned();
         let two_programs = Some(self.two_programs);
+        let settings = self.settings.clone();
         let wishes = Wishes { programs, has_berthd: true, has_shim: true, two_programs, ..Wishes::default() };
+        let wishes = Wishes { settings, ..wishes };
         plan::plan(&facts, &wishes).unwrap()
     }
 
@@ -77,6 +85,10 @@ impl World {
         names.retain(|name| name.starts_with("enabled.") || name.starts_with("active."));
         names.sort();
         names
+    }
+
+    fn calls(&self) -> String {
+        std::fs::read_to_string(self.tools.path().join("calls")).unwrap_or_default()
     }
 
     fn seen_by_kubelet(&self) -> String {
@@ -131,7 +143,7 @@ async fn die_after(world: &World, steps: usize) -> bool {
 async fn back_from_every_point() {
     for (files, two_programs) in [(KUBEADM, false), (KUBEADM, true), (K3S, false), (K3S, true)] {
         for steps in 0.. {
-            let world = World { two_programs, ..World::new(files) };
+            let world = World { two_programs, settings: reserve("5%"), ..World::new(files) };
             // As if a run before this one had left folders and files of its own.
             world.tree.write("/etc/systemd/system/berthd.socket", "somebody's");
             let before = world.picture();
@@ -201,6 +213,32 @@ async fn a_second_installation_goes_back_to_the_first() {
     assert_eq!(world.seen_by_kubelet(), first);
     assert_eq!(Journal::load(&world.host).unwrap().unwrap().changes.len(), settled);
     world.host.remove("/usr/lib/systemd/system/kubelet.service.d/20-more.conf").unwrap();
+    world.undo(0).await;
+    assert_eq!(world.picture(), before);
+}
+
+#[tokio::test]
+async fn settings_come_and_go() {
+    let mut world = World { two_programs: true, ..World::new(KUBEADM) };
+    let before = world.picture();
+    die_after(&world, usize::MAX).await;
+    for value in [Some("5%"), Some("10%"), None, Some("5%")] {
+        world.settings = value.map(reserve).unwrap_or_default();
+        let mut journal = Journal::load(&world.host).unwrap().unwrap();
+        for action in &world.plan().actions {
+            record(&world.host, &mut journal, action).await.unwrap();
+            perform(&world.host, action).await.unwrap();
+        }
+        journal.settle(&world.host).unwrap();
+        let there = world.host.read(ENV_DROP_IN).unwrap();
+        let line = value.map(|value| format!("Environment=\"BERTH_IMAGES_RESERVE={value}%\"\n"));
+        assert_eq!(there.is_some(), value.is_some());
+        assert!(line.is_none_or(|line| there.unwrap().ends_with(&line)));
+        assert!(world.calls().ends_with("restart berthd.service\n"), "{}", world.calls());
+        let same = world.plan().actions;
+        let changes = |action: &Action| matches!(action, Action::Write { .. } | Action::Restart { .. });
+        assert!(!same.iter().any(changes), "{same:?}");
+    }
     world.undo(0).await;
     assert_eq!(world.picture(), before);
 }
@@ -316,7 +354,7 @@ fn a_journal_that_is_not_one() {
 #[tokio::test]
 async fn without_a_journal_what_is_known_is_removed() {
     for two_programs in [false, true] {
-        let world = World { two_programs, ..World::new(KUBEADM) };
+        let world = World { two_programs, settings: reserve("5%"), ..World::new(KUBEADM) };
         without_a_journal(&world).await;
     }
 }
@@ -335,6 +373,7 @@ async fn without_a_journal(world: &World) {
         "/etc/systemd/system/berth-shim.service",
         "/etc/systemd/system/berthd.socket.d/50-two-programs.conf",
         "/etc/systemd/system/kubelet.service.d/90-berth.conf",
+        ENV_DROP_IN,
     ] {
         assert!(!world.host.exists(gone), "{gone}");
     }

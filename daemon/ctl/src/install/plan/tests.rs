@@ -34,6 +34,19 @@ fn configuration(plan: &Plan) -> Configuration {
     Configuration::read(file.path()).and_then(Configuration::check).unwrap()
 }
 
+/// Carries out what writes files.
+fn carried_out(tree: &Tree, plan: &Plan) {
+    for action in &plan.actions {
+        match action {
+            Action::Write { path, content, .. } | Action::Redirect { path, content, .. } => {
+                tree.write(path, content);
+            }
+            Action::Copy { path, .. } => tree.write(path, "program"),
+            _ => {}
+        }
+    }
+}
+
 #[test]
 fn a_kubeadm_node() {
     let plan = planned(KUBEADM, &[], &wishes()).unwrap();
@@ -79,15 +92,7 @@ fn a_kubeadm_node() {
 fn what_is_there_is_left_as_it_is() {
     let tree = Tree::of(KUBEADM);
     let first = plan(&tree.facts(), &wishes()).unwrap();
-    for action in &first.actions {
-        match action {
-            Action::Write { path, content, .. } | Action::Redirect { path, content, .. } => {
-                tree.write(path, content);
-            }
-            Action::Copy { path, .. } => tree.write(path, "program"),
-            _ => {}
-        }
-    }
+    carried_out(&tree, &first);
     tree.write("/etc/berth/desired/x", "");
     let second = plan(&tree.facts(), &Wishes { has_berthd: false, ..wishes() }).unwrap();
     let start = |unit| Action::Start { unit };
@@ -119,6 +124,63 @@ fn what_is_there_is_left_as_it_is() {
         drop_in
             .contains("ExecStart=/k/kubelet --new --container-runtime-endpoint=unix:///run/berth/cri.sock\n")
     );
+}
+
+#[test]
+fn settings_become_env_of_the_service() {
+    let with = |two, settings: &[(&str, &str)]| Wishes {
+        two_programs: Some(two),
+        has_shim: true,
+        settings: settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        ..wishes()
+    };
+    let [first, other] = [
+        &[("BERTH_IMAGES_RESERVE", "5%"), ("BERTH_LOG_LEVEL", r#"a="\b" c"#)][..],
+        &[("BERTH_LOG_LEVEL", "info")],
+    ];
+    let dir = "make /etc/systemd/system/berthd.service.d/";
+    let file = "/etc/systemd/system/berthd.service.d/50-env.conf";
+    for two in [false, true] {
+        let tree = Tree::of(KUBEADM);
+        let words = |wishes: &Wishes| {
+            let plan = plan(&tree.facts(), wishes).unwrap();
+            let words: Vec<String> = plan.actions.iter().map(super::super::show::action).collect();
+            (plan, words)
+        };
+        let (fresh, all) = words(&with(two, first));
+        assert!(all.contains(&dir.to_owned()) && !all.iter().any(|word| word.contains("restart berthd")));
+        let text = written(&fresh, file).unwrap();
+        let lines = text.split_once("[Service]\n").unwrap().1;
+        assert_eq!(
+            lines,
+            "Environment=\"BERTH_IMAGES_RESERVE=5%%\"\nEnvironment=\"BERTH_LOG_LEVEL=a=\\\"\\\\b\\\" c\"\n"
+        );
+        carried_out(&tree, &fresh);
+        let (same, all) = words(&with(two, first));
+        assert!(written(&same, file).is_none() && !all.iter().any(|word| word.starts_with("remove")));
+
+        for (settings, change) in [(other, format!("write {file}")), (&[], format!("remove {file}"))] {
+            let (changed, all) = words(&with(two, settings));
+            let reload = all.iter().position(|word| *word == "systemctl daemon-reload").unwrap();
+            assert!(all[..reload].contains(&change), "{all:?}");
+            let restarts = all.contains(&"systemctl restart berthd.service".to_owned());
+            let is_said = changed.notes.iter().any(|note| note.contains("systemctl restart berthd.service"));
+            assert_eq!((restarts, is_said), (two, !two), "{all:?} {:?}", changed.notes);
+        }
+        // The last of all: a berthd that was handed over to has the env of the one before it.
+        let replace = vec![BERTHD];
+        let (upgraded, _) = words(&Wishes { replace, ..with(two, other) });
+        let end = match two {
+            true => vec![
+                Action::HandOver,
+                Action::Restart { unit: SERVICE_UNIT },
+                Action::AwaitBerthd,
+                Action::AwaitShim,
+            ],
+            false => vec![Action::HandOver],
+        };
+        assert!(upgraded.actions.ends_with(&end), "{:?}", upgraded.actions);
+    }
 }
 
 #[test]

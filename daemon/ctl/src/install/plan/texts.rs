@@ -3,6 +3,7 @@
 use berthd::base::yaml;
 use serde::Deserialize;
 
+use super::super::env::Settings;
 use super::super::facts::Kubelet;
 use super::super::places::{self, CRIO_SOCKET};
 use super::super::unit;
@@ -124,6 +125,21 @@ pub(crate) fn rancher_drop_in(kubelet: &Kubelet, socket: &str) -> String {
          - container-runtime-endpoint=unix://{socket}\n\
          {images}"
     )
+}
+
+/// Writes the drop-in that gives berthd settings as env; `None` without any.
+pub(crate) fn env_drop_in(settings: &Settings) -> Option<String> {
+    let mut text =
+        "# Written by berthctl install: the settings that it had as env. They count more than berthd.yaml,\n\
+                    # and the next installation writes its own.\n\
+                    [Service]\n"
+            .to_owned();
+    for (name, value) in settings {
+        // As systemd.syntax(7) has it, and its specifiers.
+        let value = value.replace('\\', r"\\").replace('"', r#"\""#).replace('%', "%%");
+        text += &format!("Environment=\"{name}={value}\"\n");
+    }
+    (!settings.is_empty()).then_some(text)
 }
 
 /// Writes the drop-in that moves the socket for CRI-O.
