@@ -219,6 +219,7 @@ async fn serve_connection(
     cutoff: Cutoff,
 ) {
     let _open = context.metrics.connection_opened(context.kubelet);
+    let _closing = Closing(&context);
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
     let connection = match Socket::new(socket) {
         Ok(socket) => tokio::select! {
@@ -238,8 +239,16 @@ async fn serve_connection(
         Ok(Ok(connection)) => serve_calls(&context, connection, &draining, &cutoff).await,
         Ok(Err(error)) => debug!(connection = context.connection.0, %error, "Connection speaks no HTTP/2"),
     }
-    context.gate.observe(Event::ConnectionClosed(context.connection));
-    debug!(connection = context.connection.0, "Connection closed");
+}
+
+/// The end of a connection, told in whatever way it ends: who goes by its calls would wait for them for ever.
+struct Closing<'a>(&'a Context);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.gate.observe(Event::ConnectionClosed(self.0.connection));
+        debug!(connection = self.0.connection.0, "Connection closed");
+    }
 }
 
 /// An error of the time means that the client has not said who it is: it does so first of all, and at once.
@@ -303,21 +312,5 @@ async fn serve_calls(
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::io::AsyncWriteExt;
-
-    use super::*;
-
-    /// Otherwise a thousand of them would keep everybody but the kubelet out for ever.
-    #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_is_not_waited_for() {
-        let (socket, _silent) = UnixStream::pair().unwrap();
-        assert!(handshake(Socket::new(socket).unwrap(), Windows::of(false)).await.is_err());
-        let (socket, mut mumbles) = UnixStream::pair().unwrap();
-        mumbles.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
-        assert!(handshake(Socket::new(socket).unwrap(), Windows::of(false)).await.is_err());
-        let (socket, mut other) = UnixStream::pair().unwrap();
-        other.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-        assert!(handshake(Socket::new(socket).unwrap(), Windows::of(false)).await.unwrap().is_err());
-    }
-}
+#[path = "tests/serve.rs"]
+mod tests;
