@@ -7,7 +7,7 @@
 //! | a connection that says nothing | [`SILENCE`] | closed |
 //! | calls of a connection | [`STREAMS`], told to the client by HTTP/2 | the client's library keeps them until others end |
 //! | a request that is looked at | `MAX_MESSAGE` | RESOURCE_EXHAUSTED, in the runtime's own words |
-//! | all requests that are looked at, together | [`MEMORY`], for the kubelet's twice that; those below [`SMALL`] not counted | RESOURCE_EXHAUSTED |
+//! | headers of all calls, and requests that are looked at, together | [`MEMORY`], for the kubelet's twice that; those below [`SMALL`] not counted | RESOURCE_EXHAUSTED |
 //! | holds | calls; each ends by its own deadline | |
 //! | answers | a window for each stream and connection: they go at the client's pace | |
 //!
@@ -31,7 +31,7 @@ pub(crate) const CONNECTIONS: usize = 1024;
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// Open calls of one connection.
 pub(crate) const STREAMS: u32 = 4096;
-/// Bytes of requests that wait or are on their way.
+/// Bytes of requests, with their headers, that wait or are on their way.
 const MEMORY: usize = 8 * MAX_MESSAGE;
 /// The most memory that requests take: what the kubelet's may. A limit of the process has to have room for
 /// it.

@@ -12,7 +12,7 @@ use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, Request as Want
 use berth_proto::cri;
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
-use http::{HeaderValue, Request};
+use http::{HeaderMap, HeaderValue, Request};
 use prost::Message;
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -86,9 +86,10 @@ pub(crate) async fn serve_call(
     let mut room = context.memory.room(context.kubelet);
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
-    let prepared = match method {
-        None => Prepared::Forward(Upload::streamed(body), None),
-        Some(method) => tokio::select! {
+    let prepared = match (room.take(size_of_headers(head.headers())), method) {
+        (Err(error), _) => Prepared::Refuse(error.into()),
+        (Ok(()), None) => Prepared::Forward(Upload::streamed(body), None),
+        (Ok(()), Some(method)) => tokio::select! {
             // First: a call is never sent on after its client took it back. Nothing is lost when this arm
             // wins: the other one has no effect but those its drop undoes.
             biased;
@@ -114,6 +115,13 @@ pub(crate) async fn serve_call(
         Prepared::Unprocessed => respond.send_reset(Reason::REFUSED_STREAM),
         Prepared::ClientGone => {}
     }
+}
+
+/// Memory that headers take. No window bounds them, and they are kept until the call goes on.
+fn size_of_headers(headers: &HeaderMap) -> usize {
+    // Beside its texts, about so much for each.
+    const AROUND: usize = 160;
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + AROUND).sum()
 }
 
 // === impl Context ===

@@ -62,11 +62,15 @@ pub(crate) async fn forward(
     tap: &mut impl Tap,
     metrics: &Metrics,
 ) {
-    let mut attempt = attempt(upstream, head.clone(), &mut upload, &mut respond, tap).await;
+    let again = head.clone();
+    let mut attempt = attempt(upstream, head, &mut upload, &mut respond, tap).await;
     if matches!(attempt, Attempt::Unprocessed) && upload.rewind() {
         debug!("Call not processed by the runtime, sent again");
         metrics.replayed();
-        attempt = self::attempt(upstream, head, &mut upload, &mut respond, tap).await;
+        attempt = self::attempt(upstream, again, &mut upload, &mut respond, tap).await;
+    } else {
+        // The answer may take for ever, and headers be large.
+        drop(again);
     }
     match attempt {
         Attempt::Answered(response, send) => {

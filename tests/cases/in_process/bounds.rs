@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_policy::{HoldReason, Verdict};
+use berth_policy::{HoldReason, Request, Verdict};
 use berth_shim::{Clients, RuntimeEndpoint};
 use berth_tests::fake::{FakeKubelet, framed};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -80,7 +80,8 @@ async fn memory_for_requests() {
         // A request with much in a field nobody knows.
         let large = || {
             let mut message = create("large");
-            let filler = vec![b'x'; (16 << 20) - message.len() - 16];
+            // With room for the headers.
+            let filler = vec![b'x'; (16 << 20) - message.len() - 1024];
             prost::encoding::bytes::encode(1000, &filler, &mut message);
             message
         };
@@ -110,6 +111,55 @@ async fn memory_for_requests() {
             tokio::task::yield_now().await;
         }
         assert_eq!(pass(large()).await, Some(0));
+    })
+    .await;
+}
+
+/// No window bounds them. Who opens calls with much in their headers, and lets them wait, takes no more
+/// memory than with large requests, and nothing from others.
+#[tokio::test]
+async fn memory_for_headers() {
+    within(async {
+        let world = World::of(Clients::default()).await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        world.gate.answer(|call| match &call.request {
+            Request::CreateContainer(request) if request.container.as_str() == "waits" => {
+                Verdict::Hold { until: call.arrived + Duration::from_secs(3600), why: HoldReason::Inspection }
+            }
+            _ => Verdict::Forward,
+        });
+        let kubelet = world.kubelet().await;
+        // 4 MiB, and what is around them.
+        let (names, value) = ((0..64).map(|n| format!("x-{n}")).collect::<Vec<_>>(), "x".repeat(64 << 10));
+        let large: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), value.as_str())).collect();
+        let mut held = Vec::new();
+        for _ in 0..31 {
+            let mut call = kubelet.open(&cri("CreateContainer"), &large).await.unwrap();
+            call.send.send_data(framed(&create("waits")), true).unwrap();
+            held.push(call);
+        }
+        while world.metrics.held_now() < 31 {
+            tokio::task::yield_now().await;
+        }
+        for path in [cri("CreateContainer"), cri("Version"), "/unknown.Service/Method".to_owned()] {
+            let shed = kubelet.call_with(&path, &large, framed(&create("late"))).await.unwrap();
+            assert_eq!(shed.status(), Some(8), "{path}: {shed:?}");
+        }
+        assert_eq!(world.metrics.shed_so_far(), 3);
+        let mut pass = async |path: &str, headers: &[(&str, &str)]| {
+            let call = kubelet.call_with(path, headers, framed(&create("small")));
+            let answer = async { echo(calls.recv().await.unwrap()).await };
+            let (reply, ()) = tokio::join!(call, answer);
+            reply.unwrap().status()
+        };
+        for path in [cri("CreateContainer"), cri("Version"), "/unknown.Service/Method".to_owned()] {
+            assert_eq!(pass(&path, &[]).await, Some(0), "{path}");
+        }
+        drop(held);
+        while world.metrics.held_now() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(pass(&cri("Version"), &large).await, Some(0));
     })
     .await;
 }
