@@ -3,12 +3,16 @@
 //!
 //! | Call | The table knows | It does not |
 //! |---|---|---|
-//! | `CreateContainer` | its barrier is open: passes | waits for [`PATIENCE`], then refused as not ready |
+//! | `CreateContainer` | nothing is ordered, or its barrier is open: passes | waits for [`PATIENCE`], then refused as not ready |
 //! | `StopContainer` | nothing is ordered: passes | waits, within its time, then passes with the rest of that |
 //! | `ContainerStatus` | shown so, in the midst of a change after a wait | undecided: waits, then the truth; not heard of: the truth |
 //! | a hook | done, or it runs | undecided: waits for [`PATIENCE`], then it runs; not heard of: it runs |
 //! | a list of containers | | passes without a nudge |
 //! | `PullImage` | | passes |
+//!
+//! A barrier that was open closes when the last container of its pod is removed, and the table says so a
+//! moment later. An agent that is there has been told of the removal, and is asked about each creation in
+//! such a pod; what waits for it is decided by the table as soon as it is away.
 //!
 //! A container of a pod in the agents' own namespace is created at once: else none could come by a pod.
 //!
@@ -27,9 +31,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Minimum time that a container always gets between the stop signal and SIGKILL, the kubelet's own.
 const FLOOR: Duration = Duration::from_secs(2);
 
-/// Whether the table has the call as one that passes, agent or not.
-pub(crate) fn passes(table: &Table, request: &Request) -> bool {
+/// Whether the table has the call as one that passes: with an agent `here`, or without.
+pub(crate) fn passes(table: &Table, request: &Request, here: bool) -> bool {
     match request {
+        Request::CreateContainer(create) if here => table.creates_all(&create.sandbox),
         Request::CreateContainer(create) => table.creates(create),
         Request::StopContainer(stop) => table.stops(&stop.container),
     }
@@ -47,7 +52,7 @@ pub(crate) fn longest(request: &Request) -> Option<Duration> {
 /// The decision about a call that came `age` ago and has waited without an agent for so long; `None` while it
 /// goes on waiting.
 pub(crate) fn of_call(table: &Table, request: &Request, waited: Duration, age: Duration) -> Option<Decision> {
-    if passes(table, request) {
+    if passes(table, request, false) {
         return Some(Decision::Pass(None));
     }
     if waited < PATIENCE && longest(request).is_none_or(|longest| age < longest) {

@@ -1,6 +1,7 @@
 //! The gate of a data path whose agent is another process: from the table where it says, by a question where
 //! it does not, by the default of the call where nobody answers.
 
+mod known;
 mod told;
 mod waiting;
 
@@ -15,7 +16,7 @@ use std::{
 };
 
 use berth_policy::{
-    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HoldReason, Latch, Showing, Verdict,
+    Call, CallId, ConnectionId, ContainerId, CredentialKey, Event, HoldReason, Latch, Verdict,
 };
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, info, warn};
@@ -36,8 +37,6 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Looks at containers in the middle of a change wait so much longer, all together.
-const CHANGES: Duration = Duration::from_secs(10);
 /// An agent that was asked something and has said nothing for so long is asked whether it is there.
 const SILENT: Duration = Duration::from_secs(1);
 /// One that does not answer that for so long is away.
@@ -182,7 +181,8 @@ impl RemoteGate {
     }
 
     async fn decided(&self, call: &Call, holds: &dyn Holds) -> Decision {
-        if away::passes(&locked(&self.state).table, &call.request) {
+        let here = self.has_agent();
+        if away::passes(&locked(&self.state).table, &call.request, here) {
             self.goes_on(call, true);
             return Decision::Pass(None);
         }
@@ -353,34 +353,6 @@ impl Gate for RemoteGate {
 
     fn is_completed(&self, container: &ContainerId) -> bool {
         locked(&self.state).table.is_completed(container)
-    }
-}
-
-impl RemoteGate {
-    /// Time for which looks at a container wait all together beyond the patience of one. Of a few the table
-    /// says that they are in the middle of a change: theirs are the answers that matter, and what it has may
-    /// be old.
-    fn grace(&self, question: &Question) -> Duration {
-        let Question::Status { container, .. } = question else { return Duration::ZERO };
-        let state = locked(&self.state);
-        let row = state.table.container(container);
-        let changes = row.is_some_and(|row| row.changing || row.status.is_none());
-        if changes { CHANGES } else { Duration::ZERO }
-    }
-
-    /// State that a container is shown in which is not in the middle of a change.
-    fn status_known(&self, container: &ContainerId) -> Option<Answer> {
-        let state = locked(&self.state);
-        let row = state.table.container(container).filter(|row| !row.changing)?;
-        let shown = row.status.filter(|shown| shown.only_to.is_none())?;
-        matches!(shown.showing, Showing::Truth | Showing::Completed).then_some(Answer::Shown(shown.showing))
-    }
-
-    /// Whether its hooks run, whatever the agent does now.
-    fn is_plain(&self, container: &ContainerId) -> bool {
-        let state = locked(&self.state);
-        let row = state.table.container(container);
-        row.is_some_and(|row| !row.changing && row.hook == Some(berth_policy::HookTurn::Run))
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Session<'a> {
     version: u64,
     /// Rows that the shim is not told.
     left_out: usize,
+    /// It was told what there is to say of each container.
+    knows_all: bool,
 }
 
 /// Says to the shim why a call waits.
@@ -85,6 +87,7 @@ impl<'a> Session<'a> {
             told: None,
             version: 0,
             left_out: 0,
+            knows_all: false,
         }
     }
 
@@ -305,7 +308,7 @@ impl<'a> Session<'a> {
         let foretold = self.link.foresight.foretold();
         self.tell_table_of(foretold).await?;
         // The kubelet is the successor's by then.
-        if !self.succeeded.get() {
+        if self.knows_all && !self.succeeded.get() {
             self.link.foresight.told(Some(foretold));
         }
         Ok(())
@@ -315,7 +318,9 @@ impl<'a> Session<'a> {
         if self.told.as_ref().is_some_and(|(told, _)| *told == foretold) {
             return Ok(());
         }
-        let mut known = match (self.link.foresight.in_advance(), &mut self.told) {
+        let known = self.link.foresight.in_advance();
+        self.knows_all = known.is_some();
+        let mut known = match (known, &mut self.told) {
             (Some(known), _) => known,
             // What was told last is better than nothing, and all else is asked.
             (None, Some((told, _))) => {
@@ -324,7 +329,9 @@ impl<'a> Session<'a> {
             }
             (None, None) => InAdvance::default(),
         };
+        let containers = known.containers.len();
         let left_out = table::fit(&mut known);
+        self.knows_all &= known.containers.len() == containers;
         if std::mem::replace(&mut self.left_out, left_out) != left_out && left_out > 0 {
             warn!(left_out, "Not all of the table can be told to the shim, which asks about the rest");
         }

@@ -98,7 +98,12 @@ impl Table {
         self.next = None;
     }
 
-    /// The creation of this container goes on without a question.
+    /// All creations in this sandbox go on without a question: no order concerns them.
+    pub(crate) fn creates_all(&self, sandbox: &SandboxId) -> bool {
+        matches!(self.sandboxes.get(sandbox), Some(Row::All))
+    }
+
+    /// The creation of this container goes on while nobody is there to be asked.
     pub(crate) fn creates(&self, create: &CreateContainer) -> bool {
         match self.sandboxes.get(&create.sandbox) {
             Some(Row::All) => true,
@@ -254,8 +259,8 @@ fn pod_of(row: &PodRow) -> Result<(PodUid, HashMap<ContainerName, EnvValues>), B
 /// and containers of such a pod are created as the kubelet says. Returns how many rows are left out.
 pub(crate) fn fit(known: &mut InAdvance) -> usize {
     let (mut left_out, mut room) = (0, MAX_BYTES / SHARE);
-    let mut fits = |room: &mut usize, bytes: usize| {
-        let left = room.checked_sub(bytes);
+    let mut fits = |room: &mut usize, is_told: bool, bytes: usize| {
+        let left = room.checked_sub(bytes).filter(|_| is_told);
         *room = left.unwrap_or(*room);
         left_out += usize::from(left.is_none());
         left.is_some()
@@ -265,16 +270,16 @@ pub(crate) fn fit(known: &mut InAdvance) -> usize {
             Creations::All => 0,
             Creations::Of(open) => open.iter().map(|name| of_text(name.as_str())).sum(),
         };
-        fits(&mut room, of_text(id.as_str()) + names)
+        fits(&mut room, id.as_str().len() <= MAX_NAME, of_text(id.as_str()) + names)
     });
-    known.containers.retain(|id, row| fits(&mut room, of_container(id, row)));
+    known.containers.retain(|id, row| fits(&mut room, id.as_str().len() <= MAX_NAME, of_container(id, row)));
     room = MAX_ENV / SHARE;
     known.env.retain(|pod, row| {
         let bytes = of_env(pod, &*row);
         let is_told = bytes <= MAX_POD
             && row.len() <= MAX_LIST
             && row.iter().all(|(name, values)| name.as_str().len() <= MAX_NAME && values.0.len() <= MAX_ROWS);
-        fits(&mut room, if is_told { bytes } else { usize::MAX })
+        fits(&mut room, is_told, bytes)
     });
     left_out
 }

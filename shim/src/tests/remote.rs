@@ -4,6 +4,8 @@
 mod alone;
 #[path = "remote_bed.rs"]
 mod bed;
+#[path = "remote_known.rs"]
+mod known;
 
 use std::{
     collections::BTreeMap,
@@ -131,31 +133,6 @@ async fn an_agent_that_comes_after_one_that_was_killed_takes_over_what_waits_and
 }
 
 #[tokio::test]
-async fn what_the_table_says_waits_for_nobody_and_is_told() {
-    let bed = Bed::new().await;
-    let mut agent = bed.agent().await;
-    agent.authority.foretell(|table| {
-        table.sandboxes.insert("s".into(), Creations::Of(["a".into()].into()));
-        table.env.insert(
-            "u".into(),
-            BTreeMap::from([("a".into(), EnvValues(vec![("K".to_owned(), "V".to_owned())]))]),
-        );
-    });
-    // An answer never overtakes the table.
-    bed.gate.answer(Query::Hook { connection: ConnectionId(1), container: &"x".into() }).await;
-    assert_eq!(bed.decide(call(1, create("a"))).0.await.unwrap(), PASS);
-    agent.hears("passed a").await;
-    let Request::CreateContainer(asked) = create("a") else { unreachable!() };
-    let env = Answer::WithEnv(EnvValues(vec![("K".to_owned(), "V".to_owned())]));
-    assert_eq!(bed.gate.answer(Query::Create(&asked)).await, env);
-    agent.kill(&bed).await;
-    assert_eq!(bed.decide(call(2, create("a"))).0.await.unwrap(), PASS);
-    assert_eq!(bed.gate.answer(Query::Create(&asked)).await, env);
-    let mut next = bed.agent().await;
-    next.hears("passed a").await;
-}
-
-#[tokio::test]
 async fn questions_are_answered_by_the_agent() {
     let bed = Bed::new().await;
     let mut agent = bed.agent().await;
@@ -191,22 +168,6 @@ async fn an_answer_that_panics_lets_its_call_pass_and_ends_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_agent_knows_what_the_shim_was_told() {
-    let bed = Bed::new().await;
-    let agent = bed.agent().await;
-    let authority = agent.authority.clone();
-    assert_eq!(*locked(&authority.told), Some(0));
-    authority.foretell(|table| table.nudges = true);
-    let told = async {
-        while *locked(&authority.told) != Some(1) {
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    timeout(Duration::from_secs(5), told).await.expect("the shim is told");
-    agent.kill(&bed).await;
-}
-
-#[tokio::test]
 async fn a_call_whose_client_is_gone_is_withdrawn_and_never_decided() {
     let bed = Bed::new().await;
     let mut agent = bed.agent().await;
@@ -221,37 +182,6 @@ async fn a_call_whose_client_is_gone_is_withdrawn_and_never_decided() {
     other.await.unwrap();
     let admitted = agent.heard().iter().filter(|word| word.starts_with("admit")).count();
     assert_eq!(admitted, 1, "only the call that is there");
-}
-
-/// Everything else would be: rows that go because nobody can say them are calls that wait.
-#[tokio::test]
-async fn a_table_that_cannot_be_said_is_the_one_of_before() {
-    let bed = Bed::new().await;
-    let mut agent = bed.agent().await;
-    let creates = |table: &mut InAdvance| {
-        table.sandboxes.insert("s".into(), Creations::All);
-    };
-    agent.authority.foretell(creates);
-    let hook =
-        async || bed.gate.answer(Query::Hook { connection: ConnectionId(1), container: &"x".into() }).await;
-    hook().await;
-    agent.authority.fails.store(true, Ordering::Relaxed);
-    agent.authority.foretell(|table| table.sandboxes.clear());
-    hook().await;
-    assert_eq!(bed.decide(call(1, create("a"))).0.await.unwrap(), PASS);
-    agent.hears("passed a").await;
-    // Said again when it can be.
-    agent.authority.fails.store(false, Ordering::Relaxed);
-    agent.authority.foretell(|_| {});
-    hook().await;
-    let (_waits, mut held) = bed.decide(call(2, create("a")));
-    assert_eq!(held.recv().await.as_deref(), Some("not-ready"));
-    // One that never could is asked about everything.
-    agent.kill(&bed).await;
-    let (authority, hears) = Authority::new();
-    authority.fails.store(true, Ordering::Relaxed);
-    let mut next = bed.agent_of(authority, hears).await;
-    next.hears("admit a closed").await;
 }
 
 #[tokio::test]
@@ -307,29 +237,6 @@ async fn a_call_that_waits_goes_on_over_a_new_line_of_the_same_agent() {
     let asked = heard.iter().filter(|word| *word == "admit a closed").count();
     let ended: Vec<usize> = (0..heard.len()).filter(|at| heard[*at].starts_with("CallEnded")).collect();
     assert_eq!((asked, ended), (2, vec![heard.len() - 2]), "it ends with the shim: {heard:?}");
-}
-
-/// An agent that was cut off for the values of one pod would be cut off again and again.
-#[tokio::test]
-async fn values_that_the_line_has_no_room_for_are_left_out_and_all_else_is_told() {
-    let bed = Bed::new().await;
-    let mut agent = bed.agent().await;
-    let env = |bytes| EnvValues(vec![("K".to_owned(), "V".repeat(bytes))]);
-    agent.authority.foretell(|table| {
-        table.sandboxes.insert("s".into(), Creations::All);
-        for (pod, bytes) in [("huge", 4_300_000), ("u", 10)] {
-            table.env.insert(pod.into(), BTreeMap::from([("a".into(), env(bytes))]));
-        }
-    });
-    bed.gate.answer(Query::Hook { connection: ConnectionId(1), container: &"x".into() }).await;
-    assert_eq!(bed.decide(call(1, create("a"))).0.await.unwrap(), PASS);
-    agent.hears("passed a").await;
-    let Request::CreateContainer(mut asked) = create("a") else { unreachable!() };
-    for (pod, expected) in [("u", env(10)), ("huge", EnvValues::default())] {
-        asked.pod.uid = pod.into();
-        assert_eq!(bed.gate.answer(Query::Create(&asked)).await, Answer::WithEnv(expected), "{pod}");
-    }
-    assert!(bed.gate.has_agent());
 }
 
 #[tokio::test]

@@ -30,10 +30,12 @@ async fn without_an_agent_each_call_has_its_default_after_the_patience() {
     let rest = Amendment::StopTimeout(Duration::from_secs(25));
     assert_eq!(decide(stop("a")).await, Decision::Pass(Some(rest)));
     assert_eq!(begun.elapsed().as_secs(), 10);
+    sleep(Duration::from_secs(5)).await;
     let (connection, container) = (ConnectionId(1), ContainerId::from("c"));
     let truth = Answer::Shown(Showing::Truth);
     assert_eq!(gate.answer(Query::Status { connection, container: &container }).await, truth);
-    assert_eq!(begun.elapsed().as_secs(), 10, "none has come for longer than a look waits");
+    assert_eq!(gate.answer(Query::Hook { connection, container: &container }).await, Answer::Pass);
+    assert_eq!(begun.elapsed().as_secs(), 15, "none has come for longer than a look waits");
     let (number, _outgoing) = gate.begin();
     let whole = TableChange { reset: true, complete: true, ..Default::default() };
     gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
@@ -42,20 +44,7 @@ async fn without_an_agent_each_call_has_its_default_after_the_patience() {
     assert_eq!(gate.answer(Query::Hook { connection, container: &container }).await, Answer::Pass);
     let pull = Query::Pull { call: CallId(9), image: "i", credential: CredentialKey(1), trace: None };
     assert_eq!(gate.answer(pull).await, Answer::Pass);
-    assert_eq!(begun.elapsed().as_secs(), 10, "nobody waits for these");
-}
-
-/// The kubelet looks at one container after the other: with 5 s for each its node would not be Ready.
-#[tokio::test(start_paused = true)]
-async fn looks_wait_for_an_agent_all_together_as_long_as_one() {
-    let gate = RemoteGate::new(Metrics::default());
-    let begun = Instant::now();
-    for container in 0..40 {
-        let container = ContainerId::from(container.to_string());
-        let query = Query::Status { connection: ConnectionId(1), container: &container };
-        assert_eq!(gate.answer(query).await, Answer::Shown(Showing::Truth));
-    }
-    assert_eq!(begun.elapsed().as_secs(), 5);
+    assert_eq!(begun.elapsed().as_secs(), 15, "nobody waits for these");
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,28 +174,71 @@ async fn looks_that_mean_nothing_are_told_to_nobody() {
     assert_eq!([look("plain"), look("followed"), look("unknown"), look("plain")], [false, true, true, false]);
 }
 
-/// Few are in the middle of a change, and their answers are what matters.
+/// The kubelet looks at one container after the other: with 5 s for each its node would not be Ready. Few are
+/// in the middle of a change, and their answers are what matters; before an agent has said anything, any may
+/// be.
 #[tokio::test(start_paused = true)]
-async fn looks_at_what_changes_wait_longer_all_together() {
-    let gate = RemoteGate::new(Metrics::default());
-    let (number, _outgoing) = gate.begin();
-    let row = |id: usize| ContainerRow {
-        container: id.to_string(),
-        status: 1,
-        changing: true,
-        ..Default::default()
-    };
-    let containers = (0..40).map(row).collect();
-    let whole = TableChange { containers, reset: true, complete: true, ..Default::default() };
-    gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
-    gate.ended(number);
-    let begun = Instant::now();
-    let mut waited = Vec::new();
-    for container in 0..40 {
-        let (begun, container) = (Instant::now(), ContainerId::from(container.to_string()));
-        let query = Query::Status { connection: ConnectionId(1), container: &container };
-        gate.answer(query).await;
-        waited.push(begun.elapsed().as_secs());
+async fn looks_wait_for_an_agent_all_together() {
+    let plain = ContainerRow { status: 1, hook: 1, ..Default::default() };
+    let changing = ContainerRow { changing: true, ..plain.clone() };
+    let undecided = ContainerRow { status: 0, hook: 0, ..plain.clone() };
+    let (none, longer) = (([0; 4], 0), ([5, 5, 5, 0], 15));
+    // the row of each in a whole table, what is asked, how long the first ones wait, and all
+    for (what, row, is_hook, expected) in [
+        ("no table", None, false, longer),
+        ("no table, hooks", None, true, longer),
+        ("plain", Some(plain.clone()), false, none),
+        ("plain, hooks", Some(plain), true, none),
+        ("changing", Some(changing.clone()), false, longer),
+        ("undecided", Some(undecided.clone()), false, longer),
+        ("hooks that are undecided", Some(undecided), true, longer),
+        ("hooks that run", Some(changing), true, none),
+    ] {
+        let gate = RemoteGate::new(Metrics::default());
+        if let Some(row) = row {
+            let (number, _outgoing) = gate.begin();
+            let containers =
+                (0..40).map(|id| ContainerRow { container: id.to_string(), ..row.clone() }).collect();
+            let whole = TableChange { containers, reset: true, complete: true, ..Default::default() };
+            gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+            gate.ended(number);
+        }
+        let begun = Instant::now();
+        let mut waited = Vec::new();
+        for container in 0..40 {
+            let (begun, container) = (Instant::now(), ContainerId::from(container.to_string()));
+            let (connection, container) = (ConnectionId(1), &container);
+            let (query, answer) = match is_hook {
+                true => (Query::Hook { connection, container }, Answer::Pass),
+                false => (Query::Status { connection, container }, Answer::Shown(Showing::Truth)),
+            };
+            assert_eq!(gate.answer(query).await, answer, "{what}");
+            waited.push(begun.elapsed().as_secs());
+        }
+        let (first, all) = expected;
+        assert_eq!((&waited[..4], begun.elapsed().as_secs()), (&first[..], all), "{what}");
     }
-    assert_eq!((&waited[..4], begun.elapsed().as_secs()), (&[5, 5, 5, 0][..], 15));
+}
+
+/// A sidecar that was being stopped exits while a new process of the shim waits for its first table.
+#[tokio::test(start_paused = true)]
+async fn a_look_at_a_shim_that_has_just_begun_waits_for_its_first_table() {
+    let gate = RemoteGate::new(Metrics::default());
+    let comes = gate.clone();
+    tokio::spawn(async move {
+        sleep(Duration::from_secs(8)).await;
+        let (number, _outgoing) = comes.begin();
+        let row = ContainerRow { container: "c".to_owned(), status: 5, hook: 2, ..Default::default() };
+        let whole = TableChange { containers: vec![row], reset: true, complete: true, ..Default::default() };
+        comes.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+        comes.ended(number);
+    });
+    sleep(Duration::from_secs(6)).await;
+    let (begun, connection, container) = (Instant::now(), ConnectionId(1), &ContainerId::from("c"));
+    let (shown, hook) = tokio::join!(
+        gate.answer(Query::Status { connection, container }),
+        gate.answer(Query::Hook { connection, container }),
+    );
+    assert_eq!((shown, hook), (Answer::Shown(Showing::Completed), Answer::Done));
+    assert_eq!(begun.elapsed().as_secs(), 2);
 }

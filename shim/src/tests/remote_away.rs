@@ -92,6 +92,19 @@ fn calls() {
         assert_eq!(of_call(&table, &request, PATIENCE - moment, PATIENCE - moment), before, "{request:?}");
         assert_eq!(of_call(&table, &request, PATIENCE, PATIENCE), last, "{request:?}");
     }
+    // One that an agent is there to be asked about: where nothing is ordered, none.
+    for (request, here) in [
+        (create("plain", "any"), true),
+        (create("ordered", "open"), false),
+        (create("ordered", "closed"), false),
+        (create("unknown", "open"), false),
+        (stop("plain", 30), true),
+        (stop("ordered", 30), false),
+    ] {
+        assert_eq!(passes(&table, &request, true), here, "{request:?}");
+        let alone = of_call(&table, &request, Duration::ZERO, Duration::ZERO).is_some();
+        assert_eq!(passes(&table, &request, false), alone, "{request:?}");
+    }
     let endless = stop("unknown", u64::MAX / 1_000_000_000_000);
     assert_eq!(of_call(&table, &endless, Duration::MAX, Duration::MAX), shorter(2));
 

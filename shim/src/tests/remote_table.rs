@@ -50,6 +50,7 @@ fn changes_make_what_is_said_now_of_what_was_said_before() {
     let mut table = Table::default();
     told(&mut table, None, &first);
     assert!(table.creates(&create("p")) && table.nudges());
+    assert_eq!(["s", "t", "u"].map(|sandbox| table.creates_all(&sandbox.into())), [true, false, false]);
     assert_eq!(table.env(&create("p")), env("1")[&"main".into()]);
     assert!(table.stops(&"a".into()) && table.stops(&"b".into()) && !table.stops(&"c".into()));
     told(&mut table, Some(&first), &second);
@@ -160,7 +161,7 @@ fn an_agent_tells_no_more_than_the_line_and_the_shim_have_room_for() {
     let mut known = InAdvance {
         sandboxes: (0..40).map(|id| (format!("{id:0>2}").into(), names())).collect(),
         // Behind those that have taken all the room; one without names still has some.
-        containers: [("a".into(), plain(true))].into(),
+        containers: [("a".into(), plain(true)), ("x".repeat(MAX_NAME + 1).into(), plain(true))].into(),
         env: [
             ("a".into(), values(10)),
             ("b".into(), values(MAX_POD)),
@@ -178,7 +179,7 @@ fn an_agent_tells_no_more_than_the_line_and_the_shim_have_room_for() {
     let left_out = fit(&mut known);
     let pods: Vec<&str> = known.env.keys().map(PodUid::as_str).collect();
     assert_eq!(pods, ["a", "c", "f", "h"]);
-    assert_eq!(left_out, 4 + sandboxes - known.sandboxes.len());
+    assert_eq!(left_out, 4 + 1 + sandboxes - known.sandboxes.len());
     assert!((5..10).contains(&known.sandboxes.len()) && known.containers.len() == 1);
     assert!(changes(None, &known, 1).iter().all(|part| prost::Message::encoded_len(part) < MAX_FRAME));
     let mut table = Table::default();
