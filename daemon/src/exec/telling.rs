@@ -2,7 +2,8 @@
 //!
 //! The kubelet may look at a container as soon as it has ended. A shim that was not told that its end does
 //! not count answers with the truth, and a Job fails for its sidecar. So a stop is not begun before the shim
-//! knows, and neither is the mark by which its hook is not begun a second time.
+//! knows, and neither is the mark by which its hook is not begun a second time. The stop that has the hook
+//! follows that mark at once: between the two the hook would be lost with this process.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,6 +18,10 @@ use crate::agent::Agent;
 /// same.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
+/// Time for which a wait that was for nothing is remembered: a stop that fails is tried again, and begins at
+/// once then. Longer than any stop takes.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
 /// Pause between two looks while steps wait: they are due all the time.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -25,8 +30,20 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Telling<'a> {
     agent: &'a Agent,
     tellings: watch::Receiver<Option<u64>>,
-    /// Containers whose steps wait: the number that the shim has to know, and since when.
-    awaited: BTreeMap<ContainerId, (u64, Instant)>,
+    /// By the container whose steps wait.
+    awaited: BTreeMap<ContainerId, Wait>,
+}
+
+/// Wait of the steps of one container.
+#[derive(Debug)]
+struct Wait {
+    /// What the shim has to know: the number of the first sight, because what is known goes on growing.
+    number: u64,
+    since: Instant,
+    /// When a step was last due.
+    seen: Instant,
+    /// It has ended without the shim.
+    over: bool,
 }
 
 impl<'a> Telling<'a> {
@@ -37,35 +54,43 @@ impl<'a> Telling<'a> {
     /// Leaves out the steps that have to wait.
     pub(super) fn may_begin(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
         self.tellings.borrow_and_update();
+        let now = Instant::now();
         let mut before = std::mem::take(&mut self.awaited);
         steps.retain(|step| {
             let Some(container) = needs_telling(step) else { return true };
-            // The number of its first sight: what is known goes on growing.
-            let (number, since) =
-                before.remove(container).unwrap_or_else(|| (self.agent.foretold(), Instant::now()));
-            let was_told = self.agent.was_told(number);
-            let begins = was_told || since.elapsed() >= TOLD_WITHIN;
-            if !begins {
-                self.awaited.insert(container.clone(), (number, since));
-            } else if !was_told {
-                warn!(container.id = %container, "The shim was not told of a container that is stopped now");
+            let first = || Wait { number: self.agent.foretold(), since: now, seen: now, over: false };
+            let known = self.awaited.remove(container).or_else(|| before.remove(container));
+            let mut wait = Wait { seen: now, ..known.unwrap_or_else(first) };
+            if self.agent.was_told(wait.number) {
+                return true;
             }
-            begins
+            let ends = now.saturating_duration_since(wait.since) >= TOLD_WITHIN;
+            if ends && !std::mem::replace(&mut wait.over, ends) {
+                warn!(container.id = %container, "A container begins to end of which the shim was not told");
+            }
+            self.awaited.insert(container.clone(), wait);
+            ends
         });
+        before.retain(|_, wait| wait.over && now.saturating_duration_since(wait.seen) < REMEMBERED);
+        self.awaited.append(&mut before);
         steps
     }
 
     /// The next deadline, which those that wait are not.
     pub(super) fn deadline(&self, next: Option<std::time::Instant>) -> Option<std::time::Instant> {
-        let Some(since) = self.awaited.values().map(|(_, since)| *since).min() else { return next };
+        let Some(since) = self.waiting().map(|wait| wait.since).min() else { return next };
         let soonest = later(Instant::now().into_std(), PAUSE);
         let last = later(since.into_std(), TOLD_WITHIN);
         Some(next.map_or(last, |next| next.min(last)).max(soonest))
     }
 
+    fn waiting(&self) -> impl Iterator<Item = &Wait> {
+        self.awaited.values().filter(|wait| !wait.over)
+    }
+
     /// Ends when the shim was told something.
     pub(super) async fn told(&mut self) {
-        if self.awaited.is_empty() || self.tellings.changed().await.is_err() {
+        if self.waiting().next().is_none() || self.tellings.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -74,7 +99,10 @@ impl<'a> Telling<'a> {
 /// Container of a step that waits.
 fn needs_telling(step: &Step) -> Option<&ContainerId> {
     match step {
-        Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop))) => Some(&stop.container),
+        // Its hook is marked, and that has waited.
+        Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop))) => {
+            stop.hook.is_none().then_some(&stop.container)
+        }
         Step::Effect(Effect::Store(StoreEffect::MarkSidecars(marks))) => {
             marks.iter().find(|mark| mark.hooked).map(|mark| &mark.container)
         }
@@ -86,7 +114,7 @@ fn needs_telling(step: &Step) -> Option<&ContainerId> {
 mod tests {
     use std::sync::Arc;
 
-    use berth_policy::{DirectStop, PodRef, Question, SidecarMark};
+    use berth_policy::{DirectStop, Hook, PodRef, Question, SidecarMark};
     use berth_shim::Gate;
     use prometheus_client::registry::Registry;
     use rstest::rstest;
@@ -105,13 +133,17 @@ mod tests {
     }
 
     fn stop() -> Step {
-        stop_of("c")
+        stop_of("c", None)
     }
 
-    fn stop_of(container: &str) -> Step {
+    fn hooked_stop() -> Step {
+        stop_of("c", Some(Hook::Exec { command: vec!["bye".to_owned()] }))
+    }
+
+    fn stop_of(container: &str, hook: Option<Hook>) -> Step {
         let pod = PodRef { uid: "u".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
         let (container, sandbox) = (container.into(), "s".into());
-        let stop = DirectStop { container, pod, sandbox, ip: None, hook: None, grace: Duration::ZERO };
+        let stop = DirectStop { container, pod, sandbox, ip: None, hook, grace: Duration::ZERO };
         Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop)))
     }
 
@@ -127,6 +159,7 @@ mod tests {
     #[case::none_has_come(None, stop(), false)]
     #[case::one_stays_behind(Some(0), stop(), false)]
     #[case::its_hook_counts_as_begun_then(None, mark(true), false)]
+    #[case::its_mark_has_waited(None, hooked_stop(), true)]
     #[case::a_mark_is_what_it_is_told(None, mark(false), true)]
     #[case::a_question(None, Question::PollKubelet.into(), true)]
     #[tokio::test(start_paused = true)]
@@ -151,23 +184,49 @@ mod tests {
         let now = Instant::now().into_std();
         assert!(telling.deadline(Some(now)) > Some(now), "it is due all the time");
         // One that comes later waits for what was known then.
-        assert!(telling.may_begin(vec![step.clone(), stop_of("later")]).is_empty());
+        assert!(telling.may_begin(vec![step.clone(), stop_of("later", None)]).is_empty());
         agent.told(Some(number));
         tokio::time::timeout(PAUSE, telling.told()).await.unwrap();
-        assert_eq!(telling.may_begin(vec![step, stop_of("later")]).len(), 1);
+        assert_eq!(telling.may_begin(vec![step, stop_of("later", None)]).len(), 1);
         agent.told(Some(agent.foretold()));
-        assert_eq!(telling.may_begin(vec![stop_of("later")]).len(), 1);
+        assert_eq!(telling.may_begin(vec![stop_of("later", None)]).len(), 1);
+    }
+
+    /// Seconds until these steps begin, one after the other, while no shim comes.
+    async fn begin(telling: &mut Telling<'_>, steps: impl IntoIterator<Item = Step>) -> Vec<u64> {
+        let begun = Instant::now();
+        let mut began = Vec::new();
+        for step in steps {
+            while telling.may_begin(vec![step.clone()]).is_empty() {
+                tokio::time::sleep_until(telling.deadline(None).unwrap().into()).await;
+            }
+            began.push(begun.elapsed().as_secs());
+        }
+        began
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_shim_that_does_not_come_is_not_waited_for_for_ever() {
+    async fn a_shim_that_does_not_come_is_waited_for_once_and_not_for_ever() {
         let (agent, _dir) = agent();
         agent.told(None);
+        let limit = TOLD_WITHIN.as_secs();
         let mut telling = Telling::new(&agent);
-        let begun = Instant::now();
-        while telling.may_begin(vec![stop()]).is_empty() {
-            tokio::time::sleep_until(telling.deadline(None).unwrap().into()).await;
-        }
-        assert_eq!(begun.elapsed().as_secs(), TOLD_WITHIN.as_secs());
+        assert_eq!(begin(&mut telling, [mark(false), stop()]).await, [0, limit]);
+        assert_eq!(telling.deadline(None), None, "nothing waits");
+        let mut telling = Telling::new(&agent);
+        let began = begin(&mut telling, [mark(false), mark(true), hooked_stop()]).await;
+        assert_eq!(began, [0, limit, limit], "the hook follows its mark");
+        // The stop fails in the end.
+        telling.may_begin(Vec::new());
+        tokio::time::sleep(Duration::from_secs(35)).await;
+        assert_eq!(begin(&mut telling, [stop(), stop_of("other", None), stop()]).await, [0, limit, limit]);
+        // A shim that comes is told, and one that comes after it is waited for.
+        agent.told(Some(agent.foretold()));
+        assert_eq!(begin(&mut telling, [stop()]).await, [0]);
+        agent.told(None);
+        assert_eq!(begin(&mut telling, [stop()]).await, [limit]);
+        tokio::time::sleep(REMEMBERED).await;
+        telling.may_begin(Vec::new());
+        assert!(telling.awaited.is_empty());
     }
 }

@@ -117,6 +117,10 @@ impl Node {
                 Some(marked) => steps.extend(self.stop_of(pod, marked)),
             }
         }
+        // The marks of hooks may have to wait for the shim, and the others must not wait with them.
+        if marks.iter().any(|mark| !mark.hooked) {
+            marks.retain(|mark| !mark.hooked);
+        }
         if !marks.is_empty() {
             steps.push(StoreEffect::MarkSidecars(marks).into());
         }

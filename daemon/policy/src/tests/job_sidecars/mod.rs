@@ -7,8 +7,8 @@ use std::time::Duration;
 use self::play::{Play, hooked, job};
 use super::world::KUBELET;
 use crate::{
-    Config, Deletion, Event, HookTurn, MarkPhase, Origin, Path, RecreateMark, RestartPolicy, Restate,
-    Showing, SidecarMark, Turn,
+    Config, Container, ContainerState, Deletion, Event, HookTurn, MarkPhase, Origin, Path, RecreateMark,
+    RestartPolicy, Restate, Showing, SidecarMark, Turn,
 };
 
 const GRACE: u64 = 30;
@@ -194,6 +194,34 @@ fn a_hook_is_begun_at_most_once() {
         after.exits("m-0", 0);
         assert_eq!(after.done(), expected);
     }
+}
+
+/// A hook's mark may have to wait for the shim; until it is marked a sidecar has the code that it exits with.
+#[test]
+fn one_that_comes_up_late_is_marked_before_the_hook_of_another() {
+    let pod = hooked(job(RestartPolicy::Never, &[("m", "0"), ("s1", "0"), ("s2", "0")]), "s1");
+    let mut play = Play::of(&pod);
+    play.exits("s2-0", 1);
+    let (call, _) = play.world.create(&pod, "s2");
+    play.world.apply(Event::ContainerCreated { call: call.id, container: "s2-1".into() });
+    play.world.end(&call);
+    let state = ContainerState::Created;
+    let again = Container { id: "s2-1".into(), name: "s2".into(), attempt: 1, state };
+    play.world.runtime.insert("s2-1".into(), ("sandbox".into(), again));
+    play.world.exit("m-0", 0);
+    play.world.pass(Duration::from_millis(100));
+    play.world.apply(Event::StatusAsked { container: "m-0".into(), connection: KUBELET });
+    play.world.inspect();
+    let steps = |play: &mut Play| {
+        let steps = play.world.node.plan(play.world.now);
+        steps.into_iter().for_each(|step| play.carry_out(step));
+        play.done()
+    };
+    assert_eq!(steps(&mut play), ["mark s1"]);
+    play.world.apply(Event::ContainerStarted("s2-1".into()));
+    play.world.runtime.get_mut(&"s2-1".into()).unwrap().1.state = ContainerState::Running;
+    assert_eq!(steps(&mut play), ["mark s2"]);
+    assert_eq!(steps(&mut play), ["stop s2-1 30s", "mark s1+"]);
 }
 
 /// By the runtime's own word; without it, in a while. The kubelet learns of both ends at once if the sidecar
