@@ -51,7 +51,7 @@ pub struct Agent {
     told: watch::Sender<Option<u64>>,
     store: Arc<Store>,
     /// Parts of it that are still to be read.
-    unread: Mutex<Vec<Memory>>,
+    unread: watch::Sender<Vec<Memory>>,
     metrics: AgentMetrics,
 }
 
@@ -68,7 +68,7 @@ impl Agent {
             foretold: watch::Sender::new(0),
             told: watch::Sender::new(Some(u64::MAX)),
             store,
-            unread: Mutex::new(recall::all()),
+            unread: watch::Sender::new(recall::all()),
             metrics,
         };
         agent.recall(true);

@@ -1,9 +1,6 @@
 //! Reading of what the store remembers: at the start, and again while it cannot be read.
 
-use std::{
-    sync::{Arc, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use berth_policy::Event;
 use berth_shim::Gate;
@@ -46,7 +43,7 @@ impl Agent {
     /// Takes in what the store remembers and could not be read before. Returns whether that is all.
     pub(super) fn recall(&self, first: bool) -> bool {
         // Not held while a disk is read that may hang: health asks for it.
-        let mut unread = self.unread().clone();
+        let mut unread = self.unread.borrow().clone();
         unread.retain(|memory| match (memory.read)(&self.store) {
             Ok(event) => {
                 self.observe(event);
@@ -62,7 +59,7 @@ impl Agent {
             }
         });
         let is_all = unread.is_empty();
-        *self.unread() = unread;
+        self.unread.send_replace(unread);
         is_all
     }
 
@@ -86,11 +83,13 @@ impl Agent {
 
     /// Reports whether all that the store remembers is known; if not, what is not.
     pub(crate) fn remembers(&self) -> Result<(), String> {
-        let unread = self.unread();
-        if unread.is_empty() { Ok(()) } else { Err(format!("not read from the store: {unread:?}")) }
+        let unread = self.unread.borrow();
+        if unread.is_empty() { Ok(()) } else { Err(format!("not read from the store: {:?}", *unread)) }
     }
 
-    fn unread(&self) -> MutexGuard<'_, Vec<Memory>> {
-        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ends when all of it is.
+    pub(crate) async fn until_remembered(&self) {
+        // No error: it is this agent that sends.
+        let _ = self.unread.subscribe().wait_for(Vec::is_empty).await;
     }
 }

@@ -1,6 +1,6 @@
 //! A store that cannot be opened at the start.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use berth_policy::{Declared, Event, PodRef};
 use berth_shim::Gate;
@@ -37,10 +37,15 @@ async fn a_store_that_cannot_be_opened_is_opened_when_it_can() {
     agent.observe(Event::SandboxCreated { sandbox: "s".into(), pod, declared: Declared::default() });
     let latches = || agent.read(|node, _| node.size().latches);
     assert_eq!(latches(), 0);
+    let waiting = agent.clone();
+    let mut remembered = tokio::spawn(async move { waiting.until_remembered().await });
+    assert!(tokio::time::timeout(Duration::from_millis(50), &mut remembered).await.is_err());
 
     std::fs::remove_file(&directory).unwrap();
     std::fs::rename(&away, &directory).unwrap();
     agent.clone().recall_in_time(CancellationToken::new()).await;
     assert_eq!((agent.remembers(), latches()), (Ok(()), 1));
+    remembered.await.unwrap();
+    agent.until_remembered().await;
     store.latch(&latch("t")).unwrap();
 }
