@@ -17,6 +17,12 @@ impl Node {
         sandbox.declared = declared;
     }
 
+    /// The runtime has it no more.
+    pub(crate) fn sandbox_removed(&mut self, id: &SandboxId) {
+        self.listing.sandbox_removed(id);
+        self.forget_sandbox(id);
+    }
+
     pub(crate) fn forget_sandbox(&mut self, id: &SandboxId) {
         if let Some(sandbox) = self.sandboxes.remove(id) {
             for container in sandbox.instances.keys() {
@@ -88,6 +94,10 @@ impl Node {
 
     /// The runtime has it no more.
     pub(crate) fn forget_container(&mut self, id: &ContainerId) {
+        self.listing.container_removed(id);
+        for sandbox in self.sandboxes.values_mut().filter(|sandbox| sandbox.inspection.in_flight) {
+            sandbox.inspection.removed.insert(id.clone());
+        }
         let Some(sandbox_id) = self.containers.remove(id) else { return };
         let Some(sandbox) = self.sandboxes.get_mut(&sandbox_id) else { return };
         sandbox.instances.remove(id);

@@ -84,11 +84,25 @@ impl Node {
         followed.for_each(|sandbox| sandbox.hinted = seq);
     }
 
+    /// These pods are probed, and no others. Those that were not are due: nobody has heeded hints at their
+    /// ends.
+    pub(crate) fn probed_pods(&mut self, pods: BTreeSet<PodUid>) {
+        let before = std::mem::replace(&mut self.probed, pods);
+        let (seq, now) = (self.seq, &self.probed);
+        let begins = |pod: &PodUid| now.contains(pod) && !before.contains(pod);
+        let begun = self.sandboxes.values_mut().filter(|sandbox| begins(&sandbox.pod.uid));
+        begun.for_each(|sandbox| sandbox.hinted = seq);
+    }
+
     /// A question about this container hints at its end. The kubelet asks about every container of the node
-    /// every ten seconds, for its log; where the runtime tells of ends itself, that means nothing.
+    /// every ten seconds, for its log: that means nothing where no end counts, and where the runtime tells of
+    /// ends itself.
     fn is_hint(&self, container: &ContainerId) -> bool {
         let sandbox = self.containers.get(container).and_then(|id| self.sandboxes.get(id));
-        !self.ends_told || sandbox.is_none_or(|sandbox| self.sidecars.has(&sandbox.pod.uid))
+        sandbox.is_none_or(|sandbox| {
+            let pod = &sandbox.pod.uid;
+            self.sidecars.has(pod) || !self.ends_told && self.probed.contains(pod)
+        })
     }
 
     /// The kubelet's looks at this container change nothing of what is known: none hints at an end, and no

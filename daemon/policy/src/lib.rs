@@ -74,6 +74,7 @@ mod model;
 mod node;
 mod own_probes;
 mod plan;
+mod pods;
 mod probes;
 mod recreate;
 mod sandbox;

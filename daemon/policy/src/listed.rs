@@ -1,4 +1,8 @@
 //! Answers of the runtime itself and what they change: those about one sandbox, and the list of everything.
+//!
+//! An answer is as old as its question. What came into being since then may be missing in it, and what was
+//! removed since then may still be in it: neither is taken for news. The runtime never uses an identity
+//! twice.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -6,8 +10,34 @@ use crate::{
     event::ListedSandbox,
     model::{Container, ContainerId, SandboxId},
     node::Node,
-    sandbox::Asked,
+    sandbox::{Asked, Seq},
 };
+
+/// The state of our own question for everything that the runtime has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listing {
+    /// When it was last asked.
+    asked: Seq,
+    /// Asked and not answered; one that failed is under way until it is asked again.
+    in_flight: bool,
+    /// Removals while it was under way: its answer may still show these.
+    sandboxes: BTreeSet<SandboxId>,
+    containers: BTreeSet<ContainerId>,
+}
+
+impl Listing {
+    pub(crate) fn sandbox_removed(&mut self, id: &SandboxId) {
+        if self.in_flight {
+            self.sandboxes.insert(id.clone());
+        }
+    }
+
+    pub(crate) fn container_removed(&mut self, id: &ContainerId) {
+        if self.in_flight {
+            self.containers.insert(id.clone());
+        }
+    }
+}
 
 impl Node {
     /// Sets the creation time of containers whose creation the agent has not seen.
@@ -19,7 +49,22 @@ impl Node {
         }
     }
 
-    pub(crate) fn inspected(&mut self, id: &SandboxId, containers: Vec<Container>, now: Instant) {
+    /// The runtime is being asked about this sandbox.
+    pub(crate) fn inspection_started(&mut self, id: &SandboxId, now: Instant) {
+        let seq = self.seq;
+        if let Some(sandbox) = self.sandboxes.get_mut(id) {
+            sandbox.inspection.in_flight = true;
+            sandbox.inspection.asked = Some(Asked { seq, at: now });
+            sandbox.inspection.removed.clear();
+        }
+    }
+
+    /// The runtime is being asked for everything.
+    pub(crate) fn listing_started(&mut self) {
+        self.listing = Listing { asked: self.seq, in_flight: true, ..Listing::default() };
+    }
+
+    pub(crate) fn inspected(&mut self, id: &SandboxId, mut containers: Vec<Container>, now: Instant) {
         let seq = self.seq;
         let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
         if !std::mem::take(&mut sandbox.inspection.in_flight) {
@@ -28,6 +73,8 @@ impl Node {
         sandbox.inspection.answered = sandbox.inspection.asked;
         let Some(Asked { seq: asked, .. }) = sandbox.inspection.asked else { return };
         sandbox.inspection.ended = Some(now);
+        let removed = std::mem::take(&mut sandbox.inspection.removed);
+        containers.retain(|container| !removed.contains(&container.id));
         let shown: BTreeSet<ContainerId> = containers.iter().map(|container| container.id.clone()).collect();
         for container in containers {
             self.containers.insert(container.id.clone(), id.clone());
@@ -41,12 +88,15 @@ impl Node {
 
     pub(crate) fn runtime_listed(
         &mut self,
-        sandboxes: Vec<ListedSandbox>,
-        containers: Vec<(SandboxId, Container)>,
+        mut sandboxes: Vec<ListedSandbox>,
+        mut containers: Vec<(SandboxId, Container)>,
         now: Instant,
     ) {
         self.runtime_listed = true;
-        let asked = self.listing_asked;
+        let asked = self.listing.asked;
+        let removed = std::mem::replace(&mut self.listing, Listing { asked, ..Listing::default() });
+        sandboxes.retain(|listed| !removed.sandboxes.contains(&listed.sandbox));
+        containers.retain(|(_, container)| !removed.containers.contains(&container.id));
         let seq = self.seq;
         let shown_sandboxes: BTreeSet<SandboxId> =
             sandboxes.iter().map(|listed| listed.sandbox.clone()).collect();

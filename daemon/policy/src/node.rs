@@ -14,9 +14,10 @@ use crate::{
     event::Event,
     in_flight::EffectsInFlight,
     job_sidecars::JobSidecars,
+    listed::Listing,
     model::{CallId, ConnectionId, ContainerId, ContainerName, Pod, PodRef, PodUid, SandboxId},
     recreate::Recreates,
-    sandbox::{Asked, Sandbox, Seq},
+    sandbox::{Sandbox, Seq},
     set_aside::{SetAside, Subject},
     step::{Effect, Notice, RuntimeEffect},
     timeline::Timeline,
@@ -40,6 +41,8 @@ pub struct Node {
     /// Latches of the store whose sandbox was not seen yet.
     pub(crate) loaded: Vec<Latch>,
     pub(crate) view_fresh: bool,
+    /// The pod view was listed at least once: which pods there are is known.
+    pub(crate) pods_are_listed: bool,
     pub(crate) kubelet_poll: KubeletPoll,
     /// The runtime was listed at least once: what it has is known.
     pub(crate) runtime_listed: bool,
@@ -68,8 +71,9 @@ pub struct Node {
     pub(crate) only_asked: bool,
     /// Env values that containers of pods under update are created with.
     pub(crate) creation_env: BTreeMap<PodUid, CreationEnv>,
-    pub(crate) listing_asked: Seq,
     pub(crate) wall_clock: Option<WallClock>,
+    /// Our own question for everything that the runtime has.
+    pub(crate) listing: Listing,
     /// A successor does what is due. Left to do here is only what the calls need that still wait.
     pub(crate) handed_over: bool,
     /// Grows with what may alter what is known in advance.
@@ -132,6 +136,7 @@ impl Node {
             forgotten: BTreeSet::new(),
             loaded: Vec::new(),
             view_fresh: false,
+            pods_are_listed: false,
             kubelet_poll: KubeletPoll::default(),
             runtime_listed: false,
             effects_in_flight: EffectsInFlight::default(),
@@ -148,8 +153,8 @@ impl Node {
             ends_told: false,
             only_asked: false,
             creation_env: BTreeMap::new(),
-            listing_asked: 0,
             wall_clock: None,
+            listing: Listing::default(),
             handed_over: false,
             foretold: 0,
         }
@@ -212,31 +217,15 @@ impl Node {
         self.only_asked = self.is_question(&event);
         match event {
             Event::PodSeen(pod) => self.pod_seen(*pod, now),
-            Event::PodGone(uid) => {
-                self.pods.remove(&uid);
-                self.told_of_lost_order.remove(&uid);
-                self.sidecars.pod_gone(&uid);
-            }
-            Event::PodsListed(pods) => {
-                self.pods.keys().for_each(|uid| self.sidecars.pod_gone(uid));
-                self.pods.clear();
-                for pod in pods {
-                    // One that cannot be taken in does not keep the others out.
-                    let uid = pod.pod.uid.clone();
-                    let set_aside = std::mem::take(&mut self.set_aside);
-                    set_aside.evaluate(|| Subject::Pod(uid.clone()), now, || self.pod_seen(pod, now));
-                    self.set_aside = set_aside;
-                }
-                let pods = &self.pods;
-                self.told_of_lost_order.retain(|uid| pods.contains_key(uid));
-            }
+            Event::PodGone(uid) => self.pod_gone(&uid),
+            Event::PodsListed(pods) => self.pods_listed(pods, now),
             Event::SandboxCreated { sandbox, pod, declared } => self.sandbox_seen(sandbox, pod, declared),
             Event::SandboxStopping(id) => {
                 if let Some(sandbox) = self.sandboxes.get_mut(&id) {
                     sandbox.stopping = true;
                 }
             }
-            Event::SandboxRemoved(id) => self.forget_sandbox(&id),
+            Event::SandboxRemoved(id) => self.sandbox_removed(&id),
             Event::ContainerCreated { call, container } => self.container_created(call, container),
             Event::ContainerStarted(id) => self.container_started(&id, now),
             Event::ContainerStopped(id) => self.container_stopped(&id),
@@ -278,13 +267,7 @@ impl Node {
                     .collect();
                 ended.into_iter().for_each(|call| self.call_ended(call));
             }
-            Event::InspectionStarted(id) => {
-                let seq = self.seq;
-                if let Some(sandbox) = self.sandboxes.get_mut(&id) {
-                    sandbox.inspection.in_flight = true;
-                    sandbox.inspection.asked = Some(Asked { seq, at: now });
-                }
-            }
+            Event::InspectionStarted(id) => self.inspection_started(&id, now),
             Event::SandboxInspected { sandbox, containers } => self.inspected(&sandbox, containers, now),
             Event::InspectionFailed(id) => {
                 if let Some(sandbox) = self.sandboxes.get_mut(&id) {
@@ -292,7 +275,7 @@ impl Node {
                     sandbox.inspection.ended = Some(now);
                 }
             }
-            Event::ListingStarted => self.listing_asked = self.seq,
+            Event::ListingStarted => self.listing_started(),
             Event::RuntimeListed { sandboxes, containers } => {
                 self.runtime_listed(sandboxes, containers, now);
             }
@@ -330,7 +313,7 @@ impl Node {
             Event::EndHinted(container) => self.end_hinted(container, now),
             Event::EndsTold(told) => self.ends_told(told),
             Event::CreationEnvSet(pod, values) => self.creation_env_set(pod, values),
-            Event::ProbedPods(pods) => self.probed = pods,
+            Event::ProbedPods(pods) => self.probed_pods(pods),
             Event::ViewFresh(fresh) => self.view_fresh = fresh,
             Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,
             Event::KubeletPollEnded => self.kubelet_poll = KubeletPoll { in_flight: false, ended: Some(now) },
@@ -352,25 +335,5 @@ impl Node {
     fn meet(&mut self, connection: ConnectionId, now: Instant) {
         let since_seq = self.seq;
         self.connections.entry(connection).or_insert(Connection { since: now, since_seq, relisted: None });
-    }
-
-    fn pod_seen(&mut self, pod: Pod, now: Instant) {
-        for (name, report) in &pod.statuses {
-            if let Some(instance) = self.instance_mut(&report.id) {
-                let before = instance.ready_since;
-                instance.ready_since = report.ready.then(|| before.unwrap_or(now));
-                if report.ready && before.is_none() {
-                    self.note_ready(&pod.pod, name, now);
-                }
-            }
-        }
-        self.tell_of_lost_order(&pod);
-        self.sidecars.pod_seen(&pod);
-        let seq = self.seq;
-        let own = self.sandboxes.values_mut().filter(|sandbox| sandbox.pod.uid == pod.pod.uid);
-        own.for_each(|sandbox| sandbox.hinted = seq);
-        let uid = pod.pod.uid.clone();
-        self.pods.insert(uid.clone(), pod);
-        self.note_launch_of(&uid);
     }
 }

@@ -135,6 +135,8 @@ pub(crate) struct Inspection {
     pub(crate) answered: Option<Asked>,
     /// When the last question ended, with or without an answer.
     pub(crate) ended: Option<Instant>,
+    /// Containers that were removed while it was under way: its answer may still show them.
+    pub(crate) removed: BTreeSet<ContainerId>,
 }
 
 /// When a question was asked; the answer is as old as that.

@@ -123,3 +123,23 @@ fn a_question_hints_at_an_end_only_where_the_runtime_tells_of_none() {
         due(&mut world);
     }
 }
+
+/// What the kubelet's questions hinted at before, nobody has heeded.
+#[test]
+fn a_pod_that_is_probed_from_now_on_is_asked_about() {
+    let pod = pod(&[("a", "1")]);
+    let mut world = World::new();
+    world.apply(pod.seen());
+    world.launch(&pod, "a");
+    let asked = |world: &mut World, probed: bool| {
+        let pods = probed.then(|| pod.pod.uid.clone()).into_iter().collect();
+        world.apply(Event::ProbedPods(pods));
+        world.pass(Duration::from_secs(1));
+        let due = world.node.plan(world.now).len();
+        world.inspect();
+        due
+    };
+    let due: Vec<usize> =
+        [true, true, false, true, true].into_iter().map(|probed| asked(&mut world, probed)).collect();
+    assert_eq!(due, [1, 0, 0, 1, 0]);
+}

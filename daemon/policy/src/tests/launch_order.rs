@@ -1,5 +1,6 @@
 //! `CreateContainer`: refuse, hold or forward.
 
+mod begins_anew;
 mod distinct_seconds;
 mod restarted_kubelet;
 
@@ -343,64 +344,6 @@ fn latches_survive_a_restart() {
         containers: vec![("sandbox".into(), container)],
     });
     assert_eq!(world.create(&pod, "b2").1, Verdict::Forward);
-}
-
-/// As `RestartAllContainers` does it: all are removed, and the sandbox stays.
-#[test]
-fn a_pod_without_any_container_left_begins_in_its_order_again() {
-    ["removal", "inspection", "list"].into_iter().for_each(begins_in_its_order_again);
-}
-
-fn begins_in_its_order_again(told_by: &str) {
-    let pod = pod(&[("b", "1"), ("a", "2")]);
-    let mut world = world(&pod);
-    world.launch(&pod, "a");
-    world.relist();
-    world.launch(&pod, "b");
-    let remove = |world: &mut World, id: &str| {
-        world.runtime.remove(&id.into());
-        world.apply(Event::ContainerRemoved(id.into()));
-    };
-    remove(&mut world, "b-0");
-    assert_eq!(world.create(&pod, "b").1, Verdict::Forward, "one container is restarted whenever");
-    match told_by {
-        "removal" => remove(&mut world, "a-0"),
-        // The runtime has lost it, and says so before its answer to the removal has passed.
-        "inspection" => {
-            world.runtime.remove(&"a-0".into());
-            world.apply(Event::InspectionStarted("sandbox".into()));
-            world.apply(Event::SandboxInspected { sandbox: "sandbox".into(), containers: Vec::new() });
-        }
-        _ => {
-            world.runtime.remove(&"a-0".into());
-            list(&mut world, &pod);
-        }
-    }
-    let forgets = world.node.plan(world.now).contains(&crate::Step::ForgetLatches("sandbox".into()));
-    assert!(forgets, "{told_by}");
-    assert_eq!(world.create(&pod, "b").1, waiting(&["a"]), "{told_by}");
-    world.launch(&pod, "a");
-    world.relist();
-    assert_eq!(world.create(&pod, "b").1, latch(1));
-}
-
-/// The runtime is listed: the sandbox has no container.
-fn list(world: &mut World, pod: &Pod) {
-    world.apply(Event::ListingStarted);
-    let (sandbox, pod) = ("sandbox".into(), pod.pod.clone());
-    let sandboxes = vec![ListedSandbox { sandbox, pod, declared: Declared::default() }];
-    world.apply(Event::RuntimeListed { sandboxes, containers: Vec::new() });
-}
-
-/// All were removed while the agent was away.
-#[test]
-fn latches_of_a_pod_without_containers_are_forgotten() {
-    let pod = pod(&[("b", "1"), ("a", "2")]);
-    let mut world = world(&pod);
-    world.apply(Event::LatchesLoaded(vec![Latch { sandbox: "sandbox".into(), priority: 1 }]));
-    list(&mut world, &pod);
-    assert!(world.node.plan(world.now).contains(&crate::Step::ForgetLatches("sandbox".into())));
-    assert_eq!(world.create(&pod, "b").1, waiting(&["a"]));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Faults: a sandbox that is made anew, an agent that is killed, a pod that is stopped as a whole.
+//! Faults: a sandbox that is made anew, or loses all its containers, an agent that is killed, a pod that is
+//! stopped as a whole.
 
 use std::time::Duration;
 
@@ -13,6 +14,26 @@ impl Truth {
         self.world.apply(Event::SandboxRemoved(old.as_str().into()));
         self.sandboxes += 1;
         self.sandbox = format!("sandbox-{}", self.sandboxes);
+        self.running.clear();
+        self.created.clear();
+        self.passed.clear();
+        self.ready.clear();
+        self.position = NAMES.len();
+    }
+
+    /// All containers are removed, and the pod begins anew in its sandbox. The runtime was asked before, and
+    /// its answer comes after.
+    pub(super) fn restart_all(&mut self) {
+        let sandbox = crate::SandboxId::from(self.sandbox.as_str());
+        self.world.apply(Event::InspectionStarted(sandbox.clone()));
+        let runtime = std::mem::take(&mut self.world.runtime);
+        for id in runtime.keys() {
+            self.world.apply(Event::ContainerRemoved(id.clone()));
+        }
+        let containers = runtime.into_values().map(|(_, container)| container).collect();
+        self.world.apply(Event::SandboxInspected { sandbox, containers });
+        // As its step says to the store.
+        self.latches.retain(|latch| latch.sandbox.as_str() != self.sandbox);
         self.running.clear();
         self.created.clear();
         self.passed.clear();

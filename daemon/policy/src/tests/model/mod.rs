@@ -2,8 +2,8 @@
 //!
 //! The kubelet here runs SyncPods as the real one does: containers in spec order, each at most once, an error
 //! goes on to the next one, a held call blocks the pod. What it may do between is random: relists, exits,
-//! restarts, readiness, runs of the containers' probes, deletions, new sandboxes, lost and repeated events,
-//! an agent that is killed and comes back with its latches.
+//! restarts, readiness, runs of the containers' probes, deletions, new sandboxes, removals of all containers,
+//! lost, late and repeated events, an agent that is killed and comes back with its latches.
 
 mod faults;
 mod probes;
@@ -39,6 +39,7 @@ enum Op {
     Kill,
     CancelHeld,
     StopAll,
+    RestartAll,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -55,6 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Kill),
         1 => Just(Op::CancelHeld),
         1 => Just(Op::StopAll),
+        1 => Just(Op::RestartAll),
     ]
 }
 
@@ -178,6 +180,8 @@ impl Truth {
                 }
             }
             Op::StopAll => self.stop_all(),
+            Op::RestartAll if self.held.is_none() => self.restart_all(),
+            Op::RestartAll => {}
         }
         self.ask_again();
         self.check_bounds();

@@ -1,0 +1,55 @@
+//! Pods as the pod view shows them, and the moments at which it does.
+
+use std::time::Instant;
+
+use crate::{
+    model::{Pod, PodUid},
+    node::Node,
+    set_aside::Subject,
+};
+
+impl Node {
+    /// The pod view shows this pod, new or changed.
+    pub(crate) fn pod_seen(&mut self, pod: Pod, now: Instant) {
+        for (name, report) in &pod.statuses {
+            if let Some(instance) = self.instance_mut(&report.id) {
+                let before = instance.ready_since;
+                instance.ready_since = report.ready.then(|| before.unwrap_or(now));
+                if report.ready && before.is_none() {
+                    self.note_ready(&pod.pod, name, now);
+                }
+            }
+        }
+        self.tell_of_lost_order(&pod);
+        self.sidecars.pod_seen(&pod);
+        let seq = self.seq;
+        let own = self.sandboxes.values_mut().filter(|sandbox| sandbox.pod.uid == pod.pod.uid);
+        own.for_each(|sandbox| sandbox.hinted = seq);
+        let uid = pod.pod.uid.clone();
+        self.pods.insert(uid.clone(), pod);
+        self.note_launch_of(&uid);
+    }
+
+    /// The pod view shows it no more.
+    pub(crate) fn pod_gone(&mut self, uid: &PodUid) {
+        self.pods.remove(uid);
+        self.told_of_lost_order.remove(uid);
+        self.sidecars.pod_gone(uid);
+    }
+
+    /// The pod view shows these pods, and no others.
+    pub(crate) fn pods_listed(&mut self, pods: Vec<Pod>, now: Instant) {
+        self.pods_are_listed = true;
+        self.pods.keys().for_each(|uid| self.sidecars.pod_gone(uid));
+        self.pods.clear();
+        for pod in pods {
+            // One that cannot be taken in does not keep the others out.
+            let uid = pod.pod.uid.clone();
+            let set_aside = std::mem::take(&mut self.set_aside);
+            set_aside.evaluate(|| Subject::Pod(uid.clone()), now, || self.pod_seen(pod, now));
+            self.set_aside = set_aside;
+        }
+        let pods = &self.pods;
+        self.told_of_lost_order.retain(|uid| pods.contains_key(uid));
+    }
+}
