@@ -9,11 +9,16 @@
 //! Only the end of a whole pod is ordered. `StopContainer` says nothing of its reason; what tells is a
 //! `deletionTimestamp` in the pod view, or a second container of the same pod being stopped at the same time:
 //! everything else (liveness, a changed image, a failed postStart) stops one container after the other.
+//!
+//! As long as nobody has said which pods there are, an order is unknown and not absent: the stop of a pod
+//! that may have one waits for the pod view, for a moment of its grace.
 
 use std::time::{Duration, Instant};
 
 use crate::{
     call::{Call, StopContainer},
+    config::View,
+    launch_order::PATIENCE_FOR_POD_VIEW,
     launch_priority::LaunchOrder,
     model::{CallId, ContainerId, ContainerName, ContainerState, SandboxId},
     node::{InFlightKind, Node},
@@ -89,6 +94,9 @@ impl Node {
         now: Instant,
     ) -> Option<(Duration, HoldReason)> {
         let sandbox = self.sandboxes.get(sandbox)?;
+        if self.may_be_ordered(sandbox) && !sandbox.stopping {
+            return Some((PATIENCE_FOR_POD_VIEW, HoldReason::PodUnknown));
+        }
         let order = self.order_of(sandbox)?;
         let name = &sandbox.instances.get(&request.container)?.container.name;
         let below = order.below(order.priority(name)?);
@@ -116,6 +124,13 @@ impl Node {
                 Err(_) => None, // refused at launch: nothing runs here
             },
         }
+    }
+
+    /// Its order is not known yet: a view will show its pod, and was not listed so far.
+    pub(crate) fn may_be_ordered(&self, sandbox: &Sandbox) -> bool {
+        let is_shown = self.pods_are_listed || self.pods.contains_key(&sandbox.pod.uid);
+        let declared = &sandbox.declared;
+        self.config.view == View::Watched && !is_shown && declared.plan.is_none() && !declared.foreign
     }
 
     /// Remembers the grace of the deletion when it is first seen, to notice when a second delete shortens it.

@@ -98,7 +98,8 @@ impl Node {
             nudges: self.recreates.has_marks() || self.sidecars_unseen().next().is_some(),
         };
         for (sandbox_id, sandbox) in confirmed() {
-            let ordered = self.config.exit_order && self.order_of(sandbox).is_some();
+            let ordered =
+                self.config.exit_order && (self.order_of(sandbox).is_some() || self.may_be_ordered(sandbox));
             // Where creations are in an order, a look is a sign of how far the kubelet is.
             let quiet = known.sandboxes.get(sandbox_id) == Some(&Creations::All);
             for id in sandbox.instances.keys() {
@@ -178,7 +179,6 @@ impl Node {
                 | Event::InspectionFailed(_)
                 | Event::ProbeBegan(_)
                 | Event::ProbeEnded(..)
-                | Event::ProbedPods(_)
                 | Event::ViewFresh(_)
                 | Event::KubeletPollStarted
                 | Event::KubeletPollEnded

@@ -39,9 +39,9 @@ use crate::{
     verdict::{HoldReason, Latch, Refusal, Verdict},
 };
 
-/// How long the pod view may take to show a pod whose container is created; a watch is behind by
+/// How long the pod view may take to show a pod whose container is created or stopped; a watch is behind by
 /// milliseconds.
-const PATIENCE_FOR_POD_VIEW: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE_FOR_POD_VIEW: Duration = Duration::from_secs(2);
 /// How long the runtime may take to list one sandbox.
 const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(2);
 /// How long a container is held whose higher one has only a startup probe. That one becomes Ready with the

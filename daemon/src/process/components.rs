@@ -201,7 +201,9 @@ impl Components {
             tasks.serving.spawn(view.run(tasks.stop.clone()));
             let first = health.wait_for(|health| health.synced);
             if timeout_at(self.listed_by, first).await.is_err() {
-                warn!("Pods not listed yet, starting without");
+                warn!(
+                    "Pods not listed yet, starting without: stops wait 2 s for them, and then keep no order"
+                );
             }
             return Some(health);
         }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::world::{World, pod};
-use crate::{Amendment, Call, Config, Event, HoldReason, Pod, Verdict};
+use crate::{
+    Amendment, Call, Config, Container, ContainerState, Declared, Event, HoldReason, ListedSandbox, Pod,
+    Question, Verdict, View,
+};
 
 fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -181,4 +184,101 @@ fn exit_order_needs_no_launch_order() {
     }
     world.apply(pod.deleting(30).seen());
     assert_waits(&world.stop("a-0", 30).1, &["b", "c"]);
+}
+
+/// An agent that has just begun: the runtime shows a and b, and nobody has shown their pod.
+fn unseen(config: Config, declared: Declared) -> World {
+    let mut world = World::with(config);
+    let pod = three().pod;
+    world.apply(Event::ListingStarted);
+    let container = |name: &str| {
+        let (id, state) = (format!("{name}-0").as_str().into(), ContainerState::Running);
+        ("sandbox".into(), Container { id, name: name.into(), attempt: 0, state })
+    };
+    for (sandbox, container) in [container("a"), container("b")] {
+        world.runtime.insert(container.id.clone(), (sandbox, container));
+    }
+    let containers = world.runtime.values().cloned().collect();
+    let sandboxes = vec![ListedSandbox { sandbox: "sandbox".into(), pod, declared }];
+    world.apply(Event::RuntimeListed { sandboxes, containers });
+    world
+}
+
+#[test]
+fn a_pod_may_have_an_order_until_it_is_shown_or_all_pods_are_listed() {
+    type Shows = fn(&mut World);
+    let nothing: Shows = |_| {};
+    let plain = Declared::default();
+    let foreign = Declared { foreign: true, ..Declared::default() };
+    let plan = Declared { plan: Some(Ok(vec![("a".into(), 1), ("b".into(), 1)])), ..Declared::default() };
+    let on = Config::default();
+    let (off, blind) =
+        (Config { exit_order: false, ..on.clone() }, Config { view: View::None, ..on.clone() });
+    let table: [(&str, &Config, &Declared, Shows, bool); 8] = [
+        ("nothing is shown", &on, &plain, nothing, true),
+        ("another one is shown", &on, &plain, |world| world.apply(other().seen()), true),
+        ("it is shown", &on, &plain, |world| world.apply(pod(&[("a", "1"), ("b", "1")]).seen()), false),
+        ("all are listed", &on, &plain, |world| world.apply(Event::PodsListed(vec![other()])), false),
+        ("no view will show it", &on, &foreign, nothing, false),
+        ("it says its order itself", &on, &plan, nothing, false),
+        ("there is no view", &blind, &plain, nothing, false),
+        ("no order counts", &off, &plain, nothing, false),
+    ];
+    for (what, config, declared, shows, waits) in table {
+        let mut world = unseen(config.clone(), declared.clone());
+        shows(&mut world);
+        let known = world.node.in_advance(world.now);
+        assert_eq!(known.containers[&"a-0".into()].stop_passes, !waits, "{what}");
+        let (a, verdict) = world.stop("a-0", 30);
+        if !waits {
+            assert_eq!(verdict, Verdict::Forward, "{what}");
+            continue;
+        }
+        let until = world.now + secs(2);
+        assert_eq!(verdict, Verdict::Hold { until, why: HoldReason::PodUnknown }, "{what}");
+        assert!(world.node.plan(world.now).contains(&Question::PollKubelet.into()), "{what}");
+        world.pass(secs(2));
+        assert_eq!(world.ask(&a), Verdict::Amend(Amendment::StopTimeout(secs(28))), "{what}");
+    }
+}
+
+fn other() -> Pod {
+    let mut other = three();
+    other.pod.uid = "other".into();
+    other
+}
+
+#[test]
+fn what_becomes_of_a_stop_that_waits_for_its_pod() {
+    type Change = fn(&mut World);
+    // what happens, and whom it waits for then; no name: it goes on
+    let table: [(&str, Change, &[&str]); 5] = [
+        ("it is being deleted", |world| world.apply(three().deleting(30).seen()), &["b"]),
+        ("so says the list", |world| world.apply(Event::PodsListed(vec![three().deleting(30)])), &["b"]),
+        ("it has no order", |world| world.apply(pod(&[("a", "1"), ("b", "1")]).seen()), &[]),
+        ("it is not there any more", |world| world.apply(Event::PodsListed(Vec::new())), &[]),
+        ("its sandbox is stopped", |world| world.apply(Event::SandboxStopping("sandbox".into())), &[]),
+    ];
+    for (what, change, waits_for) in table {
+        let mut world = unseen(Config::default(), Declared::default());
+        let (a, verdict) = world.stop("a-0", 30);
+        assert!(matches!(verdict, Verdict::Hold { why: HoldReason::PodUnknown, .. }), "{what}: {verdict:?}");
+        world.pass(secs(1));
+        change(&mut world);
+        world.node.admit(&a, world.now);
+        world.inspect();
+        let verdict = world.node.admit(&a, world.now);
+        match waits_for {
+            [] => assert_eq!(verdict, Verdict::Amend(Amendment::StopTimeout(secs(29))), "{what}"),
+            names => assert_waits(&verdict, names),
+        }
+    }
+    // The grace of the container comes first.
+    for (grace, waits) in [(0, None), (2, None), (3, Some(1)), (10, Some(2))] {
+        let mut world = unseen(Config::default(), Declared::default());
+        let why = HoldReason::PodUnknown;
+        let held = |wait| Verdict::Hold { until: world.now + secs(wait), why };
+        let expect = waits.map_or(Verdict::Forward, held);
+        assert_eq!(world.stop("a-0", grace).1, expect, "{grace} s");
+    }
 }

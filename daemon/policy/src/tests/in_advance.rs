@@ -60,7 +60,8 @@ fn containers_of_an_order_and_of_none() {
         let known = foretold(&world).containers;
         let row = known.values().next().unwrap();
         let hook = Some(HookTurn::Run);
-        let expected = Foretold { stop_passes, status: truth, hook, changing: false, quiet: false };
+        let quiet = priority == "0";
+        let expected = Foretold { stop_passes, status: truth, hook, changing: false, quiet };
         assert_eq!(*row, expected, "{priority} {exit_order}");
     }
 }
@@ -136,30 +137,54 @@ fn a_call_that_goes_on_already_is_known_and_waits_for_nobody() {
 }
 
 /// Rows: whether the runtime tells of ends, the priority of a container, whether the pod is a Job's with a
-/// sidecar, and whether looks at it mean nothing.
+/// sidecar, whether it is probed, and whether looks at it mean nothing.
 #[test]
 fn looks_mean_nothing_where_no_end_and_no_order_hangs_on_them() {
-    for (ends_told, priority, of_job, quiet) in [
-        (true, "0", false, true),
-        (false, "0", false, false),
-        (true, "1", false, false),
-        (true, "0", true, false),
+    for (ends_told, priority, of_job, probed, quiet) in [
+        (true, "0", false, false, true),
+        // Nobody asks to be told where no end counts.
+        (false, "0", false, false, true),
+        (true, "0", false, true, true),
+        (false, "0", false, true, false),
+        (true, "1", false, false, false),
+        (false, "1", false, false, false),
+        (true, "0", true, false, false),
+        (false, "0", true, false, false),
     ] {
+        let what = format!("{ends_told} {priority} {of_job} {probed}");
         let mut world = World::new();
         let mut seen = pod(&[("a", priority), ("b", "0")]).restarts(RestartPolicy::Never);
         seen.containers.get_mut(&"b".into()).unwrap().ends_with_job = of_job;
         world.apply(Event::EndsTold(ends_told));
         world.apply(seen.seen());
         world.launch(&seen, "a");
+        if probed {
+            world.apply(Event::ProbedPods([seen.pod.uid.clone()].into()));
+        }
         let known = foretold(&world).containers;
         let row = known.values().next().unwrap();
-        assert_eq!(row.quiet, quiet, "{ends_told} {priority} {of_job}");
+        assert_eq!(row.quiet, quiet, "{what}");
         if quiet {
             let id = known.keys().next().unwrap().clone();
             let before = (world.node.plan(world.now), world.node.next_deadline());
             world.apply(Event::StatusAsked { container: id, connection: ConnectionId(1) });
-            assert_eq!((world.node.plan(world.now), world.node.next_deadline()), before);
-            assert!(world.node.has_only_asked());
+            assert_eq!((world.node.plan(world.now), world.node.next_deadline()), before, "{what}");
+            assert!(world.node.has_only_asked(), "{what}");
         }
+    }
+}
+
+#[test]
+fn the_number_grows_with_the_pods_that_are_probed() {
+    let mut world = World::new();
+    let pod = pod(&[("a", "0")]);
+    world.apply(pod.seen());
+    world.launch(&pod, "a");
+    for probed in [true, false] {
+        let before = world.node.foretold();
+        let pods = probed.then(|| pod.pod.uid.clone()).into_iter().collect();
+        world.apply(Event::ProbedPods(pods));
+        assert!(world.node.foretold() > before, "{probed}");
+        assert_eq!(foretold(&world).containers[&"a-0".into()].quiet, !probed);
     }
 }

@@ -19,7 +19,7 @@ use nix::{
 };
 use tokio::{task::JoinSet, time::sleep};
 
-use self::node::{Node, STOP};
+use self::node::{Node, Order, STOP};
 use crate::world::within;
 
 /// `FAILED_PRECONDITION`: refused by order.
@@ -51,6 +51,22 @@ async fn a_stop_that_is_held_goes_on_in_its_order_when_berthd_is_killed() {
         }
         let (ended, began) = (node.asked("stopped second").unwrap(), node.asked("stop first").unwrap());
         assert!(began >= ended, "out of order, {:?} too early", ended - began);
+    })
+    .await;
+}
+
+/// The API server does not answer a berthd that begins: the pod may have an order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_a_moment_for_a_pod_that_berthd_has_not_seen() {
+    // It builds the programs where they are not there yet, and that takes the time it takes.
+    let node = Node::with(Order::Pod).await.unwrap();
+    within(async {
+        let kubelet = node.kubelet().await.unwrap();
+        kubelet.launch().await.unwrap();
+        let begun = Instant::now();
+        kubelet.stop("first").await.unwrap();
+        let waited = node.asked("stop first").unwrap() - begun;
+        assert!((2000..3000).contains(&waited.as_millis()), "{waited:?}");
     })
     .await;
 }

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command},
     sync::{Arc, Mutex},
@@ -29,9 +30,18 @@ use crate::world::own_process;
 pub(crate) const STOP: Duration = Duration::from_secs(4);
 const PLAN: &str = r#"{"first": 1, "second": 0}"#;
 
+/// Place of the order of the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// In an annotation of its sandbox.
+    Sandbox,
+    /// In the pod, which the API server shows; it takes connections and never answers.
+    Pod,
+}
+
 /// The runtime's containers, by name, and what it was asked to do, with when.
-#[derive(Default)]
 pub(crate) struct Runtime {
+    order: Order,
     running: BTreeMap<String, bool>,
     pub(crate) asked: Vec<(String, Instant)>,
 }
@@ -45,13 +55,21 @@ pub(crate) struct Node {
     shim_pid: u32,
     agent: Option<Child>,
     directory: tempfile::TempDir,
+    order: Order,
+    _api_server: TcpListener,
 }
 
 impl Node {
     /// Starts the runtime and both programs.
     pub(crate) async fn start() -> Result<Self> {
+        Self::with(Order::Sandbox).await
+    }
+
+    /// The same, with a pod whose order is there.
+    pub(crate) async fn with(order: Order) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let runtime = Arc::new(Mutex::new(Runtime::default()));
+        let runtime = Runtime { order, running: BTreeMap::new(), asked: Vec::new() };
+        let runtime = Arc::new(Mutex::new(runtime));
         let played = runtime.clone();
         let serving = FakeRuntime::start(&directory.path().join("runtime.sock"), move |exchange| {
             play(exchange, played.clone())
@@ -68,17 +86,39 @@ impl Node {
             .arg(own_process().kubelet.join(","))
             .spawn()?;
         let dir = directory.path().display();
+        let api_server = TcpListener::bind("127.0.0.1:0")?;
+        let server = api_server.local_addr()?;
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\nclusters: [{{name: c, cluster: {{server: 'http://{server}'}}}}]\n\
+             users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u}}}}]\n\
+             current-context: x\n"
+        );
+        fs::write(in_directory("kubeconfig"), kubeconfig)?;
+        let view = match order {
+            Order::Sandbox => "{mode: none}".to_owned(),
+            Order::Pod => format!("{{mode: api, kubeconfig: {dir}/kubeconfig}}"),
+        };
         fs::write(
             in_directory("berthd.yaml"),
             format!(
                 "apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration\nsocket: {dir}/cri.sock\n\
                  shimSocket: {dir}/shim.sock\nadminSocket: {dir}/admin.sock\nstateDir: {dir}/state\n\
                  desiredDir: {dir}/desired\nruntimeEndpoint: unix://{dir}/runtime.sock\nhttpAddress: 127.0.0.1:0\n\
-                 podView: {{mode: none}}\n"
+                 podView: {view}\nnodeName: node\n"
             ),
         )?;
         let shim_pid = shim.id();
-        let mut node = Self { runtime, _serving: serving, shim, shim_pid, agent: None, directory };
+        let agent = None;
+        let mut node = Self {
+            runtime,
+            _serving: serving,
+            shim,
+            shim_pid,
+            agent,
+            directory,
+            order,
+            _api_server: api_server,
+        };
         node.start_agent()?;
         Ok(node)
     }
@@ -125,7 +165,7 @@ impl Node {
         let begun = Instant::now();
         loop {
             match FakeKubelet::connect(&self.socket()).await {
-                Ok(kubelet) => return Ok(Kubelet(kubelet)),
+                Ok(kubelet) => return Ok(Kubelet(kubelet, self.order)),
                 Err(error) if begun.elapsed() > Duration::from_secs(20) => return Err(error),
                 Err(_) => sleep(Duration::from_millis(20)).await,
             }
@@ -155,7 +195,7 @@ impl Drop for Node {
 }
 
 /// The calls of a kubelet.
-pub(crate) struct Kubelet(FakeKubelet);
+pub(crate) struct Kubelet(FakeKubelet, Order);
 
 impl Kubelet {
     pub(crate) async fn call(&self, method: &str, message: &impl Message) -> Result<Reply> {
@@ -178,7 +218,7 @@ impl Kubelet {
         let request = cri::CreateContainerRequest {
             pod_sandbox_id: "sandbox".to_owned(),
             config: Some(config),
-            sandbox_config: Some(sandbox()),
+            sandbox_config: Some(sandbox(self.1)),
         };
         self.call("CreateContainer", &request).await
     }
@@ -195,7 +235,8 @@ impl Kubelet {
 
     /// The pod runs: both containers, in their order.
     pub(crate) async fn launch(&self) -> Result<()> {
-        let request = cri::RunPodSandboxRequest { config: Some(sandbox()), runtime_handler: String::new() };
+        let request =
+            cri::RunPodSandboxRequest { config: Some(sandbox(self.1)), runtime_handler: String::new() };
         self.done("RunPodSandbox", &request).await?;
         for container in ["first", "second"] {
             let begun = Instant::now();
@@ -210,8 +251,10 @@ impl Kubelet {
     }
 }
 
-/// The sandbox of the pod; its annotation is the order.
-fn sandbox() -> cri::PodSandboxConfig {
+/// The sandbox of the pod.
+fn sandbox(order: Order) -> cri::PodSandboxConfig {
+    let plan =
+        (order == Order::Sandbox).then(|| ("berth.dev/container-launch-plan".to_owned(), PLAN.to_owned()));
     cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
             name: "pod".to_owned(),
@@ -220,7 +263,7 @@ fn sandbox() -> cri::PodSandboxConfig {
             attempt: 0,
         }),
         labels: [("io.kubernetes.pod.uid".to_owned(), "uid".to_owned())].into(),
-        annotations: [("berth.dev/container-launch-plan".to_owned(), PLAN.to_owned())].into(),
+        annotations: plan.into_iter().collect(),
         ..Default::default()
     }
 }
@@ -269,7 +312,7 @@ async fn answer(method: &str, message: bytes::Bytes, runtime: &Mutex<Runtime>) -
             Vec::new()
         }
         "ListPodSandbox" => {
-            let config = sandbox();
+            let config = sandbox(runtime.lock().unwrap().order);
             let sandbox = cri::PodSandbox {
                 id: "sandbox".to_owned(),
                 metadata: config.metadata,
