@@ -11,7 +11,7 @@ pub const FINALIZER: &str = "kruise.io/node-pod-probe-cleanup";
 /// Longest time that a marker waits: a node whose agent is away must not keep a namespace from going.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What is known of a marker.
+/// Marker, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a> {
     /// Its finalizers.

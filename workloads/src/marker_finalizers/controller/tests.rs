@@ -149,7 +149,7 @@ async fn a_marker_waits_for_half_a_minute() {
     assert_eq!(controller.turns.agenda.in_flight(), ["uid-a"]);
 }
 
-/// What is remembered goes with its marker: a program runs for months, and markers come and go.
+/// Memory goes with its marker: a program runs for months, and markers come and go.
 #[tokio::test]
 async fn nothing_is_remembered_of_a_marker_that_is_gone() {
     let (listed, _) = watch::channel(Vec::new());

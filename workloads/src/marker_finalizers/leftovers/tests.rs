@@ -1,4 +1,4 @@
-//! What is left of a time with the option.
+//! Markers that are left from a time with the option.
 
 use std::sync::{Arc, Mutex};
 
