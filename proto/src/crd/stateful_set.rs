@@ -153,6 +153,18 @@ pub struct AdvancedStatefulSetSpec {
     /// Whether claims go with their pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim_retention_policy: Option<ClaimRetentionPolicy>,
+    /// How claims follow their templates, of OpenKruise 1.8: kept, and nothing follows from it here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_claim_update_strategy: Option<VolumeClaimUpdateStrategy>,
+}
+
+/// How claims follow their templates.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeClaimUpdateStrategy {
+    /// `OnDelete` or `OnPodRollingUpdate`.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub type_: Option<String>,
 }
 
 /// Numbers of the pods.
@@ -287,9 +299,10 @@ pub struct UnorderedUpdate {
     pub priority_strategy: Option<UpdatePriorityStrategy>,
 }
 
-/// Where a StatefulSet stands.
+/// Where a StatefulSet stands. What later versions of OpenKruise keep there stays.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct AdvancedStatefulSetStatus {
     /// The generation of the spec this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

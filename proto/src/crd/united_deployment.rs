@@ -127,9 +127,10 @@ pub struct ManualUpdate {
     pub partitions: BTreeMap<String, i32>,
 }
 
-/// Where a UnitedDeployment stands.
+/// Where a UnitedDeployment stands. What later versions of OpenKruise keep there stays.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct UnitedDeploymentStatus {
     /// The generation of the spec this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

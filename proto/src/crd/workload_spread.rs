@@ -161,9 +161,10 @@ pub struct SpreadAdaptive {
     pub reschedule_critical_seconds: Option<i32>,
 }
 
-/// Where the pods of a WorkloadSpread are.
+/// Where the pods of a WorkloadSpread are. What later versions of OpenKruise keep there stays.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct WorkloadSpreadStatus {
     /// The generation of the spec this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
