@@ -6,7 +6,7 @@
 //! ```text
 //!   did this container run in this sandbox before? ---------------> Forward   (restarts are never gated)
 //!   is its level's barrier open in this sandbox? -----------------> Forward
-//!   every higher container satisfied? ----------------------------> Latch, then forward (see `distinct_seconds`)
+//!   every higher container satisfied? ----------------------------> Latch, then forward
 //!   a higher one is not running ----------------------------------> Refuse    (the kubelet goes on to it)
 //!   the agent's own probes of a higher one may succeed soon ------> Hold      (see `early_readiness`)
 //!   a higher one was started in this very SyncPod ----------------> Refuse    (holding is a deadlock: its probes
@@ -20,6 +20,9 @@
 //! but only for [`crate::Config::early_hold`] from when the container began to run, and only if they can
 //! succeed by then: with an initial delay beyond that the kubelet is not kept waiting. After that the rules
 //! are those of the kubelet's probes alone.
+//!
+//! With [`crate::Config::distinct_seconds`] a call whose turn has come is held once more, see
+//! `distinct_seconds`.
 //!
 //! A refusal costs nothing when the kubelet has a reason of its own to come back: a PLEG event or a changed
 //! probe result starts the next SyncPod at once. A hold bridges the time in which the kubelet knows of a

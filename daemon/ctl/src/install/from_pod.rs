@@ -6,8 +6,9 @@
 //!   node:         /var/lib/berth/release/berthctl install
 //! ```
 //!
-//! Of the container's env it has the settings of berthd. The second one outlives the pod: a node is not left half changed because its pod was deleted. Both are
-//! single-threaded up to there, because only such a process can enter other mounts.
+//! The second one outlives the pod: a node is not left half changed because its pod was deleted. Of the
+//! container's env it has the settings of berthd. Both are single-threaded up to there, because only such a
+//! process can enter other mounts.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;

@@ -1,7 +1,6 @@
 //! `CreateContainer`: refuse, hold or forward.
 
 mod begins_anew;
-mod distinct_seconds;
 mod restarted_kubelet;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 mod beside;
 mod bookkeeping;
+mod distinct_seconds;
 mod early_readiness;
 mod early_runs;
 mod exit_order;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::tests::world::{World, latch, pod};
+use super::world::{World, latch, pod};
 use crate::{Config, ContainerName, Event, HoldReason, Pod, Readiness, Verdict};
 
 /// What the wall clock shows when the tests' own clock begins.
