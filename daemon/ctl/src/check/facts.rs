@@ -1,6 +1,6 @@
 //! Facts of a cluster, as far as they are judged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -20,6 +20,11 @@ pub(super) struct Facts {
     pub webhooks: Known<BTreeMap<String, Webhooks>>,
     /// Admission policies that are bound, by name.
     pub policies: Known<Vec<String>>,
+    /// Resources whose status a program of OpenKruise may not write, by its account, as `NAMESPACE:NAME`.
+    /// Nothing, where no manager of an OpenKruise runs, or Berth's policy does not ask.
+    pub refused: Known<BTreeMap<String, Vec<&'static str>>>,
+    /// Endpoints that are Ready, of the Services that convert definitions, by `NAMESPACE/NAME`.
+    pub endpoints: Known<BTreeMap<String, usize>>,
     /// Names of the nodes that run Linux containers and are no virtual kubelets.
     pub nodes: Known<Vec<String>>,
     /// Nodes with an agent, and its last sign of life.
@@ -35,6 +40,8 @@ pub(super) struct Definition {
     pub stored: Vec<String>,
     /// It is Berth's.
     pub is_ours: bool,
+    /// Service that converts it, as `NAMESPACE/NAME`, or a URL.
+    pub converter: Option<String>,
     /// Minor release of OpenKruise, 1.N, that it is of at least, if it is not Berth's.
     pub release: u32,
 }
@@ -48,8 +55,18 @@ pub(super) struct Program {
     pub wanted: i32,
     /// Pods that are Ready.
     pub ready: i32,
+    /// Pods of its newest template.
+    pub updated: i32,
+    /// Pods of templates before it, as far as a Deployment counts them.
+    pub older: i32,
+    /// Its newest specification is not in the status yet.
+    pub unseen: bool,
     /// `--ownership` of its first container.
     pub ownership: Option<String>,
+    /// `--feature-gates` of its first container.
+    pub gates: String,
+    /// ServiceAccount of its pods.
+    pub account: Option<String>,
     /// Image of its first container.
     pub image: Option<String>,
 }
@@ -63,4 +80,6 @@ pub(super) struct Webhooks {
     pub entries: usize,
     /// Entries without a bundle of CAs.
     pub without_bundle: usize,
+    /// Resources of OpenKruise's groups that it is asked about.
+    pub resources: BTreeSet<String>,
 }

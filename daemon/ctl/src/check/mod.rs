@@ -7,6 +7,7 @@
 //! A part that may not be read is said and takes nothing else away.
 
 mod facts;
+mod ownership;
 mod read;
 mod releases;
 mod verdicts;

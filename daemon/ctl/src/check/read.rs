@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use berth_proto::crd::NodePodUpdate;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration, WebhookClientConfig,
+    MutatingWebhookConfiguration, RuleWithOperations, ValidatingAdmissionPolicy,
+    ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::core::v1::{Node, PodTemplateSpec};
-use kube::api::{DynamicObject, ListParams};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde_json::Value;
@@ -30,15 +33,37 @@ const PAGES: usize = 400;
 /// Namespaces of the programs, by the defaults of both.
 const NAMESPACES: [&str; 2] = ["berth-system", "kruise-system"];
 
+/// Programs of OpenKruise, and the resources of whose status each writes some part.
+const WRITERS: [(&str, &[&str]); 2] = [
+    (
+        "Deployment/kruise-controller-manager",
+        &[
+            "containerrecreaterequests",
+            "imagepulljobs",
+            "podprobemarkers",
+            "podunavailablebudgets",
+            "sidecarsets",
+        ],
+    ),
+    ("DaemonSet/kruise-daemon", &["containerrecreaterequests", "nodeimages", "nodepodprobes"]),
+];
+
 /// Asks for everything, one after the other.
 pub(super) async fn facts(client: &Client) -> Facts {
     let webhooks = known(webhooks(client)).await;
+    let definitions = known(definitions(client)).await;
+    let programs = known(programs(client, namespaces(webhooks.as_ref().ok()))).await;
+    let policies = known(policies(client)).await;
+    let converters = definitions.iter().flatten().filter_map(|(_, one)| one.converter.clone());
+    let writers = writers(programs.as_ref().ok(), policies.as_ref().ok());
     Facts {
         version: known(async { Ok(client.apiserver_version().await?.git_version) }).await,
-        definitions: known(definitions(client)).await,
-        programs: known(programs(client, namespaces(webhooks.as_ref().ok()))).await,
+        refused: known(refused(client, writers)).await,
+        endpoints: known(endpoints(client, converters.collect())).await,
+        definitions,
+        programs,
         webhooks,
-        policies: known(policies(client)).await,
+        policies,
         nodes: known(nodes(client)).await,
         agents: known(agents(client)).await,
     }
@@ -94,7 +119,87 @@ pub(super) fn definition(name: &str, object: &Value) -> Definition {
         served: served.filter_map(|version| version["name"].as_str()).map(str::to_owned).collect(),
         stored: texts("/status/storedVersions"),
         is_ours: texts("/spec/names/categories").iter().any(|category| category == "berth"),
+        converter: converter(object),
         release: at_least(name, object),
+    }
+}
+
+fn converter(object: &Value) -> Option<String> {
+    let asked = object.pointer("/spec/conversion/webhook/clientConfig")?;
+    let text = |at: &str| asked.pointer(at).and_then(Value::as_str);
+    let service = || Some(format!("{}/{}", text("/service/namespace")?, text("/service/name")?));
+    service().or_else(|| text("/url").map(str::to_owned))
+}
+
+/// Counts the endpoints of Services, each as `NAMESPACE/NAME`.
+async fn endpoints(client: &Client, services: BTreeSet<String>) -> kube::Result<BTreeMap<String, usize>> {
+    let mut counts = BTreeMap::new();
+    let of_services = services.iter().filter(|service| !service.contains("://"));
+    for (service, (namespace, name)) in of_services.filter_map(|one| Some((one, one.split_once('/')?))) {
+        let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
+        let params = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
+        let found = slices.list(&params).await?.items.into_iter().flat_map(|slice| slice.endpoints);
+        // One that says nothing counts as Ready.
+        let ready = found.filter(|one| one.conditions.as_ref().and_then(|is| is.ready) != Some(false));
+        counts.insert(service.clone(), ready.count());
+    }
+    Ok(counts)
+}
+
+/// Programs of an OpenKruise whose manager runs while a policy of Berth's asks who writes a status.
+pub(super) fn writers(
+    programs: Option<&BTreeMap<String, Program>>,
+    policies: Option<&Vec<String>>,
+) -> Vec<(Program, &'static [&'static str])> {
+    let wanted = |name: &str| programs?.get(name).filter(|program| program.wanted > 0);
+    let is_asked = policies.is_some_and(|bound| bound.iter().any(|name| name == "berth-status"));
+    if !is_asked || wanted(WRITERS[0].0).is_none() {
+        return Vec::new();
+    }
+    WRITERS.iter().filter_map(|(name, resources)| Some((wanted(name)?.clone(), *resources))).collect()
+}
+
+/// Asks, as the policy `berth-status` does, which statuses each may not write.
+async fn refused(
+    client: &Client,
+    writers: Vec<(Program, &'static [&'static str])>,
+) -> kube::Result<BTreeMap<String, Vec<&'static str>>> {
+    let reviews: Api<SubjectAccessReview> = Api::all(client.clone());
+    let mut refused = BTreeMap::new();
+    for (program, resources) in writers {
+        let (namespace, account) = (program.namespace, program.account.unwrap_or("default".to_owned()));
+        let mut not_allowed = Vec::new();
+        for resource in resources {
+            let review = review(&namespace, &account, resource);
+            let answer = reviews.create(&PostParams::default(), &review).await?;
+            if !answer.status.is_some_and(|status| status.allowed) {
+                not_allowed.push(*resource);
+            }
+        }
+        refused.insert(format!("{namespace}:{account}"), not_allowed);
+    }
+    Ok(refused)
+}
+
+fn review(namespace: &str, account: &str, resource: &str) -> SubjectAccessReview {
+    let groups =
+        ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}"), "system:authenticated"];
+    let attributes = ResourceAttributes {
+        group: Some("berth.dev".to_owned()),
+        resource: Some("statuses".to_owned()),
+        name: Some(resource.to_owned()),
+        verb: Some("write".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    SubjectAccessReview {
+        metadata: ObjectMeta::default(),
+        spec: SubjectAccessReviewSpec {
+            user: Some(format!("system:serviceaccount:{namespace}:{account}")),
+            groups: Some(groups.map(str::to_owned).into()),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        },
+        status: None,
     }
 }
 
@@ -109,26 +214,52 @@ async fn programs(client: &Client, namespaces: BTreeSet<String>) -> kube::Result
     let mut programs = BTreeMap::new();
     for namespace in namespaces {
         let deployments: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
-        let keep = |one: Deployment| {
-            let (name, spec) = (one.name_any(), one.spec?);
-            let ready = one.status.and_then(|status| status.ready_replicas).unwrap_or(0);
-            let (ownership, image) = (ownership(&spec.template), image(&spec.template));
-            let (namespace, wanted) = (namespace.clone(), spec.replicas.unwrap_or(1));
-            Some((format!("Deployment/{name}"), Program { namespace, wanted, ready, ownership, image }))
-        };
-        let found = all(&deployments, keep).await?;
+        let found = all(&deployments, |one| deployment(&namespace, one)).await?;
         let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &namespace);
-        let keep = |one: DaemonSet| {
-            let (name, status) = (one.name_any(), one.status?);
-            let (wanted, ready) = (status.desired_number_scheduled, status.number_ready);
-            let (namespace, image) = (namespace.clone(), one.spec.and_then(|spec| image(&spec.template)));
-            Some((format!("DaemonSet/{name}"), Program { namespace, wanted, ready, ownership: None, image }))
-        };
-        for (name, program) in found.into_iter().chain(all(&sets, keep).await?) {
+        let found_sets = all(&sets, |one| daemon_set(&namespace, one)).await?;
+        for (name, program) in found.into_iter().chain(found_sets) {
             add(&mut programs, name, program);
         }
     }
     Ok(programs)
+}
+
+pub(super) fn deployment(namespace: &str, one: Deployment) -> Option<(String, Program)> {
+    let (name, generation, spec) = (one.name_any(), one.metadata.generation, one.spec?);
+    let status = one.status.unwrap_or_default();
+    let updated = status.updated_replicas.unwrap_or(0);
+    let program = Program {
+        wanted: spec.replicas.unwrap_or(1),
+        ready: status.ready_replicas.unwrap_or(0),
+        updated,
+        older: status.replicas.unwrap_or(0).saturating_sub(updated),
+        unseen: status.observed_generation < generation,
+        ..of_template(namespace, &spec.template)
+    };
+    Some((format!("Deployment/{name}"), program))
+}
+
+pub(super) fn daemon_set(namespace: &str, one: DaemonSet) -> Option<(String, Program)> {
+    let (name, generation, status) = (one.name_any(), one.metadata.generation, one.status?);
+    let program = Program {
+        wanted: status.desired_number_scheduled,
+        ready: status.number_ready,
+        updated: status.updated_number_scheduled.unwrap_or(0),
+        unseen: status.observed_generation < generation,
+        ..of_template(namespace, &one.spec?.template)
+    };
+    Some((format!("DaemonSet/{name}"), program))
+}
+
+fn of_template(namespace: &str, template: &PodTemplateSpec) -> Program {
+    Program {
+        namespace: namespace.to_owned(),
+        ownership: ownership(template),
+        gates: gates(template),
+        image: image(template),
+        account: template.spec.as_ref().and_then(|spec| spec.service_account_name.clone()),
+        ..Program::default()
+    }
 }
 
 /// Adds a program. One of the same name elsewhere that wants no pods is only what was left behind.
@@ -150,24 +281,22 @@ fn ownership(template: &PodTemplateSpec) -> Option<String> {
     of_args.map(str::to_owned).or_else(|| of_env?.value.clone())
 }
 
+fn gates(template: &PodTemplateSpec) -> String {
+    let first = template.spec.as_ref().and_then(|spec| spec.containers.first());
+    let args = first.into_iter().flat_map(|container| container.args.iter().flatten());
+    args.filter_map(|arg| arg.strip_prefix("--feature-gates=")).collect::<Vec<_>>().join(",")
+}
+
 async fn webhooks(client: &Client) -> kube::Result<BTreeMap<String, Webhooks>> {
-    let entries = |clients: Vec<WebhookClientConfig>| Webhooks {
-        namespace: clients.iter().find_map(|one| Some(one.service.as_ref()?.namespace.clone())),
-        entries: clients.len(),
-        without_bundle: clients
-            .iter()
-            .filter(|one| one.ca_bundle.as_ref().is_none_or(|bundle| bundle.0.is_empty()))
-            .count(),
-    };
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let of_mutating = all(&mutating, |one: MutatingWebhookConfiguration| {
-        let clients = one.webhooks.iter().flatten().map(|entry| entry.client_config.clone()).collect();
-        Some((one.name_any(), entries(clients)))
+        let entries = one.webhooks.iter().flatten().map(|entry| (&entry.client_config, &entry.rules));
+        Some((one.name_any(), entries_of(entries)))
     });
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let of_validating = all(&validating, |one: ValidatingWebhookConfiguration| {
-        let clients = one.webhooks.iter().flatten().map(|entry| entry.client_config.clone()).collect();
-        Some((one.name_any(), entries(clients)))
+        let entries = one.webhooks.iter().flatten().map(|entry| (&entry.client_config, &entry.rules));
+        Some((one.name_any(), entries_of(entries)))
     });
     let named = |kind: &'static str| move |(name, one): (String, Webhooks)| (format!("{kind}/{name}"), one);
     let mut both: BTreeMap<_, _> =
@@ -175,6 +304,26 @@ async fn webhooks(client: &Client) -> kube::Result<BTreeMap<String, Webhooks>> {
     both.extend(of_validating.await?.into_iter().map(named("validatingwebhookconfiguration")));
     both.retain(|name, _| name.ends_with("/berth-manager") || is_kruise(name));
     Ok(both)
+}
+
+/// Entries of a webhook configuration: whom each asks, and about what.
+pub(super) fn entries_of<'a>(
+    entries: impl Iterator<Item = (&'a WebhookClientConfig, &'a Option<Vec<RuleWithOperations>>)>,
+) -> Webhooks {
+    let mut found = Webhooks::default();
+    for (asked, rules) in entries {
+        found.entries += 1;
+        let service = asked.service.as_ref().map(|service| service.namespace.clone());
+        found.namespace = found.namespace.or(service);
+        let has_bundle = asked.ca_bundle.as_ref().is_some_and(|bundle| !bundle.0.is_empty());
+        found.without_bundle += usize::from(!has_bundle);
+        let is_kruise = |rule: &&RuleWithOperations| {
+            rule.api_groups.iter().flatten().any(|group| group.ends_with("kruise.io"))
+        };
+        let of_kruise = rules.iter().flatten().filter(is_kruise);
+        found.resources.extend(of_kruise.flat_map(|rule| rule.resources.iter().flatten().cloned()));
+    }
+    found
 }
 
 async fn policies(client: &Client) -> kube::Result<Vec<String>> {

@@ -1,5 +1,7 @@
 //! Verdicts on the facts of a cluster. Pure.
 
+mod openkruise;
+
 use std::collections::BTreeMap;
 
 use berth_proto::remedy::APPLY;
@@ -17,6 +19,8 @@ const MOST_NAMES: usize = 5;
 /// Remedy for definitions that are another's: their fields have another owner.
 const TAKE: &str =
     "apply your kustomization again, as a whole, with --server-side --force-conflicts; docs/packages.md";
+/// Service that converts Berth's kinds.
+const CONVERTER: &str = "berth-system/berth-manager";
 /// Page that says more on everything of OpenKruise.
 const MIGRATION: &str = "docs/migration.md";
 
@@ -73,12 +77,13 @@ pub(super) fn checks(facts: &Facts, pre: bool, now: Timestamp) -> Vec<Check> {
     if facts.version.is_err() {
         return checks;
     }
-    checks.extend(of("programs", &facts.programs, |programs| openkruise(programs, facts)));
+    checks.extend(of("programs", &facts.programs, |programs| openkruise::openkruise(programs, facts)));
     checks.extend(of("definitions", &facts.definitions, |all| stored(all, facts.programs.as_ref().ok())));
     if pre {
         return checks;
     }
     checks.extend(of("definitions", &facts.definitions, |all| definitions(all, facts)));
+    checks.extend(facts.definitions.iter().flat_map(|all| conversions(all, facts)));
     checks.extend(of("programs", &facts.programs, programs));
     checks.extend(of("webhooks", &facts.webhooks, |_| webhooks(facts)));
     checks.extend(of("policies", &facts.policies, |bound| policies(bound)));
@@ -98,47 +103,6 @@ fn of<T>(check: &'static str, fact: &Known<T>, judge: impl FnOnce(&T) -> Vec<Che
 
 fn unknown(check: &'static str, error: &str) -> Check {
     Check::warn(check, format!("not known: {error}"), "run it as somebody who may read that")
-}
-
-/// Parts of an OpenKruise that are there.
-fn openkruise(programs: &BTreeMap<String, Program>, facts: &Facts) -> Vec<Check> {
-    let wanted = |name: &str| programs.get(name).filter(|program| program.wanted > 0);
-    let manager = wanted("Deployment/kruise-controller-manager");
-    let mut checks = Vec::new();
-    if let Some(manager) = manager {
-        let owners = ["berth-manager", "berth-workloads"];
-        let said = owners.iter().filter_map(|name| programs.get(&format!("Deployment/{name}")));
-        let said = said.filter_map(|program| program.ownership.as_deref()).find(|owner| *owner != "detect");
-        checks.push(match said {
-            Some(owner) => Check::ok("openkruise", format!("its manager runs; owners of kinds: {owner}")),
-            None => Check::warn(
-                "openkruise",
-                "its manager runs: the kinds that both have are left to it, all of them",
-                format!(
-                    "kubectl -n {} scale deployment kruise-controller-manager --replicas=0, or say with \
-                     --ownership whose the kinds are; {MIGRATION}",
-                    manager.namespace
-                ),
-            ),
-        });
-    }
-    if let Some(daemon) = wanted("DaemonSet/kruise-daemon") {
-        let namespace = &daemon.namespace;
-        let remedy = format!("kubectl -n {namespace} delete daemonset kruise-daemon; {MIGRATION}");
-        let found = "its daemon runs: two programs pull images, probe and recreate containers";
-        checks.push(Check::warn("openkruise", found, remedy));
-    }
-    let left = facts.webhooks.iter().flatten().filter(|(name, all)| is_kruise(name) && all.entries > 0);
-    let left: Vec<&str> = left.map(|(name, _)| name.as_str()).collect();
-    if manager.is_none() && !left.is_empty() {
-        let found = "its webhooks are left: what they are asked about is refused while nobody answers";
-        let remedy = format!("kubectl delete {}; {MIGRATION}", left.join(" "));
-        checks.push(Check::fail("openkruise", found, remedy));
-    }
-    if checks.is_empty() {
-        checks.push(Check::ok("openkruise", "none runs"));
-    }
-    checks
 }
 
 /// Reports whether a webhook configuration, as `KIND/NAME`, is OpenKruise's.
@@ -224,6 +188,39 @@ fn definitions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> 
     checks
 }
 
+/// Definitions that Berth serves, and that somebody else converts, or nobody. One that is left to an OpenKruise
+/// is converted by that.
+fn conversions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let converted = all.iter().filter_map(|(name, one)| Some((name, one.converter.as_deref()?)));
+    let converted: Vec<_> = converted.filter(|(name, _)| served(name).is_some()).collect();
+    let endpoints = facts.endpoints.as_ref();
+    for (name, converter) in &converted {
+        let resource = name.split('.').next().unwrap_or(name);
+        let is_left = facts.programs.as_ref().is_ok_and(|programs| openkruise::is_left(resource, programs));
+        let without = "no endpoint: its other version cannot be read";
+        checks.extend(match endpoints.ok().and_then(|counts| counts.get(*converter)) {
+            Some(0) if *converter == CONVERTER => {
+                let found = format!("{name} is converted by {converter}, which has {without}");
+                let remedy = "kubectl -n berth-system describe Deployment/berth-manager, and its log";
+                Some(Check::fail("definitions", found, remedy))
+            }
+            Some(0) => {
+                let found = format!("{name} is converted by {converter}, not Berth's, which has {without}");
+                Some(Check::fail("definitions", found, TAKE))
+            }
+            _ if *converter == CONVERTER || is_left => None,
+            _ => {
+                let found = format!("{name} is converted by {converter}, which is not Berth's");
+                Some(Check::fail("definitions", found, TAKE))
+            }
+        });
+    }
+    let unknown = endpoints.err().map(|error| unknown("definitions", error));
+    checks.extend(unknown.filter(|_| !converted.is_empty()));
+    checks
+}
+
 fn programs(all: &BTreeMap<String, Program>) -> Vec<Check> {
     let mut checks = Vec::new();
     if !all.contains_key("Deployment/berth-manager") {
@@ -232,13 +229,32 @@ fn programs(all: &BTreeMap<String, Program>) -> Vec<Check> {
     for (name, program) in all.iter().filter(|(name, _)| name.contains("/berth-")) {
         let found = format!("{name}: {} of {} Ready", program.ready, program.wanted);
         let remedy = format!("kubectl -n berth-system describe {name}, and its log");
-        checks.push(match program.ready {
-            ready if ready >= program.wanted => Check::ok("programs", found),
-            ready if ready > 0 => Check::warn("programs", found, remedy),
-            _ => Check::fail("programs", found, remedy),
+        let rollout = rollout(program);
+        checks.push(match (program.ready, rollout) {
+            (ready, _) if ready <= 0 && program.wanted > 0 => Check::fail("programs", found, remedy),
+            // Two templates at once act by two configurations, and one that never gets Ready ends it never.
+            (_, Some(rollout)) if name.starts_with("Deployment/") => {
+                let remedy =
+                    format!("kubectl -n berth-system rollout status {name}, and the log of its newest pod");
+                Check::fail("programs", format!("{found}, {rollout}"), remedy)
+            }
+            (_, Some(rollout)) => Check::warn("programs", format!("{found}, {rollout}"), remedy),
+            (ready, None) if ready < program.wanted => Check::warn("programs", found, remedy),
+            (_, None) => Check::ok("programs", found),
         });
     }
     checks
+}
+
+/// State of a rollout that has not ended.
+fn rollout(program: &Program) -> Option<String> {
+    let Program { wanted, updated, older, .. } = program;
+    match program.unseen {
+        true => Some("its newest template not begun".to_owned()),
+        false if *older > 0 => Some(format!("{updated} of the newest template and {older} of older ones")),
+        false if updated < wanted => Some(format!("{updated} of the newest template")),
+        false => None,
+    }
 }
 
 fn webhooks(facts: &Facts) -> Vec<Check> {

@@ -1,3 +1,5 @@
+mod beside;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -16,11 +18,11 @@ fn now() -> Timestamp {
 
 fn ours(versions: &[&str]) -> Definition {
     let versions: Vec<String> = versions.iter().map(|version| (*version).to_owned()).collect();
-    Definition { served: versions.clone(), stored: versions, is_ours: true, release: 4 }
+    Definition { served: versions.clone(), stored: versions, is_ours: true, release: 4, converter: None }
 }
 
 fn program(wanted: i32, ready: i32) -> Program {
-    Program { namespace: "berth-system".to_owned(), wanted, ready, ..Program::default() }
+    Program { namespace: "berth-system".to_owned(), wanted, ready, updated: wanted, ..Program::default() }
 }
 
 /// A cluster in which all is well.
@@ -38,6 +40,8 @@ fn well() -> Facts {
             .map(|kind| (format!("{kind}webhookconfiguration/berth-manager"), bundled.clone()))
             .into()),
         policies: Ok(POLICIES.map(str::to_owned).into()),
+        refused: Ok(BTreeMap::new()),
+        endpoints: Ok(BTreeMap::new()),
         nodes: Ok(vec!["a".to_owned(), "b".to_owned()]),
         agents: Ok(["a", "b"].map(|node| (node.to_owned(), Some(now()))).into()),
     }
@@ -101,14 +105,6 @@ fn an_openkruise_that_runs_is_found() {
             "openkruise: its manager runs: the kinds that both have are left to it, all of them",
             "openkruise: its daemon runs: two programs pull images, probe and recreate containers",
         ]
-    );
-    // Somebody has said whose the kinds are.
-    let mut facts = kruise(true);
-    let owning = Program { ownership: Some("berth,CloneSet=openkruise".to_owned()), ..program(2, 2) };
-    facts.programs.as_mut().unwrap().insert("Deployment/berth-manager".to_owned(), owning);
-    let said = findings(&facts, false, Verdict::Ok);
-    assert!(
-        said.contains(&"openkruise: its manager runs; owners of kinds: berth,CloneSet=openkruise".to_owned())
     );
 }
 
@@ -181,6 +177,7 @@ fn versions_that_are_stored_are_told() {
         served: ours(served).served,
         stored: ours(stored).stored,
         release: 9,
+        converter: None,
     };
     all.insert("clonesets.apps.kruise.io".to_owned(), of(&["v1alpha1", "v1beta1"], &["v1alpha1", "v1beta1"]));
     all.insert("sidecarsets.apps.kruise.io".to_owned(), of(&["v1alpha1", "v1beta1"], &["v1alpha1"]));
@@ -274,6 +271,8 @@ fn a_definition_is_read() {
             "spec": {
                 "names": { "categories": ["berth"] },
                 "versions": [{ "name": "v1alpha1", "served": true }, { "name": "v1beta1", "served": false }],
+                "conversion": { "strategy": "Webhook", "webhook": { "clientConfig": {
+                    "service": { "namespace": "kruise-system", "name": "kruise-webhook-service" } } } },
             },
             "status": { "storedVersions": ["v1alpha1", "v1beta1"] },
         }),
@@ -285,8 +284,12 @@ fn a_definition_is_read() {
             stored: vec!["v1alpha1".to_owned(), "v1beta1".to_owned()],
             is_ours: true,
             release: 9,
+            converter: Some("kruise-system/kruise-webhook-service".to_owned()),
         }
     );
+    let by_url =
+        json!({ "spec": { "conversion": { "webhook": { "clientConfig": { "url": "https://a/b" } } } } });
+    assert_eq!(definition("", &by_url).converter, Some("https://a/b".to_owned()));
     let nothing = definition("", &json!({ "spec": 1, "status": { "storedVersions": 7 } }));
     assert_eq!(nothing, Definition { release: 4, ..Definition::default() });
 }
