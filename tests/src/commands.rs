@@ -44,6 +44,7 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl apply --server-side -k deploy",
     "kubectl apply --server-side -k .",
     "kubectl apply --server-side -k complete",
+    "kubectl apply --server-side -f deploy/openkruise/writers.yaml",
     "kubectl apply -f deploy/samples/broadcast-job.yaml",
     "kubectl apply -f deploy/samples/cron-job.yaml",
     "kubectl apply -f deploy/samples/resource-distribution.yaml",
