@@ -56,7 +56,7 @@ impl Filed {
                 revisions: Vec::new(),
                 history: None,
                 latest: alone.latest().map(str::to_owned),
-                collisions: shown.collision_count,
+                collisions: counted(shown.collision_count),
                 flaw: Some(format!("the newest revision cannot be kept: {error}")),
             },
         }
@@ -67,6 +67,16 @@ impl Filed {
         self.revisions == shown.revisions
             && self.history == shown.history
             && self.latest == shown.latest_revision
-            && self.collisions == shown.collision_count
+            && self.collisions == counted(shown.collision_count)
     }
+
+    /// Count of collisions as the status is to have it. OpenKruise writes a 0, which stays.
+    pub(super) fn collision_count(&self, shown: &SidecarSetStatus) -> Option<i32> {
+        self.collisions.or(shown.collision_count)
+    }
+}
+
+/// Count of collisions, where there were any: none may be written as 0 or left out.
+fn counted(collisions: Option<i32>) -> Option<i32> {
+    collisions.filter(|count| *count > 0)
 }

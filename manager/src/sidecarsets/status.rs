@@ -53,7 +53,7 @@ pub(super) fn status(
         updated_ready_pods: Some(number(pods.counts.updated_ready)),
         not_injected_pods: Some(number(pods.missing.len())),
         latest_revision: filed.and_then(|filed| filed.latest.clone()),
-        collision_count: filed.and_then(|filed| filed.collisions),
+        collision_count: filed.and_then(|filed| filed.collision_count(&shown)),
         revisions: filed.map(|filed| filed.revisions.clone()).unwrap_or_default(),
         history: filed.and_then(|filed| filed.history.clone()),
         conditions: accepted.into_iter().chain([up_to_date]).collect(),

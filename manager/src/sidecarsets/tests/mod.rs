@@ -1,6 +1,7 @@
 //! The index against a cluster in miniature.
 
 mod accepted;
+mod collisions;
 mod counters;
 mod filing;
 mod pauses;
