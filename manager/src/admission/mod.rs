@@ -53,6 +53,7 @@ use anyhow::Context;
 use berth_base::ownership::{Ownership, SharedKind};
 use berth_base::sent::Sent;
 use berth_proto::crd::SidecarSet;
+use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
@@ -78,8 +79,8 @@ use self::{
     budgets::{BudgetKept, Guard},
     certificates::Served,
     configuration::{
-        Announced, BudgetOptions, Configuration, Service, SpreadOptions, StateOptions, announcements,
-        one_is_for_all_spreads, one_is_for_all_states,
+        Announced, BudgetOptions, Configuration, Precedence, Service, SpreadOptions, StateOptions, Writer,
+        announcements, one_is_for_all_spreads, one_is_for_all_states,
     },
     handler::{Handler, Namespaces},
     lists::Lists,
@@ -150,7 +151,10 @@ pub async fn start(
 
     let (served, serving) = watch::channel(Served::default());
     let shown = (&sets_shown, &budgets_shown, &spreads_shown, &states_shown);
-    let shared = (client, &service, (options, ownership), shown, (&serving, &announced));
+    // Replicas may listen at different addresses.
+    let told = Options { admission_address: None, ..options.clone() };
+    let writer = Writer::new(Timestamp::now(), &(&service, told, ownership));
+    let shared = (client, &service, (options, ownership, &writer), shown, (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let (changes, entries) =
         keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
@@ -214,7 +218,7 @@ pub async fn start(
 type Shared<'a> = (
     &'a Client,
     &'a Service,
-    (&'a Options, Ownership),
+    (&'a Options, Ownership, &'a Writer),
     (
         &'a watch::Receiver<View<sets::SetSeen>>,
         &'a watch::Receiver<View<BudgetKept>>,
@@ -227,7 +231,7 @@ type Shared<'a> = (
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it, and itself.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, (options, ownership), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
+    (client, service, (options, ownership, writer), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> (watch::Receiver<Vec<u8>>, watch::Receiver<View<K>>) {
@@ -245,6 +249,7 @@ fn keeper<K: Configuration>(
             deletion_protection: options.deletion_protection,
             ownership,
         },
+        precedence: Precedence::of(writer.clone()),
         shown: shown.clone(),
         sets: sets.clone(),
         budgets: (

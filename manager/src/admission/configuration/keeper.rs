@@ -1,8 +1,10 @@
 //! Writes the manager's two webhook configurations, and writes them again when somebody changes them.
 //!
 //! Every replica does. All of them compute the same from the same objects, each write names the version it
-//! was decided on, and what stands already is not written. Two that compute something else, as during an
-//! upgrade, write in turn: the pauses between a replica's writes grow then.
+//! was decided on, and what stands already is not written. Of two that compute something else, as during an
+//! upgrade, the one that started later has its way (`precedence`). Another program that writes too, such as
+//! an older version of this one, does so in turn: the pauses between a replica's writes grow then. So a
+//! replica is ready when its entries stood once, not while they stand.
 //!
 //! A look goes over all objects that have entries, so many changes at once are one look.
 
@@ -23,7 +25,9 @@ use super::{
     Announced, BudgetOptions, Desired, MOST_SETS, OF_A_SET, OF_A_SPREAD, Options, Service, SpreadOptions,
     StateOptions, budgets, changing, client,
     coming::{Strangers, on_their_way},
-    desired, left, pod_states, spreads,
+    desired, left, pod_states,
+    precedence::{Named, Precedence, WRITTEN_BY, Writer, brought},
+    spreads,
     standing::entries,
 };
 use crate::{
@@ -69,6 +73,10 @@ pub(in crate::admission) trait Configuration:
 {
     /// Returns a copy with the entries that are wanted.
     fn with(&self, desired: &Desired) -> Self;
+    /// Returns a copy with what has changed since then, if there is anything.
+    fn bring(&self, before: &Desired, now: &Desired) -> Option<Self>;
+    /// Says whether all entries are asked by this bundle.
+    fn is_asked_by(&self, bundle: &[u8]) -> bool;
     /// Says whether it has them already.
     fn stands(&self, desired: &Desired) -> bool;
     /// Entries that stand in it and change objects.
@@ -82,6 +90,16 @@ macro_rules! configuration {
         impl Configuration for $kind {
             fn with(&self, desired: &Desired) -> Self {
                 Self { webhooks: Some(desired.$field.clone()), ..self.clone() }
+            }
+
+            fn bring(&self, before: &Desired, now: &Desired) -> Option<Self> {
+                let standing = self.webhooks.as_deref().unwrap_or_default();
+                let entries = brought(&before.$field, &now.$field, standing)?;
+                Some(Self { webhooks: Some(entries), ..self.clone() })
+            }
+
+            fn is_asked_by(&self, bundle: &[u8]) -> bool {
+                self.webhooks.iter().flatten().all(|entry| entry.bundle() == Some(bundle))
             }
 
             fn stands(&self, desired: &Desired) -> bool {
@@ -114,6 +132,8 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) service: Service,
     /// Options besides sidecars.
     pub(in crate::admission) options: Options,
+    /// What becomes of it among replicas that want something else.
+    pub(in crate::admission) precedence: Precedence,
     /// The configuration, watched.
     pub(in crate::admission) shown: watch::Receiver<View<K>>,
     /// The sets.
@@ -165,7 +185,12 @@ impl<K: Configuration> Keeper<K> {
                     match timeout(ANSWER_WITHIN, self.api.replace(self.name, &PostParams::default(), &next))
                         .await
                     {
-                        Ok(Ok(_)) => info!(kind = %K::kind(&()), "Webhook configuration written"),
+                        Ok(Ok(stands)) => {
+                            info!(kind = %K::kind(&()), "Webhook configuration written");
+                            self.precedence.wrote();
+                            // Somebody else may write over it before the watch shows it.
+                            self.tell_of(&stands);
+                        }
                         // Another replica was first: its version comes by the watch.
                         Ok(Err(kube::Error::Api(status))) if status.code == 409 => {}
                         Ok(Err(error)) => {
@@ -222,6 +247,11 @@ impl<K: Configuration> Keeper<K> {
             *known = bundle;
             news
         });
+    }
+
+    fn tell_of(&self, standing: &K) {
+        let bundle = self.served.borrow().bundle.clone();
+        self.tell(if standing.is_asked_by(&bundle) { bundle } else { Vec::new() });
     }
 
     /// Whether the version that was written over is still the one shown.
@@ -281,6 +311,10 @@ impl<K: Configuration> Keeper<K> {
         // After them: they change nothing that a pod is placed by, and its own place wins over a subset's.
         desired.mutating.extend(pod_states::mutating(state.values(), bundle, service, restoring));
         left::leave_out(&mut desired, self.options.ownership);
+        let writer = now.annotations().get(WRITTEN_BY).and_then(|text| Writer::read(text));
+        let before = self.precedence.gives_way(writer.as_ref(), &desired, instant);
+        // Without those of others: what goes of them is theirs.
+        let given = before.map(|before| (now.bring(before, &desired), desired.clone()));
         let wanted = &mut desired.mutating;
         if !spreads::is_shared(wanted) {
             let names: Vec<String> = spread().map(spreads::key).collect();
@@ -302,13 +336,24 @@ impl<K: Configuration> Keeper<K> {
         if now.stands(&desired) {
             return Look::Stands(served.bundle.clone());
         }
+        if let Some((brought, own)) = given {
+            self.precedence.brings(own, brought.is_some());
+            return match brought {
+                Some(next) => Look::Owes(Box::new(next)),
+                None if now.is_asked_by(bundle) => Look::Stands(bundle.clone()),
+                None => Look::Stands(Vec::new()),
+            };
+        }
         if desired.shared {
             warn!(
                 most = MOST_SETS,
                 "More SidecarSets than entries: one is for all, and pods do not wait for it"
             );
         }
-        Look::Owes(Box::new(now.with(&desired)))
+        let mut next = now.with(&desired);
+        let writer = self.precedence.mine.named(writer).to_string();
+        next.annotations_mut().insert(WRITTEN_BY.to_owned(), writer);
+        Look::Owes(Box::new(next))
     }
 }
 
@@ -318,7 +363,7 @@ enum Look<K> {
     Waits,
     /// It is not installed.
     Absent,
-    /// It is right, with this bundle.
+    /// It is right, or another replica's, with this bundle; none is that of the other one.
     Stands(Vec<u8>),
     /// It is to be this.
     Owes(Box<K>),

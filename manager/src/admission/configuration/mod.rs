@@ -14,6 +14,7 @@ mod coming;
 mod keeper;
 mod left;
 mod pod_states;
+mod precedence;
 mod protection;
 mod selectors;
 mod spreads;
@@ -35,6 +36,7 @@ pub(super) use self::{
     coming::{Announced, Announcer, announce, announcements},
     keeper::{ANSWER_WITHIN, Configuration, Keeper, PAUSES, QUIET},
     pod_states::{StateOptions, is_shared as one_is_for_all_states},
+    precedence::{Precedence, Writer},
     spreads::{SpreadOptions, has_entry, is_shared as one_is_for_all_spreads},
 };
 use super::{path::Route, sets::SetRules, workloads};

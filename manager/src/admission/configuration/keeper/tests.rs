@@ -8,6 +8,8 @@ use tower::service_fn;
 use super::*;
 use crate::admission::configuration::{Announcer, announce, announcements};
 
+mod rivals;
+
 /// A keeper that is never answered, and those who tell it of changes.
 struct Stage {
     keeper: Keeper<MutatingWebhookConfiguration>,
@@ -33,6 +35,7 @@ fn stage() -> Stage {
         name: "berth-manager",
         service: Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() },
         options: Options::default(),
+        precedence: Precedence::of(Writer::new(Default::default(), &"")),
         shown,
         sets,
         budgets: (budgets, BudgetOptions { deletions: true, updates: true, ignore: false }),
