@@ -1,5 +1,6 @@
 //! Difference of two templates, as far as a running pod can follow it: images, labels and annotations.
 
+mod grace;
 mod state;
 mod update;
 
@@ -7,8 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-pub use self::state::{InPlacePhase, InPlaceState};
-pub(crate) use self::update::{Obstacle, Own, Update};
+pub use self::{
+    grace::Grace,
+    state::{InPlacePhase, InPlaceState},
+};
+pub(crate) use self::{
+    grace::{end_grace, open},
+    update::{Obstacle, Own, Update},
+};
 use crate::{
     action::Action,
     names::REVISION_LABEL,
@@ -136,7 +143,7 @@ fn first_entry(actions: &[Action]) -> usize {
 /// others not, whatever revision the pod is labelled with; and where it was never asked for, the pod may have
 /// its labels: so all images are asked for, and its node changes what differs. So a rollout to a bad image
 /// goes back in place. Labels that all of these revisions have alike stay as they are: one of a hook is for
-/// others to set.
+/// others to set. What an OpenKruise has left in its grace period comes along.
 fn change_of(
     revisions: &[&Revision],
     from: &Revision,
@@ -145,6 +152,10 @@ fn change_of(
     to: &Revision,
 ) -> Option<Change> {
     let plain = change(&from.template, &to.template)?;
+    let plain = match &pod.grace {
+        Some(grace) if pod.is_in_grace(known) => grace.added_to(plain, &to.template)?,
+        _ => plain,
+    };
     let begun = known.filter(|known| known.phase != InPlacePhase::Done).map(|known| short(&known.revision));
     let begun: BTreeSet<&str> = begun.into_iter().chain(pod.ahead()).collect();
     if begun.is_empty() {

@@ -27,6 +27,9 @@ pub const KEEP_CLAIMS_ANNOTATION: &str = "berth.dev/keep-claims";
 pub const METADATA_OF_ANNOTATION: &str = "workloads.berth.dev/metadata-of";
 /// Annotation of a pod: its last update in place; JSON.
 pub const IN_PLACE_STATE_ANNOTATION: &str = "apps.kruise.io/inplace-update-state";
+/// Annotation of a pod: update in place by an OpenKruise whose images wait for the end of its grace period;
+/// JSON.
+pub const GRACE_ANNOTATION: &str = "apps.kruise.io/inplace-update-grace";
 /// Annotation of a pod: pods with the lower number are deleted first.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Readiness gate of pods that are updated in place.

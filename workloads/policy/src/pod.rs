@@ -8,6 +8,7 @@ use k8s_openapi::{
 
 use crate::{
     action::Target,
+    in_place::Grace,
     names::{
         DELETION_COST_ANNOTATION, IN_PLACE_GATE, INSTANCE_LABEL, METADATA_OF_ANNOTATION, READY_GATE,
         REVISION_LABEL, SHUT_BY_AGENT, SHUT_BY_OPENKRUISE,
@@ -105,6 +106,8 @@ pub struct PodView {
     pub deletion_cost: i32,
     /// Revisions of which it had one when it was given the metadata of the other.
     pub metadata_of: Option<Box<str>>,
+    /// Update that an OpenKruise has left in its grace period.
+    pub grace: Option<Box<Grace>>,
 }
 
 impl PodView {
@@ -153,6 +156,7 @@ impl PodView {
             created,
             deletion_cost: cost.and_then(|cost| deletion_cost(cost)).unwrap_or(0),
             metadata_of: metadata_of.map(|text| text.as_str().into()),
+            grace: Grace::of(pod),
         }
     }
 

@@ -42,7 +42,7 @@ impl<'a> Member<'a> {
     ) -> Self {
         let in_place = input.in_place.get(&pod.uid);
         // Its own name may have other segments, so what the entry says is a name and not a label.
-        let labelled = live.update.is_of(pod.label(REVISION_LABEL));
+        let labelled = live.update.is_of(pod.label(REVISION_LABEL)) && !pod.is_in_grace(in_place);
         let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
         Self {
             pod,

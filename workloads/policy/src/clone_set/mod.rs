@@ -50,7 +50,7 @@ use crate::{
     action::Action,
     agents::Agents,
     hash::Suffixes,
-    in_place::{InPlaceState, Settled, change},
+    in_place::{self, InPlaceState, Settled, change},
     plan::{self, Failures, Nodes, release},
     pod::PodView,
     predownload::{self, Ahead},
@@ -203,7 +203,10 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
             pass.forget_settled();
         }
         pass.plan.begin_part();
-        pass.plan.actions.extend(input.agents.open_gates(ours.iter().copied(), input.in_place, now));
+        in_place::open(
+            input.agents.open_gates(ours.iter().copied(), input.in_place, now),
+            &mut pass.plan.actions,
+        );
         pass.plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
         pass.keep_pods_to_delete();
         pass.tell_of_claims();

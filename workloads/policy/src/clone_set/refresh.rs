@@ -23,7 +23,9 @@ impl Pass<'_> {
             if member.is_preparing_delete() {
                 continue;
             }
-            if let Some(known) = member.in_place.filter(|known| known.phase == InPlacePhase::Done) {
+            if let Some(action) = in_place::end_grace(member.pod, member.in_place) {
+                actions.push(action);
+            } else if let Some(known) = member.in_place.filter(|known| known.phase == InPlacePhase::Done) {
                 match self.settle(member) {
                     Some(action) => actions.push(action),
                     // One with hooks begins its next update in a state that an entry must not speak about.

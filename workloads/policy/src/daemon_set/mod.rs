@@ -41,7 +41,7 @@ use crate::{
     adopt::{Adopting, Unadopted},
     agents::Agents,
     hash::{Suffixes, is_suffix},
-    in_place::{InPlaceState, Settled},
+    in_place::{self, InPlaceState, Settled},
     lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
     plan::{self, Failures, NodeView, Nodes, most_created, release},
@@ -195,7 +195,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     pass.forget_settled();
     pass.plan.put_first(ahead.create);
     pass.plan.begin_part();
-    pass.plan.actions.extend(gates);
+    in_place::open(gates, &mut pass.plan.actions);
     pass.plan.actions.extend(ahead.delete);
     pass.shorten_history();
     pass.plan.again = [pass.again(), ahead.again, split.again].into_iter().flatten().min();

@@ -53,7 +53,7 @@ pub(super) fn places<'a>(
     }
     for pod in input.pods.iter().filter(|pod| rules.selector.takes(&pod.labels)) {
         let in_place = input.in_place.get(&pod.uid);
-        let labelled = live.update.is_of(pod.label(REVISION_LABEL));
+        let labelled = live.update.is_of(pod.label(REVISION_LABEL)) && !pod.is_in_grace(in_place);
         let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
         let available = is_available(pod, in_place, rules.min_ready_seconds, now);
         let ready_anew = is_ready_anew(pod, in_place, updated);

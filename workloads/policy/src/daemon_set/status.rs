@@ -32,8 +32,11 @@ impl Pass<'_> {
         };
         let (desired, available) = (of(&|place| place.should_run), with(&|one| one.available));
         // One that is being brought to it has it when its node says so by the label.
-        let has_newest =
-            |one: &Member<'_>| one.updated && self.live.update.is_of(one.pod.label(REVISION_LABEL));
+        let has_newest = |one: &Member<'_>| {
+            one.updated
+                && self.live.update.is_of(one.pod.label(REVISION_LABEL))
+                && !one.pod.is_in_grace(one.in_place)
+        };
         let known = before.map(|before| before.conditions.as_slice()).unwrap_or_default();
         let failures = self.input.failures;
         let members = self.places.values().flat_map(Place::active);

@@ -2,6 +2,7 @@
 //! and the newest; `!` broken, `P` held, `T` going, `F` ended.
 
 mod adopt;
+mod grace;
 mod held;
 mod model;
 mod nodes;
@@ -96,6 +97,7 @@ fn pod(token: &str, at: usize) -> PodView {
         deletion_cost: 0,
         shut: None,
         metadata_of: None,
+        grace: None,
         not_up: None,
         failing_since: None,
     }

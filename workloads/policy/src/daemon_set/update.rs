@@ -135,6 +135,10 @@ impl<'a> Pass<'a> {
     pub(super) fn refresh(&mut self) -> bool {
         let (mut actions, mut settled) = (Vec::new(), Vec::new());
         for member in self.places.values().flat_map(|place| place.active()) {
+            if let Some(action) = in_place::end_grace(member.pod, member.in_place) {
+                actions.push(action);
+                continue;
+            }
             let Some(known) = member.in_place.filter(|known| known.phase == InPlacePhase::Done) else {
                 continue;
             };

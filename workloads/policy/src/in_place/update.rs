@@ -169,7 +169,9 @@ impl Update<'_> {
         if self.pod.gate != Some(false) {
             patch["metadata"]["annotations"][IN_PLACE_STATE_ANNOTATION] = self.record(labels.revision).into();
         }
-        entering.into_iter().for_each(|state| add(&mut patch["metadata"], state));
+        let ended = self.pod.without_grace();
+        let more = ended.iter().filter_map(|ended| ended.get("metadata")?.as_object()).chain(entering);
+        more.for_each(|more| add(&mut patch["metadata"], more));
         actions.push(Action::PatchPod(self.pod.target(), patch));
     }
 

@@ -231,7 +231,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         let goes_on = pass.members.values().any(Member::is_being_updated);
         in_place::forget(std::mem::take(&mut pass.settled), goes_on, &mut pass.plan.actions);
         pass.plan.begin_part();
-        pass.plan.actions.extend(gates);
+        in_place::open(gates, &mut pass.plan.actions);
         pass.plan.actions.extend(ahead.delete);
         pass.shorten_history();
         pass.plan.again = ahead.again;
@@ -253,7 +253,7 @@ impl<'a> Member<'a> {
         now: Timestamp,
     ) -> Self {
         let in_place = input.in_place.get(&pod.uid);
-        let labelled = pod.label(REVISION_LABEL) == live.update.name;
+        let labelled = pod.label(REVISION_LABEL) == live.update.name && !pod.is_in_grace(in_place);
         let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
         let available = is_available(pod, in_place, rules.min_ready_seconds, now);
         let ready_anew = is_ready_anew(pod, in_place, updated);

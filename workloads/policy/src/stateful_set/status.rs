@@ -27,7 +27,9 @@ impl Pass<'_> {
         let (replicas, ready_anew) = (of(&|_| true), of(&|one| one.ready_anew));
         // One that is being brought to it has it when its node says so by the label.
         let is_of = |one: &Member<'_>, revision: &Revision| {
-            one.pod.label(REVISION_LABEL) == revision.name && !one.pod.terminating
+            one.pod.label(REVISION_LABEL) == revision.name
+                && !one.pod.terminating
+                && !one.pod.is_in_grace(one.in_place)
         };
         let updated = of(&|one| one.updated && is_of(one, self.live.update));
         let all_updated =

@@ -112,6 +112,7 @@ fn pod(token: &str) -> PodView {
         deletion_cost: 0,
         shut: None,
         metadata_of: None,
+        grace: None,
         not_up: None,
         failing_since: failing.map(|seconds| NOW.checked_sub(SignedDuration::from_secs(seconds)).unwrap()),
     }
@@ -181,7 +182,7 @@ impl World {
             Action::DeletePod(target) => Some(format!("-{}", ordinal(&target.name))),
             Action::UpdateInPlace(update) => Some(format!("~{}", ordinal(&update.name))),
             Action::PatchPod(target, patch) => {
-                let state = patch["metadata"]["labels"][STATE_LABEL].as_str().unwrap().to_owned();
+                let state = patch["metadata"]["labels"][STATE_LABEL].as_str().unwrap_or_default();
                 Some(format!("{state}{}", ordinal(&target.name)))
             }
             Action::ForgetInPlace { uid, .. } => Some(format!("forget{}", ordinal(&uid))),

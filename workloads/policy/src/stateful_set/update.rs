@@ -8,7 +8,7 @@ use super::{KIND, Member, Pass};
 use crate::{
     action::Action,
     clone_set::{Priority, UpdateType},
-    in_place::{Change, InPlacePhase, Obstacle, Own, Update},
+    in_place::{Change, InPlacePhase, Obstacle, Own, Update, end_grace},
     lifecycle::{State, entering, has_all, held_again, holds, updating},
     names::REVISION_LABEL,
     revision::Revision,
@@ -130,6 +130,10 @@ impl<'a> Pass<'a> {
         // One that is held before its deletion is not called back into service by the end of its update.
         for member in self.members.values().filter(|one| one.pod.is_active() && !one.is_going()) {
             let (pod, state) = (member.pod, State::of(member.pod));
+            if let Some(action) = end_grace(pod, member.in_place) {
+                actions.push(action);
+                continue;
+            }
             let after = if has_all(self.rules.in_place_update, pod) { State::Normal } else { State::Updated };
             match member.in_place.map(|known| (&known.phase, known)) {
                 Some((InPlacePhase::Done, known)) => {

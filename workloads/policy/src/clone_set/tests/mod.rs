@@ -1,6 +1,7 @@
 //! Tables of cases, and histories played at random.
 
 mod claims;
+mod grace;
 mod hooks;
 mod in_place;
 mod metadata;

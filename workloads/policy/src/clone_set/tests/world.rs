@@ -243,6 +243,7 @@ pub(super) fn pod(name: &str, marks: &str) -> PodView {
         deletion_cost: 0,
         shut: None,
         metadata_of: None,
+        grace: None,
         not_up: None,
         failing_since: None,
     }

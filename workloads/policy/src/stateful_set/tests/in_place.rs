@@ -34,6 +34,44 @@ fn pods_are_updated_in_place_and_labelled() {
     assert!(condition.message.unwrap().contains("pod db-2 cannot be updated in place: its node could not"));
 }
 
+/// An OpenKruise has labelled it with the newest revision, and left its image for later.
+#[test]
+fn a_pod_in_a_grace_period_is_not_updated() {
+    let spec = |type_: &str| rolling(json!({ "podUpdatePolicy": type_ }));
+    let known = |revision: &str, phase| InPlaceState {
+        node: NODE.to_owned(),
+        revision: revision.to_owned(),
+        attempt: 0,
+        generation: Some(1),
+        phase,
+    };
+    for (row, type_, revision, known, effect, updated) in [
+        ("its node is asked", "InPlaceIfPossible", "db-new", None, "~2", 2),
+        ("or nothing else is done", "InPlaceOnly", "db-new", None, "~2", 2),
+        ("or a new pod has the image", "ReCreate", "db-new", None, "-2", 2),
+        ("it is updated", "InPlaceOnly", "db-new", Some(known("db-new", InPlacePhase::Pending)), "", 2),
+        ("it is done", "InPlaceOnly", "db-new", Some(known("db-new", InPlacePhase::Done)), "2", 3),
+        (
+            "an entry of before",
+            "InPlaceOnly",
+            "db-new",
+            Some(known("db-old", InPlacePhase::Done)),
+            "forget2",
+            2,
+        ),
+        ("it has another revision", "InPlaceOnly", "db-old", None, "2", 3),
+    ] {
+        let mut world = World::new(3, spec(type_), "0n 1n 2n!");
+        let grace = json!({ "revision": revision, "containerImages": { "main": "a:2" } }).to_string();
+        let pod = json!({ "metadata": { "annotations": { "apps.kruise.io/inplace-update-grace": grace } } });
+        world.pods[2].grace = PodView::of(&serde_json::from_value(pod).unwrap()).grace;
+        world.in_place.extend(known.map(|known| ("uid-2".to_owned(), known)));
+        assert_eq!(world.effect(), effect, "{row}");
+        let status = world.plan().status.unwrap();
+        assert_eq!((status.updated_replicas, status.replicas), (updated, 3), "{row}");
+    }
+}
+
 /// A node ends an update of a pod that is held before its deletion by then: it stays held.
 #[test]
 fn the_end_of_an_update_calls_no_pod_back_that_is_to_go() {
