@@ -28,6 +28,7 @@ var rowsOf = map[string][]int{
 	"apps.kruise.io/image-predownload-min-updated-ready-pods":      {43, 64},
 	"apps.kruise.io/image-predownload-parallelism":                 {44},
 	"apps.kruise.io/image-predownload-timeout-seconds":             {43},
+	"apps.kruise.io/inplace-update-grace":                          {42},
 	"apps.kruise.io/inplace-update-state":                          {46},
 	"apps.kruise.io/matched-workloadspread":                        {118},
 	"apps.kruise.io/pre-predownload-created":                       {43, 64},
