@@ -79,6 +79,11 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
     if record.has_next() {
         record.containers_required_ready = containers.clone();
     }
+    // Who may write a label of a revision has to write the record beside it: a label that somebody has put
+    // back since comes with the time at which it is set again.
+    if containers.is_empty() && seen.record.as_ref() == Some(&record) {
+        record.update_timestamp = wall;
+    }
     if !containers.is_empty() {
         record.container_batches_record.push(Batch { timestamp: wall, containers });
     }

@@ -113,6 +113,10 @@ pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch, 
             let timestamp = added.map_or(wall, |batch| batch.timestamp);
             record.container_batches_record.push(Batch { timestamp, containers });
         }
+        // As in a record of one owner.
+        if touched && *owner == UpdateOwner::Workload && before == Some(&record) {
+            record.update_timestamp = wall;
+        }
         if before.map_or(touched || record.has_next(), |before| *before != record) {
             records.insert(owner.clone(), record);
         }

@@ -68,6 +68,39 @@ fn metadata_that_waits_is_listed_for_its_readers() {
     assert_eq!(records.len(), 2);
 }
 
+/// Somebody has put a label back that the update had set. The API server takes it with the record alone.
+#[test]
+fn a_label_that_is_set_again_comes_with_the_record() {
+    let mut world = World::of(&[("a", None, &[])]);
+    let update = update("r", &[("a", "a:2")], &[("unread", "2")]);
+    world.play(&update, &[]);
+    let before = world.record.clone().unwrap();
+    world.metadata.insert(annotation("unread"), "1".to_owned());
+    let start = world.wall;
+    let (steps, end) = world.play(&update, &[]);
+    assert_eq!(end, Next::Done);
+    let records = patches(&steps);
+    assert_eq!(records.len(), 1);
+    assert!(records[0].update_timestamp >= start && *records[0] != before);
+    assert_eq!(records[0].container_batches_record, before.container_batches_record);
+    assert_eq!(world.restarts(), [1]);
+}
+
+/// An OpenKruise writes a record and the revision before the images, and shuts the gate.
+#[test]
+fn a_record_without_batches_is_gone_on_with() {
+    let mut world = World::of(&[("a", None, &[])]);
+    let record = Record { revision: "r".to_owned(), update_timestamp: world.wall, ..Record::default() };
+    world.record = Some(record.clone());
+    world.gate = Gate::NotReady { since: world.now };
+    let (steps, end) = world.play(&update("r", &[("a", "a:2")], &[]), &[]);
+    assert_eq!((end, world.gate), (Next::Done, Gate::Ready));
+    let records = patches(&steps);
+    assert_eq!((records.len(), records[0].update_timestamp), (1, record.update_timestamp));
+    assert!(records[0].update_images);
+    assert_eq!(world.restarts(), [1]);
+}
+
 #[test]
 fn a_new_update_begins_a_new_record() {
     let mut world = World::of(&[("a", None, &[])]);
