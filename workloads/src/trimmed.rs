@@ -7,12 +7,12 @@ use std::borrow::Cow;
 
 use berth_base::metadata::{Metadata, ReadAnnotations};
 use berth_base::sent::Received;
-use berth_workloads_policy::names::{DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION};
+use berth_workloads_policy::names::{DELETION_COST_ANNOTATION, GRACE_ANNOTATION, METADATA_OF_ANNOTATION};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{
-        Affinity, ContainerState, ContainerStateRunning, ContainerStateWaiting, ContainerStatus, Pod,
-        PodCondition, PodReadinessGate, PodSpec, PodStatus,
+        Affinity, Container as SpecContainer, ContainerState, ContainerStateRunning, ContainerStateWaiting,
+        ContainerStatus, Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus,
     },
 };
 use kube::{Resource, api::ObjectMeta};
@@ -22,7 +22,8 @@ use serde::{Deserialize, Deserializer};
 struct Annotations;
 
 impl ReadAnnotations for Annotations {
-    const KEYS: &'static [&'static str] = &[DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION];
+    const KEYS: &'static [&'static str] =
+        &[DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION, GRACE_ANNOTATION];
 }
 
 /// A pod with nothing but the fields that are read.
@@ -79,8 +80,17 @@ struct Read {
 #[serde(rename_all = "camelCase")]
 struct Spec {
     affinity: Option<Affinity>,
+    containers: Option<Vec<Image>>,
     node_name: Option<String>,
     readiness_gates: Option<Vec<PodReadinessGate>>,
+}
+
+/// A container as the spec has it.
+#[derive(Deserialize)]
+struct Image {
+    #[serde(default)]
+    name: String,
+    image: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -115,8 +125,17 @@ struct Waiting {
 impl<'de> Deserialize<'de> for TrimmedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Read { metadata, spec, status } = Read::deserialize(deserializer)?;
-        let spec = spec.map(|Spec { affinity, node_name, readiness_gates }| PodSpec {
+        let metadata = ObjectMeta::from(metadata);
+        // Of the images nothing is kept but those that an OpenKruise was about to change.
+        let has_grace = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(GRACE_ANNOTATION));
+        let containers = |read: Option<Vec<Image>>| {
+            let all = read.into_iter().flatten().filter(|_| has_grace);
+            all.map(|Image { name, image }| SpecContainer { name, image, ..SpecContainer::default() })
+                .collect()
+        };
+        let spec = spec.map(|Spec { affinity, containers: read, node_name, readiness_gates }| PodSpec {
             affinity,
+            containers: containers(read),
             node_name,
             readiness_gates,
             ..PodSpec::default()
@@ -139,7 +158,7 @@ impl<'de> Deserialize<'de> for TrimmedPod {
             container_statuses: status.container_statuses.map(|all| all.into_iter().map(container).collect()),
             ..PodStatus::default()
         });
-        Ok(Self(Pod { metadata: metadata.into(), spec, status }))
+        Ok(Self(Pod { metadata, spec, status }))
     }
 }
 
@@ -199,6 +218,21 @@ mod tests {
             (trimmed.meta().managed_fields.clone(), trimmed.0.spec.unwrap().containers.len()),
             (None, 0)
         );
+    }
+
+    #[test]
+    fn images_that_an_openkruise_was_about_to_change_are_read() {
+        let pod = json!({
+            "metadata": { "name": "p", "uid": "u", "labels": { "controller-revision-hash": "new" }, "annotations": {
+                "apps.kruise.io/inplace-update-grace": r#"{"revision":"new","containerImages":{"a":"i:2","b":"i:1"}}"#,
+            } },
+            "spec": { "containers": [{ "name": "a", "image": "i:1" }, { "name": "b", "image": "i:1", "ports": [] }] },
+        });
+        let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
+        let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
+        let view = PodView::of(&trimmed.0);
+        assert!(view.grace.is_some());
+        assert_eq!(view, PodView::of(&whole));
     }
 
     #[test]

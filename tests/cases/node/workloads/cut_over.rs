@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{AdvancedDaemonSet, AdvancedStatefulSet, CloneSet};
+use berth_proto::crd::{AdvancedDaemonSet, AdvancedStatefulSet, CloneSet, DesiredPod, NodePodUpdate};
+use berth_tests::wait::await_condition;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -13,9 +14,12 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::Sheet;
+use crate::case::PATIENCE;
 
 /// Pod that is out of service, and that nobody of OpenKruise puts back any more.
 const SHUT: &str = "shop-k8wzq";
+/// Annotation of a pod in the grace period of an update in place.
+const GRACE: &str = "apps.kruise.io/inplace-update-grace";
 
 /// One set, and two pods of it.
 struct Left {
@@ -29,6 +33,8 @@ struct Left {
     label: &'static str,
     /// Names of its pods, and labels that only this kind has.
     pods: [(&'static str, Value); 2],
+    /// Node of its pods; those of a DaemonSet are on nodes of their own.
+    node: &'static str,
 }
 
 impl Left {
@@ -96,7 +102,7 @@ impl Left {
             }
             pod["spec"]["readinessGates"] = json!([{ "conditionType": "InPlaceUpdateReady" }]);
             let node =
-                if self.kind == "DaemonSet" { name.replace("agent", "over") } else { "over-a".to_owned() };
+                if self.kind == "DaemonSet" { name.replace("agent", "over") } else { self.node.to_owned() };
             pod["spec"]["nodeName"] = node.into();
             let pod: Pod = serde_json::from_value(pod)?;
             sheet.pods.create(&PostParams::default(), &pod).await.context("make a pod")?;
@@ -134,6 +140,7 @@ fn all() -> [Left; 3] {
             }),
             label: "shop-7d9fbc",
             pods: [("shop-x2x4b", instance("x2x4b")), (SHUT, instance("k8wzq"))],
+            node: "over-a",
         },
         Left {
             api_version: "apps.kruise.io/v1beta1",
@@ -147,6 +154,7 @@ fn all() -> [Left; 3] {
             }),
             label: "store-5f6c88",
             pods: [("store-0", index("store-0", "0")), ("store-1", index("store-1", "1"))],
+            node: "over-a",
         },
         Left {
             api_version: "apps.kruise.io/v1alpha1",
@@ -159,6 +167,7 @@ fn all() -> [Left; 3] {
             }),
             label: "86bd9d",
             pods: [("agent-a", json!({})), ("agent-b", json!({}))],
+            node: "",
         },
     ]
 }
@@ -209,9 +218,8 @@ async fn what_an_openkruise_made_is_kept() -> Result<()> {
         let label = &pod.labels()["controller-revision-hash"];
         ensure!(label == of.label, "{}: {label}, not {}", pod.name_any(), of.label);
     }
-    let conditions = after.get(SHUT).and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
-    let gate = conditions.into_iter().flatten().find(|condition| condition.type_ == "InPlaceUpdateReady");
-    ensure!(gate.is_some_and(|gate| gate.status == "True"), "{SHUT}: {gate:?}");
+    let gate = after.get(SHUT).and_then(gate);
+    ensure!(gate.as_deref() == Some("True"), "{SHUT}: {gate:?}");
     let revisions: Api<ControllerRevision> = Api::namespaced(sheet.client.clone(), sheet.namespace);
     let revisions = revisions.list(&Default::default()).await?.items;
     ensure!(revisions.len() == 3, "{:?}", revisions.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
@@ -235,4 +243,105 @@ async fn says(sheet: &Sheet, left: &[Left]) -> Result<()> {
     .into();
     ensure!(said.values().all(|counts| *counts == (3, 3)), "{said:?}");
     Ok(())
+}
+
+/// OpenKruise labels a pod with the new revision and takes it out of service, and changes the image at the end
+/// of the grace period, which it did not live to see.
+#[tokio::test]
+async fn an_update_in_its_grace_period_is_carried_out() -> Result<()> {
+    let sheet = Sheet::take("cut-over-grace").await?;
+    let updates: Api<NodePodUpdate> = Api::all(sheet.client.clone());
+    let object = NodePodUpdate::new("over-grace", Default::default());
+    updates.create(&PostParams::default(), &object).await.context("make a NodePodUpdate")?;
+    let features = json!({ "status": { "features": ["owners/v1", "clonesets/v1", "pod-template-hash/v1"] } });
+    updates.patch_status("over-grace", &PatchParams::default(), &Patch::Merge(&features)).await?;
+
+    let [mut shop, ..] = all();
+    shop.node = "over-grace";
+    shop.spec["updateStrategy"] = json!({ "type": "InPlaceIfPossible", "maxUnavailable": 1 });
+    let before = sheet.paper.without_the_program(async || {
+        shop.make(&sheet).await?;
+        let spec = json!({ "revision": shop.label, "containerImages": { "main": "a:1" }, "graceSeconds": 15 });
+        let state = json!({
+            "revision": shop.label, "updateTimestamp": "2026-01-01T00:00:00Z", "lastContainerStatuses": null,
+        });
+        let begun = json!({
+            "metadata": {
+                "labels": { "lifecycle.apps.kruise.io/state": "Updating" },
+                "annotations": { GRACE: spec.to_string(), "apps.kruise.io/inplace-update-state": state.to_string() },
+            },
+            "spec": { "containers": [{ "name": "main", "image": "a:0" }] },
+        });
+        sheet.pods.patch(SHUT, &PatchParams::default(), &Patch::Strategic(&begun)).await?;
+        let shut = json!({ "status": { "conditions": [
+            { "type": "ContainersReady", "status": "True" },
+            { "type": "Ready", "status": "False" },
+            { "type": "InPlaceUpdateReady", "status": "False", "reason": "StartInPlaceUpdate" },
+        ] } });
+        sheet.pods.patch_status(SHUT, &PatchParams::default(), &Patch::Strategic(&shut)).await?;
+        Ok(())
+    });
+    before.await?;
+    let before = sheet.pods.get(SHUT).await?;
+
+    let entry = await_entry(&updates).await?;
+    ensure!(Some(&entry.uid) == before.metadata.uid.as_ref() && entry.revision == shop.label, "{entry:?}");
+    let images: Vec<_> = entry.containers.iter().map(|one| (one.name.as_str(), one.image.as_str())).collect();
+    ensure!(images == [("main", "a:1")], "{images:?}");
+    says_updated(&sheet, 1).await?;
+    let waits = sheet.pods.get(SHUT).await?;
+    ensure!(waits.annotations().contains_key(GRACE), "the annotation goes at the end");
+    ensure!(gate(&waits).as_deref() == Some("False"), "{:?}", gate(&waits));
+
+    // Its node does it.
+    let new = json!({ "spec": { "containers": [{ "name": "main", "image": "a:1" }] } });
+    sheet.pods.patch(SHUT, &PatchParams::default(), &Patch::Strategic(&new)).await?;
+    let open = json!({ "status": { "conditions": [
+        { "type": "Ready", "status": "True" },
+        { "type": "InPlaceUpdateReady", "status": "True", "reason": "" },
+    ] } });
+    sheet.pods.patch_status(SHUT, &PatchParams::default(), &Patch::Strategic(&open)).await?;
+    let done = json!({ "status": { "pods": [{
+        "uid": entry.uid, "owner": entry.owner, "ownerUid": entry.owner_uid, "revision": entry.revision,
+        "attempt": entry.attempt, "phase": "Succeeded",
+    }] } });
+    updates.patch_status("over-grace", &PatchParams::default(), &Patch::Merge(&done)).await?;
+    says_updated(&sheet, 2).await?;
+    await_condition("the annotation goes, and then the entry", PATIENCE, async || {
+        let (pod, object) = (sheet.pods.get(SHUT).await?, updates.get("over-grace").await?);
+        ensure!(
+            pod.uid() == before.uid() && !pod.annotations().contains_key(GRACE),
+            "{:?}",
+            pod.annotations()
+        );
+        ensure!(object.status.is_some_and(|status| status.desired_pods.is_empty()), "it is there");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits for what a node is asked for.
+async fn await_entry(updates: &Api<NodePodUpdate>) -> Result<DesiredPod> {
+    await_condition("its node is asked", PATIENCE, async || {
+        let status = updates.get("over-grace").await?.status.context("no status")?;
+        status.desired_pods.into_iter().next().context("no entry")
+    })
+    .await
+}
+
+/// Waits for the word of the CloneSet that so many of its pods are updated.
+async fn says_updated(sheet: &Sheet, updated: i32) -> Result<()> {
+    let sets: Api<CloneSet> = Api::namespaced(sheet.client.clone(), sheet.namespace);
+    await_condition(format!("{updated} of 2 are updated"), PATIENCE, async || {
+        let status = sets.get("shop").await?.status.context("no status")?;
+        ensure!((status.replicas, status.updated_replicas) == (2, updated), "{status:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Status of its gate of updates in place.
+fn gate(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    Some(conditions.iter().find(|one| one.type_ == "InPlaceUpdateReady")?.status.clone())
 }
