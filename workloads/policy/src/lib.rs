@@ -22,6 +22,7 @@ pub mod claim_change;
 pub mod clone_set;
 pub mod cron_job;
 pub mod daemon_set;
+pub mod defaults;
 pub mod distribution;
 pub mod fault;
 pub mod hash;

@@ -4,21 +4,19 @@
 //! Here is what a definition cannot say: the defaults of templates, which are kept as they were given, and
 //! those that depend on another field. The other ones are in the definitions (`proto/src/crd`).
 //!
-//! A template of an object that exists gets no new fields ([`fill`]): its revision stays. A strategy gets
+//! A template of an object that exists gets no new fields ([`Filling`]): its revision stays. A strategy gets
 //! what its type asks for, whatever it was before. What is refused is a template of a set that no pod could
 //! be made of ([`templates`]), a name in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]),
 //! and a job or a ResourceDistribution that its controller would set aside ([`rules`]); what else there has
 //! to be the definition and the controller say.
 
-mod fill;
-mod pod;
 pub(super) mod pods_to_delete;
 pub(super) mod rules;
 pub(super) mod templates;
 
+use berth_workloads_policy::defaults::{self, Filling, Object, pod};
 use serde_json::{Value, json};
 
-use self::fill::{Filling, Object};
 use super::review::{Request, Verdict};
 
 /// The kinds, by their resources.
@@ -52,8 +50,7 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
                     strategy.set("inPlaceUpdateStrategy", json!({}));
                 }
             });
-            spec.within("template", |template| template.within("spec", |spec| pod::fill(spec, false)));
-            spec.each("volumeClaimTemplates", pod::claim);
+            defaults::of_set(spec);
         }
         "StatefulSet" => {
             spec.anew("updateStrategy", |strategy| {
@@ -69,8 +66,7 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
                     }
                 });
             });
-            spec.within("template", |template| template.within("spec", |spec| pod::fill(spec, false)));
-            spec.each("volumeClaimTemplates", pod::claim);
+            defaults::of_set(spec);
         }
         // Its template OpenKruise leaves as it is.
         "DaemonSet" => spec.anew("updateStrategy", daemon_strategy),
@@ -93,12 +89,7 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
         "UnitedDeployment" => spec.within("template", |template| {
             for child in CHILDREN {
                 template.within(child, |child| {
-                    child.within("spec", |spec| {
-                        spec.within("template", |template| {
-                            template.within("spec", |spec| pod::fill(spec, false));
-                        });
-                        spec.each("volumeClaimTemplates", pod::claim);
-                    });
+                    child.within("spec", defaults::of_set);
                 });
             }
         }),

@@ -4,7 +4,7 @@ use berth_proto::crd::Subset;
 use serde_json::{Map, Value, json};
 
 use super::{HASH_ANNOTATION, Kind, Pass, SUBSET_LABEL, SUBSET_REVISION_LABEL, patch};
-use crate::{fault::Fault, hash, revision::sorted};
+use crate::{defaults, fault::Fault, hash, revision::sorted};
 
 /// Changed with how workloads are built: all of them are written anew then.
 const BUILD: u8 = 1;
@@ -151,6 +151,8 @@ fn place(pod: &mut Map<String, Value>, subset: &Subset, path: &str) -> Result<()
 /// Changes a workload as it is to what it is to be. Labels and annotations that others gave it stay, and so
 /// does how a CloneSet is to be scaled, where the template does not say it. Names of pods to delete stay
 /// where the template has none: a client with types writes the rest of the strategy though it is empty.
+/// Defaults stay that a webhook has filled in: without them its controller would see another template, and
+/// update all pods for it. Those of Kubernetes' own kinds the API server fills in.
 pub fn update(kind: Kind, current: &mut Value, wanted: &Value) {
     for part in ["labels", "annotations"] {
         let mut all = object(current["metadata"].get(part));
@@ -169,6 +171,11 @@ pub fn update(kind: Kind, current: &mut Value, wanted: &Value) {
         {
             strategy.insert(TO_DELETE.to_owned(), names.clone());
         }
+    }
+    if matches!(kind, Kind::CloneSet | Kind::AdvancedStatefulSet)
+        && let Some(before) = current["spec"].as_object()
+    {
+        defaults::keep(&mut spec, before);
     }
     current["spec"] = spec.into();
 }

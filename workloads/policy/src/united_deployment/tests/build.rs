@@ -7,6 +7,7 @@ use super::{
     super::{HASH_ANNOTATION, KINDS, Kind, update},
     world::{World, named, pods, spec, template},
 };
+use crate::defaults::{Filling, of_set};
 
 /// The workload of a subset of which so much is given, with so much in its template.
 fn built(kind: Kind, of_template: &Value, of_subset: &Value) -> Value {
@@ -217,6 +218,47 @@ fn what_others_wrote_on_a_workload_stays() {
     assert_eq!(current["spec"], wanted["spec"]);
     update(Kind::Deployment, &mut deployment, &wanted);
     assert_eq!(deployment["spec"], wanted["spec"]);
+}
+
+/// A webhook fills in defaults where there is one, and may be away or another one at the next write.
+#[rstest]
+#[case(Kind::CloneSet)]
+#[case(Kind::AdvancedStatefulSet)]
+fn defaults_of_a_webhook_stay(#[case] kind: Kind) {
+    let claims = json!([{ "metadata": { "name": "data" }, "spec": {} }]);
+    let mut given = spec(kind, 3, &named(&["a"]));
+    given["template"] = template(kind, "a:1", &json!({ "volumeClaimTemplates": claims }));
+    let mut world = World::new(given);
+    world.settle();
+    let raw = world.of("a")["spec"].clone();
+    for (_, workload) in world.workloads.values_mut() {
+        let spec = workload["spec"].as_object_mut().unwrap();
+        of_set(&mut Filling::new(spec, None));
+    }
+    let parts =
+        |world: &World| ["template", "volumeClaimTemplates"].map(|part| world.of("a")["spec"][part].clone());
+    let filled = parts(&world);
+    assert_eq!(filled[0]["spec"]["dnsPolicy"], "ClusterFirst");
+    assert_eq!(filled[1][0]["spec"]["volumeMode"], "Filesystem");
+    world.edit(|spec| spec["replicas"] = 4.into());
+    world.settle();
+    assert_eq!((world.numbers().as_str(), parts(&world)), ("a4/0", filled.clone()));
+    // Another image is a change of the image, and of the label that says it.
+    let image = |image: &str| json!({ "volumeClaimTemplates": claims, "template": pods(image) });
+    world.edit(|spec| spec["template"] = template(kind, "", &image("a:2")));
+    world.settle();
+    let [mut pods, claims_now] = parts(&world);
+    assert_eq!((&pods["spec"]["containers"][0]["image"], &claims_now), (&json!("a:2"), &filled[1]));
+    pods["spec"]["containers"][0]["image"] = "a:1".into();
+    pods["metadata"] = filled[0]["metadata"].clone();
+    assert_eq!(pods, filled[0]);
+    // One that has none gets none.
+    for (_, workload) in world.workloads.values_mut() {
+        workload["spec"] = raw.clone();
+    }
+    world.edit(|spec| spec["replicas"] = 5.into());
+    world.settle();
+    assert!(world.of("a")["spec"]["template"]["spec"]["dnsPolicy"].is_null());
 }
 
 /// The name of a StatefulSet and a hash are the value of a label.

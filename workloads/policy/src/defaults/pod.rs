@@ -7,7 +7,7 @@ use super::fill::Filling;
 
 /// Completes the spec of a pod that is to run for ever, or (`ends`) to its end: how that is restarted its
 /// author says.
-pub(super) fn fill(spec: &mut Filling<'_>, ends: bool) {
+pub fn fill(spec: &mut Filling<'_>, ends: bool) {
     spec.set("dnsPolicy", "ClusterFirst");
     if !ends {
         spec.set("restartPolicy", "Always");

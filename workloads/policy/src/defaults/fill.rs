@@ -7,34 +7,36 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Map, Value};
 
-pub(super) type Object = Map<String, Value>;
+/// Object of JSON.
+pub type Object = Map<String, Value>;
 
 /// Part of an object that is being completed, and the same part of the old one.
-pub(super) struct Filling<'a> {
+#[derive(Debug)]
+pub struct Filling<'a> {
     new: &'a mut Object,
     old: Option<&'a Object>,
 }
 
 impl<'a> Filling<'a> {
     /// A whole object.
-    pub(super) fn new(new: &'a mut Object, old: Option<&'a Object>) -> Self {
+    pub fn new(new: &'a mut Object, old: Option<&'a Object>) -> Self {
         Self { new, old }
     }
 
     /// Gives a field that is left out its default.
-    pub(super) fn set(&mut self, name: &str, value: impl Into<Value>) {
+    pub fn set(&mut self, name: &str, value: impl Into<Value>) {
         if absent(self.new, name) && self.old.is_none_or(|old| !absent(old, name)) {
             self.new.insert(name.to_owned(), value.into());
         }
     }
 
     /// Gives a field another value.
-    pub(super) fn replace(&mut self, name: &str, value: impl Into<Value>) {
+    pub fn replace(&mut self, name: &str, value: impl Into<Value>) {
         self.new.insert(name.to_owned(), value.into());
     }
 
     /// Gives a number that 0 leaves out its default.
-    pub(super) fn set_number(&mut self, name: &str, value: i64) {
+    pub fn set_number(&mut self, name: &str, value: i64) {
         if is_zero(self.new, name) && self.old.is_none_or(|old| !is_zero(old, name)) {
             self.new.remove(name);
         }
@@ -42,14 +44,14 @@ impl<'a> Filling<'a> {
     }
 
     /// Gives a text that is not there its default, which is the empty one.
-    pub(super) fn set_empty(&mut self, name: &str) {
+    pub fn set_empty(&mut self, name: &str) {
         if !self.new.contains_key(name) && self.old.is_none_or(|old| old.contains_key(name)) {
             self.new.insert(name.to_owned(), "".into());
         }
     }
 
     /// The old value of a field that is left out, or else its default.
-    pub(super) fn keep(&mut self, name: &str, value: impl Into<Value>) {
+    pub fn keep(&mut self, name: &str, value: impl Into<Value>) {
         match self.old.filter(|old| !absent(old, name)).and_then(|old| old.get(name)) {
             Some(old) if absent(self.new, name) => drop(self.new.insert(name.to_owned(), old.clone())),
             _ => self.set(name, value),
@@ -57,22 +59,22 @@ impl<'a> Filling<'a> {
     }
 
     /// Returns a text; empty when there is none.
-    pub(super) fn text(&self, name: &str) -> &str {
+    pub fn text(&self, name: &str) -> &str {
         self.new.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// Returns a value.
-    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+    pub fn get(&self, name: &str) -> Option<&Value> {
         self.new.get(name)
     }
 
     /// Tells whether nothing but these members is given.
-    pub(super) fn has_only(&self, names: &[&str]) -> bool {
+    pub fn has_only(&self, names: &[&str]) -> bool {
         self.new.iter().all(|(name, value)| names.contains(&name.as_str()) || value.is_null())
     }
 
     /// Completes a member that is an object.
-    pub(super) fn within(&mut self, name: &str, fill: impl FnOnce(&mut Filling<'_>)) {
+    pub fn within(&mut self, name: &str, fill: impl FnOnce(&mut Filling<'_>)) {
         if let Some(new) = self.new.get_mut(name).and_then(Value::as_object_mut) {
             let old = self.old.and_then(|old| old.get(name)).and_then(Value::as_object);
             fill(&mut Filling { new, old });
@@ -82,7 +84,7 @@ impl<'a> Filling<'a> {
     /// Completes a member that is an object, and that is no template, whatever the old one had: fields that
     /// go with the type of a strategy are there when an update changes the type, and no pod is updated for
     /// it.
-    pub(super) fn anew(&mut self, name: &str, fill: impl FnOnce(&mut Filling<'_>)) {
+    pub fn anew(&mut self, name: &str, fill: impl FnOnce(&mut Filling<'_>)) {
         if let Some(new) = self.new.get_mut(name).and_then(Value::as_object_mut) {
             fill(&mut Filling { new, old: None });
         }
@@ -90,7 +92,7 @@ impl<'a> Filling<'a> {
 
     /// Completes each object of a list. The old one of one is that of its name, of several with this name
     /// that of the same turn; without a name that of the same place.
-    pub(super) fn each(&mut self, name: &str, mut fill: impl FnMut(&mut Filling<'_>)) {
+    pub fn each(&mut self, name: &str, mut fill: impl FnMut(&mut Filling<'_>)) {
         let old = self.old.and_then(|old| old.get(name)).and_then(Value::as_array);
         let mut named: BTreeMap<String, VecDeque<&Object>> = BTreeMap::new();
         for one in old.into_iter().flatten().filter_map(Value::as_object) {
