@@ -110,7 +110,10 @@ impl Served {
 
     pub(crate) fn writer(&self) -> Writer {
         let served = self.clone();
-        writer(move |method, path, body| served.0.lock().unwrap().answer(method, path, body))
+        writer_at(move |parts, body| {
+            let query = parts.uri.query().unwrap_or_default();
+            served.0.lock().unwrap().answer(&parts.method, parts.uri.path(), query, body).to_string()
+        })
     }
 
     /// How often this was asked: the method, the plural name, and `one` for a single object.
@@ -155,10 +158,12 @@ impl Served {
 }
 
 impl State {
-    fn answer(&mut self, method: &Method, path: &str, body: &Value) -> Value {
+    fn answer(&mut self, method: &Method, path: &str, query: &str, body: &Value) -> Value {
         let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(1);
         let namespace = parts.next().unwrap_or_default();
         let (plural, name) = (parts.next().unwrap_or_default().to_owned(), parts.next());
+        // What is made twice, and what is selected, matters of revisions alone.
+        let is_revision = plural == "controllerrevisions";
         self.asked.push(format!("{method} {plural}{}", if name.is_some() { " one" } else { "" }));
         self.version += 1;
         let version = self.version.to_string();
@@ -178,12 +183,20 @@ impl State {
                     let of = &object["metadata"]["namespace"];
                     of.is_null() || of == namespace
                 };
-                let items: Vec<&Value> = objects.values().filter(is_here).collect();
+                let is_listed = |object: &&Value| !is_revision || is_selected(query, object);
+                let items: Vec<&Value> = objects.values().filter(is_here).filter(is_listed).collect();
                 json!({ "metadata": { "resourceVersion": version }, "items": items })
             }
             (&Method::GET, Some(name)) => objects.get(name).cloned().unwrap_or_default(),
             (&Method::POST, _) => {
                 let mut object = body.clone();
+                let is_taken =
+                    object["metadata"]["name"].as_str().is_some_and(|name| objects.contains_key(name));
+                if is_revision && is_taken {
+                    let mut taken = failure(409);
+                    taken["reason"] = "AlreadyExists".into();
+                    return taken;
+                }
                 self.webhook.iter().for_each(|change| change(&mut object));
                 object["metadata"]["uid"] = format!("uid-{version}").into();
                 object["metadata"]["resourceVersion"] = version.into();
@@ -201,10 +214,26 @@ impl State {
             (&Method::DELETE, Some(name)) => objects.remove(name).unwrap_or_else(|| failure(404)),
             (_, name) => {
                 let Some(object) = name.and_then(|name| objects.get_mut(name)) else { return Value::Null };
-                object["status"] = body["status"].clone();
+                if is_revision {
+                    let labels = body["metadata"]["labels"].as_object().into_iter().flatten();
+                    labels.for_each(|(key, value)| object["metadata"]["labels"][key] = value.clone());
+                    object["revision"] = body.get("revision").unwrap_or(&object["revision"]).clone();
+                } else {
+                    object["status"] = body["status"].clone();
+                }
                 object["metadata"]["resourceVersion"] = version.into();
                 object.clone()
             }
         }
     }
+}
+
+/// Tells whether an object has the label that a list asks for, or the label with its value.
+fn is_selected(query: &str, object: &Value) -> bool {
+    let query = query.replace("%2F", "/").replace("%3D", "=");
+    let Some(asked) = query.split('&').find_map(|part| part.strip_prefix("labelSelector=")) else {
+        return true;
+    };
+    let (key, value) = asked.split_once('=').map_or((asked, None), |(key, value)| (key, Some(value)));
+    object["metadata"]["labels"][key].as_str().is_some_and(|there| value.is_none_or(|value| value == there))
 }

@@ -261,9 +261,11 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
                     Err(Failure::Gone) => report.end = End::NoNamespace,
                     Err(Failure::Taken) => match writer.fetch("read", api.get_opt(&name)).await {
                         Ok(Some(there)) => match FiledRevision::of(&there) {
-                            // The watch has not shown it yet.
+                            // The watch has not shown it yet, so the next plan may ask for it again: after a
+                            // pause.
                             Some(one) if one.owner == set.uid => {
                                 report.made.push(CopyView(one));
+                                report.end = End::Changed;
                                 continue;
                             }
                             // That of a set of this name that was deleted: it is collected in a moment.

@@ -204,7 +204,8 @@ impl Picture for UnitedDeployments {
                 for (kind, children) in children {
                     self.children.entry(kind).or_default().read(uid, children, |_| true);
                 }
-                self.revisions.read(uid, revisions, |_| true);
+                // A revision may only have been without the label: one that gets it counts again.
+                self.revisions.found(&[uid], revisions);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_base::lease::{Tenure, Term};
-use berth_workloads_policy::united_deployment::KINDS;
+use berth_workloads_policy::united_deployment::{KINDS, UID_LABEL};
 use http::Method;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -132,4 +132,57 @@ async fn what_the_cluster_changes_is_not_written_for_ever(#[case] webhook: fn(&m
     let tries = served.count("PUT deployments one");
     assert!((1..=4).contains(&tries), "{tries}: {served:?}");
     assert_eq!(served.names("deployments").len(), 1);
+}
+
+/// A UnitedDeployment with one subset of one pod.
+fn of_one_subset() -> Value {
+    let mut shop = object("shop");
+    shop["spec"]["replicas"] = 1.into();
+    shop["spec"]["topology"]["subsets"] = json!([{ "name": "blue" }]);
+    shop
+}
+
+/// Whoever made the revision gave it no label of ours. It gets one, and is there after all is read anew.
+#[tokio::test]
+async fn a_revision_of_openkruise_is_adopted() {
+    let (before, shop) = (Served::default(), of_one_subset());
+    before.put("uniteddeployments", &shop);
+    let replica_before = replica(&before, std::slice::from_ref(&shop)).await;
+    before.until("it is carried out", |served| served.names("deployments").len() == 1).await;
+    drop(replica_before);
+    let names = before.names("controllerrevisions");
+    let mut revision = before.get("controllerrevisions", &names[0]).unwrap();
+    revision["metadata"]["labels"].as_object_mut().unwrap().remove(UID_LABEL).unwrap();
+
+    let served = Served::default();
+    served.put("uniteddeployments", &shop);
+    served.put("controllerrevisions", &revision);
+    served.refuse(Method::POST, "blue", 500);
+    let _one = replica(&served, &[shop]).await;
+    let is_read = |served: &Served| served.count("GET uniteddeployments one") >= 2;
+    served.until("all is read anew, and again", is_read).await;
+    served.relent();
+    served.until("it goes on", |served| served.names("deployments").len() == 1).await;
+    served.rests().await;
+    assert_eq!(served.names("controllerrevisions"), names);
+    let labels = served.get("controllerrevisions", &names[0]).unwrap()["metadata"]["labels"].clone();
+    assert_eq!((labels[UID_LABEL].as_str(), labels["app"].as_str()), (Some("shop"), Some("shop")));
+    assert_eq!(served.count("POST controllerrevisions"), 1, "{served:?}");
+}
+
+/// A watch that says that a revision is gone, while the API server says that it is there.
+#[tokio::test]
+async fn a_revision_that_is_not_shown_is_asked_for_less_and_less() {
+    let (served, shop) = (Served::default(), of_one_subset());
+    served.put("uniteddeployments", &shop);
+    let (inputs, _lease) = replica(&served, &[shop]).await;
+    served.until("it is carried out", |served| served.names("deployments").len() == 1).await;
+    let name = served.names("controllerrevisions").remove(0);
+    let uid = served.get("controllerrevisions", &name).unwrap()["metadata"]["uid"].clone();
+    inputs.send(Input::Revision(Shown::Gone(uid.as_str().unwrap().to_owned()))).await.unwrap();
+    served.until("it is asked for", |served| served.count("POST controllerrevisions") == 2).await;
+    tokio::time::sleep(Duration::from_millis(1400)).await;
+    // After 0.1, 0.5 and 1 s at the earliest.
+    let tries = served.count("POST controllerrevisions");
+    assert!((2..=5).contains(&tries), "{tries}: {served:?}");
 }

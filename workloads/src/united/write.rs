@@ -27,6 +27,7 @@ use super::{
 use crate::{
     object::Object,
     planner::{End, MOST_ERRORS, Plan, Work},
+    reading::Listed,
     revisions::SentRevision,
     write::{CHANGED_BY_CLUSTER, Failure, params, stays, typed},
 };
@@ -46,7 +47,7 @@ pub(super) enum Wrote {
     RevisionGone(String),
     PodGone(String),
     /// All that there is of it, read at once.
-    Read(Vec<(Kind, Vec<ChildView>)>, Vec<Revision>),
+    Read(Vec<(Kind, Vec<ChildView>)>, Listed<Revision>),
 }
 
 impl Work<UnitedDeployments> {
@@ -140,21 +141,38 @@ impl Work<UnitedDeployments> {
         }
     }
 
-    /// Makes a revision; one that is there already is as good, if it is the same.
+    /// Makes a revision. One that is there already is as good, if it is the same.
     async fn create_revision(&mut self, object: Value) -> Result<(), Failure> {
-        let made = match self.writer.create_revision(self.object.namespace(), &object).await {
-            Err(Failure::Taken) => {
-                let (api, object) = (self.revisions(), typed::<ControllerRevision>(object)?);
-                let there = self.writer.fetch("read", api.get(&object.name_any())).await?;
-                let is_same = there.data == object.data && self.owns(&there.metadata);
-                if !is_same {
-                    return Err(Failure::Taken);
-                }
-                there
+        match self.writer.create_revision(self.object.namespace(), &object).await {
+            Err(Failure::Taken) => {}
+            made => {
+                self.wrote.extend(revision(&made?).map(Wrote::Revision));
+                return Ok(());
             }
-            made => made?,
-        };
-        self.wrote.extend(revision(&made).map(Wrote::Revision));
+        }
+        let (api, object) = (self.revisions(), typed::<ControllerRevision>(object)?);
+        let there = self.writer.fetch("read", api.get(&object.name_any())).await?;
+        if there.data != object.data || !self.owns(&there.metadata) {
+            return Err(Failure::Taken);
+        }
+        let uid = self.object.uid().to_owned();
+        let is_found = |one: &ControllerRevision| one.labels().get(UID_LABEL) == Some(&uid);
+        if is_found(&there) {
+            // The watch has not shown it yet, so the next plan may ask for it again: after a pause.
+            self.wrote.extend(revision(&there).map(Wrote::Revision));
+            return Err(Failure::Changed);
+        }
+        // OpenKruise's has no such label: neither the watch nor a list would show it.
+        let mut meta =
+            json!({ "uid": there.metadata.uid, "resourceVersion": there.metadata.resource_version });
+        meta["labels"][UID_LABEL] = uid.as_str().into();
+        let patch = Patch::Merge(json!({ "metadata": meta }));
+        let name = there.name_any();
+        let adopted = self.writer.ask("patch", api.patch(&name, &params::patch(), &patch)).await?;
+        if !is_found(&adopted) {
+            return Err(Failure::Refused(CHANGED_BY_CLUSTER.to_owned()));
+        }
+        self.wrote.extend(revision(&adopted).map(Wrote::Revision));
         Ok(())
     }
 
@@ -239,7 +257,7 @@ impl Work<UnitedDeployments> {
         let api = Api::<SentRevision>::namespaced(self.writer.client.clone(), self.object.namespace());
         let own = |object| revision(&object).filter(|one| one.owner == uid);
         let revisions = self.writer.list(&api, &format!("{UID_LABEL}={uid}"), own).await?;
-        self.wrote.push(Wrote::Read(children, revisions.objects));
+        self.wrote.push(Wrote::Read(children, revisions));
         let object = self.writer.fetch("read", self.objects(&united()).get(self.object.name())).await?;
         if object.metadata.uid.as_deref() != Some(uid.as_str()) {
             self.wrote.push(Wrote::UnitedGone(uid));

@@ -42,3 +42,27 @@ async fn a_name_that_is_taken_is_said_once() {
         assert_eq!(said, times, "{row}");
     }
 }
+
+/// One that is there, and that the watch does not show, is not asked for without a pause.
+#[tokio::test]
+async fn a_revision_that_is_there_is_taken_in_after_a_pause() {
+    let served = Served::default();
+    let of = |name: &str| {
+        let owner = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "name": "mesh", "uid": "u",
+            "controller": true,
+        });
+        json!({
+            "metadata": { "namespace": "ns", "name": name, "uid": name, "ownerReferences": [owner] },
+            "revision": 1,
+        })
+    };
+    served.put("controllerrevisions", &of("mesh-1"));
+    let set: Arc<FiledSet> = FiledSet { uid: "u".to_owned(), ..FiledSet::default() }.into();
+    for (names, is_done) in [(["mesh-1", "mesh-2"], false), (["mesh-3", "mesh-4"], true)] {
+        let writes = names.map(|name| Refile::Make(of(name))).to_vec();
+        let report = carry_out(served.writer(), "ns".to_owned(), set.clone(), writes).await;
+        let made: Vec<&str> = report.made.iter().map(|copy| copy.0.name.as_str()).collect();
+        assert_eq!((made, matches!(report.end, End::Done)), (names.to_vec(), is_done), "{:?}", report.end);
+    }
+}
