@@ -23,7 +23,11 @@ fn pods_are_upgraded(#[case] count: Option<i32>) {
     world.fail_over();
     let before = world.set_writes;
     world.pass(10_000);
-    assert_eq!((world.set_writes, world.status().collision_count), (before, count), "nothing is to be written");
+    assert_eq!(
+        (world.set_writes, world.status().collision_count),
+        (before, count),
+        "nothing is to be written"
+    );
 
     world.upgrade("log:2", json!({}));
     world.pass(3_000);
