@@ -123,6 +123,7 @@ mod tests {
             created: None,
             deleting: false,
             annotations: Default::default(),
+            pod_uid: None,
             spec: Ok(spec.clone()),
             status: Ok(WorkloadSpreadStatus::default()),
         };

@@ -38,6 +38,7 @@ pub use self::{
     spreads::Spreads,
 };
 use crate::{
+    admission::POD_UID,
     seen::{CustomSeen, Kind, NodeSeen, Object, Owner},
     size,
 };
@@ -209,6 +210,7 @@ where
         created: meta.creation_timestamp.as_ref().map(|time| time.0),
         deleting: meta.deletion_timestamp.is_some(),
         annotations: meta.annotations.clone().unwrap_or_default(),
+        pod_uid: meta.labels.as_ref().and_then(|labels| labels.get(POD_UID)).cloned(),
         spec: spec.unwrap_or_default().typed(),
         status: status.map_or_else(|| Ok(T::default()), read),
     }

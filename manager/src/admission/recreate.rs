@@ -16,7 +16,7 @@ use super::review::{Request, Verdict};
 use crate::{requests::Unfit, seen::PodStage};
 
 /// Label of a request to recreate: UID of the pod.
-pub(super) const POD_UID: &str = "crr.apps.kruise.io/pod-uid";
+pub(crate) const POD_UID: &str = "crr.apps.kruise.io/pod-uid";
 /// Label of a request to recreate: name of the pod's node.
 pub(super) const NODE_NAME: &str = "crr.apps.kruise.io/node-name";
 /// Label of a request to recreate: `true` until it has ended.

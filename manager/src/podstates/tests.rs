@@ -101,6 +101,7 @@ impl World {
             created: None,
             deleting: false,
             annotations: BTreeMap::new(),
+            pod_uid: None,
             spec: serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string()),
             status: Ok(self.status.clone()),
         }))

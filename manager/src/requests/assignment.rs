@@ -1,17 +1,20 @@
 //! Which agent gets a request, and on which instances? Or: why nobody does.
 
 use std::{
+    borrow::Cow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use berth_proto::crd::StatusContext;
+
 use super::{
     failure::{Failure, FailureReason, deadline_exceeded},
     kind::{RequestId, RequestKind},
-    model::{Wanted, context},
+    model::{Noted, Wanted},
     patch::{Assignment, RequestAct},
     permit::{Next, Permit},
-    replaced::Replaced,
+    replaced::{Instance, Replaced},
     unfit::Unfit,
 };
 use crate::{
@@ -78,7 +81,10 @@ pub(super) fn decide(
     }
     let wait = |until: Instant| Decision::Wait(wanted.active_until.map_or(until, |end| end.min(until)));
     match snapshot(id, wanted, facts.pod) {
-        Ok(snapshot) => {
+        Ok(mut snapshot) => {
+            if let Some(noted) = &wanted.noted {
+                snapshot.take(noted, replaced, now.instant);
+            }
             let until = later(facts.since, STALE);
             if now.instant < until && snapshot.is_history(replaced, now.instant) {
                 wait(until)
@@ -116,21 +122,55 @@ pub(super) fn with_permit(decision: Decision, wanted: &Wanted, permit: &mut Perm
 struct Snapshot<'a> {
     pod: &'a Pod,
     node: Arc<str>,
-    instances: Vec<(Container<'a>, &'a ContainerId)>,
+    instances: Vec<(Container<'a>, Cow<'a, ContainerId>, i32)>,
 }
 
 impl Snapshot<'_> {
     fn is_history(&self, replaced: &mut Replaced, now: Instant) -> bool {
-        self.instances.iter().any(|(_, id)| replaced.contains(id, now))
+        let mut ids = self.instances.iter().map(|(_, id, _)| id);
+        ids.any(|id| replaced.contains(&Instance::new(&self.pod.uid, id), now))
+    }
+
+    /// Takes the instances that were noted when the request was made: who stopped one of them since then, as
+    /// OpenKruise's daemon may have, has done what was asked for, and the agent only waits for the next one.
+    /// One that a request has replaced was old news when it was noted. One that no container of this runtime
+    /// can have is not believed. An agent looks for it among those of this container of this pod alone, so a
+    /// request with one that somebody made up does nothing.
+    fn take(&mut self, noted: &Noted, replaced: &mut Replaced, now: Instant) {
+        if noted.pod != self.pod.uid {
+            return;
+        }
+        for (container, id, restarts) in &mut self.instances {
+            let Some(context) = noted.contexts.iter().find(|context| *context.name == **container.name)
+            else {
+                continue;
+            };
+            let given = ContainerId::from(context.container_id.as_str());
+            let is_history = replaced.contains(&Instance::new(&self.pod.uid, &given), now);
+            if !is_history && is_alike(&context.container_id, &id.to_string()) {
+                (*id, *restarts) = (Cow::Owned(given), context.restart_count);
+            }
+        }
     }
 
     fn assignment(&self) -> Assignment {
         Assignment {
             node: self.node.clone(),
             pod_uid: self.pod.uid.to_string(),
-            contexts: self.instances.iter().map(|(container, id)| context(*container, id)).collect(),
+            contexts: self.instances.iter().map(context).collect(),
         }
     }
+}
+
+/// What the agent is told of one container.
+fn context((container, id, restarts): &(Container<'_>, Cow<'_, ContainerId>, i32)) -> StatusContext {
+    StatusContext { name: container.name.to_string(), container_id: id.to_string(), restart_count: *restarts }
+}
+
+/// Tells whether an ID could be of the same runtime as this one.
+fn is_alike(id: &str, known: &str) -> bool {
+    let scheme = |id: &str| id.split_once("://").map(|(scheme, _)| scheme.to_owned());
+    id.len() == known.len() && scheme(id) == scheme(known)
 }
 
 fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result<Snapshot<'a>, Failure> {
@@ -147,7 +187,9 @@ fn snapshot<'a>(id: &RequestId, wanted: &Wanted, pod: Option<&'a Pod>) -> Result
         match (id.kind, container.role, container.id) {
             (RequestKind::Recreate, Role::Init, _) => return refuse(Unfit::Init(wanted)),
             (RequestKind::Update, Role::Init | Role::Sidecar, _) => return refuse(Unfit::NotUpdated(wanted)),
-            (RequestKind::Recreate, _, Some(instance)) => instances.push((container, instance)),
+            (RequestKind::Recreate, _, Some(instance)) => {
+                instances.push((container, Cow::Borrowed(instance), container.restarts));
+            }
             (RequestKind::Recreate, _, None) => return refuse(Unfit::NeverStarted(wanted)),
             // One that cannot start may be what the update is for.
             (RequestKind::Update, Role::Regular, _) => {}

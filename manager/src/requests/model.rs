@@ -11,10 +11,11 @@ use jiff::Timestamp;
 use super::{
     patch::{Assignment, RequestAct},
     permit::Permit,
+    replaced::Instance,
     spec::Spec,
     status::Status,
 };
-use crate::seen::{Container, ContainerId, CustomSeen, Key, Now, Texts};
+use crate::seen::{CustomSeen, Key, Now, Texts, Uid};
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Request {
     /// It has ended once, whatever its status says now.
     pub(super) ended: bool,
     /// The instances that are history because of it.
-    pub(super) replaced: Box<[ContainerId]>,
+    pub(super) replaced: Box<[Instance]>,
     /// RequestAct that was asked for last, and its version. The next event of the object shows its result.
     pub(super) asked: Option<(Box<str>, RequestAct)>,
     /// Permit to make its pod unavailable.
@@ -52,12 +53,22 @@ pub(super) enum Stage {
 pub(super) struct Wanted {
     pub(super) pod: Arc<str>,
     pub(super) containers: Box<[Box<str>]>,
+    /// What was noted of them.
+    pub(super) noted: Option<Box<Noted>>,
     /// Fault of its spec.
     pub(super) fault: Option<Box<str>>,
     /// Its status says why it waits.
     pub(super) message: Option<Box<str>>,
     /// The end it set itself.
     pub(super) active_until: Option<Instant>,
+}
+
+/// Instances of containers as they were when the request was made.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    /// UID of their pod.
+    pub(super) pod: Uid,
+    pub(super) contexts: Vec<StatusContext>,
 }
 
 /// A request that an agent has.
@@ -144,6 +155,7 @@ fn stage<S: Spec, T: Status>(
         return Stage::Unassigned(Wanted {
             pod,
             containers,
+            noted: noted(seen).map(Box::new),
             fault: fault.map(String::into_boxed_str),
             message: status.message().map(Box::from),
             active_until,
@@ -168,6 +180,13 @@ fn stage<S: Spec, T: Status>(
     })
 }
 
+/// Without the UID nobody can say whose the instances are.
+fn noted<S: Spec, T>(seen: &CustomSeen<S, T>) -> Option<Noted> {
+    let contexts = seen.spec.as_ref().ok()?.noted();
+    let pod = seen.pod_uid.as_deref().filter(|_| !contexts.is_empty())?.into();
+    Some(Noted { pod, contexts })
+}
+
 /// Least time that a request gets after its first sight: its creation is by the API server's clock, which may
 /// differ from ours.
 const AT_LEAST: Duration = Duration::from_secs(1);
@@ -180,13 +199,4 @@ fn active_until(seconds: i64, created: Option<Timestamp>, first: Now) -> Option<
     let left = Duration::from_millis(u64::try_from(left.max(0)).unwrap_or(u64::MAX));
     // A deadline beyond the end of the clock is none.
     first.instant.checked_add(left.max(AT_LEAST))
-}
-
-/// The snapshot of one container.
-pub(super) fn context(container: Container<'_>, id: &ContainerId) -> StatusContext {
-    StatusContext {
-        name: container.name.to_string(),
-        container_id: id.to_string(),
-        restart_count: container.restarts,
-    }
 }

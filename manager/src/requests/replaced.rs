@@ -11,38 +11,54 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{seen::ContainerId, time::later};
+use crate::{
+    seen::{ContainerId, Uid},
+    time::later,
+};
 
 /// Far longer than a watch lags behind one that works.
 const REMEMBERED: Duration = Duration::from_secs(60);
 /// Deleted requests whose instances are remembered; the oldest make room. 70 deletions a second for a minute.
 const MOST_DEPARTED: usize = 4096;
 
+/// An instance of a container. That of another pod is another one, whatever a request says of its ID.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Instance {
+    pod: Uid,
+    id: ContainerId,
+}
+
+impl Instance {
+    pub(super) fn new(pod: &Uid, id: &ContainerId) -> Self {
+        Self { pod: pod.clone(), id: id.clone() }
+    }
+}
+
 /// The instances that are history.
 #[derive(Debug, Default)]
 pub(super) struct Replaced {
     /// By how many requests, deleted ones included: a request may be seen twice around its deletion.
-    known: HashMap<ContainerId, u32>,
+    known: HashMap<Instance, u32>,
     /// Instances of deleted requests, and until when they are kept; oldest first.
-    departed: VecDeque<(Instant, ContainerId)>,
+    departed: VecDeque<(Instant, Instance)>,
 }
 
 impl Replaced {
-    pub(super) fn add(&mut self, ids: &[ContainerId]) {
+    pub(super) fn add(&mut self, ids: &[Instance]) {
         for id in ids {
             *self.known.entry(id.clone()).or_default() += 1;
         }
     }
 
     /// The request is seen anew; what it replaced is added again.
-    pub(super) fn remove(&mut self, ids: &[ContainerId]) {
+    pub(super) fn remove(&mut self, ids: &[Instance]) {
         for id in ids {
             self.forget(id);
         }
     }
 
     /// The request was deleted.
-    pub(super) fn depart(&mut self, ids: &[ContainerId], now: Instant) {
+    pub(super) fn depart(&mut self, ids: &[Instance], now: Instant) {
         self.expire(now);
         for id in ids {
             self.departed.push_back((later(now, REMEMBERED), id.clone()));
@@ -54,7 +70,7 @@ impl Replaced {
         }
     }
 
-    pub(super) fn contains(&mut self, id: &ContainerId, now: Instant) -> bool {
+    pub(super) fn contains(&mut self, id: &Instance, now: Instant) -> bool {
         self.expire(now);
         self.known.contains_key(id)
     }
@@ -67,7 +83,7 @@ impl Replaced {
         }
     }
 
-    fn forget(&mut self, id: &ContainerId) {
+    fn forget(&mut self, id: &Instance) {
         if let Some(count) = self.known.get_mut(id) {
             *count -= 1;
             if *count == 0 {
@@ -81,10 +97,14 @@ impl Replaced {
 mod tests {
     use super::*;
 
+    fn instance(pod: &str, id: &str) -> Instance {
+        Instance::new(&pod.into(), &id.into())
+    }
+
     #[test]
     fn memory_is_bounded_and_ends() {
         let (mut replaced, start) = (Replaced::default(), Instant::now());
-        let id = |number: usize| ContainerId::from(format!("containerd://{number:064x}").as_str());
+        let id = |number: usize| instance("u", &format!("containerd://{number:064x}"));
         for number in 0..MOST_DEPARTED + 10 {
             replaced.add(&[id(number)]);
             replaced.depart(&[id(number)], start);
@@ -99,10 +119,11 @@ mod tests {
     #[test]
     fn an_id_two_requests_replaced_stays_until_both_are_gone() {
         let (mut replaced, start) = (Replaced::default(), Instant::now());
-        let id = ContainerId::from("x://1");
+        let id = instance("u", "x://1");
         replaced.add(std::slice::from_ref(&id));
         replaced.add(std::slice::from_ref(&id));
         replaced.depart(std::slice::from_ref(&id), start);
         assert!(replaced.contains(&id, start + REMEMBERED));
+        assert!(!replaced.contains(&instance("another", "x://1"), start));
     }
 }

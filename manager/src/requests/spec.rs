@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use berth_proto::{
-    crd::{ContainerRecreateRequestSpec, ContainerUpdateRequestSpec},
+    crd::{ContainerRecreateRequestSpec, ContainerUpdateRequestSpec, SpecStatusContext, StatusContext},
     image::Reference,
 };
 
@@ -19,6 +19,8 @@ pub(super) trait Spec {
     fn containers(&self) -> impl Iterator<Item = &str>;
     /// The end it sets itself.
     fn active_deadline_seconds(&self) -> Option<i64>;
+    /// The instances that its containers had when it was made, where a webhook noted them.
+    fn noted(&self) -> Vec<StatusContext>;
     /// Names the first fault: which field, what is wrong with it and what would be right.
     fn check(&self) -> Result<(), String>;
 }
@@ -34,6 +36,14 @@ impl Spec for ContainerRecreateRequestSpec {
 
     fn active_deadline_seconds(&self) -> Option<i64> {
         self.active_deadline_seconds
+    }
+
+    fn noted(&self) -> Vec<StatusContext> {
+        let noted = self.containers.iter().filter_map(|container| {
+            let SpecStatusContext { container_id, restart_count } = container.status_context.clone()?;
+            Some(StatusContext { name: container.name.clone(), container_id, restart_count })
+        });
+        noted.collect()
     }
 
     fn check(&self) -> Result<(), String> {
@@ -52,6 +62,10 @@ impl Spec for ContainerUpdateRequestSpec {
 
     fn active_deadline_seconds(&self) -> Option<i64> {
         self.active_deadline_seconds
+    }
+
+    fn noted(&self) -> Vec<StatusContext> {
+        Vec::new()
     }
 
     fn check(&self) -> Result<(), String> {

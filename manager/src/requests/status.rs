@@ -6,8 +6,8 @@ use berth_proto::crd::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::kind::RequestKind;
-use crate::seen::{ContainerId, RecreateSeen};
+use super::{kind::RequestKind, replaced::Instance};
+use crate::seen::{RecreateSeen, Uid};
 
 /// Status of both kinds of requests.
 pub(super) trait Status {
@@ -30,7 +30,7 @@ pub(super) trait Status {
     /// The instances of the assignment.
     fn contexts(&self) -> &[StatusContext];
     /// The instances that are history because of it.
-    fn replaced(&self) -> Box<[ContainerId]>;
+    fn replaced(&self) -> Box<[Instance]>;
     /// Containers that it tells of, and how many of them are as wanted, and never will be.
     fn states(&self) -> (usize, usize, usize);
     /// Its conditions.
@@ -71,12 +71,13 @@ impl Status for ContainerRecreateRequestStatus {
     }
 
     /// Lists the instances that recreated containers had.
-    fn replaced(&self) -> Box<[ContainerId]> {
+    fn replaced(&self) -> Box<[Instance]> {
+        let pod = Uid::from(self.pod_uid.as_deref().unwrap_or_default());
         let states = self.container_recreate_states.iter();
         let done = states.filter(|state| state.phase == RecreatePhase::Succeeded);
         let contexts = &self.container_status_contexts;
         let contexts = done.filter_map(|state| contexts.iter().find(|context| context.name == state.name));
-        contexts.map(|context| ContainerId::from(context.container_id.as_str())).collect()
+        contexts.map(|context| Instance::new(&pod, &context.container_id.as_str().into())).collect()
     }
 
     fn states(&self) -> (usize, usize, usize) {
@@ -126,7 +127,7 @@ impl Status for ContainerUpdateRequestStatus {
         &[]
     }
 
-    fn replaced(&self) -> Box<[ContainerId]> {
+    fn replaced(&self) -> Box<[Instance]> {
         Box::default()
     }
 

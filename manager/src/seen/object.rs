@@ -195,6 +195,8 @@ pub struct CustomSeen<S, T> {
     pub deleting: bool,
     /// Annotations of it that are read.
     pub annotations: BTreeMap<String, String>,
+    /// UID of the pod that a request was made for, if a webhook said so in its label.
+    pub pod_uid: Option<String>,
     /// Its spec, or why it is none: a CRD of another version may let through what this one would not.
     pub spec: Result<S, String>,
     /// Its status, or why it is none.

@@ -111,6 +111,7 @@ impl Crowd {
             created: None,
             deleting: false,
             annotations: BTreeMap::new(),
+            pod_uid: None,
             spec: Ok(serde_json::from_value(spec.clone()).unwrap()),
             status: Ok(status.clone()),
         };

@@ -144,6 +144,7 @@ impl World {
             created: None,
             deleting: false,
             annotations: self.annotations.clone(),
+            pod_uid: None,
             spec: Ok(self.spec.clone()),
             status: Ok(status.clone()),
         }))
@@ -251,6 +252,7 @@ impl World {
             created: None,
             deleting: false,
             annotations: BTreeMap::new(),
+            pod_uid: None,
             spec: Ok(ContainerRecreateRequestSpec { pod_name: pod.to_owned(), ..Default::default() }),
             status: Ok(ContainerRecreateRequestStatus {
                 phase: Some(phase),

@@ -286,6 +286,7 @@ impl World {
             created: Some(self.now().wall),
             deleting: false,
             annotations: BTreeMap::new(),
+            pod_uid: None,
             spec: Err(String::new()),
             status: Ok(ImagePullJobStatus::default()),
         };

@@ -205,6 +205,7 @@ impl World {
             created: Some(created),
             deleting: false,
             annotations: BTreeMap::new(),
+            pod_uid: None,
             spec: Err(String::new()),
             status: Ok(PodProbeMarkerStatus::default()),
         };

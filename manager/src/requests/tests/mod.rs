@@ -4,6 +4,7 @@
 mod assignment;
 mod deadlines;
 mod ended;
+mod noted;
 mod order;
 mod patches;
 mod permits;

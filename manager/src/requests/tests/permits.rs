@@ -91,6 +91,7 @@ impl Asking {
             created: None,
             deleting: false,
             annotations: BTreeMap::new(),
+            pod_uid: None,
             spec: Err("not looked at".to_owned()),
             status: Ok(PodUnavailableBudgetStatus { unavailable_allowed: allowed, ..Default::default() }),
         };

@@ -83,6 +83,7 @@ pub(super) fn request(name: &str, pod: &str, containers: &[&str]) -> RecreateSee
         generation: None,
         created: Some(World::BEGUN),
         annotations: BTreeMap::new(),
+        pod_uid: None,
         deleting: false,
         spec: Ok(ContainerRecreateRequestSpec {
             pod_name: pod.to_owned(),
@@ -105,6 +106,7 @@ pub(super) fn update(name: &str, pod: &str, containers: &[&str]) -> UpdateSeen {
         generation: None,
         created: Some(World::BEGUN),
         annotations: BTreeMap::new(),
+        pod_uid: None,
         deleting: false,
         spec: Ok(ContainerUpdateRequestSpec {
             pod_name: pod.to_owned(),
