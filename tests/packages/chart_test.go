@@ -291,7 +291,6 @@ func TestCompleteIsEverything(t *testing.T) {
 			t.Errorf("complete/ has no %s", program)
 		}
 	}
-<<<<<<< HEAD
 	manager, err := yaml.Marshal(built["Deployment/berth-system/berth-manager"])
 	if err != nil {
 		t.Fatal(err)
@@ -304,8 +303,6 @@ func TestCompleteIsEverything(t *testing.T) {
 			t.Errorf("complete/ has no %s", right)
 		}
 	}
-	agent, err := yaml.Marshal(built["DaemonSet/berth-system/berth-agent"])
-=======
 	hasSettings(t, built, "berth-agent")
 }
 
@@ -313,7 +310,6 @@ func TestCompleteIsEverything(t *testing.T) {
 func TestCompleteReachesTheService(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "complete")
 	absolute, err := filepath.Abs(deploy)
->>>>>>> a4105458 (Install: settings given as env become env of the service)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +321,11 @@ func TestCompleteReachesTheService(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := strings.Replace(read(t, "complete/kustomization.yaml"), "# - ../deploy/host", "- ../deploy/host", 1)
-	for name, text := range map[string]string{"kustomization.yaml": list, "kruise-system.yaml": read(t, "complete/kruise-system.yaml")} {
+	texts := map[string]string{"kustomization.yaml": list}
+	for _, name := range []string{"kruise-system.yaml", "filed-revisions.yaml"} {
+		texts[name] = read(t, "complete/"+name)
+	}
+	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
