@@ -63,8 +63,8 @@ const fn of(name: &'static str, resources: &'static [&'static str], division: Di
 impl Gate {
     /// Tells whether it is on, by the values of `--feature-gates`: the last word counts.
     pub(super) fn is_on(&self, gates: &str) -> bool {
-        let words = gates.split(',').filter_map(|word| word.trim().split_once('='));
-        let said = words.filter(|(name, _)| *name == self.name).last();
+        let mut words = gates.split(',').filter_map(|word| word.trim().split_once('='));
+        let said = words.rfind(|(name, _)| *name == self.name);
         said.map_or(self.is_on, |(_, value)| value.eq_ignore_ascii_case("true"))
     }
 }

@@ -136,7 +136,7 @@ fn statuses_that_openkruise_may_not_write_are_told() {
                    --clusterrole=berth-status-writer --serviceaccount=elsewhere:manager; docs/migration.md";
     let all = "kruise-system:kruise-manager may not write the status of imagepulljobs, sidecarsets";
     let one = "kruise-system:kruise-manager may not write the status of sidecarsets";
-    let table: [(&str, Vec<_>, Vec<(&str, &str)>); 5] = [
+    let table = [
         ("detect", vec![of_manager.clone()], vec![(all, component)]),
         ("openkruise,ImagePullJob=berth", vec![of_manager.clone()], vec![(one, component)]),
         (
@@ -184,7 +184,7 @@ fn conversions_of_others_fail() {
     const OURS: &str = "berth-system/berth-manager";
     const KRUISE: &str = "kruise-system/kruise-webhook-service";
     let other = "is converted by kruise-system/kruise-webhook-service, which is not Berth's";
-    let table: [(&str, &str, usize, Option<&str>, Option<&str>); 9] = [
+    let table = [
         ("statefulsets.apps.kruise.io", OURS, 2, None, None),
         (
             "statefulsets.apps.kruise.io",
