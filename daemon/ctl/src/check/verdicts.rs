@@ -188,8 +188,8 @@ fn definitions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> 
     checks
 }
 
-/// Definitions that Berth serves, and that somebody else converts, or nobody. One that is left to an OpenKruise
-/// is converted by that.
+/// Definitions that Berth serves, and that somebody else converts, or nobody. One that is left to an
+/// OpenKruise is converted by that.
 fn conversions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::new();
     let converted = all.iter().filter_map(|(name, one)| Some((name, one.converter.as_deref()?)));
