@@ -6,7 +6,7 @@ use berth_policy::{HoldReason, Request, Verdict};
 use berth_shim::{Clients, RuntimeEndpoint};
 use berth_tests::fake::{FakeKubelet, framed};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::sleep};
 
 use crate::gate::create;
 use crate::world::{Shim, World, cri, echo, own_process, within};
@@ -65,6 +65,14 @@ async fn connections() {
     .await;
 }
 
+/// A creation with much in a field nobody knows: with its headers, nearly the largest request.
+fn large(container: &str) -> Vec<u8> {
+    let mut message = create(container);
+    let filler = vec![b'x'; (16 << 20) - message.len() - 1024];
+    prost::encoding::bytes::encode(1000, &filler, &mut message);
+    message
+}
+
 #[tokio::test]
 async fn memory_for_requests() {
     within(async {
@@ -77,14 +85,7 @@ async fn memory_for_requests() {
             false => Verdict::Forward,
         });
         let kubelet = world.kubelet().await;
-        // A request with much in a field nobody knows.
-        let large = || {
-            let mut message = create("large");
-            // With room for the headers.
-            let filler = vec![b'x'; (16 << 20) - message.len() - 1024];
-            prost::encoding::bytes::encode(1000, &filler, &mut message);
-            message
-        };
+        let large = || large("large");
         let mut held = Vec::new();
         for _ in 0..LARGEST_REQUESTS {
             let mut call = kubelet.open(&cri("CreateContainer"), &[]).await.unwrap();
@@ -131,18 +132,20 @@ async fn memory_for_headers() {
         let kubelet = world.kubelet().await;
         // 4 MiB, and what is around them.
         let (names, value) = ((0..64).map(|n| format!("x-{n}")).collect::<Vec<_>>(), "x".repeat(64 << 10));
-        let large: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), value.as_str())).collect();
+        let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), value.as_str())).collect();
+        // What the large ones leave room for.
+        let large_ones = (1..LARGEST_REQUESTS).map(|_| (&[][..], large("waits")));
         let mut held = Vec::new();
-        for _ in 0..31 {
-            let mut call = kubelet.open(&cri("CreateContainer"), &large).await.unwrap();
-            call.send.send_data(framed(&create("waits")), true).unwrap();
+        for (headers, message) in large_ones.chain((0..3).map(|_| (&headers[..], create("waits")))) {
+            let mut call = kubelet.open(&cri("CreateContainer"), headers).await.unwrap();
+            call.send.send_data(framed(&message), true).unwrap();
             held.push(call);
         }
-        while world.metrics.held_now() < 31 {
-            tokio::task::yield_now().await;
+        while world.metrics.held_now() < held.len().try_into().unwrap() {
+            sleep(Duration::from_millis(1)).await;
         }
         for path in [cri("CreateContainer"), cri("Version"), "/unknown.Service/Method".to_owned()] {
-            let shed = kubelet.call_with(&path, &large, framed(&create("late"))).await.unwrap();
+            let shed = kubelet.call_with(&path, &headers, framed(&create("late"))).await.unwrap();
             assert_eq!(shed.status(), Some(8), "{path}: {shed:?}");
         }
         assert_eq!(world.metrics.shed_so_far(), 3);
@@ -157,9 +160,9 @@ async fn memory_for_headers() {
         }
         drop(held);
         while world.metrics.held_now() > 0 {
-            tokio::task::yield_now().await;
+            sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(pass(&cri("Version"), &large).await, Some(0));
+        assert_eq!(pass(&cri("Version"), &headers).await, Some(0));
     })
     .await;
 }
