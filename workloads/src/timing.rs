@@ -51,8 +51,8 @@ pub(crate) struct Backoff {
 #[derive(Debug, Default)]
 pub(crate) struct StatusPace(Option<Instant>);
 
-/// Status of a plan that changes what the status counts: it is left to the plan that follows at once and knows
-/// what this one has done, but not twice in a row.
+/// Status of a plan that changes what the status counts: it is left to the plan that follows at once and
+/// knows what this one has done, but not twice in a row.
 #[derive(Debug, Default)]
 pub(crate) struct LeftStatus(bool);
 

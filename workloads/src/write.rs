@@ -86,7 +86,7 @@ pub(crate) struct Report {
     pub(crate) wrote: Vec<Wrote>,
     /// UIDs of objects that could not be adopted, and why.
     pub(crate) unadopted: Vec<(String, String)>,
-    /// What kept others of its part from being written, for each part with such.
+    /// Objects that kept others of their part from being written, for each part with such.
     pub(crate) put_off: Vec<Late>,
     /// A write may or may not have been made: everything is read again before the next plan.
     pub(crate) unread: bool,

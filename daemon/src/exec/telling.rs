@@ -37,7 +37,7 @@ pub(super) struct Telling<'a> {
 /// Wait of the steps of one container.
 #[derive(Debug)]
 struct Wait {
-    /// What the shim has to know: the number of the first sight, because what is known goes on growing.
+    /// Number that the shim has to be told: that of the first sight, because what is known goes on growing.
     number: u64,
     since: Instant,
     /// When a step was last due.

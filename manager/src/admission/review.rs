@@ -102,8 +102,8 @@ fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error>
     nested::read_within(deserializer, MOST_MEMORY)
 }
 
-/// Bytes of a body that its maps stand for: read, a body takes some ten times as much memory as its bytes, but
-/// a map 700 however small it is, and an object is copied for its changes. Braces within texts count too.
+/// Bytes of a body that its maps stand for: read, a body takes some ten times as much memory as its bytes,
+/// but a map 700 however small it is, and an object is copied for its changes. Braces within texts count too.
 pub(super) fn bytes_of_maps(body: &[u8]) -> usize {
     let maps = body.iter().filter(|byte| **byte == b'{').count();
     maps.saturating_mul(BYTES_OF_A_MAP)

@@ -162,7 +162,7 @@ impl Snapshot<'_> {
     }
 }
 
-/// What the agent is told of one container.
+/// Context of one container, as the agent is told.
 fn context((container, id, restarts): &(Container<'_>, Cow<'_, ContainerId>, i32)) -> StatusContext {
     StatusContext { name: container.name.to_string(), container_id: id.to_string(), restart_count: *restarts }
 }

@@ -53,7 +53,7 @@ pub(super) enum Stage {
 pub(super) struct Wanted {
     pub(super) pod: Arc<str>,
     pub(super) containers: Box<[Box<str>]>,
-    /// What was noted of them.
+    /// Instances that were noted of them.
     pub(super) noted: Option<Box<Noted>>,
     /// Fault of its spec.
     pub(super) fault: Option<Box<str>>,

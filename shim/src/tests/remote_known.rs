@@ -1,4 +1,4 @@
-//! What an agent says in advance: which calls wait for nobody, and what it knows that the shim was told.
+//! Words of an agent in advance: which calls wait for nobody, and what it knows that the shim was told.
 
 use berth_policy::Foretold;
 

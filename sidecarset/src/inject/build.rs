@@ -45,7 +45,7 @@ pub(super) struct Parts {
 /// Names of containers that came with the pod. They are looked up for each one that is injected.
 struct Names<'a> {
     all: BTreeSet<&'a str>,
-    /// Those that no set has brought.
+    /// Names that no set has brought.
     own: BTreeSet<&'a str>,
 }
 

@@ -69,8 +69,8 @@ pub(super) fn of(sidecar: &Sidecar, pod: &Pod, of_paths: &[&Object]) -> (Vec<Val
     (all, missing)
 }
 
-/// Variables that the paths of the pod's mounts refer to, the first of each name. A pod that nobody has checked
-/// may have a hundred thousand of both, so each is looked up, and none is looked for.
+/// Variables that the paths of the pod's mounts refer to, the first of each name. A pod that nobody has
+/// checked may have a hundred thousand of both, so each is looked up, and none is looked for.
 pub(super) fn of_paths<'a>(mounts: &[Shared<'a>]) -> Vec<&'a Object> {
     let mut found: Vec<&'a Object> = Vec::new();
     let mut names = BTreeSet::new();

@@ -142,7 +142,7 @@ fn of_one_subset() -> Value {
     shop
 }
 
-/// Whoever made the revision gave it no label of ours. It gets one, and is there after all is read anew.
+/// A revision that came without a label of ours gets one, and is there after all is read anew.
 #[tokio::test]
 async fn a_revision_of_openkruise_is_adopted() {
     let (before, shop) = (Served::default(), of_one_subset());

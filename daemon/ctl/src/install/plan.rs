@@ -125,7 +125,7 @@ pub(crate) struct Wishes {
     pub two_programs: Option<bool>,
     /// Which of those on the node are to be replaced: put there by an installation, and not the same.
     pub replace: Vec<&'static str>,
-    /// What berthd is to have as env.
+    /// Settings that berthd is to have as env.
     pub settings: Settings,
 }
 

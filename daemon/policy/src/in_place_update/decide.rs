@@ -176,8 +176,8 @@ impl Decision<'_> {
     }
 
     /// The end is what the kubelet says; what comes next need not wait for that. It does for one with a hook:
-    /// what follows is to begin a kubelet's look after the hook's end, in the whole seconds of a status too. A
-    /// new version of twins is left as soon as it has taken over.
+    /// what follows is to begin a kubelet's look after the hook's end, in the whole seconds of a status too.
+    /// A new version of twins is left as soon as it has taken over.
     fn may_be_left(&self, container: &ContainerView) -> bool {
         container.is_early_ready() && (!container.is_hooked() || self.has_taken_over(container))
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::world::{World, latch, pod};
 use crate::{Config, ContainerName, Event, HoldReason, Pod, Readiness, Verdict};
 
-/// What the wall clock shows when the tests' own clock begins.
+/// The wall clock when the tests' own clock begins.
 const BEGIN: Duration = Duration::from_secs(1_700_000_000);
 
 /// A node whose wall clock goes right; times are milliseconds since it began.

@@ -124,7 +124,7 @@ fn a_question_hints_at_an_end_only_where_the_runtime_tells_of_none() {
     }
 }
 
-/// What the kubelet's questions hinted at before, nobody has heeded.
+/// Hints of the kubelet's questions from before were heeded by nobody.
 #[test]
 fn a_pod_that_is_probed_from_now_on_is_asked_about() {
     let pod = pod(&[("a", "1")]);

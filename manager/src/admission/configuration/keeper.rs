@@ -132,7 +132,7 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) service: Service,
     /// Options besides sidecars.
     pub(in crate::admission) options: Options,
-    /// What becomes of it among replicas that want something else.
+    /// Its place among replicas that want something else.
     pub(in crate::admission) precedence: Precedence,
     /// The configuration, watched.
     pub(in crate::admission) shown: watch::Receiver<View<K>>,

@@ -82,7 +82,7 @@ struct Given {
     stands: bool,
     until: Instant,
     times: u32,
-    /// What this replica wanted when it gave way, with what it has brought in since.
+    /// Entries that this replica wanted when it gave way, with those that it has brought in since.
     before: Desired,
     /// The same after the write that is under way.
     next: Option<Desired>,

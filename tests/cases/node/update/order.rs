@@ -128,8 +128,8 @@ async fn update_two_levels_of_image_and_env() -> Result<()> {
     .await
 }
 
-/// A container with a postStart hook is waited for until the kubelet says that it is Ready: what comes next is
-/// stopped in a later second than that of the hook's end, as a status has them.
+/// A container with a postStart hook is waited for until the kubelet says that it is Ready: what comes next
+/// is stopped in a later second than that of the hook's end, as a status has them.
 #[tokio::test]
 async fn update_waits_for_a_hook() -> Result<()> {
     run_updating("update_waits_for_a_hook", async |case: &Case| {

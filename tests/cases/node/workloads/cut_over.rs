@@ -245,8 +245,8 @@ async fn says(sheet: &Sheet, left: &[Left]) -> Result<()> {
     Ok(())
 }
 
-/// OpenKruise labels a pod with the new revision and takes it out of service, and changes the image at the end
-/// of the grace period, which it did not live to see.
+/// OpenKruise labels a pod with the new revision and takes it out of service, and changes the image at the
+/// end of the grace period, which it did not live to see.
 #[tokio::test]
 async fn an_update_in_its_grace_period_is_carried_out() -> Result<()> {
     let sheet = Sheet::take("cut-over-grace").await?;

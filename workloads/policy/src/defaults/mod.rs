@@ -56,7 +56,7 @@ mod tests {
         json!({ "template": { "metadata": { "labels": { "app": "a" } }, "spec": pod } })
     }
 
-    /// What a webhook makes of a spec that is new.
+    /// A spec that is new, as a webhook leaves it.
     fn filled(given: &Value) -> Value {
         let mut spec = spec(given);
         of_set(&mut Filling::new(&mut spec, None));

@@ -74,7 +74,7 @@ async fn errors_of_the_api_server_are_few_requests_of_a_plan(#[case] code: u16, 
     assert_eq!(report.end, End::Done, "those that are left are the next plan's");
 }
 
-/// Whoever is last has its copy all the same.
+/// The last namespace has its copy all the same.
 #[tokio::test]
 async fn no_namespace_waits_for_those_that_fail() {
     let (writer, asked) = server(500);

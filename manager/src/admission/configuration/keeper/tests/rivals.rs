@@ -22,7 +22,7 @@ type Changes = MutatingWebhookConfiguration;
 
 const NAME: &str = "berth-manager";
 
-/// What the API server has, and who watches it.
+/// The configuration at the API server, and who watches it.
 #[derive(Default)]
 struct Server {
     stored: Changes,
