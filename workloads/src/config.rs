@@ -40,7 +40,7 @@ pub struct Config {
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
     /// Owner of the kinds that OpenKruise has as well: detect (OpenKruise while one decides, else Berth), or
-    /// an owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,SidecarSet=berth
+    /// an owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,ImagePullJob=berth
     #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
     /// Bring pods of a CloneSet back to its current revision when its partition is raised

@@ -108,7 +108,6 @@ fn lists_that_are_too_long_are_not_compared(
 #[case::usual(16, 128, true)]
 #[case::many_terms(100_000, 1, false)]
 #[case::many_of_both(2_000, 128, false)]
-#[case::nothing_to_add(100_000, 0, true)]
 fn rules_are_not_written_into_too_many_terms(#[case] terms: usize, #[case] rules: usize, #[case] put: bool) {
     let rule = json!({"key": "zone", "operator": "In", "values": ["a"]});
     let subsets =
