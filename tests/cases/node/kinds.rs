@@ -300,7 +300,7 @@ async fn bad_image_jobs_are_refused_by_field() -> Result<()> {
             "completionPolicy",
             json!({ "completionPolicy": { "type": "Never", "ttlSecondsAfterFinished": 1 } }),
         ),
-        ("activeDeadlineSeconds", json!({ "completionPolicy": { "activeDeadlineSeconds": 599 } })),
+        ("activeDeadlineSeconds", json!({ "completionPolicy": { "activeDeadlineSeconds": -1 } })),
         ("timeoutSeconds", json!({ "pullPolicy": { "timeoutSeconds": 0 } })),
     ];
     for (field, change) in refusals {
