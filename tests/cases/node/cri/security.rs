@@ -27,7 +27,9 @@ async fn processes_of_the_container_or_of_the_pod() -> Result<()> {
             let namespace_options = Some(NamespaceOption { pid: pid.into(), ..Default::default() });
             let context = LinuxContainerSecurityContext { namespace_options, ..Default::default() };
             let id = started_with(way, &format!("c{}", i32::from(pid)), context).await?;
-            let first = hear(way, &id, "cat /proc/1/comm").await?;
+            // It is runc's own process until it becomes the container's.
+            let first = "until grep -qv runc /proc/1/comm; do sleep 0.05; done; cat /proc/1/comm";
+            let first = hear(way, &id, first).await?;
             way.say(format!("{pid:?}: first is {first:?}"));
         }
         Ok(())
