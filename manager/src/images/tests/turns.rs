@@ -86,7 +86,8 @@ fn as_many_as_have_a_turn_wait_for_nobody() {
     assert!((0..MOST).all(|number| world.message(&format!("j{number:05}")).starts_with("job is running")));
 }
 
-/// A job that was made invalid asks for nothing any more: its turn is free when the last of its nodes has ended.
+/// A job that was made invalid asks for nothing any more: its turn is free when the last of its nodes has
+/// ended.
 #[test]
 fn one_that_was_made_invalid_rests() {
     let mut world = World::with_nodes(1);
