@@ -134,7 +134,8 @@ pub struct FreeForm(Value);
 
 impl<'de> Deserialize<'de> for FreeForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        nested::read_part(deserializer).map(Self)
+        // A beginning of it is larger than a spec may be.
+        nested::read_part(deserializer).map(|read| Self(read.value))
     }
 }
 

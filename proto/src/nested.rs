@@ -40,21 +40,29 @@ const ENTRY: usize = 64;
 /// Bytes that an allocation takes beside its text.
 const ALLOCATION: usize = 16;
 
+/// A value as far as it was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// The value.
+    pub value: Value,
+    /// It took more memory than it may, so there is only a beginning of it.
+    pub is_cut: bool,
+}
+
 /// Reads an object as deep as [`LEVELS`] and as far as it takes [`MOST_MEMORY`], without its managed fields.
 ///
 /// # Errors
 /// The text makes no sense, or has no end.
-pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Part { levels: LEVELS, of: Of::Object, most: MOST_MEMORY, taken: &Cell::new(0) }.deserialize(deserializer)
+pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Reading, D::Error> {
+    reading(deserializer, LEVELS, Of::Object, MOST_MEMORY)
 }
 
 /// Reads a part of an object, such as its spec: one level less.
 ///
 /// # Errors
 /// The text makes no sense, or has no end.
-pub fn read_part<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    let taken = &Cell::new(0);
-    Part { levels: PART_LEVELS, of: Of::Rest, most: MOST_MEMORY, taken }.deserialize(deserializer)
+pub fn read_part<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Reading, D::Error> {
+    reading(deserializer, PART_LEVELS, Of::Rest, MOST_MEMORY)
 }
 
 /// Reads a value as a whole, if it takes no more memory than so many bytes.
@@ -62,18 +70,41 @@ pub fn read_part<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D:
 /// # Errors
 /// The text makes no sense, or what it says takes more: [`TOO_LARGE`].
 pub fn read_within<'de, D: Deserializer<'de>>(deserializer: D, most: usize) -> Result<Value, D::Error> {
-    let part = Part { levels: usize::MAX, of: Of::Rest, most, taken: &Cell::new(0) };
+    let Reading { value, is_cut } = reading(deserializer, usize::MAX, Of::Rest, most)?;
+    if is_cut { Err(D::Error::custom(TOO_LARGE)) } else { Ok(value) }
+}
+
+fn reading<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    levels: usize,
+    of: Of,
+    most: usize,
+) -> Result<Reading, D::Error> {
+    let part = Part { levels, of, most, taken: &Cell::new(0) };
     let value = part.deserialize(deserializer)?;
-    if part.is_full() { Err(D::Error::custom(TOO_LARGE)) } else { Ok(value) }
+    Ok(Reading { value, is_cut: part.is_full() })
 }
 
 /// Checks that an object that was read is nested no deeper than [`LEVELS`], and was read to its end.
 ///
 /// # Errors
-/// The message names the field that is deeper, or says how much memory the object takes.
-pub fn check(object: &Value) -> Result<(), String> {
-    shallow(object, LEVELS)?;
-    fits(object, MOST_MEMORY)
+/// The message names the field that is deeper, or says how much memory an object may take.
+pub fn check(object: &Reading) -> Result<(), String> {
+    shallow(&object.value, LEVELS)?;
+    object.whole()
+}
+
+impl Reading {
+    /// Checks that it was read to its end.
+    ///
+    /// # Errors
+    /// The message says how much memory it may take.
+    pub fn whole(&self) -> Result<(), String> {
+        match self.is_cut {
+            true => Err(format!("{TOO_LARGE}, at most {MOST_MEMORY} bytes are read")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Checks that a value takes no more memory than so many bytes.
@@ -293,9 +324,9 @@ mod tests {
         ] {
             let object = read(&of(levels));
             assert_eq!(check(&object).err().as_deref(), fault, "{levels}");
-            assert_eq!(object["metadata"]["name"], "a");
+            assert_eq!(object.value["metadata"]["name"], "a");
         }
-        assert_eq!(read(&of(3)), of(3));
+        assert_eq!(read(&of(3)).value, of(3));
         assert_eq!(shallow(&of(3), 4), Err("spec.a is nested deeper than 4 levels".to_owned()));
     }
 
@@ -315,8 +346,9 @@ mod tests {
                 format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#),
                 format!(r#"{{"data":{spec},"metadata":{{"name":"a"}}}}"#),
             ] {
-                let object = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
-                assert_eq!((check(&object).is_ok(), &object["metadata"]["name"]), (fits, &json!("a")));
+                let read = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+                let (is_whole, object) = (check(&read).is_ok(), read.value);
+                assert_eq!((is_whole, &object["metadata"]["name"]), (fits, &json!("a")));
                 assert!(!fits || object == serde_json::from_str::<Value>(&text).unwrap());
                 assert!(memory(&object) < MOST_MEMORY + (10 << 20), "a text is read as a whole");
             }
@@ -329,7 +361,7 @@ mod tests {
         let (first, twice) = (json!(vec![json!({ "a": 1 }); 10_000]), r#""a":1"#);
         let text = format!(r#"{{{twice},"b":{first},"b":{first},"b":{first}}}"#);
         let object = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
-        assert_eq!((check(&object), object["b"].as_array().map(Vec::len)), (Ok(()), Some(10_000)));
+        assert_eq!((check(&object), object.value["b"].as_array().map(Vec::len)), (Ok(()), Some(10_000)));
     }
 
     #[test]
@@ -338,7 +370,7 @@ mod tests {
             json!({ "metadata": { "name": "a", "managedFields": [lists(500)] }, "managedFields": 1 });
         let object = read(&object).unwrap();
         assert_eq!(
-            object,
+            object.value,
             json!({ "metadata": { "name": "a" }, "managedFields": 1 }),
             "others of that name are"
         );

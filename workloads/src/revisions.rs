@@ -10,7 +10,7 @@ use berth_base::{
     metadata::{Metadata, ReadAnnotations},
     sent::{Received, Sent},
 };
-use berth_proto::nested;
+use berth_proto::nested::{self, Reading};
 use k8s_openapi::{
     NamespaceResourceScope, api::apps::v1::ControllerRevision, apimachinery::pkg::runtime::RawExtension,
 };
@@ -46,7 +46,7 @@ enum Field {
 }
 
 /// Data as deep as any object is read.
-struct Data(Value);
+struct Data(Reading);
 
 struct Read;
 
@@ -130,13 +130,16 @@ impl<'de> Visitor<'de> for Read {
 }
 
 /// Takes in the parts of a revision. One that is too deep is set aside.
-fn read(metadata: ObjectMeta, data: Option<Value>, revision: i64) -> Sent<ControllerRevision> {
-    let mut object = Map::new();
-    object.extend(data.map(|data| ("data".to_owned(), data)));
-    let mut object = Value::Object(object);
+fn read(metadata: ObjectMeta, data: Option<Reading>, revision: i64) -> Sent<ControllerRevision> {
+    let (mut object, mut is_cut) = (Map::new(), false);
+    if let Some(data) = data {
+        is_cut = data.is_cut;
+        object.insert("data".to_owned(), data.value);
+    }
+    let mut object = Reading { value: Value::Object(object), is_cut };
     match nested::check(&object) {
         Ok(()) => {
-            let data = object.get_mut("data").map(|data| RawExtension(data.take()));
+            let data = object.value.get_mut("data").map(|data| RawExtension(data.take()));
             Sent::Read(ControllerRevision { metadata, data, revision })
         }
         Err(fault) => {

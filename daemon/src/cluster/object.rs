@@ -28,6 +28,7 @@ pub(crate) struct Object<S = ContainerRecreateRequestSpec, T = ContainerRecreate
 impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
     /// `None` for an object without name, UID or time of creation, which the API never shows.
     pub(crate) fn read(mut object: Raw) -> Option<Self> {
+        let whole = object.whole();
         let metadata: ObjectMeta = serde_json::from_value(object.take("metadata")).ok()?;
         // A status that cannot be read was not written by this agent; it is written anew.
         let status = serde_json::from_value(object.take("status")).unwrap_or_default();
@@ -41,7 +42,30 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
                 version: metadata.resource_version,
                 status,
             },
-            spec: serde_json::from_value(object.take("spec")).map_err(|error| unquoted(&error.to_string())),
+            spec: whole.and_then(|()| {
+                serde_json::from_value(object.take("spec")).map_err(|error| unquoted(&error.to_string()))
+            }),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Of a list that is too large there is a beginning, which says something else than its author.
+    #[test]
+    fn a_spec_that_is_cut_off_is_none() {
+        let of = |maps: usize| {
+            let metadata = json!({ "name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "2026-11-01T00:00:00Z" });
+            let object = json!({ "metadata": metadata, "spec": vec![json!({ "a": 1 }); maps] });
+            let raw: Raw = serde_json::from_str(&object.to_string()).unwrap();
+            Object::<Vec<Value>, Value>::read(raw).unwrap().spec
+        };
+        assert_eq!(of(100).map(|all| all.len()), Ok(100));
+        let error = of(100_000).unwrap_err();
+        assert!(error.contains("fewer lists and maps"), "{error}");
     }
 }

@@ -6,7 +6,10 @@
 
 use std::borrow::Cow;
 
-use berth_proto::{nested, quoting::unquoted};
+use berth_proto::{
+    nested::{self, Reading},
+    quoting::unquoted,
+};
 use kube::{
     Api, Client, Resource,
     api::{ApiResource, ObjectMeta},
@@ -23,7 +26,7 @@ use serde_json::Value;
 pub(crate) struct Raw {
     /// As much as the client asks for: its version.
     meta: ObjectMeta,
-    object: Value,
+    object: Reading,
 }
 
 /// An object that is not as its kind should be. The message has no value of it.
@@ -53,19 +56,27 @@ impl Raw {
     /// Types the whole of it.
     pub(crate) fn typed<K: DeserializeOwned>(self) -> Result<K, Untyped> {
         nested::check(&self.object).map_err(Untyped)?;
-        serde_json::from_value(self.object).map_err(|error| Untyped(unquoted(&error.to_string())))
+        serde_json::from_value(self.object.value).map_err(|error| Untyped(unquoted(&error.to_string())))
+    }
+
+    /// Checks that its parts are whole.
+    ///
+    /// # Errors
+    /// It takes too much memory, so there is only a beginning of it.
+    pub(crate) fn whole(&self) -> Result<(), String> {
+        self.object.whole()
     }
 
     /// A part of it, which is null where there is none.
     pub(crate) fn take(&mut self, part: &str) -> Value {
-        self.object.get_mut(part).map(Value::take).unwrap_or_default()
+        self.object.value.get_mut(part).map(Value::take).unwrap_or_default()
     }
 }
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let object = nested::read(from)?;
-        let version = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+        let version = object.value.pointer("/metadata/resourceVersion").and_then(Value::as_str);
         let resource_version = version.map(str::to_owned);
         Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, object })
     }
@@ -73,7 +84,7 @@ impl<'de> Deserialize<'de> for Raw {
 
 impl Serialize for Raw {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.object.serialize(to)
+        self.object.value.serialize(to)
     }
 }
 

@@ -96,10 +96,10 @@ impl<K: Resource> Resource for Sent<K> {
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Sent<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let object = nested::read(deserializer)?;
-        let meta = object.get("metadata").map(ObjectMeta::deserialize);
+        let meta = object.value.get("metadata").map(ObjectMeta::deserialize);
         let meta = meta.and_then(Result::ok).unwrap_or_default();
         let read = nested::check(&object)
-            .and_then(|()| serde_json::from_value(object).map_err(|error| error.to_string()));
+            .and_then(|()| serde_json::from_value(object.value).map_err(|error| error.to_string()));
         Ok(match read {
             Ok(object) => Self::Read(object),
             Err(fault) => {
