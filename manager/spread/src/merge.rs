@@ -48,11 +48,16 @@ const MOST_COMPARED: usize = 1 << 20;
 /// # Errors
 /// The lists of both are too long to be compared; the message names one. The object is merged in part then.
 pub fn merge(target: &mut Value, patch: &Map<String, Value>) -> Result<(), String> {
-    Merge { left: MOST_COMPARED }.merge_value(target, patch)
+    let mut left = MOST_COMPARED;
+    Merge { left: &mut left }.merge_value(target, patch)
 }
 
-/// Says whether a patch changes nothing of an object, its annotations aside; one that is too long does.
-pub fn is_merged(object: &Value, patch: &Map<String, Value>) -> bool {
+/// Says whether a patch changes nothing of an object, its annotations aside. `left` is how many items may
+/// still be compared: less after each.
+///
+/// # Errors
+/// The lists of both are too long to be compared; the message names one.
+pub fn is_merged(object: &Value, patch: &Map<String, Value>, left: &mut usize) -> Result<bool, String> {
     let without = |mut value: Value| {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("annotations");
@@ -61,7 +66,8 @@ pub fn is_merged(object: &Value, patch: &Map<String, Value>) -> bool {
     };
     let before = without(object.clone());
     let mut after = object.clone();
-    merge(&mut after, patch).is_ok() && before == without(after)
+    Merge { left }.merge_value(&mut after, patch)?;
+    Ok(before == without(after))
 }
 
 /// Finds the labels and annotations of a patch that a pod which was there before is to get, as a part of
@@ -102,12 +108,12 @@ fn is_of_others(key: &str) -> bool {
 }
 
 /// A merge that is under way.
-struct Merge {
+struct Merge<'a> {
     /// Items that may still be compared.
-    left: usize,
+    left: &'a mut usize,
 }
 
-impl Merge {
+impl Merge<'_> {
     fn merge_value(&mut self, target: &mut Value, patch: &Map<String, Value>) -> Result<(), String> {
         if !target.is_object() {
             *target = Value::Object(Map::new());
@@ -209,7 +215,7 @@ impl Merge {
         let left = self.left.checked_sub(known.saturating_mul(items));
         let too_long =
             || format!("{list}: the pod and the patch of its WorkloadSpread are too long; give fewer items");
-        self.left = left.ok_or_else(too_long)?;
+        *self.left = left.ok_or_else(too_long)?;
         Ok(())
     }
 }

@@ -9,19 +9,10 @@ use berth_workloads_policy::{
     place::{fits as holds, prefers},
     plan::NodeView,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The most comparisons of items for one pod, which are some tenths of a second; some thousands are usual.
 const MOST_COMPARED: usize = 1 << 21;
-
-/// Items of the lists in a value, at any depth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Lists {
-    /// Items of all.
-    items: usize,
-    /// Items of the longest.
-    longest: usize,
-}
 
 /// Finds how a pod on its node fits into each of the subsets. Between two of them others have their turn.
 ///
@@ -35,7 +26,6 @@ pub(super) async fn fits(
 ) -> Result<Vec<Fit>, String> {
     let own =
         pod.pointer("/spec/tolerations").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let longest = Lists::of(pod).longest;
     let (mut all, mut left) = (Vec::new(), MOST_COMPARED);
     for (at, subset) in subsets.iter().enumerate() {
         let mut fit = Fit { holds: subset_holds(own, subset, node), room: room.has(at), ..Fit::default() };
@@ -45,7 +35,7 @@ pub(super) async fn fits(
             fit.merged = match &subset.patch {
                 Some(patch) => {
                     tokio::task::yield_now().await;
-                    merged(pod, patch, longest, &mut left)
+                    is_merged(pod, patch, &mut left)
                         .map_err(|why| format!("subset {}: {why}", subset.name))?
                 }
                 None => true,
@@ -69,39 +59,6 @@ fn weight(subset: &Subset, node: &NodeView) -> i64 {
         _ => 0,
     };
     subset.preferred.iter().map(weight).fold(0, i64::saturating_add)
-}
-
-/// Tells whether a patch changes nothing of a pod, whose longest list has so many items. `left`: comparisons
-/// that may still be made.
-fn merged(pod: &Value, patch: &Map<String, Value>, longest: usize, left: &mut usize) -> Result<bool, String> {
-    let items = Lists::of_map(patch).items;
-    // Each item is looked for among those that are there, and those of the patch that came before it.
-    let compared = items.saturating_mul(longest.saturating_add(items));
-    *left = left
-        .checked_sub(compared)
-        .ok_or_else(|| "lists of the pod and of the patches are too long to be compared".to_owned())?;
-    Ok(is_merged(pod, patch))
-}
-
-impl Lists {
-    fn of(value: &Value) -> Self {
-        match value {
-            Value::Array(all) => {
-                let below = all.iter().map(Self::of).fold(Self::default(), Self::and);
-                below.and(Self { items: all.len(), longest: all.len() })
-            }
-            Value::Object(all) => Self::of_map(all),
-            _ => Self::default(),
-        }
-    }
-
-    fn of_map(map: &Map<String, Value>) -> Self {
-        map.values().map(Self::of).fold(Self::default(), Self::and)
-    }
-
-    fn and(self, other: Self) -> Self {
-        Self { items: self.items.saturating_add(other.items), longest: self.longest.max(other.longest) }
-    }
 }
 
 #[cfg(test)]
@@ -179,11 +136,5 @@ mod tests {
         // Of another zone, they cost nothing.
         let others = vec![subset("b", &variables(patch)); 64];
         assert!(fits(&variables(pod), &others, &node(), &Room::default()).await.is_ok());
-    }
-
-    #[test]
-    fn items_of_all_lists_are_counted() {
-        let value = json!({ "a": [1, [2, 3, 4]], "b": { "c": [{ "d": [5] }] }, "e": "text" });
-        assert_eq!(Lists::of(&value), Lists { items: 7, longest: 3 });
     }
 }
