@@ -132,8 +132,7 @@ impl Undone {
     }
 
     fn of(problem: Problem, failure: &Failure) -> Self {
-        let is_error = matches!(failure, Failure::Unknown(_) | Failure::ServerError(_));
-        Self { is_error, ..Self::new(problem, failure.text()) }
+        Self { is_error: failure.is_error(), ..Self::new(problem, failure.text()) }
     }
 }
 

@@ -184,7 +184,7 @@ impl Work<Jobs> {
                         self.wrote.push(wrote);
                     }
                     Err(failure) => {
-                        if matches!(failure, Failure::ServerError(_) | Failure::Unknown(_)) {
+                        if failure.is_error() {
                             errors = errors.saturating_add(1);
                         }
                         // An admission webhook may fail on this one alone.
@@ -353,10 +353,7 @@ impl Failed {
 
     /// Counts a deletion that has failed.
     const fn count(&mut self, failure: &Failure) {
-        let count = match failure {
-            Failure::ServerError(_) | Failure::Unknown(_) => &mut self.errors,
-            _ => &mut self.refusals,
-        };
+        let count = if failure.is_error() { &mut self.errors } else { &mut self.refusals };
         *count = count.saturating_add(1);
     }
 

@@ -306,7 +306,7 @@ impl Work {
 impl Failed {
     /// Takes in a failure of one pod. One that is of more than that ends the plan, and so do many.
     fn of_one(&mut self, pod: &PodView, failure: Failure) -> Result<(), Failure> {
-        let is_error = matches!(failure, Failure::ServerError(_) | Failure::Unknown(_));
+        let is_error = failure.is_error();
         match failure {
             Failure::Refused(text) | Failure::ServerError(text) | Failure::Unknown(text) => {
                 self.refused.get_or_insert(text);

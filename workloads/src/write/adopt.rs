@@ -35,7 +35,7 @@ impl Work {
             Err(Failure::Changed) => return End::Changed,
             Err(failure) => {
                 // Should it be done all the same, that is seen before anything else is decided.
-                if matches!(failure, Failure::Unknown(_) | Failure::ServerError(_)) {
+                if failure.is_error() {
                     self.unread = true;
                     self.errors = self.errors.saturating_add(1);
                 }

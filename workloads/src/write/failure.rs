@@ -114,6 +114,11 @@ impl Failure {
         }
     }
 
+    /// Tells whether the API server, or a webhook of its, has an error of its own or gives no answer.
+    pub(crate) const fn is_error(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::ServerError(_))
+    }
+
     const fn name(&self) -> &'static str {
         match self {
             Self::Changed => "conflict",
