@@ -19,6 +19,23 @@ use serde::de::DeserializeOwned;
 
 use super::*;
 
+/// Expressions of a piece that takes what the policy of `berth-workloads` leaves: the condition of this name
+/// of its own policy, and the one that the piece adds to that policy.
+fn own_and_left(piece: &str, condition: &str) -> (String, String) {
+    let file = format!("{piece}/policy.yaml");
+    let [policy] = &all::<ValidatingAdmissionPolicy>(&file, "ValidatingAdmissionPolicy")[..] else {
+        panic!("one policy")
+    };
+    let spec = policy.spec.as_ref().unwrap();
+    assert_eq!(spec.failure_policy.as_deref(), Some("Fail"));
+    let conditions = spec.match_conditions.as_ref().unwrap();
+    let own = conditions.iter().find(|one| one.name == condition).unwrap().expression.clone();
+    let whole = std::fs::read_to_string(path(&format!("{piece}/kustomization.yaml"))).unwrap();
+    let whole: Value = serde_saphyr::from_str(&whole).unwrap();
+    let patch: Value = serde_saphyr::from_str(whole["patches"][1]["patch"].as_str().unwrap()).unwrap();
+    (own, patch[0]["value"]["expression"].as_str().unwrap().to_owned())
+}
+
 /// Changes nothing.
 const READS: [&str; 3] = ["get", "list", "watch"];
 

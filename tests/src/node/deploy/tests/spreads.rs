@@ -19,18 +19,7 @@ fn the_piece_has_its_own_rights_and_switch() {
 
 #[test]
 fn its_policy_is_about_what_the_other_one_leaves() {
-    let file = "spreads/policy.yaml";
-    let [policy] = &all::<ValidatingAdmissionPolicy>(file, "ValidatingAdmissionPolicy")[..] else {
-        panic!("one policy")
-    };
-    let spec = policy.spec.as_ref().unwrap();
-    assert_eq!(spec.failure_policy.as_deref(), Some("Fail"));
-    let conditions = spec.match_conditions.as_ref().unwrap();
-    let own = &conditions.iter().find(|one| one.name == "spreads").unwrap().expression;
-    let whole = std::fs::read_to_string(path("spreads/kustomization.yaml")).unwrap();
-    let whole: Value = serde_saphyr::from_str(&whole).unwrap();
-    let patch: Value = serde_saphyr::from_str(whole["patches"][1]["patch"].as_str().unwrap()).unwrap();
+    let (own, left) = own_and_left("spreads", "spreads");
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
-    let other = words(patch[0]["value"]["expression"].as_str().unwrap());
-    assert_eq!(other, format!("!({})", words(own)));
+    assert_eq!(words(&left), format!("!({})", words(&own)));
 }
