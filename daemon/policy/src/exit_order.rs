@@ -10,7 +10,7 @@
 //! `deletionTimestamp` in the pod view, or a second container of the same pod being stopped at the same time:
 //! everything else (liveness, a changed image, a failed postStart) stops one container after the other.
 //!
-//! As long as nobody has said which pods there are, an order is unknown and not absent: the stop of a pod
+//! An order is unknown and not absent as long as nobody has said which pods there are: the stop of a pod
 //! that may have one waits for the pod view, for a moment of its grace.
 
 use std::time::{Duration, Instant};

@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// Time that a pod whose probe fails has to be Ready again before an update replaces it, in seconds.
-/// Who mends it does several things one after the other, and may look at it once in ten seconds only.
+/// People and programs that mend it do several things one after the other, some of which look at it once in
+/// ten seconds.
 const MENDED_SECONDS: i64 = 60;
 
 /// Twice that time: the clock of a node may be ahead by some seconds.
