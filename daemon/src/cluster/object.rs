@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a list that is too large there is a beginning, which says something else than its author.
+    /// The beginning of a list that is too large says something else than its author.
     #[test]
     fn a_spec_that_is_cut_off_is_none() {
         let of = |maps: usize| {
