@@ -14,6 +14,7 @@ mod pod_states;
 mod refusals;
 mod sidecar_sets;
 mod stateful_sets;
+mod thief;
 mod two_replicas;
 mod united_deployments;
 mod virtual_nodes;
