@@ -62,7 +62,8 @@ impl Node {
             Some(clock) => clock.end_of_second(since),
             None => later(since, SECOND),
         };
-        let started = above.iter().filter_map(|name| Some((*name, sandbox.newest(name)?.running_since?)));
+        // One that has run to its end has a start in its status, too.
+        let started = above.iter().filter_map(|name| Some((*name, sandbox.newest(name)?.began?)));
         let young: Vec<_> = started.filter(|(_, since)| now < end(*since)).collect();
         let over = young.iter().map(|(_, since)| end(*since)).max()?;
         let until = over.min(patience(call, SECOND.min(self.config.hold)));

@@ -63,6 +63,8 @@ pub(crate) struct Instance {
     pub(crate) status_asked: Option<(ConnectionId, Seq)>,
     /// Since when it runs, or is known to run.
     pub(crate) running_since: Option<Instant>,
+    /// When it began to run, as far as is known; its end does not take that back.
+    pub(crate) began: Option<Instant>,
     /// Since when the pod view has called it Ready without a break.
     pub(crate) ready_since: Option<Instant>,
     /// Somebody asked the runtime to stop it.
@@ -155,6 +157,7 @@ impl Instance {
             start,
             status_asked: None,
             running_since: None,
+            began: None,
             ready_since: None,
             stop_asked: false,
             own: OwnProbes::default(),
@@ -167,6 +170,7 @@ impl Instance {
     pub(crate) fn runs(&mut self, now: Instant) {
         let running = self.container.state == ContainerState::Running;
         self.running_since = running.then(|| self.running_since.unwrap_or(now));
+        self.began = self.running_since.or(self.began);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::world::{World, latch, pod};
-use crate::{Config, ContainerName, Event, HoldReason, Pod, Readiness, Verdict};
+use crate::{Config, ContainerName, Event, HoldReason, Pod, Readiness, RestartPolicy, Verdict};
 
 /// The wall clock when the tests' own clock begins.
 const BEGIN: Duration = Duration::from_secs(1_700_000_000);
@@ -100,6 +100,31 @@ fn a_restart_is_not_held() {
     assert_eq!(verdict, Verdict::Forward);
     play.world.start(&call, "a-1");
     assert_eq!(play.at(12_150).create(&pod, "b").1, Verdict::Forward);
+}
+
+/// One that is through when the next level begins was started in its second all the same. Rows: when it was
+/// started, when it ended, whether the runtime is told of the end, when the next level asks, and the end of
+/// the hold.
+#[test]
+fn the_start_of_one_that_has_ended_counts() {
+    let table = [
+        (10_100, 10_300, false, 10_400, Some(11_000)),
+        (10_100, 10_300, true, 10_400, Some(11_000)),
+        (10_900, 11_050, false, 11_100, None),
+    ];
+    for (started, ended, is_told, asked, expected) in table {
+        let row = format!("{started} {is_told}");
+        let pod = pod(&[("a", "2"), ("b", "1")]).restarts(RestartPolicy::Never);
+        let mut play = Play::of(&pod, on());
+        play.at(started).launch(&pod, "a");
+        play.at(ended).exit("a-0", 0);
+        if is_told {
+            play.world.apply(Event::ContainerStopped("a-0".into()));
+        }
+        let verdict = play.at(asked).create(&pod, "b").1;
+        let expected = expected.map(|until| (until, "a".to_owned()));
+        assert_eq!(play.held(&verdict), expected, "{row}");
+    }
 }
 
 /// One that takes a while to become Ready has left its second behind.
