@@ -23,6 +23,8 @@ pub enum Event {
     PodGone(PodUid),
     /// The pod view was listed anew: these and no others.
     PodsListed(Vec<Pod>),
+    /// The pod view has these pods and cannot read them, and reads all others.
+    PodsUnread(Vec<PodRef>),
 
     /// `RunPodSandbox` answered.
     SandboxCreated {

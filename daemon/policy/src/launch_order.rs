@@ -217,7 +217,9 @@ impl Node {
             return Verdict::Forward;
         }
         let until = patience(call, PATIENCE_FOR_POD_VIEW);
-        if now < until {
+        // Of a pod that the view cannot read only the kubelet can show more.
+        let may_be_shown = self.config.kubelet_poll || !self.unread.contains(&request.pod.uid);
+        if may_be_shown && now < until {
             return Verdict::Hold { until, why: HoldReason::PodUnknown };
         }
         if hinted || self.config.unknown_pods == UnknownPods::Closed {

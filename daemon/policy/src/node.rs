@@ -31,6 +31,8 @@ pub struct Node {
     pub(crate) config: Config,
     pub(crate) seq: Seq,
     pub(crate) pods: BTreeMap<PodUid, Pod>,
+    /// Pods that the pod view has and cannot read.
+    pub(crate) unread: BTreeSet<PodUid>,
     pub(crate) sandboxes: BTreeMap<SandboxId, Sandbox>,
     /// Where each container instance lives: most CRI calls name only the container.
     pub(crate) containers: BTreeMap<ContainerId, SandboxId>,
@@ -129,6 +131,7 @@ impl Node {
             config,
             seq: 0,
             pods: BTreeMap::new(),
+            unread: BTreeSet::new(),
             sandboxes: BTreeMap::new(),
             containers: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -219,6 +222,7 @@ impl Node {
             Event::PodSeen(pod) => self.pod_seen(*pod, now),
             Event::PodGone(uid) => self.pod_gone(&uid),
             Event::PodsListed(pods) => self.pods_listed(pods, now),
+            Event::PodsUnread(pods) => self.pods_unread(pods),
             Event::SandboxCreated { sandbox, pod, declared } => self.sandbox_seen(sandbox, pod, declared),
             Event::SandboxStopping(id) => {
                 if let Some(sandbox) = self.sandboxes.get_mut(&id) {

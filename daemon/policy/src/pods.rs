@@ -1,12 +1,23 @@
 //! Pods as the pod view shows them, and the moments at which it does.
+//!
+//! Whoever may create pods can write one that nobody here can read. Nothing that it declares is known, so it
+//! counts as one that is not shown:
+//!
+//! - its order is not known. A container that declares one is not created, unless the kubelet shows the pod
+//!   whole; the others are, and its stops wait for nobody;
+//! - nothing is done to it. A request to recreate its containers fails, and says so.
 
 use std::time::Instant;
 
 use crate::{
-    model::{Pod, PodUid},
+    model::{Pod, PodRef, PodUid},
     node::Node,
     set_aside::Subject,
+    step::{About, Notice},
 };
+
+/// The reason of the Event on a pod that cannot be read.
+const REASON: &str = "SetAside";
 
 impl Node {
     /// The pod view shows this pod, new or changed.
@@ -51,5 +62,22 @@ impl Node {
         }
         let pods = &self.pods;
         self.told_of_lost_order.retain(|uid| pods.contains_key(uid));
+    }
+
+    /// The pod view has these pods and cannot read them. Their users are told once.
+    pub(crate) fn pods_unread(&mut self, pods: Vec<PodRef>) {
+        let before = std::mem::take(&mut self.unread);
+        for pod in pods {
+            // Whatever was known of it is old by now.
+            self.pod_gone(&pod.uid);
+            self.unread.insert(pod.uid.clone());
+            if !before.contains(&pod.uid) {
+                let note = "Berth cannot read this pod and does not know its order: containers that declare one are not \
+                            created, the others start and stop in any order. Mostly such a pod has too many lists and \
+                            maps, such as env entries: give it fewer";
+                let note = note.to_owned();
+                self.notices.push((pod, Notice { about: About::Pod, reason: REASON, warning: true, note }));
+            }
+        }
     }
 }

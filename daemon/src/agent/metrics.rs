@@ -34,6 +34,7 @@ pub struct AgentMetrics {
     kubelet_poll_failures: Counter,
     view_failures: Counter,
     view_fresh: Gauge,
+    pods_unread: Gauge,
     known: Family<Kind, Gauge>,
     tasks: Family<Kind, Gauge>,
     set_aside: SetAsides,
@@ -67,6 +68,7 @@ impl AgentMetrics {
             kubelet_poll_failures: Counter::default(),
             view_failures: Counter::default(),
             view_fresh: Gauge::default(),
+            pods_unread: Gauge::default(),
             known: Family::default(),
             tasks: Family::default(),
             set_aside: SetAsides::register(registry),
@@ -105,6 +107,11 @@ impl AgentMetrics {
         );
         registry.register("pod_view_failures", "Times the pod watch broke", metrics.view_failures.clone());
         registry.register("pod_view_fresh", "1 while the pod watch follows", metrics.view_fresh.clone());
+        registry.register(
+            "pods_unread",
+            "Pods of this node that cannot be read, mostly because they have too many lists and maps",
+            metrics.pods_unread.clone(),
+        );
         registry.register("known", "Objects the agent remembers", metrics.known.clone());
         registry.register(
             "probe_entries_refused",
@@ -247,6 +254,16 @@ impl AgentMetrics {
 
     pub(crate) fn view_fresh(&self, fresh: bool) {
         self.view_fresh.set(i64::from(fresh));
+    }
+
+    /// Takes how many pods of the watch cannot be read.
+    pub(crate) fn pods_unread(&self, pods: usize) {
+        self.pods_unread.set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn unread(&self) -> i64 {
+        self.pods_unread.get()
     }
 
     /// Taken when somebody asks for the metrics.

@@ -7,7 +7,6 @@ use kube::{
     Api, Client,
     runtime::watcher::{self, Event},
 };
-use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -69,17 +68,17 @@ enum Lost {
     Ended,
 }
 
-/// Follows for ever. `prepare` is asked before each watch; false: there is nothing to watch yet. Cancel-safe:
-/// dropping it loses nothing that was shown.
+/// Follows for ever. `read` makes of an object what is shown; where it fails the watch is lost, so in a watch
+/// of several objects it must not fail for one of them. `prepare` is asked before each watch; false: there is
+/// nothing to watch yet. Cancel-safe: dropping it loses nothing that was shown.
 pub(crate) async fn follow<'a, K>(
     connection: &Connection,
     watch: &Watch,
     api: impl Fn(Client) -> Api<Raw>,
+    read: impl Fn(Raw) -> Result<K, Untyped>,
     prepare: impl Fn(Client) -> BoxFuture<'a, Result<bool, kube::Error>>,
     mut each: impl FnMut(Shown<K>),
-) where
-    K: DeserializeOwned,
-{
+) {
     let (mut attempt, mut told) = (0, None);
     loop {
         let mut followed = false;
@@ -87,7 +86,7 @@ pub(crate) async fn follow<'a, K>(
             followed |= shown.follows(watch.single);
             each(shown);
         };
-        let lost = once(connection, watch, &api, &prepare, &mut tell).await;
+        let lost = once(connection, watch, &api, &read, &prepare, &mut tell).await;
         let text = chain(&lost);
         // What was followed and is lost again is news.
         if followed || told.as_ref() != Some(&text) {
@@ -123,19 +122,17 @@ async fn once<'a, K>(
     connection: &Connection,
     watch: &Watch,
     api: &impl Fn(Client) -> Api<Raw>,
+    read: &impl Fn(Raw) -> Result<K, Untyped>,
     prepare: &impl Fn(Client) -> BoxFuture<'a, Result<bool, kube::Error>>,
     each: &mut impl FnMut(Shown<K>),
-) -> Lost
-where
-    K: DeserializeOwned,
-{
+) -> Lost {
     let session = match connection.session().await {
         Ok(session) => session,
         Err(error) => return Lost::Client(error),
     };
     let lost = match prepare(session.client.clone()).await {
         Ok(false) => return Lost::NoNode,
-        Ok(true) => follow_in(watch, api(session.client.clone()), each).await,
+        Ok(true) => follow_in(watch, api(session.client.clone()), read, each).await,
         Err(error) => Lost::Prepared(error),
     };
     // Another client would hear the same.
@@ -145,10 +142,12 @@ where
     lost
 }
 
-async fn follow_in<K>(watch: &Watch, api: Api<Raw>, each: &mut impl FnMut(Shown<K>)) -> Lost
-where
-    K: DeserializeOwned,
-{
+async fn follow_in<K>(
+    watch: &Watch,
+    api: Api<Raw>,
+    read: &impl Fn(Raw) -> Result<K, Untyped>,
+    each: &mut impl FnMut(Shown<K>),
+) -> Lost {
     let mut events = pin!(watcher::watcher(api, watch.selected.clone()));
     let mut listed = Vec::new();
     loop {
@@ -157,16 +156,17 @@ where
             Ok(None) => return Lost::Ended,
             Err(error) => return Lost::Watch(error),
         };
-        if let Err(lost) = take(watch, event, &mut listed, each) {
+        if let Err(lost) = take(watch, event, read, &mut listed, each) {
             return lost;
         }
     }
 }
 
 /// Tells what an event shows.
-fn take<K: DeserializeOwned>(
+fn take<K>(
     watch: &Watch,
     event: Event<Raw>,
+    read: &impl Fn(Raw) -> Result<K, Untyped>,
     listed: &mut Vec<K>,
     each: &mut impl FnMut(Shown<K>),
 ) -> Result<(), Lost> {
@@ -176,7 +176,7 @@ fn take<K: DeserializeOwned>(
             false
         }
         Event::InitApply(object) => {
-            listed.push(object.typed().map_err(Lost::Object)?);
+            listed.push(read(object).map_err(Lost::Object)?);
             false
         }
         Event::InitDone => {
@@ -186,11 +186,11 @@ fn take<K: DeserializeOwned>(
             absent
         }
         Event::Apply(object) => {
-            each(Shown::Applied(object.typed().map_err(Lost::Object)?));
+            each(Shown::Applied(read(object).map_err(Lost::Object)?));
             false
         }
         Event::Delete(object) => {
-            each(Shown::Deleted(object.typed().map_err(Lost::Object)?));
+            each(Shown::Deleted(read(object).map_err(Lost::Object)?));
             watch.single
         }
     };

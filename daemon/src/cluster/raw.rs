@@ -2,7 +2,8 @@
 //!
 //! The client and its watch are code that is made anew for each type they read, and a reader of a type for
 //! each form that it may come in. So they read one type, a tree of plain values, and each object is typed
-//! from that. One that is nested too deep, or is not as its kind should be, holds no other one up.
+//! from that. One that is nested too deep, or is not as its kind should be, holds no other one up. Of one that
+//! takes too much memory the metadata are kept and nothing else: a list may have many of them.
 
 use std::borrow::Cow;
 
@@ -62,9 +63,14 @@ impl Raw {
     /// Checks that its parts are whole.
     ///
     /// # Errors
-    /// It takes too much memory, so there is only a beginning of it.
+    /// It takes too much memory or is nested too deep, so some of it is missing.
     pub(crate) fn whole(&self) -> Result<(), String> {
-        self.object.whole()
+        nested::check(&self.object)
+    }
+
+    /// A text of its metadata; empty where there is none.
+    pub(crate) fn of_metadata(&self, key: &str) -> &str {
+        self.object.value["metadata"][key].as_str().unwrap_or_default()
     }
 
     /// A part of it, which is null where there is none.
@@ -75,7 +81,10 @@ impl Raw {
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let object = nested::read(from)?;
+        let mut object = nested::read(from)?;
+        if let (true, Value::Object(parts)) = (object.is_cut, &mut object.value) {
+            parts.retain(|part, _| part == "metadata");
+        }
         let version = object.value.pointer("/metadata/resourceVersion").and_then(Value::as_str);
         let resource_version = version.map(str::to_owned);
         Ok(Self { meta: ObjectMeta { resource_version, ..ObjectMeta::default() }, object })
@@ -156,6 +165,23 @@ mod tests {
         let error = typed[1].as_ref().unwrap_err().to_string();
         assert_eq!(error, "spec.a is nested deeper than 110 levels");
         assert!(typed[2].is_ok());
+    }
+
+    #[test]
+    fn of_an_object_that_takes_too_much_memory_the_metadata_are_there() {
+        let of = |env: usize| {
+            let env = vec![r#"{"name":"A"}"#; env].join(",");
+            let text = format!(r#"{{"kind":"Pod","metadata":{{"name":"web"}},"spec":{{"env":[{env}]}}}}"#);
+            serde_json::from_str::<Raw>(&text).unwrap()
+        };
+        let (mut small, mut large) = (of(100), of(20_000));
+        assert_eq!((small.of_metadata("name"), large.of_metadata("name")), ("web", "web"));
+        assert_eq!(small.of_metadata("uid"), "");
+        assert!(small.whole().is_ok() && large.whole().is_err());
+        assert_eq!(small.take("spec")["env"].as_array().map(Vec::len), Some(100));
+        assert_eq!(large.take("spec"), Value::Null);
+        let error = large.typed::<Pod>().unwrap_err().to_string();
+        assert!(error.contains("fewer lists and maps"), "{error}");
     }
 
     #[test]

@@ -1,14 +1,18 @@
 //! The pods of this node as the API server shows them: one watch with a field selector, as the kubelet has
 //! it.
+//!
+//! Whoever may create pods can write one that takes too much memory to be read. Nothing is known of it but its
+//! name: it is told of as one that cannot be read, and holds no other one up.
 
-use std::{future::ready, sync::Arc};
+use std::{collections::BTreeMap, future::ready, sync::Arc};
 
-use berth_policy::{Event, Pod, PodUid};
+use berth_policy::{Event, Pod, PodRef, PodUid};
 use berth_shim::Gate;
 use futures::FutureExt;
 use kube::runtime::watcher;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use super::convert;
 use crate::{
@@ -16,7 +20,8 @@ use crate::{
     cluster::{
         client::Connection,
         follow::{Shown, Watch, follow},
-        raw, v1 as core,
+        raw::{self, Raw, Untyped},
+        v1 as core,
     },
 };
 
@@ -32,6 +37,17 @@ pub(crate) trait Onlooker: std::fmt::Debug + Send + Sync {
     /// The watch was lost.
     fn lost(&self) {}
 }
+
+/// A pod as the watch brings it.
+#[derive(Debug)]
+enum Sent {
+    Read(Box<core::Pod>),
+    /// It cannot be read. Its identity, and why.
+    Unread(PodRef, Untyped),
+}
+
+/// Pods of the watch that cannot be read.
+type Unread = BTreeMap<PodUid, PodRef>;
 
 /// The watch and what became of it.
 #[derive(Clone, Debug)]
@@ -77,28 +93,60 @@ impl ApiView {
             insists: true,
             selected: watcher::Config::default().fields(&format!("spec.nodeName={}", self.node)),
         };
-        let each = |shown| self.take(shown);
-        let followed =
-            follow(&self.connection, &watch, raw::all::<core::Pod>, |_| ready(Ok(true)).boxed(), each);
+        let mut unread = Unread::new();
+        let each = |shown| self.take(shown, &mut unread);
+        let api = raw::all::<core::Pod>;
+        let followed = follow(&self.connection, &watch, api, Sent::of, |_| ready(Ok(true)).boxed(), each);
         // Cancel-safe: dropping the watch loses nothing that was applied.
         shutdown.run_until_cancelled(followed).await;
     }
 
-    fn take(&self, shown: Shown<core::Pod>) {
+    fn take(&self, shown: Shown<Sent>, unread: &mut Unread) {
         match shown {
-            Shown::Listed(pods) => {
-                pods.iter().for_each(|pod| self.seen(pod));
-                self.listed(pods.into_iter().filter_map(convert::pod).collect());
+            Shown::Listed(sent) => {
+                let (before, mut pods) = (std::mem::take(unread), Vec::new());
+                for sent in sent {
+                    match sent {
+                        Sent::Read(pod) => {
+                            self.seen(&pod);
+                            pods.extend(convert::pod(*pod));
+                        }
+                        Sent::Unread(pod, why) => {
+                            if !before.contains_key(&pod.uid) {
+                                tell(&pod, &why);
+                            }
+                            unread.insert(pod.uid.clone(), pod);
+                        }
+                    }
+                }
+                if !(before.is_empty() && unread.is_empty()) {
+                    self.unread(unread);
+                }
+                self.listed(pods);
             }
-            Shown::Applied(pod) => {
+            Shown::Applied(Sent::Read(pod)) => {
                 self.seen(&pod);
-                if let Some(pod) = convert::pod(pod) {
+                if let Some(pod) = convert::pod(*pod) {
+                    self.read(&pod.pod.uid, unread);
                     self.agent.observe(Event::PodSeen(Box::new(pod)));
                 }
             }
-            Shown::Deleted(pod) => {
-                if let Some(pod) = convert::pod(pod) {
-                    self.gone(pod.pod.uid);
+            Shown::Applied(Sent::Unread(pod, why)) => {
+                if !unread.contains_key(&pod.uid) {
+                    tell(&pod, &why);
+                }
+                unread.insert(pod.uid.clone(), pod);
+                // Each time: the kubelet may have shown it whole, as it was before.
+                self.unread(unread);
+            }
+            Shown::Deleted(sent) => {
+                let uid = match sent {
+                    Sent::Read(pod) => convert::pod(*pod).map(|pod| pod.pod.uid),
+                    Sent::Unread(pod, _) => Some(pod.uid),
+                };
+                if let Some(uid) = uid {
+                    self.read(&uid, unread);
+                    self.gone(uid);
                 }
             }
             Shown::NotInstalled(why) => self.broke(why),
@@ -130,22 +178,63 @@ impl ApiView {
         self.onlookers.iter().for_each(|onlooker| onlooker.seen(pod));
     }
 
+    fn unread(&self, pods: &Unread) {
+        self.agent.metrics().pods_unread(pods.len());
+        self.agent.observe(Event::PodsUnread(pods.values().cloned().collect()));
+    }
+
+    /// This one can be read again, or is gone.
+    fn read(&self, pod: &PodUid, unread: &mut Unread) {
+        if unread.remove(pod).is_some() {
+            self.unread(unread);
+        }
+    }
+
     fn gone(&self, uid: PodUid) {
         self.onlookers.iter().for_each(|onlooker| onlooker.gone(&uid));
         self.agent.observe(Event::PodGone(uid));
     }
 }
 
+impl Sent {
+    /// Reads it, or what says which pod it is: never fails. That it mirrors a static pod counts for nothing
+    /// then: anybody may write that of any pod.
+    fn of(object: Raw) -> Result<Self, Untyped> {
+        let [uid, namespace, name] = ["uid", "namespace", "name"].map(|key| object.of_metadata(key));
+        let pod = PodRef { uid: uid.into(), namespace: namespace.to_owned(), name: name.to_owned() };
+        Ok(match object.typed() {
+            Ok(read) => Self::Read(Box::new(read)),
+            Err(why) => Self::Unread(pod, why),
+        })
+    }
+}
+
+/// Said once for each pod.
+fn tell(pod: &PodRef, why: &Untyped) {
+    let (namespace, name, uid) = (&pod.namespace, &pod.name, &pod.uid);
+    warn!(namespace, name, pod.uid = %uid, error = %why, "Pod cannot be read, its order is not known");
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::{
+            Mutex,
+            atomic::{AtomicBool, Ordering},
+        },
+        time::Duration,
+    };
 
     use prometheus_client::registry::Registry;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::{
         agent::{metrics::AgentMetrics, store::Store},
-        cluster::client::Source,
+        cluster::{
+            client::Source,
+            fake::{Answer, FakeApi},
+        },
     };
 
     /// A kubeconfig for an API server that refuses connections.
@@ -158,6 +247,68 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 ";
 
+    fn agent(dir: &tempfile::TempDir) -> Arc<Agent> {
+        let store = Arc::new(Store::open(dir.path()).unwrap());
+        let metrics = AgentMetrics::register(&mut Registry::default());
+        Arc::new(Agent::new(berth_policy::Config::default(), store, metrics))
+    }
+
+    /// Names of the pods that an onlooker was shown.
+    #[derive(Debug, Default)]
+    struct Looked(Mutex<Vec<String>>);
+
+    impl Onlooker for Looked {
+        fn seen(&self, pod: &core::Pod) {
+            self.0.lock().unwrap().extend(pod.metadata.name.clone());
+        }
+    }
+
+    /// Whoever may create pods writes one that takes more memory than any may.
+    #[tokio::test]
+    async fn a_pod_that_cannot_be_read_holds_no_other_one_up() {
+        let sent = |name: &str, env: usize, phase: &str| {
+            let env = vec![json!({ "name": "A" }); env];
+            let metadata = json!({ "namespace": "shop", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "7" });
+            let spec = json!({ "containers": [{ "name": "a", "env": env }] });
+            json!({ "kind": "Pod", "metadata": metadata, "spec": spec, "status": { "phase": phase } })
+        };
+        let event = |kind: &str, object: Value| json!({ "type": kind, "object": object });
+        let watched = AtomicBool::new(false);
+        let api = FakeApi::new(move |question| match question.watches {
+            true if watched.swap(true, Ordering::Relaxed) => Answer::Events(Vec::new()),
+            true => Answer::Events(vec![
+                event("MODIFIED", sent("large", 20_000, "Running")),
+                event("ADDED", sent("new", 30_000, "Pending")),
+                event("MODIFIED", sent("after", 1, "Succeeded")),
+                event("DELETED", sent("new", 30_000, "Pending")),
+                event("ADDED", sent("last", 1, "Pending")),
+            ]),
+            false => Answer::Object(json!({
+                "apiVersion": "v1", "kind": "PodList", "metadata": { "resourceVersion": "7" },
+                "items": [sent("before", 1, "Running"), sent("large", 20_000, "Running"), sent("after", 1, "Running")],
+            })),
+        });
+        let api = api.await;
+        let dir = tempfile::tempdir().unwrap();
+        let (agent, looked) = (agent(&dir), Arc::new(Looked::default()));
+        let (connection, node) = (api.connection.clone(), "node-a".to_owned());
+        let view = ApiView::new(agent.clone(), connection, node, vec![looked.clone()]);
+        let (mut health, mut facts) = (view.health(), agent.facts());
+        let task = tokio::spawn(view.run(CancellationToken::new()));
+        let all = async {
+            while agent.read(|node, _| node.size().pods) < 3 {
+                facts.changed().await.unwrap();
+            }
+            health.wait_for(|health| health.synced).await.unwrap().clone()
+        };
+        let health = tokio::time::timeout(Duration::from_secs(20), all).await.expect("all are shown");
+        assert_eq!(health.error, None);
+        assert!(agent.read(|node, _| node.is_ending(&"uid-after".into())), "what came after it is seen");
+        assert_eq!(*looked.0.lock().unwrap(), ["before", "after", "after", "last"]);
+        assert_eq!(agent.metrics().unread(), 1, "the other one is gone");
+        task.abort();
+    }
+
     #[tokio::test]
     async fn an_api_server_that_is_away_is_told_and_ends_with_the_agent() {
         // Another test of this process may have been first.
@@ -165,11 +316,8 @@ current-context: x
         let dir = tempfile::tempdir().unwrap();
         let kubeconfig = dir.path().join("kubeconfig");
         std::fs::write(&kubeconfig, NOBODY).unwrap();
-        let store = Arc::new(Store::open(dir.path()).unwrap());
-        let metrics = AgentMetrics::register(&mut Registry::default());
-        let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, metrics));
         let view = ApiView::new(
-            agent,
+            agent(&dir),
             Connection::new(Source::kubeconfig(kubeconfig)),
             "node-a".to_owned(),
             Vec::new(),

@@ -42,7 +42,8 @@ use crate::{
         FIELD_MANAGER,
         client::Connection,
         follow::{Shown, Watch, follow},
-        node_object, raw,
+        node_object,
+        raw::{self, Raw},
         target::version,
     },
 };
@@ -105,7 +106,7 @@ impl NodeUpdates {
             let make = |metadata| NodePodUpdate { metadata, ..NodePodUpdate::new("", Default::default()) };
             async move { node_object::ensure(&client, &node, make).await }.boxed()
         };
-        let watching = follow(&self.connection, &watch, raw::all::<NodePodUpdate>, ensure, each);
+        let watching = follow(&self.connection, &watch, raw::all::<NodePodUpdate>, Raw::typed, ensure, each);
         let taking = async {
             let (mut clock, mut unjudged, mut pace) = (Clock::read(), false, Pace::default());
             loop {

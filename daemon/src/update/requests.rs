@@ -95,7 +95,7 @@ impl Requests {
             }
         };
         let api = raw::all::<ContainerUpdateRequest>;
-        follow(&self.connection, &watch, api, |_| ready(Ok(true)).boxed(), each).await;
+        follow(&self.connection, &watch, api, Ok, |_| ready(Ok(true)).boxed(), each).await;
     }
 
     /// Writes what the status of a request is to say, unless it says so.

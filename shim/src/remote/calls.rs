@@ -223,6 +223,7 @@ pub(crate) fn event_to_wire(event: &Event) -> Result<Option<EventTold>, Beyond> 
         Event::PodSeen(_)
         | Event::PodGone(_)
         | Event::PodsListed(_)
+        | Event::PodsUnread(_)
         | Event::InspectionStarted(_)
         | Event::SandboxInspected { .. }
         | Event::InspectionFailed(_)

@@ -21,6 +21,9 @@ use crate::{
 /// OpenKruise's words, which its users look for.
 const DEADLINE: &str = "recreating has exceeded the activeDeadlineSeconds";
 const POD_GONE: &str = "pod has gone";
+/// The same of a pod whose hooks, grace and restart policy nobody knows.
+const POD_UNREAD: &str =
+    "the pod cannot be read, mostly for too many lists and maps in it, such as env entries";
 /// Time after which the status asks whether the kubelet goes through berthd at all.
 const KUBELET_IS_SILENT: Duration = Duration::from_secs(5);
 
@@ -79,7 +82,8 @@ impl Node {
                 return request.finish(Outcome::Failed(FailureReason::PodGone), POD_GONE, now);
             }
             PodLiveness::Missing if request.gives_up(now) => {
-                return request.finish(Outcome::Failed(FailureReason::PodGone), POD_GONE, now);
+                let why = if self.unread.contains(&request.asked.pod) { POD_UNREAD } else { POD_GONE };
+                return request.finish(Outcome::Failed(FailureReason::PodGone), why, now);
             }
             PodLiveness::Missing | PodLiveness::Unclear => return,
             PodLiveness::Alive => request.pod_seen = true,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::{World, latch, pod, waiting};
-use crate::{Config, Declared, HoldReason, Refusal, UnknownPods, Verdict, View};
+use crate::{Config, Declared, Event, HoldReason, Pod, Refusal, UnknownPods, Verdict, View};
 
 #[test]
 fn an_unknown_pod() {
@@ -43,6 +43,72 @@ fn an_unknown_pod_is_decided_as_soon_as_it_is_seen() {
     assert!(matches!(verdict, Verdict::Hold { why: HoldReason::PodUnknown, .. }));
     world.apply(pod.seen());
     assert_eq!(world.ask(&call), waiting(&["a"]));
+}
+
+/// Nobody but the kubelet can show more of it, and nothing that it declares is passed over.
+#[test]
+fn a_pod_that_cannot_be_read() {
+    use UnknownPods::{Closed, Open};
+    let hinted = Declared { hinted: true, ..Declared::default() };
+    let refused = Verdict::Refuse(Refusal::PodUnknown);
+    let table = [
+        (Open, false, Declared::default(), false, Verdict::Forward),
+        (Open, false, hinted.clone(), false, refused.clone()),
+        (Closed, false, Declared::default(), false, refused.clone()),
+        (Open, true, Declared::default(), true, Verdict::Forward),
+        (Open, true, hinted, true, refused),
+    ];
+    for (unknown_pods, kubelet_poll, declared, waits, expect) in table {
+        let row = format!("{unknown_pods:?} {kubelet_poll} {}", declared.hinted);
+        let ordered = pod(&[("b", "1"), ("a", "2")]);
+        let mut world = World::with(Config { unknown_pods, kubelet_poll, ..Config::default() });
+        // It could be read before.
+        world.apply(ordered.seen());
+        world.apply(Event::PodsUnread(vec![ordered.pod.clone()]));
+        world.apply(Event::PodsListed(Vec::new()));
+        let (call, mut verdict) = world.create_in(&ordered, "sandbox", "b", declared);
+        assert_eq!(matches!(verdict, Verdict::Hold { .. }), waits, "{row}");
+        if waits {
+            world.pass(Duration::from_secs(2));
+            verdict = world.node.admit(&call, world.now);
+        }
+        assert_eq!(verdict, expect, "{row}");
+    }
+}
+
+#[test]
+fn the_end_of_a_pod_that_cannot_be_read() {
+    let ordered = pod(&[("b", "1"), ("a", "2")]);
+    let mut world = World::new();
+    world.apply(ordered.seen());
+    world.launch(&ordered, "a");
+    world.launch(&ordered, "b");
+    world.apply(Event::PodsUnread(vec![ordered.pod.clone()]));
+    world.apply(Event::PodsListed(Vec::new()));
+    for name in ["a-0", "b-0"] {
+        let (_, verdict) = world.stop(name, 30);
+        assert_eq!(verdict, Verdict::Forward, "{name}");
+    }
+    world.apply(Event::PodGone(ordered.pod.uid.clone()));
+    world.apply(Event::PodsUnread(Vec::new()));
+    assert_eq!(world.node.size().pods, 0);
+}
+
+#[test]
+fn of_a_pod_that_cannot_be_read_its_users_are_told_once() {
+    let (one, mut other) = (pod(&[]), pod(&[]));
+    other.pod.uid = "other".into();
+    let mut world = World::new();
+    let told = |world: &mut World, pods: &[&Pod]| {
+        world.apply(Event::PodsUnread(pods.iter().map(|pod| pod.pod.clone()).collect()));
+        let notices = world.node.notices.drain(..);
+        notices.map(|(pod, notice)| format!("{} {}", pod.uid, notice.reason)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut world, &[&one]), [format!("{} SetAside", one.pod.uid)]);
+    world.apply(Event::PodsListed(Vec::new()));
+    assert_eq!(told(&mut world, &[&one, &other]), ["other SetAside"]);
+    assert!(told(&mut world, &[&other]).is_empty());
+    assert_eq!(told(&mut world, &[&one]).len(), 1, "it was read in between");
 }
 
 #[test]

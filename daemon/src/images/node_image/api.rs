@@ -35,7 +35,8 @@ use crate::{
         FIELD_MANAGER,
         client::{CallError, Connection},
         follow::{Shown, Watch, follow},
-        node_object, pause, raw,
+        node_object, pause,
+        raw::{self, Raw},
     },
 };
 
@@ -102,7 +103,7 @@ impl NodeImages {
             // What it showed stays.
             Shown::NotInstalled(_) | Shown::Refused(_) | Shown::Lost(_) => {}
         };
-        follow(&self.connection, &watch, raw::all::<NodeImage>, ensure, each).await;
+        follow(&self.connection, &watch, raw::all::<NodeImage>, Raw::typed, ensure, each).await;
     }
 
     fn nothing(&self, seen: &watch::Sender<Option<Seen>>) {

@@ -17,7 +17,7 @@ use super::{
 use crate::cluster::{
     client::Connection,
     follow::{self, Shown, Watch},
-    raw,
+    raw::{self, Raw},
 };
 
 /// Follows those that are to be followed, for ever. Nothing is asked while no entry names one.
@@ -73,5 +73,5 @@ async fn one(connection: &Connection, probes: &SharedProbes, name: &MarkerName) 
         };
         probes.hear(name, seen);
     };
-    follow::follow(connection, &watch, api, ready, each).await;
+    follow::follow(connection, &watch, api, Raw::typed, ready, each).await;
 }

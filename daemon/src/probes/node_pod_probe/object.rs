@@ -37,7 +37,8 @@ use crate::{
         features::{self, Permission},
         follow::{Shown, Watch, follow},
         identity::IdentityState,
-        node_object, raw,
+        node_object,
+        raw::{self, Raw},
     },
 };
 
@@ -120,7 +121,7 @@ impl Object {
             Shown::Refused(_) | Shown::Lost(_) => {}
             Shown::Deleted(_) | Shown::NotInstalled(_) => self.take(None),
         };
-        follow(&self.connection, &watch, raw::all::<NodePodProbe>, ensure, each).await;
+        follow(&self.connection, &watch, raw::all::<NodePodProbe>, Raw::typed, ensure, each).await;
     }
 
     fn take(&self, shown: Option<NodePodProbe>) {

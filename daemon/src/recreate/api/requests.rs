@@ -88,7 +88,7 @@ impl Requests {
             self.take(shown, &clock, &mut refusals);
         };
         let api = raw::all::<ContainerRecreateRequest>;
-        let followed = follow::follow(&self.connection, &watch, api, |_| ready(Ok(true)).boxed(), each);
+        let followed = follow::follow(&self.connection, &watch, api, Ok, |_| ready(Ok(true)).boxed(), each);
         // Cancel-safe: dropping the watch loses nothing that was applied, and a refusal is written at the
         // next list.
         shutdown.run_until_cancelled(followed).await;

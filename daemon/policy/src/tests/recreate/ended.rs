@@ -57,7 +57,7 @@ fn a_request_is_open_until_its_source_shows_an_end() {
 
 #[test]
 fn a_pod_that_goes_ends_the_request() {
-    for gone in ["deleted", "removed", "ended"] {
+    for gone in ["deleted", "removed", "ended", "cannot be read"] {
         let mut play = Play::new(one());
         play.request("r", &["a"], strategy());
         match gone {
@@ -67,12 +67,14 @@ fn a_pod_that_goes_ends_the_request() {
         }
         let event = match gone {
             "removed" => Event::PodGone(play.pod.pod.uid.clone()),
+            "cannot be read" => Event::PodsUnread(vec![play.pod.pod.clone()]),
             _ => play.pod.seen(),
         };
         play.world.apply(event);
         assert!(!play.looks("a-1"), "{gone}");
         play.settle();
         assert_eq!(play.last("r").outcome, Some(Outcome::Failed(FailureReason::PodGone)), "{gone}");
+        assert_eq!(play.last("r").message.contains("cannot be read"), gone == "cannot be read");
     }
 }
 
