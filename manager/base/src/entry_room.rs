@@ -1,8 +1,9 @@
 //! Room that the entries of one writer have in the object of a node. Pure.
 //!
-//! The API server takes an object of so many bytes and no more, and the agent repeats in it what each pod had
-//! before. A write that is too large changes nothing, ever: so what does not fit waits until others are done.
-//! The manager's SidecarSets have this room, and the workloads have as much.
+//! The API server takes an object of so many bytes and no more, an agent reads one that takes so much memory
+//! and no more, and it repeats in it what each pod had before. A write that is too large changes nothing, ever:
+//! so what does not fit waits until others are done. The manager's SidecarSets have this room, and the
+//! workloads have as much.
 
 use std::{borrow::Borrow, collections::BTreeMap};
 
@@ -11,8 +12,8 @@ use berth_proto::{
     size,
 };
 
-/// Bytes of the entries of one writer, as JSON. The two of them have as much each, the agent's report twice
-/// that, and all of it is below what etcd takes.
+/// Weight of the entries of one writer: bytes as JSON, or more (`size::weight`). The two of them have as much
+/// each, the agent's report as much as one, and all of it is below what etcd takes and what an agent reads.
 pub const MOST_BYTES: usize = 256 << 10;
 
 /// Entries by pod and owner.
@@ -65,9 +66,9 @@ pub fn fitting<K: Ord + Clone, E: Borrow<DesiredPod> + Clone>(
     kept
 }
 
-/// Bytes of an entry, and of the comma after it.
+/// Weight of an entry, and of the comma after it.
 fn bytes<E: Borrow<DesiredPod>>(pod: &E) -> usize {
-    size::bytes(pod.borrow()).saturating_add(1)
+    size::weight(pod.borrow()).saturating_add(1)
 }
 
 #[cfg(test)]
