@@ -52,6 +52,8 @@ pub enum Event {
     ContainerStopped(ContainerId),
     /// A lifecycle hook of the kubelet ended, by a command in this container: well, or not.
     HookEnded(ContainerId, bool),
+    /// A preStop hook that the agent runs begins now: that is durable.
+    HookBegins(ContainerId),
     /// `RemoveContainer` succeeded.
     ContainerRemoved(ContainerId),
 

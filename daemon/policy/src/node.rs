@@ -234,6 +234,7 @@ impl Node {
             Event::ContainerStarted(id) => self.container_started(&id, now),
             Event::ContainerStopped(id) => self.container_stopped(&id),
             Event::HookEnded(id, well) => self.hook_ended(&id, well),
+            Event::HookBegins(id) => self.sidecars.hook_begins(&id),
             Event::ContainerRemoved(id) => self.forget_container(&id),
             Event::RelistAsked { call, connection } => {
                 self.meet(connection, now);
@@ -303,7 +304,7 @@ impl Node {
             Event::EffectBegan(effect) => {
                 self.effects_in_flight.began(&effect);
                 if let Effect::Runtime(RuntimeEffect::StopContainer(stop)) = &effect {
-                    self.sidecars.stop_began(&stop.container, now);
+                    self.sidecars.stop_began(stop, now);
                     self.recreates.stop_began(stop);
                 }
             }

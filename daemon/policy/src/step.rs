@@ -135,6 +135,9 @@ pub struct DirectStop {
     pub ip: Option<String>,
     /// preStop, unless it was run already.
     pub hook: Option<Hook>,
+    /// Written down before the hook begins, where the hook is not to begin a second time. That it is durable
+    /// comes back as [`crate::Event::HookBegins`].
+    pub mark: Option<SidecarMark>,
     /// From the beginning of the hook to SIGKILL.
     pub grace: Duration,
 }

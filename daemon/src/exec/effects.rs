@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::{Executor, spans::span};
 use crate::{
-    agent::{fault::Point, metrics::RequestKind},
+    agent::{Agent, fault::Point, metrics::RequestKind},
     base::causes::chain,
     exec::hook,
 };
@@ -86,7 +86,7 @@ impl Executor {
                 Point::Unmarked.reached();
                 outcome
             }
-            StoreEffect::MarkSidecars(marks) => self.mark_sidecars(marks).await,
+            StoreEffect::MarkSidecars(marks) => done(mark_sidecars(&self.agent, marks).await),
             StoreEffect::ForgetSidecars(containers) => {
                 done(self.agent.forget_sidecars(containers.clone()).await)
             }
@@ -94,6 +94,11 @@ impl Executor {
     }
 
     async fn stop(&self, stop: &DirectStop, shutdown: &CancellationToken) -> StepOutcome {
+        if let Some(mark) = &stop.mark
+            && !hook_begins(&self.agent, mark, || shutdown.is_cancelled()).await
+        {
+            return StepOutcome::Failed;
+        }
         info!(container.id = %stop.container, hook = stop.hook.is_some(), "Container is stopped without the kubelet");
         let stopped = hook::stop_directly(&self.runtime, stop, shutdown).await;
         Point::DirectlyStopped.reached();
@@ -133,26 +138,72 @@ impl Executor {
         }
         done(written)
     }
+}
 
-    async fn mark_sidecars(&self, marks: &[SidecarMark]) -> StepOutcome {
-        Point::Ending.reached();
-        let written = self.agent.write_sidecars(marks.to_vec()).await;
-        Point::Ended.reached();
-        if written {
-            for mark in marks {
-                info!(
-                    container = %mark.name,
-                    container.id = %mark.container,
-                    pod.uid = %mark.pod,
-                    hook = mark.hooked,
-                    "Job sidecar is to end"
-                );
-            }
+async fn mark_sidecars(agent: &Agent, marks: &[SidecarMark]) -> bool {
+    Point::Ending.reached();
+    let written = agent.write_sidecars(marks.to_vec()).await;
+    Point::Ended.reached();
+    if written {
+        for mark in marks {
+            info!(
+                container = %mark.name,
+                container.id = %mark.container,
+                pod.uid = %mark.pod,
+                hook = mark.hooked,
+                "Job sidecar is to end"
+            );
         }
-        done(written)
     }
+    written
+}
+
+/// Writes down that a hook begins, so that nobody begins it again. False: it does not begin here. A process
+/// that was told to end meanwhile leaves it to whoever comes next.
+async fn hook_begins(agent: &Agent, mark: &SidecarMark, is_ending: impl Fn() -> bool) -> bool {
+    if is_ending() || !mark_sidecars(agent, std::slice::from_ref(mark)).await {
+        return false;
+    }
+    if is_ending() {
+        let before = SidecarMark { hooked: false, ..mark.clone() };
+        if !agent.write_sidecars(vec![before]).await {
+            warn!(container.id = %mark.container, "A preStop hook is not run, it is marked as begun");
+        }
+        return false;
+    }
+    agent.observe(Event::HookBegins(mark.container.clone()));
+    true
 }
 
 fn done(done: bool) -> StepOutcome {
     if done { StepOutcome::Done } else { StepOutcome::Failed }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, sync::Arc};
+
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::agent::{metrics::AgentMetrics, store::Store};
+
+    /// Rows: after how many looks this process is told to end, whether the hook begins, and what the store
+    /// says of it then.
+    #[tokio::test]
+    async fn a_hook_that_this_process_does_not_begin_is_the_next_ones() {
+        for (looks, begins, stored) in [(0, false, None), (1, false, Some(false)), (2, true, Some(true))] {
+            let dir = tempfile::tempdir().unwrap();
+            let store = Arc::new(Store::open(dir.path()).unwrap());
+            let metrics = AgentMetrics::register(&mut Registry::default());
+            let agent = Agent::new(berth_policy::Config::default(), store.clone(), metrics);
+            let (pod, name, container) = ("u".into(), "s".into(), "s-0".into());
+            let mark = SidecarMark { pod, name, container, hooked: true };
+            let left = Cell::new(looks);
+            let is_ending = || left.replace(left.get().saturating_sub(1)) == 0;
+            assert_eq!(hook_begins(&agent, &mark, is_ending).await, begins, "{looks}");
+            let marks = store.sidecars().unwrap();
+            assert_eq!(marks.first().map(|mark| mark.hooked), stored, "{looks}");
+        }
+    }
 }

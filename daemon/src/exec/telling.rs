@@ -2,12 +2,11 @@
 //!
 //! The kubelet may look at a container as soon as it has ended. A shim that was not told that its end does
 //! not count answers with the truth, and a Job fails for its sidecar. So a stop is not begun before the shim
-//! knows, and neither is the mark by which its hook is not begun a second time. The stop that has the hook
-//! follows that mark at once: between the two the hook would be lost with this process.
+//! knows, nor is its hook.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use berth_policy::{ContainerId, Effect, RuntimeEffect, Step, StoreEffect, time::later};
+use berth_policy::{ContainerId, Effect, RuntimeEffect, Step, time::later};
 use berth_shim::remote::Foresight;
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
@@ -99,13 +98,7 @@ impl<'a> Telling<'a> {
 /// Container of a step that waits.
 fn needs_telling(step: &Step) -> Option<&ContainerId> {
     match step {
-        // Its hook is marked, and that has waited.
-        Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop))) => {
-            stop.hook.is_none().then_some(&stop.container)
-        }
-        Step::Effect(Effect::Store(StoreEffect::MarkSidecars(marks))) => {
-            marks.iter().find(|mark| mark.hooked).map(|mark| &mark.container)
-        }
+        Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop))) => Some(&stop.container),
         _ => None,
     }
 }
@@ -114,7 +107,7 @@ fn needs_telling(step: &Step) -> Option<&ContainerId> {
 mod tests {
     use std::sync::Arc;
 
-    use berth_policy::{DirectStop, Hook, PodRef, Question, SidecarMark};
+    use berth_policy::{DirectStop, Hook, PodRef, Question, SidecarMark, StoreEffect};
     use berth_shim::Gate;
     use prometheus_client::registry::Registry;
     use rstest::rstest;
@@ -143,13 +136,14 @@ mod tests {
     fn stop_of(container: &str, hook: Option<Hook>) -> Step {
         let pod = PodRef { uid: "u".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
         let (container, sandbox) = (container.into(), "s".into());
-        let stop = DirectStop { container, pod, sandbox, ip: None, hook, grace: Duration::ZERO };
+        let (mark, grace) = (None, Duration::ZERO);
+        let stop = DirectStop { container, pod, sandbox, ip: None, hook, mark, grace };
         Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop)))
     }
 
-    fn mark(hooked: bool) -> Step {
+    fn mark() -> Step {
         let (pod, name, container) = ("u".into(), "proxy".into(), "c".into());
-        let mark = SidecarMark { pod, name, container, hooked };
+        let mark = SidecarMark { pod, name, container, hooked: false };
         Step::Effect(Effect::Store(StoreEffect::MarkSidecars(vec![mark])))
     }
 
@@ -158,9 +152,8 @@ mod tests {
     #[case::no_shim_is_to_be_told(Some(u64::MAX), stop(), true)]
     #[case::none_has_come(None, stop(), false)]
     #[case::one_stays_behind(Some(0), stop(), false)]
-    #[case::its_hook_counts_as_begun_then(None, mark(true), false)]
-    #[case::its_mark_has_waited(None, hooked_stop(), true)]
-    #[case::a_mark_is_what_it_is_told(None, mark(false), true)]
+    #[case::its_hook_counts_as_begun_then(None, hooked_stop(), false)]
+    #[case::a_mark_is_what_it_is_told(None, mark(), true)]
     #[case::a_question(None, Question::PollKubelet.into(), true)]
     #[tokio::test(start_paused = true)]
     async fn a_stop_waits_until_the_shim_knows(
@@ -211,11 +204,8 @@ mod tests {
         agent.told(None);
         let limit = TOLD_WITHIN.as_secs();
         let mut telling = Telling::new(&agent);
-        assert_eq!(begin(&mut telling, [mark(false), stop()]).await, [0, limit]);
+        assert_eq!(begin(&mut telling, [mark(), stop()]).await, [0, limit]);
         assert_eq!(telling.deadline(None), None, "nothing waits");
-        let mut telling = Telling::new(&agent);
-        let began = begin(&mut telling, [mark(false), mark(true), hooked_stop()]).await;
-        assert_eq!(began, [0, limit, limit], "the hook follows its mark");
         // The stop fails in the end.
         telling.may_begin(Vec::new());
         tokio::time::sleep(Duration::from_secs(35)).await;

@@ -224,6 +224,7 @@ pub(crate) fn event_to_wire(event: &Event) -> Result<Option<EventTold>, Beyond> 
         | Event::PodGone(_)
         | Event::PodsListed(_)
         | Event::PodsUnread(_)
+        | Event::HookBegins(_)
         | Event::InspectionStarted(_)
         | Event::SandboxInspected { .. }
         | Event::InspectionFailed(_)

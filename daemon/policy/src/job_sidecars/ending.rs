@@ -97,30 +97,16 @@ impl Node {
         };
         let running = || alive.iter().filter(|sidecar| sidecar.runs);
         let lowest = running().filter(on_time).map(|sidecar| sidecar.level).min();
-        let mut marks = Vec::new();
-        let mut mark = |sidecar: &Alive<'_>, hooked| {
-            let (name, container) = (sidecar.name.clone(), sidecar.id.clone());
-            marks.push(SidecarMark { pod: pod.pod.uid.clone(), name, container, hooked });
-        };
         // All at once, whatever the order: one that gives up because another is gone has ended with the job
         // too.
-        alive
-            .iter()
-            .filter(|sidecar| !self.sidecars.is_marked(&sidecar.id))
-            .for_each(|sidecar| mark(sidecar, false));
-        for sidecar in running().filter(|sidecar| lowest.is_none_or(|lowest| sidecar.level <= lowest)) {
-            match self.sidecars.marks.get(&sidecar.id) {
-                None => {}
-                Some(marked) if marked.hook_due && !marked.mark.hooked && has_hook(pod, sidecar.name) => {
-                    mark(sidecar, true);
-                }
-                Some(marked) => steps.extend(self.stop_of(pod, marked)),
-            }
-        }
-        // The marks of hooks may have to wait for the shim, and the others must not wait with them.
-        if marks.iter().any(|mark| !mark.hooked) {
-            marks.retain(|mark| !mark.hooked);
-        }
+        let marks = alive.iter().filter(|sidecar| !self.sidecars.is_marked(&sidecar.id)).map(|sidecar| {
+            let (name, container) = (sidecar.name.clone(), sidecar.id.clone());
+            SidecarMark { pod: pod.pod.uid.clone(), name, container, hooked: false }
+        });
+        let marks: Vec<SidecarMark> = marks.collect();
+        let due = running().filter(|sidecar| lowest.is_none_or(|lowest| sidecar.level <= lowest));
+        let due = due.filter_map(|sidecar| self.stop_of(pod, self.sidecars.marks.get(&sidecar.id)?));
+        steps.extend(due);
         if !marks.is_empty() {
             steps.push(StoreEffect::MarkSidecars(marks).into());
         }
@@ -145,12 +131,14 @@ impl Node {
         let mark = &marked.mark;
         let sandbox = self.containers.get(&mark.container)?;
         let hook = pod.containers.get(&mark.name).and_then(|spec| spec.pre_stop.as_ref());
+        let hook = hook.filter(|_| marked.hook_due).cloned();
         let stop = DirectStop {
             container: mark.container.clone(),
             pod: pod.pod.clone(),
             sandbox: sandbox.clone(),
             ip: pod.ip.clone(),
-            hook: hook.filter(|_| marked.hook_due).cloned(),
+            mark: hook.as_ref().map(|_| SidecarMark { hooked: true, ..mark.clone() }),
+            hook,
             grace: pod.grace,
         };
         Some(RuntimeEffect::StopContainer(stop).into())
@@ -219,10 +207,6 @@ impl Node {
             .filter(|marked| self.sidecars.pods.contains(&marked.mark.pod))
             .map(|marked| (&marked.mark.pod, marked.since))
     }
-}
-
-fn has_hook(pod: &Pod, name: &ContainerName) -> bool {
-    pod.containers.get(name).is_some_and(|spec| spec.pre_stop.is_some())
 }
 
 /// The regular containers that are sidecars, or those that are not.

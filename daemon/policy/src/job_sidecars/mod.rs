@@ -6,9 +6,10 @@
 //!       v
 //!  the mains are over   restartPolicy Never: all exited; OnFailure: all exited with 0
 //!       v
-//!  marked               durable, all at once, before anything happens to them; again before a preStop hook begins
+//!  marked               durable, all at once, before anything happens to them
 //!       v
-//!  stopped              by the agent, in their order: preStop, stop signal, SIGKILL, within the pod's grace
+//!  stopped              by the agent, in their order: preStop, stop signal, SIGKILL, within the pod's grace;
+//!                       that preStop begins is durable before it does
 //!       v
 //!  shown as completed   exit code 0 to the kubelet, until the container is removed
 //! ```

@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::SidecarMark;
-use crate::model::{ContainerId, Pod, PodUid, RestartPolicy};
+use crate::{
+    model::{ContainerId, Pod, PodUid, RestartPolicy},
+    step::DirectStop,
+};
 
 /// The pods that have job sidecars, and the sidecars that are marked.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +28,7 @@ pub(super) struct Marked {
     pub(super) since: Instant,
     /// The hook, if it has one, is still to be run.
     pub(super) hook_due: bool,
-    /// When its stop began, with the hook, for the first time.
+    /// When its stop began for the first time.
     pub(super) stop_began: Option<Instant>,
     /// It was made for an instance that had exited already, and the kubelet has not asked about that since.
     pub(super) unseen: bool,
@@ -55,11 +58,18 @@ impl JobSidecars {
         }
     }
 
-    /// Its stop begins, with the hook.
-    pub(crate) fn stop_began(&mut self, container: &ContainerId, now: Instant) {
-        if let Some(marked) = self.marks.get_mut(container) {
-            marked.hook_due = false;
+    /// Its stop begins. The hook that it has is due until that is durable.
+    pub(crate) fn stop_began(&mut self, stop: &DirectStop, now: Instant) {
+        if let Some(marked) = self.marks.get_mut(&stop.container) {
+            marked.hook_due &= stop.mark.is_some();
             marked.stop_began.get_or_insert(now);
+        }
+    }
+
+    /// Its hook begins, and is not begun again.
+    pub(crate) fn hook_begins(&mut self, container: &ContainerId) {
+        if let Some(marked) = self.marks.get_mut(container) {
+            (marked.hook_due, marked.mark.hooked) = (false, true);
         }
     }
 

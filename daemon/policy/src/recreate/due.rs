@@ -251,6 +251,7 @@ impl Node {
             sandbox: sandbox.clone(),
             ip: self.pods.get(&request.asked.pod).and_then(|pod| pod.ip.clone()),
             hook: hook.cloned(),
+            mark: None,
             grace: self.grace_of(request),
         };
         Some(RuntimeEffect::StopContainer(stop).into())

@@ -196,9 +196,24 @@ fn a_hook_is_begun_at_most_once() {
     }
 }
 
-/// A hook's mark may have to wait for the shim; until it is marked a sidecar has the code that it exits with.
+/// Its mark may not be written, or the agent be stopped before.
 #[test]
-fn one_that_comes_up_late_is_marked_before_the_hook_of_another() {
+fn a_hook_that_did_not_begin_is_begun_later() {
+    let pod = hooked(job(RestartPolicy::Never, &[("m", "0"), ("s", "0")]), "s");
+    let mut play = Play::of(&pod);
+    play.is_full = true;
+    play.exits("m-0", 0);
+    assert_eq!(play.done(), ["mark s", "no mark of s-0"]);
+    assert_eq!(play.world.node.hook_begins(&"s-0".into()), Turn::Take(HookTurn::Run), "by the kubelet");
+    play.is_full = false;
+    play.world.pass(Duration::from_secs(1));
+    play.settle();
+    assert_eq!(play.done(), ["mark s+", "stop s-0 30s hook"]);
+}
+
+/// A stop may have to wait for the shim; until it is marked a sidecar has the code that it exits with.
+#[test]
+fn one_that_comes_up_late_is_marked_beside_the_stop_of_another() {
     let pod = hooked(job(RestartPolicy::Never, &[("m", "0"), ("s1", "0"), ("s2", "0")]), "s1");
     let mut play = Play::of(&pod);
     play.exits("s2-0", 1);
@@ -220,8 +235,8 @@ fn one_that_comes_up_late_is_marked_before_the_hook_of_another() {
     assert_eq!(steps(&mut play), ["mark s1"]);
     play.world.apply(Event::ContainerStarted("s2-1".into()));
     play.world.runtime.get_mut(&"s2-1".into()).unwrap().1.state = ContainerState::Running;
-    assert_eq!(steps(&mut play), ["mark s2"]);
-    assert_eq!(steps(&mut play), ["stop s2-1 30s", "mark s1+"]);
+    assert_eq!(steps(&mut play), ["mark s1+", "stop s1-0 30s hook", "mark s2"]);
+    assert_eq!(steps(&mut play), ["stop s2-1 30s"]);
 }
 
 /// By the runtime's own word; without it, in a while. The kubelet learns of both ends at once if the sidecar

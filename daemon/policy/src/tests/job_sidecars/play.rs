@@ -30,6 +30,8 @@ pub(super) struct Play {
     stored: Vec<SidecarMark>,
     /// Stopped sidecars exit with this; `None`: they don't.
     pub(super) code: Option<i32>,
+    /// The store does not take the marks of hooks.
+    pub(super) is_full: bool,
 }
 
 impl Play {
@@ -38,8 +40,8 @@ impl Play {
     }
 
     pub(super) fn with(config: Config, pod: &Pod) -> Self {
-        let mut play =
-            Self { world: World::with(config), did: Vec::new(), stored: Vec::new(), code: Some(143) };
+        let (world, did, stored) = (World::with(config), Vec::new(), Vec::new());
+        let mut play = Self { world, did, stored, code: Some(143), is_full: false };
         play.world.apply(pod.seen());
         play.world.apply(Event::ViewFresh(true));
         let mut names: Vec<_> =
@@ -87,14 +89,20 @@ impl Play {
         let mut outcome = StepOutcome::Done;
         match &effect {
             Effect::Store(StoreEffect::MarkSidecars(marks)) => {
-                let words: Vec<String> = marks
-                    .iter()
-                    .map(|mark| format!("{}{}", mark.name, if mark.hooked { "+" } else { "" }))
-                    .collect();
+                let words: Vec<&str> = marks.iter().map(|mark| mark.name.as_str()).collect();
                 self.did.push(format!("mark {}", words.join(" ")));
                 self.stored.extend(marks.iter().cloned());
             }
+            Effect::Runtime(RuntimeEffect::StopContainer(stop)) if stop.mark.is_some() && self.is_full => {
+                self.did.push(format!("no mark of {}", stop.container));
+                outcome = StepOutcome::Failed;
+            }
             Effect::Runtime(RuntimeEffect::StopContainer(stop)) => {
+                if let Some(mark) = &stop.mark {
+                    self.did.push(format!("mark {}+", mark.name));
+                    self.stored.push(mark.clone());
+                    self.world.apply(Event::HookBegins(stop.container.clone()));
+                }
                 let hook = if stop.hook.is_some() { " hook" } else { "" };
                 self.did.push(format!("stop {} {}s{hook}", stop.container, stop.grace.as_secs()));
                 match self.code {

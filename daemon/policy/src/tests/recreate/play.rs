@@ -128,10 +128,7 @@ impl Play {
         };
         match &effect {
             Effect::Store(StoreEffect::MarkSidecars(marks)) => {
-                for mark in marks {
-                    let hooked = if mark.hooked { " hooked" } else { "" };
-                    self.effects.push(format!("end {}{hooked}", mark.container));
-                }
+                self.effects.extend(marks.iter().map(|mark| format!("end {}", mark.container)));
             }
             Effect::Store(StoreEffect::ForgetSidecars(gone)) => {
                 self.effects.push(format!("forget sidecars {gone:?}"));

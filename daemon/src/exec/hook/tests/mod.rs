@@ -24,6 +24,7 @@ fn stop(hook: Option<Hook>, grace: Duration) -> DirectStop {
         sandbox: "s".into(),
         ip: None,
         hook,
+        mark: None,
         grace,
     }
 }
