@@ -50,13 +50,16 @@ pub(crate) async fn record(host: &Host, journal: &mut Journal, action: &Action) 
         Action::Start { unit } if !is(host, "is-active", unit).await? => {
             Change::Started { unit: (*unit).to_owned() }
         }
+        Action::Restart { unit } => match is(host, "is-active", unit).await? {
+            true => Change::Restarted { unit: (*unit).to_owned() },
+            false => Change::Started { unit: (*unit).to_owned() },
+        },
         Action::Redirect { unit, path, .. } => {
             Change::Redirected { unit: (*unit).to_owned(), path: path.clone(), before: host.before(path)? }
         }
         Action::MakeDir { .. }
         | Action::Enable { .. }
         | Action::Start { .. }
-        | Action::Restart { .. }
         | Action::Reload
         | Action::AwaitBerthd
         | Action::AwaitShim
@@ -123,6 +126,11 @@ pub(crate) async fn undo(host: &Host, step: &Undo) -> Result<Option<String>> {
         // A way back that was interrupted has been here already: systemctl knows the unit no more.
         Undo::Stop { unit } | Undo::Disable { unit } if !host.exists(&unit_path(unit)) => {}
         Undo::Stop { unit } => drop(host.systemctl(&["stop", unit], LONG).await?),
+        // Whatever is wrong with it, the rest is put back, and this is the last step.
+        Undo::Restart { unit } => {
+            let failed = host.systemctl(&["restart", unit], LONG).await.err();
+            return Ok(failed.map(|error| format!("warning: {error:#}; systemctl restart {unit}")));
+        }
         Undo::Disable { unit } => drop(host.systemctl(&["disable", unit], SYSTEMCTL_TIMEOUT).await?),
         Undo::RemoveSockets => host.remove_tree(RUN_DIR)?,
         Undo::RemoveFolder { path } => host.remove_empty_dir(path)?,

@@ -65,6 +65,11 @@ pub(crate) enum Change {
         /// Which.
         unit: String,
     },
+    /// A unit that ran was started anew with other settings. Never below `settled`: those are its own then.
+    Restarted {
+        /// Which.
+        unit: String,
+    },
     /// The kubelet was led to Berth, and restarted.
     Redirected {
         /// Its unit.
@@ -106,6 +111,11 @@ pub(crate) enum Undo {
     },
     /// Stop a unit.
     Stop {
+        /// Which.
+        unit: String,
+    },
+    /// Start a unit anew with the settings that were put back.
+    Restart {
         /// Which.
         unit: String,
     },
@@ -186,11 +196,12 @@ impl Journal {
 
     /// All changes are for good.
     pub(crate) fn settle(&mut self, host: &Host) -> Result<()> {
-        let is_replaced = |change: &mut Change| matches!(change, Change::Replaced { .. });
-        let replaced: Vec<Change> = self.changes.extract_if(.., is_replaced).collect();
+        let is_over =
+            |change: &mut Change| matches!(change, Change::Replaced { .. } | Change::Restarted { .. });
+        let over: Vec<Change> = self.changes.extract_if(.., is_over).collect();
         self.settled = self.changes.len();
         self.save(host)?;
-        for change in replaced {
+        for change in over {
             if let Change::Replaced { kept, .. } = change {
                 host.remove(&kept)?;
             }
@@ -243,9 +254,11 @@ impl Journal {
         }
         steps.extend(kubelets.into_iter().map(|unit| Undo::RestartKubelet { unit: unit.clone() }));
         let mut reload = false;
+        let mut restarts = Vec::new();
         for change in undone.iter().rev() {
             match change {
                 Change::Redirected { .. } => {}
+                Change::Restarted { unit } => restarts.push(unit),
                 Change::Started { unit } => {
                     steps.push(Undo::Stop { unit: unit.clone() });
                     if unit == SOCKET_UNIT {
@@ -270,6 +283,12 @@ impl Journal {
         if reload {
             steps.push(Undo::Reload);
         }
+        // One that is stopped again takes no settings.
+        let is_stopped = |unit: &String| {
+            undone.iter().any(|change| matches!(change, Change::Started { unit: own } if own == unit))
+        };
+        restarts.retain(|unit| !is_stopped(unit));
+        steps.extend(restarts.into_iter().map(|unit| Undo::Restart { unit: unit.clone() }));
         steps
     }
 }

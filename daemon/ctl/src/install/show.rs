@@ -42,6 +42,7 @@ pub(crate) fn undo(step: &Undo) -> String {
         Undo::HandOverShim => "let berth-shim hand over to that program, where it runs".to_owned(),
         Undo::Reload => "systemctl daemon-reload".to_owned(),
         Undo::RestartKubelet { unit } => format!("systemctl restart {unit}"),
+        Undo::Restart { unit } => format!("systemctl restart {unit}, for the settings that were put back"),
         Undo::Stop { unit } => format!("systemctl stop {unit}"),
         Undo::Disable { unit } => format!("systemctl disable {unit}"),
         Undo::RemoveSockets => format!("remove {}/", super::places::RUN_DIR),
