@@ -328,6 +328,14 @@ impl CallError {
         }
     }
 
+    /// Gives the API server's message where it would take the same call later.
+    pub(crate) fn hold(&self) -> Option<&str> {
+        match self {
+            Self::Refused { code: 429, message } => Some(message),
+            Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
+        }
+    }
+
     /// Somebody else wrote in between, or it is another object of that name.
     pub(crate) fn is_conflict(&self) -> bool {
         self.code() == Some(409)

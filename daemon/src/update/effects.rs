@@ -205,11 +205,7 @@ impl Parts {
             Err(error) if error.is_conflict() || error.is_gone() => WriteOutcome::Outdated,
             Err(error) => {
                 not_taken(&pod.uid, &error);
-                match (error.refusal(false), error.refusal(true)) {
-                    (Some(why), _) => WriteOutcome::Refused { why: why.to_owned(), for_good: true },
-                    (None, Some(why)) => WriteOutcome::Refused { why: why.to_owned(), for_good: false },
-                    (None, None) => WriteOutcome::Failed,
-                }
+                refused(&error)
             }
         };
         UpdateEvent::Written(pod.uid, outcome)
@@ -247,6 +243,20 @@ impl Parts {
             UpdateSource::Admin => self.admin_requests.delete(id, &self.updates).await,
         };
         UpdateEvent::Deleted(request.id, outcome)
+    }
+}
+
+/// Outcome of a write that was not taken.
+fn refused(error: &CallError) -> WriteOutcome {
+    let refused = |why: &str, for_good| WriteOutcome::Refused { why: why.to_owned(), for_good };
+    if let Some(why) = error.refusal(false) {
+        refused(why, true)
+    } else if let Some(why) = error.refusal(true) {
+        refused(why, false)
+    } else if let Some(why) = error.hold() {
+        WriteOutcome::Held { why: why.to_owned() }
+    } else {
+        WriteOutcome::Failed
     }
 }
 
@@ -303,5 +313,25 @@ fn tell(pod: &PodRef, write: &PodWrite) {
             metadata = ?patch.metadata.keys().collect::<Vec<_>>(),
             "Pod patched"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_that_are_not_taken() {
+        let refused = |for_good| WriteOutcome::Refused { why: "no".to_owned(), for_good };
+        let table = [
+            (422, refused(true)),
+            (403, refused(false)),
+            (429, WriteOutcome::Held { why: "no".to_owned() }),
+            (500, WriteOutcome::Failed),
+        ];
+        for (code, expected) in table {
+            let error = CallError::Refused { code, message: "no".to_owned() };
+            assert_eq!(super::refused(&error), expected, "{code}");
+        }
     }
 }

@@ -160,6 +160,7 @@ fn observed(pod: &core::Pod, runs: &Images, request: &UpdateRequest) -> Observed
         kubelet_told: true,
         images,
         refused: None,
+        held: None,
         before: None,
         metadata: view.metadata,
     }

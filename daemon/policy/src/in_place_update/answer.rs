@@ -30,7 +30,8 @@ pub(super) fn going_on(
             let names: Vec<&str> = containers.keys().map(ContainerName::as_str).collect();
             Some(format!("{} is stopped, so that its hook ends", names.join(", ")))
         }
-        // Over in a moment.
+        // Over in a moment, if it is let.
+        Next::SetNotReady | Next::Patch(_) | Next::SetReady => seen.held_back(),
         _ => None,
     };
     let back = request.reported.rolling_back.as_ref();

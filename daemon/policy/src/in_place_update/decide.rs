@@ -59,10 +59,12 @@ impl Decision<'_> {
             return self.finish();
         }
         if self.update.deadline.is_some_and(|deadline| deadline <= self.now) {
-            let message = match under_way {
-                Some(Next::Wait { why, .. }) => format!("the update has exceeded its deadline: {why}"),
-                _ => "the update has exceeded its deadline".to_owned(),
+            let why = match under_way {
+                Some(Next::Wait { why, .. }) => Some(why.to_string()),
+                _ => self.seen.held_back(),
             };
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            let message = format!("the update has exceeded its deadline{why}");
             return self.fail(FailureReason::DeadlineExceeded, message);
         }
         if matches!(under_way, Some(Next::Wait { why: Why::Ready { .. } | Why::Restart(_), .. }))

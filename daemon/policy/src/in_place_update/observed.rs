@@ -56,6 +56,8 @@ pub struct Observed {
     pub images: BTreeMap<Arc<str>, Presence>,
     /// The API server refuses what this revision would write next, in its words.
     pub refused: Option<(String, String)>,
+    /// The API server does not take the next write for now, in its words.
+    pub held: Option<String>,
     /// State of the pod before the update; needed only to return to it.
     pub before: Option<Before>,
 }
@@ -191,6 +193,13 @@ pub enum Life {
     Crashing,
     /// It has exited, and the restart policy leaves it so.
     Ended,
+}
+
+impl Observed {
+    /// Words for a write that is not taken for now.
+    pub(super) fn held_back(&self) -> Option<String> {
+        self.held.as_ref().map(|why| format!("waits until the API server takes the next step: {why}"))
+    }
 }
 
 impl ContainerView {

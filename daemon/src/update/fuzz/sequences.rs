@@ -123,10 +123,11 @@ impl Play {
     }
 
     fn outcome(&mut self, which: u8, length: Duration) -> WriteOutcome {
-        match which % 6 {
+        match which % 7 {
             0..=2 => WriteOutcome::Done(Box::new(self.view(which, length))),
             3 => WriteOutcome::Outdated,
             4 => WriteOutcome::Refused { why: "no".to_owned(), for_good: which > 128 },
+            5 => WriteOutcome::Held { why: "not now".to_owned() },
             _ => WriteOutcome::Failed,
         }
     }

@@ -53,6 +53,7 @@ impl Updates {
         if let (Some(Step::Patch(_)), WriteOutcome::Outdated | WriteOutcome::Failed) = (&step, &outcome) {
             pod.is_unheard = true;
         }
+        pod.held = None;
         match outcome {
             WriteOutcome::Done(view) => {
                 pod.attempts = Attempts::default();
@@ -72,6 +73,10 @@ impl Updates {
                 {
                     pod.refused = Some((revision, why));
                 }
+                pod.attempts.failed(now);
+            }
+            WriteOutcome::Held { why } => {
+                pod.held = Some(why);
                 pod.attempts.failed(now);
             }
             // Whether it was written nobody knows.

@@ -94,6 +94,11 @@ pub enum WriteOutcome {
         /// It is refused however often it is tried. Otherwise the API server may only be coming up.
         for_good: bool,
     },
+    /// It is not let for now, as by a budget that lets no more pods be unavailable, or too much is asked.
+    Held {
+        /// In the API server's words.
+        why: String,
+    },
     /// Not written, for another reason.
     Failed,
 }

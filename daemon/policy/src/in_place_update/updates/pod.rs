@@ -35,6 +35,8 @@ pub(crate) struct UpdatedPod {
     pub(crate) closed: Option<Instant>,
     /// Revision whose patch the API server did not take, and its reason.
     pub(crate) refused: Option<(String, String)>,
+    /// Why the API server does not take the next write for now.
+    pub(crate) held: Option<String>,
     /// The last removal of exited instances.
     pub(crate) removal: Option<Removal>,
     pub(crate) restarts: Restarts,

@@ -71,6 +71,7 @@ pub(crate) fn snapshot(
         kubelet_told: is_settled,
         images: look.images(),
         refused: pod.refused.clone(),
+        held: pod.held.clone(),
         before: None,
         metadata: view.metadata.clone(),
         containers,

@@ -218,6 +218,7 @@ impl World {
             kubelet_told: true,
             images: refused.chain(images).collect(),
             refused: None,
+            held: None,
             before: self.before.clone(),
         }
     }

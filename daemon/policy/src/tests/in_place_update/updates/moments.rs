@@ -190,6 +190,49 @@ fn a_refusal_that_may_pass_is_meant_only_when_it_comes_again_and_again() {
     }
 }
 
+/// A budget lets no more pods be unavailable, or the API server has too much to do.
+#[test]
+fn what_is_not_let_for_now_waits_and_says_so() {
+    let held = || WriteOutcome::Held { why: "the budget lets none go".to_owned() };
+    for step in ["close", "patch"] {
+        let mut play = one();
+        let id = play.ask(&[("a", "a:2")], &[]);
+        until(&mut play, step);
+        for _ in 0..3 {
+            (0..play.reports.len()).for_each(|_| play.answer_report(0, StepOutcome::Done));
+            play.answer_step(Some(held()));
+            plan(&mut play);
+            (0..play.reports.len()).for_each(|_| play.answer_report(0, StepOutcome::Done));
+            let report = &play.requests[&id].reported;
+            assert!(report.message.contains("the budget lets none go"), "{step}: {report:?}");
+            assert_eq!(report.outcome, None, "{step}");
+            play.pass(5000 * MILLI);
+            assert!(plan(&mut play).contains(&step.to_owned()), "{step}");
+        }
+        until(&mut play, "delete");
+        let report = &play.requests[&id].reported;
+        assert_eq!((report.outcome, &*report.message), (Some(UpdateOutcome::Complete), ""), "{step}");
+    }
+}
+
+/// Its deadline goes on.
+#[test]
+fn a_deadline_tells_what_held_it_back() {
+    let mut play = one();
+    let id = play.ask(&[("a", "a:2")], &[]);
+    let deadline = play.world.now + Duration::from_secs(60);
+    play.requests.get_mut(&id).unwrap().deadline = Some(deadline);
+    let entry = StoredRequest { request: play.requests[&id].clone(), flaw: None, version: 1 };
+    play.apply(UpdateEvent::RequestSeen(Box::new(entry)));
+    until(&mut play, "close");
+    play.answer_step(Some(WriteOutcome::Held { why: "the budget lets none go".to_owned() }));
+    play.pass(Duration::from_secs(60));
+    until(&mut play, "delete");
+    let report = &play.requests[&id].reported;
+    assert_eq!(report.outcome, Some(UpdateOutcome::Failed(FailureReason::DeadlineExceeded)));
+    assert!(report.message.ends_with("the budget lets none go"), "{}", report.message);
+}
+
 #[test]
 fn an_outdated_write_is_looked_at_before_the_next() {
     let mut play = one();
