@@ -175,7 +175,11 @@ impl Parts {
                 Permission::Unknown => identity.changed().await,
                 Permission::Denied(_) => {
                     self.updates.listed(UpdateSource::NodePodUpdate, Vec::new());
-                    identity.changed().await
+                    // Cancel-safe: whoever may change pods says anew what it can.
+                    tokio::select! {
+                        changed = identity.changed() => changed,
+                        () = self.node_pod_update.withdraw() => identity.changed().await,
+                    }
                 }
                 // Cancel-safe: it is listed anew.
                 Permission::Given => tokio::select! {

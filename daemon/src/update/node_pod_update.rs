@@ -7,6 +7,7 @@ mod reports;
 mod room;
 mod told;
 mod understood;
+mod withdrawal;
 
 use std::time::{Duration, Instant};
 
