@@ -32,3 +32,11 @@ release/images.sh "$1" "$out/images" >/dev/null
 for image in berthd berthctl berth-manager berth-workloads; do
     compgen -G "$out/images/$image-*.tar" >/dev/null || fail "no image of $image"
 done
+
+# berth-shim is compiled with crates that it calls nothing of, and the linker leaves them out. berthd has them: a
+# pattern that finds nothing there says nothing here.
+foreign='(^|[^:[:alnum:]_])(kube|kube_[a-z]+|k8s_openapi|rustls|ring|tonic|hyper|redb)::|ring_core_'
+for program in berthd berth-shim; do nm -C "$1/$program" >"$out/$program.symbols"; done
+grep -qE "$foreign" "$out/berthd.symbols" || fail "berthd has no symbols of a Kubernetes client: the pattern is out of date"
+grep -q berth_shim:: "$out/berth-shim.symbols" || fail "berth-shim has no symbols"
+! grep -m 5 -E "$foreign" "$out/berth-shim.symbols" >&2 || fail "berth-shim has a Kubernetes client, TLS or a store in it"
