@@ -200,6 +200,10 @@ impl Context {
                     observer.ends_with(&self.leaving.goodbye);
                 }
                 if self.kubelet {
+                    // The stream of events begins at once: those that nobody listens to are lost.
+                    if method == Method::PodSandboxStatus {
+                        self.gate.can_tell().await;
+                    }
                     let edited = Box::new(Exception::edited(Edit::new(field, self.gate.clone())));
                     return Prepared::Forward(Upload::assembled(assembler.into_frames()), Some(edited));
                 }

@@ -60,6 +60,12 @@ pub trait Gate: Send + Sync + 'static {
         let _ = container;
         false
     }
+
+    /// Waits, for a bounded time, until [`Gate::is_completed`] goes by what is known: a data path that is
+    /// another process knows nothing when it begins.
+    fn can_tell(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Told of each hold of one call.
@@ -105,7 +111,8 @@ pub enum Query<'a> {
     /// [`Event::RelistAnswered`]. Not asked for lists that look like those of the kubelet's log rotation or
     /// statistics, on which a nudge would be lost.
     Relist(CallId),
-    /// The kubelet creates a container; asked when the call goes on.
+    /// The kubelet creates a container; asked when the call goes on. Its values are no part of the verdict:
+    /// they are those of the moment at which it goes, and not of an earlier one at which it was held.
     Create(&'a CreateContainer),
     /// A client asks for an image. Waits while the agent pulls just that with the same credentials;
     /// [`Answer::Pass`] at once when it does not, and when its pull fails.

@@ -16,7 +16,8 @@
 //!
 //! A container of a pod in the agents' own namespace is created at once: else none could come by a pod.
 //!
-//! Before an agent has come for the first time nothing is known, and statuses and hooks are undecided, too.
+//! Before an agent has come for the first time nothing is known, and statuses and hooks are undecided, too,
+//! hooks for [`HOOK_PATIENCE`] only.
 
 use std::time::Duration;
 
@@ -28,6 +29,10 @@ use crate::gate::{Answer, Decision};
 /// How long a call waits for an agent that comes back: systemd takes a second, and the kubelet's own patience
 /// is two minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which a hook waits where no agent has said anything yet. One that lives comes within a second or
+/// so. The wait comes out of the grace of the pod, after which the kubelet stops the container, hook or not;
+/// and few hooks are those of a change, which must not run a second time.
+pub(crate) const HOOK_PATIENCE: Duration = Duration::from_secs(2);
 /// Minimum time that a container always gets between the stop signal and SIGKILL, the kubelet's own.
 const FLOOR: Duration = Duration::from_secs(2);
 
@@ -105,7 +110,7 @@ pub(crate) fn of_hook(table: &Table, container: &ContainerId, waited: Duration) 
     match table.container(container).map(|row| row.hook) {
         Some(Some(HookTurn::AlreadyRun)) => Some(Answer::Done),
         Some(None) if waited < PATIENCE => None,
-        None if waited < PATIENCE && !table.is_whole() => None,
+        None if waited < HOOK_PATIENCE && !table.is_whole() => None,
         Some(_) | None => Some(Answer::Pass),
     }
 }

@@ -354,6 +354,10 @@ impl Gate for RemoteGate {
     fn is_completed(&self, container: &ContainerId) -> bool {
         locked(&self.state).table.is_completed(container)
     }
+
+    fn can_tell(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.first_table())
+    }
 }
 
 impl Going {

@@ -32,6 +32,7 @@ use self::bed::{Authority, Bed, PASS, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
     asked::{Question, locked},
+    line::check_peer,
     message::{Nothing, ShimHello, ToAgent, Told as Words},
 };
 use crate::{
@@ -40,6 +41,25 @@ use crate::{
     hold::decide_by_asking,
     trace::TraceParent,
 };
+
+/// The mode of the socket keeps others out as well; this holds whatever becomes of that.
+#[test]
+fn only_root_and_our_own_user_may_say_anything() {
+    const NOBODY: u32 = 65534;
+    // peer, this process, may say anything
+    for (peer, own, may) in [
+        (0, 0, true),
+        (0, 1000, true),
+        (1000, 1000, true),
+        (1000, 0, false),
+        (NOBODY, 0, false),
+        (1, 1000, false),
+    ] {
+        let refused = check_peer(peer, own).map_err(|error| error.to_string());
+        let expected = if may { Ok(()) } else { Err(format!("uid {peer} is not root")) };
+        assert_eq!(refused, expected, "{peer} at {own}");
+    }
+}
 
 #[tokio::test]
 async fn a_creation_waits_for_the_agent_s_word_and_knows_why() {

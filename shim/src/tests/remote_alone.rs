@@ -1,6 +1,6 @@
 //! The side of the shim by itself, on paused time: nobody is there, one comes and dies, one stands still.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use berth_policy::{Amendment, CallId, ConnectionId, ContainerId, CredentialKey, Event, Refusal, Showing};
 use tokio::{
@@ -176,7 +176,7 @@ async fn looks_that_mean_nothing_are_told_to_nobody() {
 
 /// The kubelet looks at one container after the other: with 5 s for each its node would not be Ready. Few are
 /// in the middle of a change, and their answers are what matters; before an agent has said anything, any may
-/// be.
+/// be. A hook waits out of the grace of its pod, so it waits less then.
 #[tokio::test(start_paused = true)]
 async fn looks_wait_for_an_agent_all_together() {
     let plain = ContainerRow { status: 1, hook: 1, ..Default::default() };
@@ -186,7 +186,7 @@ async fn looks_wait_for_an_agent_all_together() {
     // the row of each in a whole table, what is asked, how long the first ones wait, and all
     for (what, row, is_hook, expected) in [
         ("no table", None, false, longer),
-        ("no table, hooks", None, true, longer),
+        ("no table, hooks", None, true, ([2, 0, 0, 0], 2)),
         ("plain", Some(plain.clone()), false, none),
         ("plain, hooks", Some(plain), true, none),
         ("changing", Some(changing.clone()), false, longer),
@@ -223,22 +223,56 @@ async fn looks_wait_for_an_agent_all_together() {
 /// A sidecar that was being stopped exits while a new process of the shim waits for its first table.
 #[tokio::test(start_paused = true)]
 async fn a_look_at_a_shim_that_has_just_begun_waits_for_its_first_table() {
+    let completed = Answer::Shown(Showing::Completed);
+    // when an agent comes, when it is looked, what is asked, and what is answered after how long
+    for (comes, looked, what, expected, waits) in [
+        (8, 6, "status", completed.clone(), 2),
+        (8, 6, "hook", Answer::Pass, 0),
+        (1, 0, "status", completed, 1),
+        (1, 0, "hook", Answer::Done, 1),
+        (8, 0, "hook", Answer::Pass, 2),
+    ] {
+        let gate = begins_alone(comes);
+        sleep(Duration::from_secs(looked)).await;
+        let (begun, connection, container) = (Instant::now(), ConnectionId(1), &ContainerId::from("c"));
+        let query = match what {
+            "hook" => Query::Hook { connection, container },
+            _ => Query::Status { connection, container },
+        };
+        assert_eq!(gate.answer(query).await, expected, "{what} at {looked} s");
+        assert_eq!(begun.elapsed().as_secs(), waits, "{what} at {looked} s");
+    }
+}
+
+/// With Evented PLEG the kubelet has all statuses of a sandbox at once, and asks for no others.
+#[tokio::test(start_paused = true)]
+async fn statuses_of_sandboxes_wait_for_the_first_table_as_looks_do() {
+    // when an agent comes, and how long the first ones wait
+    for (comes, waits) in [(100, [5, 5, 5, 0]), (8, [5, 3, 0, 0]), (0, [0; 4])] {
+        let gate = begins_alone(comes);
+        sleep(Duration::from_millis(1)).await;
+        let mut waited = Vec::new();
+        for _ in waits {
+            let begun = Instant::now();
+            gate.can_tell().await;
+            waited.push((begun.elapsed().as_millis() + 500) / 1000);
+        }
+        assert_eq!(waited, waits, "{comes}");
+        assert_eq!(gate.is_completed(&"c".into()), comes < 100);
+    }
+}
+
+/// A gate to which an agent comes after so many seconds, tells that `c` is completed, and goes.
+fn begins_alone(comes: u64) -> Arc<RemoteGate> {
     let gate = RemoteGate::new(Metrics::default());
-    let comes = gate.clone();
+    let comes_to = gate.clone();
     tokio::spawn(async move {
-        sleep(Duration::from_secs(8)).await;
-        let (number, _outgoing) = comes.begin();
+        sleep(Duration::from_secs(comes)).await;
+        let (number, _outgoing) = comes_to.begin();
         let row = ContainerRow { container: "c".to_owned(), status: 5, hook: 2, ..Default::default() };
         let whole = TableChange { containers: vec![row], reset: true, complete: true, ..Default::default() };
-        comes.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
-        comes.ended(number);
+        comes_to.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
+        comes_to.ended(number);
     });
-    sleep(Duration::from_secs(6)).await;
-    let (begun, connection, container) = (Instant::now(), ConnectionId(1), &ContainerId::from("c"));
-    let (shown, hook) = tokio::join!(
-        gate.answer(Query::Status { connection, container }),
-        gate.answer(Query::Hook { connection, container }),
-    );
-    assert_eq!((shown, hook), (Answer::Shown(Showing::Completed), Answer::Done));
-    assert_eq!(begun.elapsed().as_secs(), 2);
+    gate
 }

@@ -11,7 +11,7 @@ use tokio::{
 use super::RemoteGate;
 use crate::remote::{
     asked::{Heard, locked},
-    away::PATIENCE,
+    away::{HOOK_PATIENCE, PATIENCE},
     message::{Answers, Told},
 };
 
@@ -79,7 +79,7 @@ impl Presence {
     }
 
     /// All the time without an agent.
-    fn alone(&self) -> Duration {
+    pub(super) fn alone(&self) -> Duration {
         self.over.saturating_add(self.away_since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 }
@@ -115,7 +115,13 @@ impl<'a> Asked<'a> {
     pub(super) async fn next(&mut self) -> Turn {
         let presence = *self.presence.borrow();
         let left = (!presence.is_here()).then(|| {
-            let left = PATIENCE.saturating_sub(self.waited(&presence));
+            let waited = self.waited(&presence);
+            let patience = match self.bound {
+                // Some hooks wait no longer than that.
+                Bound::Look { .. } if waited < HOOK_PATIENCE => HOOK_PATIENCE,
+                Bound::Look { .. } | Bound::Call { .. } => PATIENCE,
+            };
+            let left = patience.saturating_sub(waited);
             match self.bound {
                 Bound::Call { until: Some(until) } => {
                     left.min(until.saturating_duration_since(Instant::now()))
