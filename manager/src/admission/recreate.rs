@@ -40,7 +40,7 @@ pub(super) fn complete(request: &Request, found: Found<'_>) -> Verdict {
         request.object.pointer("/metadata/labels").and_then(|labels| labels.get(POD_UID)).is_some();
     // With the label it was OpenKruise's webhook, which comes before this one.
     if !labelled && let Some(field) = spec.filled_in() {
-        return Verdict::invalid(format!("{field}: is read from the pod: leave it out"));
+        return Verdict::invalid(format!("{field}: is filled in by the admission server: leave it out"));
     }
     let pod = match found {
         Found::Pod(pod) => pod,

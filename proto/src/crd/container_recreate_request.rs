@@ -108,18 +108,19 @@ impl ContainerRecreateRequestSpec {
 pub struct RecreateContainer {
     /// Its name in the pod; an init container that restarts always is one too.
     pub name: String,
-    /// Not for users: OpenKruise's webhook fills it in. Berth reads the pod itself.
+    /// Not for users: a webhook fills it in, the manager's or OpenKruise's. Berth reads the pod itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_stop: Option<LifecycleHandler>,
     /// Not for users, as `preStop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ports: Option<Vec<ContainerPort>>,
-    /// Not for users, as `preStop`. Berth's is in `status.containerStatusContexts`.
+    /// Not for users, as `preStop`: instance that the container had when the request was made, which is the
+    /// one to replace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_context: Option<SpecStatusContext>,
 }
 
-/// Record of a container that OpenKruise's webhook writes at admission.
+/// Record of a container that a webhook writes at admission, the manager's or OpenKruise's.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SpecStatusContext {
@@ -196,7 +197,8 @@ pub struct ContainerRecreateRequestStatus {
     /// The pod of that name when the request was assigned.
     #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// The instances to replace, as they were when the request was assigned.
+    /// The instances to replace: those of `spec.containers[].statusContext`, or those that ran when the
+    /// request was assigned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub container_status_contexts: Vec<StatusContext>,
@@ -217,7 +219,7 @@ pub struct RecreateState {
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Its old instance was told to stop.
+    /// Its old instance was told to stop for this request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_killed: bool,
 }

@@ -44,7 +44,10 @@ async fn a_request_is_completed_and_loses_its_label_at_its_end() -> Result<()> {
     filled["spec"]["containers"] = Value::Array(vec![container]);
     let refused = scene.requests.create(&PostParams::default(), &serde_json::from_value(filled)?).await;
     let Err(kube::Error::Api(refused)) = refused else { anyhow::bail!("{refused:?}") };
-    ensure!(refused.message.contains("spec.containers[0].preStop: is read from the pod"), "{refused:?}");
+    ensure!(
+        refused.message.contains("spec.containers[0].preStop: is filled in by the admission"),
+        "{refused:?}"
+    );
 
     scene.first.leads().await?;
     let since = "2026-07-02T09:59:00Z";
