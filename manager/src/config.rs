@@ -38,7 +38,8 @@ pub struct Config {
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
     /// Owner of the kinds that OpenKruise has as well: detect (OpenKruise while one decides, else Berth), or
-    /// an owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,ImagePullJob=berth
+    /// an owner of all and those of single kinds: berth,CloneSet=openkruise or
+    /// openkruise,ResourceDistribution=berth
     #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
     /// Namespace where berth-workloads files the revisions of SidecarSets as ControllerRevisions: a set whose

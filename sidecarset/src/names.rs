@@ -3,7 +3,7 @@
 
 /// Hash of the sidecars: of a set the text, of a pod a JSON object by set.
 pub const HASH: &str = "kruise.io/sidecarset-hash";
-/// Hash of the sidecars without their images; the same shape.
+/// Hash of the sidecars without their images, as `kruise.io/sidecarset-hash` has it.
 pub const HASH_WITHOUT_IMAGE: &str = "kruise.io/sidecarset-hash-without-image";
 /// Names of the sets that a pod got, sorted, with commas.
 pub const INJECTED_LIST: &str = "kruise.io/sidecarset-injected-list";
@@ -15,7 +15,7 @@ pub const MIGRATION_SECONDS: &str = "berth.dev/migration-seconds";
 pub const CUSTOM_VERSION: &str = "apps.kruise.io/sidecarset-custom-version";
 /// Annotation of a set that stands in for another one: `true`.
 pub const CANARY: &str = "apps.kruise.io/sidecarset-canary";
-/// Annotation of such a set: the one that it stands in for.
+/// Annotation of a set with `apps.kruise.io/sidecarset-canary`: the set that it stands in for.
 pub const CANARY_BASE: &str = "apps.kruise.io/sidecarset-base";
 /// Annotation of a set whose pods get a new revision even if no image of it differs: `true`.
 pub const REFRESH_METADATA: &str = "berth.dev/refresh-metadata";

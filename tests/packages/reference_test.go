@@ -249,6 +249,12 @@ type schema struct {
 	Either               bool `json:"x-kubernetes-int-or-string"`
 }
 
+type version struct {
+	Name    string
+	Storage bool
+	Schema  struct{ OpenAPIV3Schema schema }
+}
+
 // The longest path of a field that has a row of its own: what is deeper is mostly Kubernetes' own.
 const deepest = 4
 
@@ -327,18 +333,24 @@ func TestReferenceOfKinds(t *testing.T) {
 					Kind, Plural string
 					ShortNames   []string
 				}
-				Versions []struct {
-					Name   string
-					Schema struct{ OpenAPIV3Schema schema }
-				}
+				Versions []version
 			}
 		}
 		if err := yaml.Unmarshal(text, &definition); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		spec := definition.Spec
-		version := spec.Versions[len(spec.Versions)-1]
-		whole := version.Schema.OpenAPIV3Schema
+		stored := slices.IndexFunc(spec.Versions, func(one version) bool { return one.Storage })
+		if stored < 0 {
+			t.Fatalf("%s: no version is stored", file)
+		}
+		whole := spec.Versions[stored].Schema.OpenAPIV3Schema
+		served := fmt.Sprintf("`%s/%s`", spec.Group, spec.Versions[stored].Name)
+		for at, other := range spec.Versions {
+			if at != stored {
+				served += fmt.Sprintf(", and `%s` beside it", other.Name)
+			}
+		}
 		names := "`kubectl get " + spec.Names.Plural + "." + spec.Group + "`"
 		for _, name := range spec.Names.ShortNames {
 			names += ", `" + name + "`"
@@ -348,15 +360,15 @@ func TestReferenceOfKinds(t *testing.T) {
 		if spec.Group != "berth.dev" {
 			origin = "Compared with OpenKruise: " + compared(t, spec.Names.Kind)
 		}
-		kinds[spec.Names.Kind+" "+spec.Group] = fmt.Sprintf("## %s\n\n%s `%s/%s`, %s; %s. %s.\n\n| Field | Type | |\n|---|---|---|\n%s\n", spec.Names.Kind,
-			whole.Description, spec.Group, version.Name, scope, names, origin,
+		kinds[spec.Names.Kind+" "+spec.Group] = fmt.Sprintf("## %s\n\n%s %s, %s; %s. %s.\n\n| Field | Type | |\n|---|---|---|\n%s\n", spec.Names.Kind,
+			whole.Description, served, scope, names, origin,
 			marked(t, spec.Names.Kind, fields("spec", whole.Properties["spec"], 1)+fields("status", whole.Properties["status"], 1)))
 	}
 	if len(kinds) < 14 {
 		t.Fatalf("only these kinds found: %v", keys(kinds))
 	}
 	text := "# Kinds and fields\n\n" + made + "After this page you know each field of each kind, and what its value does. `kubectl explain` says the same.\n\n" +
-		"Fields of more than four names are left out here. `kubectl get berth -A` lists the objects of all kinds. Where a kind `differs`, the\n" +
+		"Fields more than four levels below `spec` or `status` are left out here. `kubectl get berth -A` lists the objects of all kinds. Where a kind `differs`, the\n" +
 		"numbers are those of [the list by feature](compatibility.md); fields with `ours`, and those below them, OpenKruise's kind does not have.\n\n"
 	for _, kind := range keys(kinds) {
 		text += kinds[kind]

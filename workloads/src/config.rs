@@ -13,8 +13,9 @@ use tracing_subscriber::filter::Targets;
 
 /// Berth's workloads: makes, updates and deletes the pods of CloneSets, StatefulSets and DaemonSets, runs
 /// BroadcastJobs and AdvancedCronJobs, gives UnitedDeployments their workloads, orders the pods of
-/// WorkloadSpreads and makes PersistentPodStates. With --resource-distributions it copies Secrets and
-/// ConfigMaps instead, and does nothing else.
+/// WorkloadSpreads, makes PersistentPodStates, files revisions of SidecarSets, and keeps a finalizer of
+/// PodProbeMarkers. With --resource-distributions it copies Secrets and ConfigMaps instead, and does nothing
+/// else.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-workloads", version)]
 pub struct Config {
@@ -40,7 +41,8 @@ pub struct Config {
     #[arg(long, env = "BERTH_METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     pub metrics_address: SocketAddr,
     /// Owner of the kinds that OpenKruise has as well: detect (OpenKruise while one decides, else Berth), or
-    /// an owner of all and those of single kinds: berth,CloneSet=openkruise or openkruise,ImagePullJob=berth
+    /// an owner of all and those of single kinds: berth,CloneSet=openkruise or
+    /// openkruise,ResourceDistribution=berth
     #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
     /// Bring pods of a CloneSet back to its current revision when its partition is raised

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct Logging {
-    /// How a line looks.
+    /// Format of log lines.
     pub format: LogFormat,
     /// A level (`error`, `warn`, `info`, `debug`, `trace`) or a filter such as `berthd=debug,info`.
     pub level: String,
 }
 
-/// How a line of log looks.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {

@@ -108,7 +108,7 @@ pub struct RunFlags {
     /// Take the place of the berthd that listens on this handover.sock; if none does, start as usual
     #[arg(long, env = crate::succession::handover::TAKE_OVER, value_name = "PATH", hide_env_values = true)]
     pub take_over: Option<TakeOver>,
-    /// How a line of log looks
+    /// Format of log lines
     #[arg(long, env = "BERTH_LOG_FORMAT")]
     pub log_format: Option<LogFormat>,
     /// Log level or filter

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 /// Annotation of a pod: how far its update by a workload is, and the images before it; JSON.
 pub(super) const ANNOTATION: &str = "apps.kruise.io/inplace-update-state";
-/// Annotation of a pod: the same of updates by SidecarSets; a JSON object, by their names.
+/// Annotation of a pod: how far its updates by SidecarSets are; a JSON object, by their names.
 pub(super) const SIDECAR_SETS: &str = "kruise.io/sidecarset-inplace-update-state";
 
 #[derive(Default, Deserialize, Serialize)]

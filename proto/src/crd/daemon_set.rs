@@ -161,10 +161,12 @@ pub struct AdvancedDaemonSetRollingUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Standard"))]
     pub rolling_update_type: Option<String>,
-    /// How many nodes, or which share of them, may be without an available pod; 1 when left out.
+    /// How many nodes, or which share of them, may be without an available pod; when left out 1, or 0 with
+    /// `maxSurge` or `Surging`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
-    /// How many nodes, or which share of them, may have a new pod beside the old one; 0 when left out.
+    /// How many nodes, or which share of them, may have a new pod beside the old one; when left out 0, or 1
+    /// with `Surging`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_surge: Option<IntOrString>,
     /// Only these nodes are updated.

@@ -14,7 +14,7 @@ pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 pub const SPECIFIED_DELETE_LABEL: &str = "apps.kruise.io/specified-delete";
 /// Label of a pod: where it is between its creation and its end.
 pub const STATE_LABEL: &str = "lifecycle.apps.kruise.io/state";
-/// Annotation of a pod: since when it is there.
+/// Annotation of a pod: time at which it got its `lifecycle.apps.kruise.io/state`.
 pub const STATE_SINCE_ANNOTATION: &str = "lifecycle.apps.kruise.io/timestamp";
 /// Label of a CloneSet: pods that wait for their deletion do not count.
 pub const EXCLUDE_PREPARING_DELETE_LABEL: &str = "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::Desired;
 use crate::time::later_timer;
 
-/// Annotation of a configuration that says who wrote it.
+/// Annotation of a webhook configuration: replica of the manager that wrote it, by its start and a digest.
 pub(super) const WRITTEN_BY: &str = "berth.dev/written-by";
 /// Entries of a later replica are left as they are for so long; about as long as an update of the manager
 /// takes.

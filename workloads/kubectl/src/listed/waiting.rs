@@ -18,7 +18,7 @@ const ORDER: &str = "launch order: ";
 const GATES: [&str; 2] = ["KruisePodReady", "InPlaceUpdateReady"];
 /// Label of a pod: where its workload has it between its creation and its end.
 const STATE: &str = "lifecycle.apps.kruise.io/state";
-/// Annotation of a pod: since when it is there.
+/// Annotation of a pod: time at which it got its `lifecycle.apps.kruise.io/state`.
 const STATE_SINCE: &str = "lifecycle.apps.kruise.io/timestamp";
 
 /// Open requests, by `NAMESPACE/POD`.
