@@ -55,6 +55,7 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl apply --server-side -f deploy/samples/statefulset.yaml",
     "kubectl apply --server-side -f deploy/samples/daemonset.yaml",
     "kubectl apply --server-side -f deploy/samples/sidecarset.yaml",
+    "kubectl apply --server-side -f deploy/samples/hot-upgrade.yaml",
     "kubectl get sidecarsets",
     "kubectl delete --ignore-not-found -f deploy/workloads/workloads.yaml -f deploy/distribution/distribution.yaml",
     "kubectl delete --ignore-not-found -f deploy/workloads/role.yaml -f deploy/workloads/policy.yaml",

@@ -8,9 +8,8 @@ use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{PersistentPodState, UnitedDeployment, WorkloadSpread};
 use berth_tests::node::{ControlPlane, Manager, Replica, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -78,6 +77,14 @@ impl Stage {
         .await
     }
 
+    /// Applies a file as it is, as soon as the manager admits its kinds.
+    async fn apply(&self, sample: &str) -> Result<()> {
+        await_condition(format!("{sample} is taken"), PATIENCE, async || {
+            deploy::apply(&self.client, sample).await.map(drop)
+        })
+        .await
+    }
+
     async fn united_deployment(&self) -> Result<()> {
         let image = "busybox:1.36";
         deploy::apply_in(&self.client, "samples/united-deployment.yaml", SPACE).await?;
@@ -113,29 +120,9 @@ impl Stage {
         .await
     }
 
-    /// The spread of the sample before its workload: the API server asks about pods a moment after it is
-    /// there.
+    /// The spread waits for its webhook entry, so the workload may follow at once.
     async fn workload_spread(&self) -> Result<()> {
-        let [spread, workload] = <[_; 2]>::try_from(deploy::objects("samples/workload-spread.yaml")?)
-            .ok()
-            .context("a spread and its workload")?;
-        await_condition("the spread is taken", PATIENCE, async || {
-            deploy::apply_object(&self.client, &spread).await.map(drop)
-        })
-        .await?;
-        await_condition("new pods are asked about", PATIENCE, async || {
-            let pod = json!({
-                "metadata": { "name": "web-0", "ownerReferences": [{ "apiVersion": "apps.kruise.io/v1alpha1",
-                    "kind": "CloneSet", "name": "web", "uid": "web", "controller": true }] },
-                "spec": { "containers": [{ "name": "app", "image": "none" }] },
-            });
-            let tried = PostParams { dry_run: true, ..PostParams::default() };
-            let pod = self.pods.create(&tried, &serde_json::from_value(pod)?).await?;
-            ensure!(pod.annotations().contains_key("apps.kruise.io/matched-workloadspread"), "not yet");
-            Ok(())
-        })
-        .await?;
-        deploy::apply_object(&self.client, &workload).await?;
+        self.apply("samples/workload-spread.yaml").await?;
         self.are("web", "zone", &[("a", "a", "busybox:1.36", 3), ("b", "", "busybox:1.36", 2)]).await?;
         let spreads: Api<WorkloadSpread> = Api::namespaced(self.client.clone(), SPACE);
         await_condition("the spread says it", PATIENCE, async || {
@@ -148,21 +135,8 @@ impl Stage {
         .await
     }
 
-    /// The sample is about a StatefulSet that its user has.
     async fn pod_state(&self) -> Result<()> {
-        let set = json!({
-            "metadata": { "name": "stays" },
-            "spec": { "replicas": 3, "serviceName": "stays", "podManagementPolicy": "Parallel",
-                "selector": { "matchLabels": { "app": "stays" } },
-                "template": { "metadata": { "labels": { "app": "stays" } },
-                    "spec": { "terminationGracePeriodSeconds": 1, "containers": [{ "name": "app", "image": "none" }] } } },
-        });
-        let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), SPACE);
-        sets.create(&PostParams::default(), &serde_json::from_value(set)?).await.context("make the set")?;
-        await_condition("the state is taken", PATIENCE, async || {
-            deploy::apply(&self.client, "samples/persistent-pod-state.yaml").await.map(drop)
-        })
-        .await?;
+        self.apply("samples/persistent-pod-state.yaml").await?;
         let states: Api<PersistentPodState> = Api::namespaced(self.client.clone(), SPACE);
         let before = await_condition("all pods are recorded", PATIENCE, async || {
             let places = self.places().await?;

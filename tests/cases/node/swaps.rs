@@ -7,11 +7,15 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, TwinSwapStep, UpdatePhase};
 use berth_tests::manifest::{Container, PodManifest};
-use berth_tests::node::{Manager, NODE_NAME, Replica, token};
-use berth_tests::swaps::{LABEL, Load, Pace, Sockets, address, bring_images, is_swapped, set, sidecar, web};
+use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT, PAUSE};
+use berth_tests::node::{Manager, NODE_NAME, Replica, deploy, token};
+use berth_tests::swaps::{
+    LABEL, Load, Pace, Sockets, address, bring_images, is_swapped, serves, set, sidecar, web,
+};
 use berth_tests::wait::await_condition;
 use berthd::agent::fault::Point;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::Client;
+use kube::api::{Api, DeleteParams, LogParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::admission::{Door, install_admission};
@@ -100,12 +104,7 @@ async fn sidecars_are_swapped_without_a_failed_request() -> Result<()> {
     run_updating_alone("sidecars_are_swapped_without_a_failed_request", async |case: &Case| {
         bring_images(case.node, 4).await?;
         let client = case.node.client().await?;
-        install_admission(&client, case.node.run()).await?;
-        let _door = Door::open(case.node.run()).await?;
-        let token = token::of(&client, "berth-manager", None).await?;
-        let kubeconfig = case.node.api()?.kubeconfig_with("berth-manager", &token)?;
-        let lease = ("berth-system", 15);
-        let manager = Manager::admitting(case.node.run(), Replica::Second, &kubeconfig, lease).await?;
+        let (_door, manager) = admitted(case, &client).await?;
         let stage = Stage { case, sets: Api::all(client.clone()), updates: Api::all(client) };
         for (name, sockets) in SETS {
             let set = set(name, "1", sockets, MIGRATION.0);
@@ -123,6 +122,70 @@ async fn sidecars_are_swapped_without_a_failed_request() -> Result<()> {
         outcome
     })
     .await
+}
+
+/// Brings up a manager that admits pods, and the way to it.
+async fn admitted(case: &Case, client: &Client) -> Result<(Door, Manager)> {
+    install_admission(client, case.node.run()).await?;
+    let door = Door::open(case.node.run()).await?;
+    let token = token::of(client, "berth-manager", None).await?;
+    let kubeconfig = case.node.api()?.kubeconfig_with("berth-manager", &token)?;
+    let lease = ("berth-system", 15);
+    Ok((door, Manager::admitting(case.node.run(), Replica::Second, &kubeconfig, lease).await?))
+}
+
+/// The sample that users are shown, as it is but for the images: its pod asks all the time, and no answer
+/// fails.
+#[tokio::test]
+async fn the_sample_is_swapped_without_a_failed_request() -> Result<()> {
+    run_updating_alone("the_sample_is_swapped_without_a_failed_request", async |case: &Case| {
+        let client = case.node.client().await?;
+        let (_door, manager) = admitted(case, &client).await?;
+        let outcome = sample(case, &client).await;
+        let sets: Api<SidecarSet> = Api::all(client);
+        sets.delete("mesh", &DeleteParams::default()).await?;
+        manager.service().stop()?;
+        outcome
+    })
+    .await
+}
+
+async fn sample(case: &Case, client: &Client) -> Result<()> {
+    let [mut set, mut pod] =
+        <[_; 2]>::try_from(deploy::objects("samples/hot-upgrade.yaml")?).ok().context("a set and a pod")?;
+    let sidecar = &mut set.data["spec"]["containers"][0];
+    sidecar["image"] = BUSYBOX.into();
+    sidecar["upgradeStrategy"]["hotUpgradeEmptyImage"] = PAUSE.into();
+    pod.data["spec"]["containers"][0]["image"] = BUSYBOX.into();
+    pod.metadata.namespace = Some(case.namespace.clone());
+    await_condition("the set is taken", PATIENCE, async || {
+        deploy::apply_object(client, &set).await.map(drop)
+    })
+    .await?;
+    deploy::apply_object(client, &pod).await?;
+    let name = "asks-mesh";
+    case.await_ready(name).await?;
+    case.await_pod(name, "the first version serves", |pod| serves(pod, "mesh", BUSYBOX, PAUSE)).await?;
+    answers(case, name, "1").await?;
+    let sets: Api<SidecarSet> = Api::all(client.clone());
+    let next = json!([{ "op": "replace", "path": "/spec/containers/0/image", "value": BUSYBOX_NEXT }]);
+    let patch: Patch<()> = Patch::Json(serde_json::from_value(next)?);
+    sets.patch("mesh", &PatchParams::default(), &patch).await.context("another image")?;
+    case.await_pod(name, "the next version serves", |pod| serves(pod, "mesh", BUSYBOX_NEXT, PAUSE)).await?;
+    answers(case, name, "2").await
+}
+
+/// Waits until the app was answered by this version, and nothing it asked for has failed.
+async fn answers(case: &Case, name: &str, version: &str) -> Result<()> {
+    let params = LogParams { container: Some("app".to_owned()), ..LogParams::default() };
+    let log = await_condition(format!("version {version} answers"), PATIENCE, async || {
+        let log = case.pods.logs(name, &params).await.context("log of the app")?;
+        ensure!(log.lines().any(|line| line == version), "{log}");
+        Ok(log)
+    })
+    .await?;
+    ensure!(!log.contains("failed"), "{log}");
+    Ok(())
 }
 
 fn manifest(case: &Case, set: &str, name: &str) -> PodManifest {

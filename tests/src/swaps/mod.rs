@@ -82,18 +82,23 @@ pub fn set(name: &str, tag: &str, sockets: Sockets, migration: u32) -> Value {
 
 /// Accepts a pod both twins of which run what the spec says: one this version, the other one the empty image.
 pub fn is_swapped(pod: &Pod, tag: &str) -> Result<()> {
+    serves(pod, "web", &web(tag), EMPTY)
+}
+
+/// The same of any sidecar, by its name and its images.
+pub fn serves(pod: &Pod, sidecar: &str, image: &str, empty: &str) -> Result<()> {
     let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let mut images = Vec::new();
-    for twin in ["web-1", "web-2"] {
+    for twin in [1, 2].map(|number| format!("{sidecar}-{number}")) {
         let status = statuses.clone().find(|status| status.name == twin).context("no status of a twin")?;
         let of_spec = pod.spec.iter().flat_map(|spec| &spec.containers).find(|one| one.name == twin);
-        let image = of_spec.and_then(|one| one.image.clone()).unwrap_or_default();
+        let asked = of_spec.and_then(|one| one.image.as_deref()).unwrap_or_default();
         // After the second patch the status is still that of the version that is about to be stopped.
-        ensure!(status.ready && status.image == image, "{status:?}");
-        images.push(image);
+        ensure!(status.ready && status.image == asked, "{status:?}");
+        images.push(asked);
     }
     images.sort_unstable();
-    let mut wanted = [web(tag), EMPTY.to_owned()];
+    let mut wanted = [image, empty];
     wanted.sort_unstable();
     ensure!(images == wanted, "{images:?}");
     let restarts = statuses.clone().find(|status| status.name == "app").map(|app| app.restart_count);

@@ -12,6 +12,7 @@ use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
 use berth_tests::node::deploy;
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -138,15 +139,18 @@ async fn a_budget_says_who_may_go() -> Result<()> {
     .await
 }
 
-/// The sample as it is, whose Deployment nobody has made.
+/// The sample as it is. Nobody makes pods of its Deployment.
 async fn sample(scene: &Scene, namespace: &str) -> Result<()> {
     deploy::apply_in(&scene.client, "samples/budget.yaml", namespace).await?;
-    counted(scene, namespace, 0, 0).await?;
-    let status = budgets(scene, namespace).get_status("web").await?.status.unwrap_or_default();
-    ensure!(
-        status.conditions.iter().any(|one| one.type_ == "Accepted" && one.status == "True"),
-        "{status:?}"
-    );
+    await_condition("three of four are to stay", PATIENCE, async || {
+        let status = budgets(scene, namespace).get_status("web").await?.status.context("not counted")?;
+        ensure!((status.total_replicas, status.desired_available) == (4, 3), "{status:?}");
+        ensure!((status.current_available, status.unavailable_allowed) == (0, 0), "{status:?}");
+        let is_accepted = |one: &Condition| one.type_ == "Accepted" && one.status == "True";
+        ensure!(status.conditions.iter().any(is_accepted), "{status:?}");
+        Ok(())
+    })
+    .await?;
     budgets(scene, namespace).delete("web", &DeleteParams::default()).await?;
     Ok(())
 }

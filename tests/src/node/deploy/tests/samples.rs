@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn samples_are_what_they_say() {
     let pods = all::<Pod>("samples", "Pod");
-    assert_eq!(pods.len(), 5);
+    assert_eq!(pods.len(), 6);
     let requests = all::<berth_proto::crd::ContainerRecreateRequest>("samples", "ContainerRecreateRequest");
     let [request] = &requests[..] else { panic!("one request") };
     let pod = pods.iter().find(|pod| pod.name_any() == request.spec.pod_name).unwrap();
@@ -32,19 +32,25 @@ fn samples_are_what_they_say() {
     for probe in &marker.spec.probes {
         assert!(pod.spec.as_ref().unwrap().containers.iter().any(|one| one.name == probe.container_name));
     }
-    let [set] = &all::<Value>("samples", "SidecarSet")[..] else { panic!("one set") };
-    let mut set = set.clone();
-    berth_sidecarset::complete(&mut set, None).unwrap();
-    let faults = berth_sidecarset::check(&set, None, &[], &berth_sidecarset::WhiteList::default());
-    assert!(faults.is_empty() && berth_sidecarset::warnings(&set).is_empty(), "{faults:?}");
-    let [deployment] = &all::<Value>("samples", "Deployment")[..] else { panic!("one Deployment") };
-    let template = &deployment["spec"]["template"];
-    let selected = set["spec"]["selector"]["matchLabels"].as_object().unwrap();
-    assert!(selected.iter().all(|(key, value)| template["metadata"]["labels"][key] == *value));
+    let mut sets = all::<Value>("samples", "SidecarSet");
+    for set in &mut sets {
+        berth_sidecarset::complete(set, None).unwrap();
+        let faults = berth_sidecarset::check(set, None, &[], &berth_sidecarset::WhiteList::default());
+        assert!(faults.is_empty() && berth_sidecarset::warnings(set).is_empty(), "{faults:?}");
+    }
+    let deployments = all::<Value>("samples", "Deployment");
+    let (set, template) = (named(&sets, "logs"), &named(&deployments, "with-logs")["spec"]["template"]);
+    assert!(selects(&set["spec"], &template["metadata"]["labels"]));
     let source = &set["spec"]["containers"][0]["transferEnv"][0];
     let app = &template["spec"]["containers"][0];
     assert_eq!(source["sourceContainerName"], app["name"]);
     assert_eq!(source["envName"], app["env"][0]["name"]);
+    let pod = pods.iter().find(|pod| pod.name_any() == "asks-mesh").unwrap();
+    assert!(selects(&named(&sets, "mesh")["spec"], &json!(pod.labels())));
+    let budgets = all::<berth_proto::crd::PodUnavailableBudget>("samples", "PodUnavailableBudget");
+    let [budget] = &budgets[..] else { panic!("one budget") };
+    let limited = named(&deployments, &budget.spec.target_ref.as_ref().unwrap().name);
+    assert!(selects(&limited["spec"], &limited["spec"]["template"]["metadata"]["labels"]));
     let broadcasts = all::<berth_proto::crd::BroadcastJob>("samples", "BroadcastJob");
     let crons = all::<berth_proto::crd::AdvancedCronJob>("samples", "AdvancedCronJob");
     let spreads = all::<berth_proto::crd::WorkloadSpread>("samples", "WorkloadSpread");
@@ -53,6 +59,9 @@ fn samples_are_what_they_say() {
         panic!("one PersistentPodState")
     };
     assert!(berth_pod_state::Rules::of(&state.spec).is_ok());
+    let stateful = all::<Value>("samples", "StatefulSet");
+    let stays = named(&stateful, "stays");
+    assert!(selects(&stays["spec"], &stays["spec"]["template"]["metadata"]["labels"]));
     let [united] = &all::<berth_proto::crd::UnitedDeployment>("samples", "UnitedDeployment")[..] else {
         panic!("one UnitedDeployment")
     };
@@ -60,9 +69,8 @@ fn samples_are_what_they_say() {
     for (key, value) in united.spec.selector.match_labels.as_ref().unwrap() {
         assert_eq!(template["metadata"]["labels"][key], *value);
     }
-    let [numbered] = &all::<berth_proto::crd::AdvancedStatefulSet>("samples", "StatefulSet")[..] else {
-        panic!("one StatefulSet")
-    };
+    let numbered: berth_proto::crd::AdvancedStatefulSet =
+        serde_json::from_value(named(&stateful, "numbered").clone()).unwrap();
     let [everywhere] = &all::<berth_proto::crd::AdvancedDaemonSet>("samples", "DaemonSet")[..] else {
         panic!("one DaemonSet")
     };
@@ -91,4 +99,15 @@ fn samples_are_what_they_say() {
         (subject.name.as_str(), subject.namespace.as_deref()),
         ("berth-manager", Some("berth-system"))
     );
+}
+
+/// The object of this name.
+fn named<'a>(objects: &'a [Value], name: &str) -> &'a Value {
+    objects.iter().find(|object| object["metadata"]["name"] == name).unwrap()
+}
+
+/// Tells whether labels are those that a spec selects.
+fn selects(spec: &Value, labels: &Value) -> bool {
+    let selected = spec["selector"]["matchLabels"].as_object().unwrap();
+    selected.iter().all(|(key, value)| labels[key] == *value)
 }
