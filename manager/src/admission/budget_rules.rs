@@ -131,6 +131,7 @@ mod tests {
     #[case::odd_selector(json!({}), json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}, "maxUnavailable": 1}), "spec.selector.")]
     #[case::no_workload(json!({}), json!({"targetRef": {"apiVersion": "apps/v1", "kind": "", "name": "x"}, "maxUnavailable": 1}), "spec.targetRef.kind")]
     #[case::no_path(json!({}), json!({"targetRef": {"apiVersion": "apps/v1/../..", "kind": "Deployment", "name": "x"}, "maxUnavailable": 1}), "spec.targetRef.apiVersion")]
+    #[case::of_no_pods(json!({}), json!({"targetRef": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "UnitedDeployment", "name": "x"}, "maxUnavailable": 1}), "give a selector")]
     fn what_is_wrong_is_said(#[case] annotations: Value, #[case] spec: Value, #[case] says: &str) {
         let object = json!({"metadata": {"name": "b", "annotations": annotations}, "spec": spec});
         let said = said(object, &[], true);

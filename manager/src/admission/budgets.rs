@@ -362,7 +362,9 @@ fn busy(budget: &str, why: &str) -> Verdict {
 fn may_cover(budget: &Budget, pod: &PodSeen, labels: &[(Arc<str>, Arc<str>)]) -> bool {
     match (&budget.cover, &pod.owner) {
         (Cover::Selector(selector), _) => selector.matches(labels),
-        (Cover::Workload(workload), Some(owner)) => workload.is(owner) || is_replica_set(owner),
+        (Cover::Workload(workload), Some(owner)) => {
+            workload.is(owner) || is_replica_set(owner) && workload.may_have(&owner.name)
+        }
         (Cover::Workload(_), None) => false,
     }
 }

@@ -54,7 +54,7 @@ use self::{asked::Asked, held::Held, known::Known};
 pub(crate) use self::{
     lookup::{parent, scale},
     permit::{Answer as Permission, Question, decide},
-    spec::{Budget, Cover, OPERATIONS, Operation, TOTAL, Workload, is_replica_set},
+    spec::{Budget, Cover, OPERATIONS, Operation, ReplicaSets, TOTAL, Workload, is_replica_set},
 };
 use crate::{
     effect::Effect,

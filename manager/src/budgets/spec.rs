@@ -43,6 +43,17 @@ pub(crate) struct Workload {
     pub(crate) name: Arc<str>,
 }
 
+/// ReplicaSets that a workload may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplicaSets {
+    /// It makes its pods itself.
+    None,
+    /// Those that have its name before theirs.
+    OfItsName,
+    /// Of its kind nothing is known.
+    Any,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
     Unavailable(Amount),
@@ -127,11 +138,22 @@ impl Workload {
                 ));
             }
         }
-        Ok(Self {
+        let workload = Self {
             api_version: api_version.as_str().into(),
             kind: kind.as_str().into(),
             name: name.as_str().into(),
-        })
+        };
+        if workload.makes_workloads() {
+            return Err(format!(
+                "spec.targetRef: pods of a {kind} belong to the workloads that it makes; give a selector"
+            ));
+        }
+        Ok(workload)
+    }
+
+    /// Tells whether it makes other workloads, and no pods of its own.
+    fn makes_workloads(&self) -> bool {
+        self.group() == "apps.kruise.io" && matches!(&*self.kind, "UnitedDeployment" | "AdvancedCronJob")
     }
 
     pub(crate) fn group(&self) -> &str {
@@ -149,11 +171,25 @@ impl Workload {
         self.group() == "apps.kruise.io" && matches!(&*self.kind, "DaemonSet" | "BroadcastJob")
     }
 
-    /// Tells whether a ReplicaSet of this name may be its own: those of a Deployment have its name before
-    /// theirs.
+    /// Tells which ReplicaSets may be its own.
+    pub(crate) fn replica_sets(&self) -> ReplicaSets {
+        match (self.group(), &*self.kind) {
+            (_, "Deployment") => ReplicaSets::OfItsName,
+            ("apps", "ReplicaSet" | "StatefulSet")
+            | ("", "ReplicationController")
+            | ("apps.kruise.io", "CloneSet" | "StatefulSet") => ReplicaSets::None,
+            _ => ReplicaSets::Any,
+        }
+    }
+
+    /// Tells whether a ReplicaSet of this name may be its own.
     pub(crate) fn may_have(&self, replica_set: &str) -> bool {
         let rest = || replica_set.strip_prefix(&*self.name);
-        &*self.kind != "Deployment" || rest().is_some_and(|rest| rest.starts_with('-'))
+        match self.replica_sets() {
+            ReplicaSets::None => false,
+            ReplicaSets::OfItsName => rest().is_some_and(|rest| rest.starts_with('-')),
+            ReplicaSets::Any => true,
+        }
     }
 
     /// The same workload, in whichever version.

@@ -22,7 +22,7 @@ use crate::{
         path::Route,
         subject::{GATE, NO_PROTECT, UNAVAILABLE},
     },
-    budgets::{Operation, Workload},
+    budgets::{Operation, ReplicaSets, Workload},
     size,
 };
 
@@ -175,15 +175,16 @@ fn covered(kept: &BudgetKept) -> Option<(LabelSelector, Option<MatchCondition>)>
 /// Pods of a workload, or of a ReplicaSet that may be its own: names have no letter that CEL would read.
 fn controlled(workload: &Workload) -> MatchCondition {
     let Workload { kind, name, .. } = workload;
-    let set = match &**kind {
-        "Deployment" => format!("(o.kind == 'ReplicaSet' && o.name.startsWith('{name}-'))"),
-        _ => "o.kind == 'ReplicaSet'".to_owned(),
+    let of_sets = match workload.replica_sets() {
+        ReplicaSets::None => String::new(),
+        ReplicaSets::OfItsName => format!(" || (o.kind == 'ReplicaSet' && o.name.startsWith('{name}-'))"),
+        ReplicaSets::Any => " || o.kind == 'ReplicaSet'".to_owned(),
     };
     condition(
         "controlled",
         format!(
             "has(oldObject.metadata.ownerReferences) && oldObject.metadata.ownerReferences.exists(o, \
-             has(o.controller) && o.controller && ((o.kind == '{kind}' && o.name == '{name}') || {set}))"
+             has(o.controller) && o.controller && ((o.kind == '{kind}' && o.name == '{name}'){of_sets}))"
         ),
     )
 }
@@ -323,9 +324,25 @@ mod tests {
         let (labels, none) = covered(&budgets[0]).unwrap();
         assert_eq!(labels.match_labels.unwrap()["app"], "web");
         assert!(none.is_none());
-        let (labels, controlled) = covered(&budgets[1]).unwrap();
-        assert_eq!(labels, LabelSelector::default());
-        assert!(controlled.unwrap().expression.contains("o.name.startsWith('web-')"));
+        assert_eq!(covered(&budgets[1]).unwrap().0, LabelSelector::default());
+    }
+
+    /// Pods of other workloads are not asked about: they could not be deleted while no manager answers.
+    #[rstest]
+    #[case::deployment("apps/v1", "Deployment", " || (o.kind == 'ReplicaSet' && o.name.startsWith('web-'))")]
+    #[case::stateful_set("apps/v1", "StatefulSet", "")]
+    #[case::replica_set("apps/v1", "ReplicaSet", "")]
+    #[case::replication_controller("v1", "ReplicationController", "")]
+    #[case::clone_set("apps.kruise.io/v1alpha1", "CloneSet", "")]
+    #[case::advanced_stateful_set("apps.kruise.io/v1beta1", "StatefulSet", "")]
+    #[case::another_kind("example.com/v1", "Train", " || o.kind == 'ReplicaSet'")]
+    fn pods_of_a_workload(#[case] api_version: &str, #[case] kind: &str, #[case] of_sets: &str) {
+        let target = json!({"apiVersion": api_version, "kind": kind, "name": "web"});
+        let kept = kept("shop", "b", json!({"targetRef": target, "maxUnavailable": 1}), "");
+        let (_, condition) = covered(&kept).unwrap();
+        let expression = condition.unwrap().expression;
+        let which = format!(" && o.controller && ((o.kind == '{kind}' && o.name == 'web'){of_sets}))");
+        assert!(expression.ends_with(&which), "{expression}");
     }
 
     #[test]

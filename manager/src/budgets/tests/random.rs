@@ -276,12 +276,18 @@ fn a_scale_that_nobody_may_read_is_said() {
 
 #[test]
 fn a_custom_kind_without_a_scale_is_said() {
-    for (kind, held) in [("DaemonSet", "False"), ("BroadcastJob", "False"), ("CloneSet", "True")] {
+    for (kind, held, says) in [
+        ("DaemonSet", "False", "has no scale"),
+        ("BroadcastJob", "False", "has no scale"),
+        ("UnitedDeployment", "False", "belong to the workloads that it makes; give a selector"),
+        ("AdvancedCronJob", "False", "belong to the workloads that it makes; give a selector"),
+        ("CloneSet", "True", "its limit is kept"),
+    ] {
         let target = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": kind, "name": "other"});
         // As the API server answers of either: it is not there.
         let world = World::new(0, json!({"targetRef": target, "maxUnavailable": 1}), json!({}));
         let condition = &world.status.conditions[0];
-        assert_eq!((&*condition.status, condition.message.contains("has no scale")), (held, held == "False"));
+        assert!(condition.status == held && condition.message.contains(says), "{kind}: {condition:?}");
     }
 }
 

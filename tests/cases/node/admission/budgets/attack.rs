@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::PodUnavailableBudget;
@@ -16,6 +17,7 @@ use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams};
 use kube::runtime::watcher::{self, Event};
 use serde_json::json;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::super::scene::Scene;
 use super::crowd::{Crowd, serves};
@@ -28,6 +30,8 @@ const SPACE: &str = "admission-budgets-attack";
 const ROUNDS: usize = 4;
 const AT_ONCE: usize = 50;
 const CLIENTS: usize = 5;
+/// Every permit is back so long after the last question.
+const RETURNED_WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn never_more_go_than_two_of_ten() -> Result<()> {
@@ -73,8 +77,7 @@ async fn never_more_go_than_two_of_ten() -> Result<()> {
         }
         ensure!(!life.is_finished(), "the pods live no more: {:?}", (&mut life).await);
     }
-    // Every permit comes back.
-    counted(&scene, SPACE, 10, 2).await?;
+    timeout(RETURNED_WITHIN, counted(&scene, SPACE, 10, 2)).await.context("permits are out still")??;
     let status = budgets(&scene, SPACE).get_status("web").await?.status.context("no status")?;
     ensure!(status.disrupted_pods.is_empty() && status.unavailable_pods.is_empty(), "{status:?}");
     life.abort();

@@ -155,10 +155,12 @@ async fn sample(scene: &Scene, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Pods of the budget stay, and all others go.
+/// Pods of the budget stay, and all others go, those of ReplicaSets too.
 async fn without_a_manager(scene: &Scene) -> Result<()> {
     scene.first.service().kill()?;
-    let other = super::scene::pod("other", "other")?;
+    let mut other = super::scene::pod("other", "other")?;
+    let set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": true });
+    other.metadata.owner_references = serde_json::from_value(json!([set]))?;
     scene.pods.create(&PostParams::default(), &other).await?;
     let Err(error) = scene.pods.delete("web-1", &DeleteParams::default()).await else { bail!("it goes") };
     ensure!(error.to_string().contains("failed calling webhook \"web.admission-budgets."), "{error}");
