@@ -19,8 +19,15 @@ const LONGEST_MESSAGE: usize = 4096;
 /// Bytes that an object may take when it is read: three times what those of other programs may at their
 /// largest, for it comes with its managed fields.
 const MOST_MEMORY: usize = 3 * nested::MOST_MEMORY;
-/// Bytes of text whose memory is that of three maps: one that is read, one that is copied, and one more.
-const BYTES_OF_A_MAP: usize = 210;
+/// Memory that a byte of text stands for, about, when the text is read.
+const MEMORY_OF_A_BYTE: usize = 10;
+/// An object that is read is copied, and a list takes twice the memory of its values while it grows.
+const TIMES: usize = 3;
+/// Bytes of text whose memory is that of a map and its copies.
+const BYTES_OF_A_MAP: usize = 700 * TIMES / MEMORY_OF_A_BYTE;
+/// The same of a key in a map, and of a value, however short they are.
+const BYTES_OF_A_KEY: usize = 84 * TIMES / MEMORY_OF_A_BYTE;
+const BYTES_OF_A_VALUE: usize = 34 * TIMES / MEMORY_OF_A_BYTE;
 
 /// Request for an admission.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -82,6 +89,14 @@ pub(super) enum Verdict {
     Unready(&'static str),
 }
 
+impl Request {
+    /// Bytes of text that stand for its objects, once they are read.
+    pub(super) fn weight(&self) -> usize {
+        let memory = nested::memory(&self.object).saturating_add(nested::memory(&self.old_object));
+        memory.saturating_mul(TIMES).div_ceil(MEMORY_OF_A_BYTE)
+    }
+}
+
 impl Verdict {
     /// The object is let in as it is.
     pub(super) const AS_IT_IS: Self = Self::Allowed { object: None, warnings: Vec::new() };
@@ -102,11 +117,23 @@ fn object<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error>
     nested::read_within(deserializer, MOST_MEMORY)
 }
 
-/// Bytes of a body that its maps stand for: read, a body takes some ten times as much memory as its bytes,
-/// but a map 700 however small it is, and an object is copied for its changes. Braces within texts count too.
-pub(super) fn bytes_of_maps(body: &[u8]) -> usize {
-    let maps = body.iter().filter(|byte| **byte == b'{').count();
-    maps.saturating_mul(BYTES_OF_A_MAP)
+/// Bytes of text that a body stands for: read, it takes some ten times as much memory as its bytes, but many
+/// small maps, keys and values take more. What is within texts is none of them.
+pub(super) fn weight(body: &[u8]) -> usize {
+    let (mut in_text, mut is_escaped) = (false, false);
+    let mut values = 0_usize;
+    for byte in body {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = in_text,
+            b'"' => in_text = !in_text,
+            b'{' if !in_text => values = values.saturating_add(BYTES_OF_A_MAP),
+            b':' if !in_text => values = values.saturating_add(BYTES_OF_A_KEY),
+            b',' if !in_text => values = values.saturating_add(BYTES_OF_A_VALUE),
+            _ => {}
+        }
+    }
+    body.len().max(values)
 }
 
 /// Reads the body of a request, or says what is wrong with it.
@@ -191,7 +218,33 @@ mod tests {
         // 2.4 MB of text.
         let error = read(large.as_bytes()).unwrap_err();
         assert!(error.contains("fewer lists and maps"), "{error}");
-        assert!(bytes_of_maps(large.as_bytes()) > least, "it is waited for as what it takes");
+        assert!(weight(large.as_bytes()) > least, "it is waited for as what it takes");
+    }
+
+    /// Weights of a thousand pieces, by the thousand.
+    #[rstest]
+    #[case::maps("{},", 220)]
+    #[case::keys("\"a\":0,", 35)]
+    #[case::numbers("0,", 10)]
+    #[case::lists("[],", 10)]
+    #[case::a_long_text("\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxx\",", 32)]
+    #[case::braces_within_a_text("\"{{{{,,::\",", 11)]
+    #[case::after_a_quote_in_a_text("\"\\\"{{{\",", 10)]
+    #[case::after_a_backslash_in_a_text("\"\\\\\",{},", 230)]
+    fn a_body_weighs_what_it_takes(#[case] piece: &str, #[case] each: usize) {
+        assert_eq!(weight(piece.repeat(1000).as_bytes()), each * 1000, "{piece}");
+    }
+
+    /// What was read weighs no more than its text did.
+    #[test]
+    fn what_was_read_weighs_what_is_left() {
+        let keys: serde_json::Map<_, _> = (1000..2000).map(|key| (key.to_string(), json!(0))).collect();
+        let maps = vec![json!({ "a": 1 }); 1000];
+        for object in [json!(maps), json!(keys), json!(vec![0; 1000]), json!("{".repeat(1000))] {
+            let read = asked(object.clone()).weight();
+            let text = weight(object.to_string().as_bytes());
+            assert!(read <= text && nested::memory(&object) <= read * MEMORY_OF_A_BYTE, "{read} of {text}");
+        }
     }
 
     #[rstest]

@@ -45,8 +45,11 @@ const CONNECTIONS: usize = 256;
 /// Bytes of bodies that have come, whether they are whole or not; more are read when there is room again.
 const BYTES_READ: usize = 32 << 20;
 /// Bytes of bodies that are worked on at the same time; the others wait, within their time. Read, a body
-/// takes some ten times as much memory; one of many small maps counts as more than it has.
+/// takes some ten times as much memory; one of many small values counts as more than it has.
 const BYTES_AT_ONCE: usize = 16 << 20;
+/// A request counts for so many bytes at the most, so none is alone with the server. How much memory its
+/// objects may take is bounded as well.
+const MOST_OF_ONE: usize = BYTES_AT_ONCE / 2;
 /// A request counts for so many bytes at the least: so no more than 64 are worked on at the same time.
 const LEAST_BYTES: usize = 256 << 10;
 /// A handshake, and the head of the first request, must come within it.
@@ -280,9 +283,8 @@ impl<D: Decide> Shared<D> {
             }
         };
         let _in_hand = pulse.begin();
-        let bytes = body.len().max(review::bytes_of_maps(&body)).clamp(LEAST_BYTES, BYTES_AT_ONCE);
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let Ok(_turn) = self.work.acquire_many(bytes).await else {
+        let bytes = u32::try_from(share(review::weight(&body))).unwrap_or(u32::MAX);
+        let Ok(mut turn) = self.work.acquire_many(bytes).await else {
             return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
         };
         if route == Route::Convert {
@@ -290,9 +292,16 @@ impl<D: Decide> Shared<D> {
         }
         let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
         drop((body, room));
+        // A decision may wait for others: it keeps nobody out by what its text only might have been.
+        drop(turn.split(turn.num_permits().saturating_sub(share(request.weight()))));
         let verdict = self.handler.decide(route, &request).await;
         review::answer(&request, verdict).or_else(|missing| refused(StatusCode::SERVICE_UNAVAILABLE, missing))
     }
+}
+
+/// Bytes for which one of this weight counts.
+fn share(weight: usize) -> usize {
+    weight.clamp(LEAST_BYTES, MOST_OF_ONE)
 }
 
 fn page(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {

@@ -1,6 +1,7 @@
 use http::Request as HttpRequest;
 use http_body_util::BodyExt;
 use hyper::client::conn;
+use rstest::rstest;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
@@ -52,7 +53,11 @@ async fn stage_of(connections: usize) -> (Stage, Vec<u8>) {
 }
 
 fn review(namespace: &str) -> Bytes {
-    let request = json!({"uid": "u", "namespace": namespace, "operation": "CREATE", "object": {}});
+    review_of(namespace, &json!({}))
+}
+
+fn review_of(namespace: &str, object: &Value) -> Bytes {
+    let request = json!({"uid": "u", "namespace": namespace, "operation": "CREATE", "object": object});
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
         .to_string()
         .into()
@@ -150,6 +155,25 @@ async fn bodies_that_do_not_come_hold_up_nobody() {
         timeout(ANSWER_WITHIN * 2, stream.read_exact(&mut answer)).await.unwrap().unwrap();
         assert_eq!(&answer, b"HTTP/1.1 408");
     }
+}
+
+/// Requests that wait count for what they take, and not for what their text might have been.
+#[rstest]
+#[case::texts_of_braces(json!({ "metadata": { "annotations": { "a": "{".repeat(100_000) } } }))]
+#[case::maps_without_entries(json!({ "spec": vec![json!({}); 40_000] }))]
+#[tokio::test]
+async fn those_that_wait_hold_up_nobody(#[case] object: Value) {
+    let (stage, bundle) = stage().await;
+    let stage = Arc::new(stage);
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (stage, bundle, body) = (stage.clone(), bundle.clone(), review_of("hangs", &object));
+        waiting.spawn(async move { call(&stage, &bundle, "h2", PODS, body).await.unwrap().0 });
+    }
+    // Their bodies are read by then.
+    sleep(Duration::from_millis(300)).await;
+    let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
+    assert!(code == 200 && waiting.try_join_next().is_none(), "{code}");
 }
 
 /// Connections that are open for nothing go when another one comes.
