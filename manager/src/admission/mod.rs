@@ -80,8 +80,8 @@ use self::{
     budgets::{BudgetKept, Guard},
     certificates::Served,
     configuration::{
-        Announced, BudgetOptions, Configuration, Precedence, Service, SpreadOptions, StateOptions, Writer,
-        announcements, one_is_for_all_spreads, one_is_for_all_states,
+        Announced, BudgetOptions, Choices, Configuration, Precedence, Service, SpreadOptions, StateOptions,
+        Writer, announcements, one_is_for_all_spreads, one_is_for_all_states, sample,
     },
     handler::{Handler, Namespaces},
     lists::Lists,
@@ -154,8 +154,9 @@ pub async fn start(
     let shown = (&sets_shown, &budgets_shown, &spreads_shown, &states_shown);
     // Replicas may listen at different addresses.
     let told = Options { admission_address: None, ..options.clone() };
-    let writer = Writer::new(Timestamp::now(), &(&service, told, ownership));
-    let shared = (client, &service, (options, ownership, &writer), shown, (&serving, &announced));
+    let choices = choices(options, ownership);
+    let writer = Writer::new(Timestamp::now(), &(&service, told, ownership), &sample(&service, choices));
+    let shared = (client, &service, (choices, &writer), shown, (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let (changes, entries) =
         keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
@@ -219,7 +220,7 @@ pub async fn start(
 type Shared<'a> = (
     &'a Client,
     &'a Service,
-    (&'a Options, Ownership, &'a Writer),
+    (Choices, &'a Writer),
     (
         &'a watch::Receiver<View<sets::SetSeen>>,
         &'a watch::Receiver<View<BudgetKept>>,
@@ -229,10 +230,34 @@ type Shared<'a> = (
     (&'a watch::Receiver<Served>, &'a Announced),
 );
 
+/// Choices by which entries are made.
+fn choices(options: &Options, ownership: Ownership) -> Choices {
+    Choices {
+        others: configuration::Options {
+            pod_readiness_gate: options.pod_readiness_gate,
+            deletion_protection: options.deletion_protection,
+            ownership,
+        },
+        budgets: BudgetOptions {
+            deletions: options.budget_deletions,
+            updates: options.budget_updates,
+            ignore: options.budget_failure_policy == FailurePolicy::Ignore,
+        },
+        spreads: SpreadOptions {
+            on: options.workload_spreads,
+            ignore: options.spread_failure_policy == FailurePolicy::Ignore,
+        },
+        states: StateOptions {
+            on: options.persistent_pod_states,
+            ignore: options.pod_state_failure_policy == FailurePolicy::Ignore,
+        },
+    }
+}
+
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it, and itself.
 fn keeper<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, (options, ownership, writer), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
+    (client, service, (choices, writer), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> (watch::Receiver<Vec<u8>>, watch::Receiver<View<K>>) {
@@ -245,36 +270,13 @@ fn keeper<K: Configuration>(
         api,
         name: CONFIGURATION,
         service: service.clone(),
-        options: configuration::Options {
-            pod_readiness_gate: options.pod_readiness_gate,
-            deletion_protection: options.deletion_protection,
-            ownership,
-        },
+        options: choices.others,
         precedence: Precedence::of(writer.clone()),
         shown: shown.clone(),
         sets: sets.clone(),
-        budgets: (
-            budgets.clone(),
-            BudgetOptions {
-                deletions: options.budget_deletions,
-                updates: options.budget_updates,
-                ignore: options.budget_failure_policy == FailurePolicy::Ignore,
-            },
-        ),
-        spreads: (
-            spreads.clone(),
-            SpreadOptions {
-                on: options.workload_spreads,
-                ignore: options.spread_failure_policy == FailurePolicy::Ignore,
-            },
-        ),
-        states: (
-            states.clone(),
-            StateOptions {
-                on: options.persistent_pod_states,
-                ignore: options.pod_state_failure_policy == FailurePolicy::Ignore,
-            },
-        ),
+        budgets: (budgets.clone(), choices.budgets),
+        spreads: (spreads.clone(), choices.spreads),
+        states: (states.clone(), choices.states),
         coming: coming.clone(),
         served: served.clone(),
         bundled,

@@ -23,12 +23,12 @@ use tracing::{info, warn};
 
 use super::{
     Announced, BudgetOptions, Desired, MOST_SETS, OF_A_SET, OF_A_SPREAD, Options, Service, SpreadOptions,
-    StateOptions, budgets, changing, client,
+    StateOptions, changing, client,
     coming::{Strangers, on_their_way},
-    desired, left, pod_states,
     precedence::{Named, Precedence, WRITTEN_BY, Writer, brought},
     spreads,
     standing::entries,
+    wanted::{Choices, Kept, wanted},
 };
 use crate::{
     admission::{
@@ -267,9 +267,14 @@ impl<K: Configuration> Keeper<K> {
     ) -> Look<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
-        let (kept, limits) = (self.budgets.0.borrow_and_update(), self.budgets.1);
-        let (spread, spreading) = (self.spreads.0.borrow_and_update(), self.spreads.1);
-        let (state, restoring) = (self.states.0.borrow_and_update(), self.states.1);
+        let kept = self.budgets.0.borrow_and_update();
+        let (spread, state) = (self.spreads.0.borrow_and_update(), self.states.0.borrow_and_update());
+        let choices = Choices {
+            others: self.options,
+            budgets: self.budgets.1,
+            spreads: self.spreads.1,
+            states: self.states.1,
+        };
         let (Some(_), Some(sets), Some(kept), Some(spread), Some(state)) =
             (shown.listed(), sets.listed(), kept.listed(), spread.listed(), state.listed())
         else {
@@ -278,55 +283,40 @@ impl<K: Configuration> Keeper<K> {
         let (coming, instant) = (self.coming.sets.borrow_and_update(), Instant::now());
         let next = self.coming.spreads.borrow_and_update();
         let next = on_their_way(&next, instant).filter(|(name, _)| !spread.contains_key(*name));
-        let spread: Vec<&SpreadKept> = spread.values().chain(next.map(|(_, kept)| kept)).collect();
-        let spread = || spread.iter().copied();
+        let spreads = spread.values().chain(next.map(|(_, kept)| kept)).collect();
         // One that is stored is as it is stored; if it is about to be stored with another reach, it has both.
         let stored = |name: &str| sets.get(name).map(|set| &set.rules);
         let changing = changing::changing(on_their_way(&coming, instant), stored);
         let mut rules: BTreeMap<_, _> = on_their_way(&coming, instant).collect();
         rules.extend(sets.iter().map(|(name, set)| (name, &set.rules)));
-        let rules = || rules.iter().map(|(name, rules)| (*name, *rules));
-        let all = || rules().chain(changing.iter().map(|(name, rules)| (name, *rules)));
+        let (budgets, states) = (kept.values().collect(), state.values().collect());
+        let kept = Kept { sets: rules, changing, budgets, spreads, states };
         let Some(now) = shown.get(self.name) else {
-            say_which(self.webhooks.as_ref(), || entries(all(), &Desired::default(), &[]));
+            say_which(self.webhooks.as_ref(), || entries(kept.of_sets(), &Desired::default(), &[]));
             return Look::Absent;
         };
         // Nothing is asked of a server that cannot answer.
         if !served.is_loaded() {
             return Look::Waits;
         }
-        let mut desired = desired(rules(), &served.bundle, &self.service, self.options);
         let (bundle, service) = (&served.bundle, &self.service);
-        if !desired.shared {
-            desired.mutating.splice(0..0, changing::entries(&changing, bundle, service));
-        }
-        desired.validating.extend(budgets::validating(kept.values(), bundle, service, limits));
-        desired.mutating.extend(budgets::mutating(kept.values(), bundle, service, limits));
-        desired.mutating.extend(spreads::evictions(spread(), bundle, service, spreading));
-        desired.validating.extend(spreads::validating(spread(), bundle, service, spreading));
-        desired.validating.push(pod_states::validating(bundle, service));
-        // Before the sidecars, so that they find the pod as its subset has it.
-        let first = spreads::mutating(spread(), bundle, service, spreading);
-        desired.mutating.splice(0..0, first);
-        // After them: they change nothing that a pod is placed by, and its own place wins over a subset's.
-        desired.mutating.extend(pod_states::mutating(state.values(), bundle, service, restoring));
-        left::leave_out(&mut desired, self.options.ownership);
+        let mut desired = wanted(&kept, bundle, service, choices);
         let writer = now.annotations().get(WRITTEN_BY).and_then(|text| Writer::read(text));
         let before = self.precedence.gives_way(writer.as_ref(), &desired, instant);
         // Without those of others: what goes of them is theirs.
         let given = before.map(|before| (now.bring(before, &desired), desired.clone()));
-        let wanted = &mut desired.mutating;
-        if !spreads::is_shared(wanted) {
-            let names: Vec<String> = spread().map(spreads::key).collect();
+        let entered = &mut desired.mutating;
+        if !spreads::is_shared(entered) {
+            let names: Vec<String> = kept.spreads.iter().map(|kept| spreads::key(kept)).collect();
             let client = |_: &str| spreads::asks(bundle, service);
-            of_spreads.spare(wanted, now.mutating(), names.iter(), client, instant);
+            of_spreads.spare(entered, now.mutating(), names.iter(), client, instant);
         }
         if !desired.shared {
-            let names = all().map(|(name, _)| name);
+            let names = kept.of_sets().map(|(name, _)| name);
             let client = |set: &str| client(&Route::Pods(Some(set.to_owned())), bundle, service);
-            of_sets.spare(wanted, now.mutating(), names, client, instant);
+            of_sets.spare(entered, now.mutating(), names, client, instant);
         }
-        say_which(self.webhooks.as_ref(), || entries(all(), &desired, now.mutating()));
+        say_which(self.webhooks.as_ref(), || entries(kept.of_sets(), &desired, now.mutating()));
         if desired.left_out != **told {
             for (set, reason) in &desired.left_out {
                 warn!(set, reason, "SidecarSet is injected into no pod");

@@ -19,6 +19,7 @@ mod protection;
 mod selectors;
 mod spreads;
 mod standing;
+mod wanted;
 
 use berth_base::ownership::Ownership;
 use k8s_openapi::{
@@ -38,6 +39,7 @@ pub(super) use self::{
     pod_states::{StateOptions, is_shared as one_is_for_all_states},
     precedence::{Precedence, Writer},
     spreads::{SpreadOptions, has_entry, is_shared as one_is_for_all_spreads},
+    wanted::{Choices, sample},
 };
 use super::{path::Route, sets::SetRules, workloads};
 use crate::size;

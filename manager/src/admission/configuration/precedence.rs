@@ -2,7 +2,8 @@
 //! last has its way.
 //!
 //! A written configuration says in an annotation who wrote it: when that replica started, and a digest of
-//! what it was told. Replicas of one digest want the same of the same objects, and any of them writes. One
+//! what it was told and of the entries that it makes of some made-up objects: two builds of one version may
+//! make others. Replicas of one digest want the same of the same objects, and any of them writes. One
 //! that started earlier than a writer of another digest gives way: it brings in what changes of its objects,
 //! in case that writer is no more, and leaves the rest as it is. It does so for [`PATIENCE`], then writes its
 //! own entries. If it finds those of the same writer again, that one lives, and it waits longer each time.
@@ -39,10 +40,10 @@ pub(in crate::admission) struct Writer {
 }
 
 impl Writer {
-    /// A replica that started then, and was told this.
-    pub(in crate::admission) fn new(started: Timestamp, told: &impl fmt::Debug) -> Self {
+    /// A replica that started then, was told this, and wants these entries of the sample.
+    pub(in crate::admission) fn new(started: Timestamp, told: &impl fmt::Debug, sample: &Desired) -> Self {
         let mut hasher = DefaultHasher::new();
-        (env!("CARGO_PKG_VERSION"), format!("{told:?}")).hash(&mut hasher);
+        (env!("CARGO_PKG_VERSION"), format!("{told:?} {sample:?}")).hash(&mut hasher);
         // As precise as it is written.
         let started = Timestamp::from_millisecond(started.as_millisecond()).unwrap_or(started);
         Self { started, digest: hasher.finish() }
@@ -198,7 +199,12 @@ mod tests {
     use super::*;
 
     fn at(second: i64, told: &str) -> Writer {
-        Writer::new(Timestamp::from_second(second).unwrap(), &told)
+        of_build(second, told, false)
+    }
+
+    fn of_build(second: i64, told: &str, shared: bool) -> Writer {
+        let sample = Desired { shared, ..Desired::default() };
+        Writer::new(Timestamp::from_second(second).unwrap(), &told, &sample)
     }
 
     /// A replica told "a" that started in second 10, and who wrote.
@@ -208,6 +214,7 @@ mod tests {
     #[case::a_later_one_that_wants_the_same(Some(at(20, "a")), false)]
     #[case::an_earlier_one(Some(at(5, "b")), false)]
     #[case::a_later_one(Some(at(20, "b")), true)]
+    #[case::a_later_build_of_the_same_version(Some(of_build(20, "a", true)), true)]
     fn who_gives_way(#[case] writer: Option<Writer>, #[case] gives: bool) {
         let mut precedence = Precedence::of(at(10, "a"));
         let given = precedence.gives_way(writer.as_ref(), &Desired::default(), Instant::now());
@@ -216,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_writer_is_read_as_it_is_written() {
-        let writer = Writer::new(Timestamp::from_nanosecond(1_700_000_000_123_456_789).unwrap(), &"a");
+        let writer = Timestamp::from_nanosecond(1_700_000_000_123_456_789).unwrap();
+        let writer = Writer::new(writer, &"a", &Desired::default());
         assert_eq!(Writer::read(&writer.to_string()), Some(writer.clone()));
         assert_eq!(writer.named(Some(at(1_800_000_000, "a"))), at(1_800_000_000, "a"));
         assert_eq!(writer.named(Some(at(1_800_000_000, "b"))), writer);

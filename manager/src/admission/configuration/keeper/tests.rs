@@ -35,7 +35,7 @@ fn stage() -> Stage {
         name: "berth-manager",
         service: Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() },
         options: Options::default(),
-        precedence: Precedence::of(Writer::new(Default::default(), &"")),
+        precedence: Precedence::of(Writer::new(Default::default(), &"", &Desired::default())),
         shown,
         sets,
         budgets: (budgets, BudgetOptions { deletions: true, updates: true, ignore: false }),

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::{
-    admission::{certificates::made_for_tests, sets::SetRules},
+    admission::{certificates::made_for_tests, configuration::sample, sets::SetRules},
     seen::Reach,
 };
 
@@ -88,8 +88,15 @@ fn replica(server: &Arc<Mutex<Server>>, served: &Served, started: i64, gate: boo
     };
     keeper.api = Api::all(Client::new(service_fn(asked), "ns"));
     keeper.options.pod_readiness_gate = gate;
-    let told = keeper.options;
-    keeper.precedence = Precedence::of(Writer::new(Timestamp::from_second(started).unwrap(), &told));
+    // Two builds: they were told the same.
+    let choices = Choices {
+        others: keeper.options,
+        budgets: keeper.budgets.1,
+        spreads: keeper.spreads.1,
+        states: keeper.states.1,
+    };
+    let wanted = sample(&keeper.service, choices);
+    keeper.precedence = Precedence::of(Writer::new(Timestamp::from_second(started).unwrap(), &"", &wanted));
     let mut server = server.lock().unwrap();
     let shown = View::of([(NAME.to_owned(), server.stored.clone())].into());
     let (shower, shown) = watch::channel(shown);
