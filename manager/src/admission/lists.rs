@@ -4,6 +4,9 @@
 //! objects of a kind asks about every pod of their namespaces, most of which belong to none, and a list of
 //! all objects for each of them would hold up all that is asked here. There one list answers for a moment:
 //! who asks while it is on its way waits for it, and one that failed is made again.
+//!
+//! A list goes on when those who waited for it are gone: if it takes longer than anybody waits, it answers
+//! who comes next. So an answer may be older than that moment by the time that its list took.
 
 use std::{
     collections::HashMap,
@@ -12,12 +15,19 @@ use std::{
 };
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::{Instant, timeout},
+};
 
 use super::{configuration::Configuration, turns::Turn, view::View};
 
-/// A list answers for so long, where one entry is for all objects.
+/// A list answers for so long after its end, where one entry is for all objects.
 const ANSWERS_FOR: Duration = Duration::from_secs(1);
+/// A list has failed that has not ended by then.
+const LISTED_WITHIN: Duration = Duration::from_secs(20);
+/// Lists of a kind that go on at once, whoever waits for them; the others wait.
+const AT_ONCE: usize = 16;
 
 /// Lists of one kind.
 pub(super) struct Lists<T> {
@@ -26,39 +36,50 @@ pub(super) struct Lists<T> {
     is_shared: fn(&[MutatingWebhook]) -> bool,
     /// The newest list of each namespace that was listed of late. A std lock: nothing is awaited under it.
     newest: Mutex<HashMap<String, Turn<Listed<T>>>>,
+    places: Arc<Semaphore>,
 }
 
 struct Listed<T> {
-    at: Instant,
+    ended: Instant,
     all: Arc<[T]>,
 }
 
-impl<T> Lists<T> {
+impl<T: Send + Sync + 'static> Lists<T> {
     pub(super) fn new(
         entries: watch::Receiver<View<MutatingWebhookConfiguration>>,
         is_shared: fn(&[MutatingWebhook]) -> bool,
     ) -> Self {
-        Self { entries, is_shared, newest: Mutex::default() }
+        Self { entries, is_shared, newest: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// All objects of a namespace, listed now or a moment ago.
-    pub(super) async fn of<E>(
+    pub(super) async fn of(
         &self,
         namespace: &str,
-        list: impl Future<Output = Result<Vec<T>, E>>,
-    ) -> Result<Arc<[T]>, E> {
+        list: impl Future<Output = Result<Vec<T>, &'static str>> + Send + 'static,
+    ) -> Result<Arc<[T]>, &'static str> {
         if !self.are_shared() {
             return list.await.map(Arc::from);
         }
-        let turn = self.turn(namespace);
-        let mut newest = turn.lock().await;
-        if let Some(listed) = newest.as_ref().filter(|listed| listed.is_new()) {
+        let asked = Instant::now();
+        let mut newest = self.turn(namespace).lock_owned().await;
+        if let Some(listed) = newest.as_ref().filter(|listed| listed.is_new_to(asked)) {
             return Ok(listed.all.clone());
         }
-        let at = Instant::now();
-        let all: Arc<[T]> = list.await?.into();
-        *newest = Some(Listed { at, all: all.clone() });
-        Ok(all)
+        let places = self.places.clone();
+        let list = async move {
+            let _place = places.acquire().await;
+            list.await
+        };
+        // Its own task, which has the turn: it ends by itself, within its time.
+        let listing = tokio::spawn(async move {
+            let listed = timeout(LISTED_WITHIN, list).await;
+            let all: Arc<[T]> =
+                listed.map_err(|_| "the objects of the namespace take too long to list")??.into();
+            *newest = Some(Listed { ended: Instant::now(), all: all.clone() });
+            Ok(all)
+        });
+        listing.await.unwrap_or(Err("the objects of the namespace could not be listed"))
     }
 
     fn are_shared(&self) -> bool {
@@ -69,17 +90,19 @@ impl<T> Lists<T> {
 
     fn turn(&self, namespace: &str) -> Turn<Listed<T>> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
         // One that somebody holds is needed.
         newest.retain(|_, turn| {
-            turn.try_lock().map_or(true, |listed| listed.as_ref().is_some_and(Listed::is_new))
+            turn.try_lock().map_or(true, |listed| listed.as_ref().is_some_and(|one| one.is_new_to(now)))
         });
         newest.entry(namespace.to_owned()).or_default().clone()
     }
 }
 
 impl<T> Listed<T> {
-    fn is_new(&self) -> bool {
-        self.at.elapsed() < ANSWERS_FOR
+    /// Tells whether it answers who asked then, before its end or a moment after it.
+    fn is_new_to(&self, asked: Instant) -> bool {
+        asked.saturating_duration_since(self.ended) < ANSWERS_FOR
     }
 }
 
@@ -116,17 +139,23 @@ mod tests {
 
     /// The same, and so many lists fail first.
     fn failing_client(items: Value, failures: usize) -> (Client, Arc<AtomicUsize>) {
+        slow_client(items, failures, Duration::ZERO)
+    }
+
+    /// The same, and each takes so long.
+    fn slow_client(items: Value, failures: usize, takes: Duration) -> (Client, Arc<AtomicUsize>) {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = count.clone();
+        let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
         let service = service_fn(move |_: http::Request<Body>| {
-            if counted.fetch_add(1, Ordering::Relaxed) < failures {
-                let status = json!({ "kind": "Status", "status": "Failure", "code": 500, "metadata": {} });
-                let body = Body::from(serde_json::to_vec(&status).unwrap());
-                return futures::future::ready(Ok(Response::builder().status(500).body(body).unwrap()));
+            let fails = counted.fetch_add(1, Ordering::Relaxed) < failures;
+            let failure = json!({ "kind": "Status", "status": "Failure", "code": 500, "metadata": {} });
+            let (code, body) = if fails { (500, &failure) } else { (200, &list) };
+            let body = Body::from(serde_json::to_vec(body).unwrap());
+            async move {
+                tokio::time::sleep(takes).await;
+                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
             }
-            let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
-            let body = Body::from(serde_json::to_vec(&list).unwrap());
-            futures::future::ready(Ok::<_, Infallible>(Response::new(body)))
         });
         (Client::new(service, "shop"), count)
     }
@@ -211,6 +240,30 @@ mod tests {
             assert!(is_placed(&placer.place(&pod("batch/v1", "Job")).await));
         }
         assert_eq!(count.load(Ordering::Relaxed), 2);
+    }
+
+    /// Pods come in crowds, in these milliseconds, and are answered or not. There is one list.
+    #[rstest]
+    #[case::longer_than_it_answers(1500, &[(0, true), (2000, true)])]
+    #[case::longer_than_anybody_waits(5000, &[(0, false), (3500, true), (5500, true)])]
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_list_answers_all_who_wait(#[case] takes: u64, #[case] crowds: &[(u64, bool)]) {
+        let (client, count) = slow_client(json!([]), 0, Duration::from_millis(takes));
+        let placer = Placer {
+            client,
+            spreads: watch::channel(View::of(BTreeMap::new())).1,
+            lists: Lists::new(entries("pods.workloadspreads.berth.dev"), one_is_for_all_spreads),
+            turns: Turns::default(),
+        };
+        let (begun, pod) = (Instant::now(), pod("batch/v1", "Job"));
+        for (millis, answered) in crowds {
+            tokio::time::sleep_until(begun + Duration::from_millis(*millis)).await;
+            let verdicts = futures::future::join_all((0..PODS).map(|_| placer.place(&pod))).await;
+            for verdict in verdicts {
+                assert_eq!(verdict == Verdict::AS_IT_IS, *answered, "at {millis}: {verdict:?}");
+            }
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 1);
     }
 
     /// A spread that cannot be read hides none that the watch has not shown yet.

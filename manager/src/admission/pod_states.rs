@@ -113,7 +113,7 @@ impl Restorer {
             Some(name) => Some(name),
             // The API server asks because one is for it: the watch may be behind.
             None => {
-                let all = self.lists.of(namespace, self.list(namespace)).await?;
+                let all = self.lists.of(namespace, list(self.client.clone(), namespace.to_owned())).await?;
                 let found = all.iter().find(|kept| kept.rules.as_ref().is_ok_and(is_of));
                 found.map(|kept| kept.name.clone())
             }
@@ -121,13 +121,6 @@ impl Restorer {
         let Some(name) = name else { return Ok(None) };
         let state = api.get_opt(&name).await.map_err(|_| "the PersistentPodState could not be read")?;
         Ok(state.filter(lives))
-    }
-
-    async fn list(&self, namespace: &str) -> Result<Vec<StateKept>, &'static str> {
-        let api: Api<Watched<wire::PodStates>> = Api::namespaced(self.client.clone(), namespace);
-        let all =
-            api.list(&ListParams::default()).await.map_err(|_| "PersistentPodStates could not be read")?;
-        Ok(all.items.into_iter().filter_map(read).collect())
     }
 
     /// Tells whether any node has these labels.
@@ -140,6 +133,12 @@ impl Restorer {
             "the nodes could not be read"
         })
     }
+}
+
+async fn list(client: Client, namespace: String) -> Result<Vec<StateKept>, &'static str> {
+    let api: Api<Watched<wire::PodStates>> = Api::namespaced(client, &namespace);
+    let all = api.list(&ListParams::default()).await.map_err(|_| "PersistentPodStates could not be read")?;
+    Ok(all.items.into_iter().filter_map(read).collect())
 }
 
 /// Selector of nodes with these labels; `None`: no node has such labels.

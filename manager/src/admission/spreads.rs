@@ -144,7 +144,7 @@ impl Placer {
         if candidates.is_empty() {
             // The API server asks because one is for it: the watch may be behind. One that cannot be read
             // hides no other.
-            let all = self.lists.of(namespace, self.list(namespace)).await?;
+            let all = self.lists.of(namespace, list(self.client.clone(), namespace.to_owned())).await?;
             candidates = all
                 .iter()
                 .filter_map(|kept| Some((&kept.name, kept.spread.as_ref().ok()?)))
@@ -171,12 +171,6 @@ impl Placer {
             }
         }
         Ok(None)
-    }
-
-    async fn list(&self, namespace: &str) -> Result<Vec<SpreadKept>, &'static str> {
-        let api: Api<Watched<wire::Spreads>> = Api::namespaced(self.client.clone(), namespace);
-        let all = api.list(&ListParams::default()).await.map_err(|_| "WorkloadSpreads could not be read")?;
-        Ok(all.items.into_iter().filter_map(read).collect())
     }
 
     async fn enter(&self, request: &Request, name: &str, spread: &Spread) -> Result<Verdict, &'static str> {
@@ -287,6 +281,12 @@ impl Placer {
         }
         Err("many pods of the WorkloadSpread go at once")
     }
+}
+
+async fn list(client: Client, namespace: String) -> Result<Vec<SpreadKept>, &'static str> {
+    let api: Api<Watched<wire::Spreads>> = Api::namespaced(client, &namespace);
+    let all = api.list(&ListParams::default()).await.map_err(|_| "WorkloadSpreads could not be read")?;
+    Ok(all.items.into_iter().filter_map(read).collect())
 }
 
 /// End of a write.
