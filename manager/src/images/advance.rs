@@ -45,6 +45,7 @@ impl ImageIndex {
             self.touched.clear();
             self.dirty.clear();
         }
+        self.go_on(now);
         std::mem::take(&mut self.effects)
     }
 
@@ -181,15 +182,42 @@ impl ImageIndex {
         let deadline = deadline.and_then(|left| now.instant.checked_add(left));
         // What it lacks is in its status, and stays there.
         let written = if ready || over { self.write_status(uid, now) } else { None };
+        if ready && !over && deadline.is_none() && look.is_none() && self.pauses(uid, now) {
+            return None;
+        }
         earliest([read_again, silence, deadline, look, written])
+    }
+
+    /// A job that pauses, and whose status says all there is to know of it, keeps nothing of its nodes: it
+    /// enters again when it goes on. One with a deadline does not, nor one that may be over.
+    fn pauses(&mut self, uid: &Arc<str>, now: Now) -> bool {
+        let (Some(job), Some(rollout)) = (self.jobs.get_mut(uid), self.rollouts.get(uid)) else {
+            return false;
+        };
+        if !rollout.is_paused() || job.written != Some(rollout.changes) {
+            return false;
+        }
+        if std::mem::replace(&mut job.secrets, Secrets::Unknown) != Secrets::Unknown {
+            self.effects.push(Effect::Forget(uid.clone()));
+        }
+        let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
+        self.uncrowd_all(uid);
+        self.rollouts.remove(uid);
+        self.leave_pods(uid);
+        self.leave_turns(&namespace, &entrant);
+        self.timers.set(Wake::Turns(namespace), Some(later(now.instant, TURN_AFTER)));
+        true
     }
 
     /// A job that has nothing to ask for gives its turn to another one, and follows its nodes all the same.
     fn rest(&mut self, uid: &Arc<str>, now: Now) {
         let Some(job) = self.jobs.get(uid) else { return };
         let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
-        if self.turns.get_mut(&namespace).is_some_and(|turns| turns.rest(&entrant)) {
+        let are_few = self.standings.are_many();
+        if self.turns.get_mut(&namespace).is_some_and(|turns| turns.rest(&entrant, are_few)) {
             self.timers.set(Wake::Turns(namespace), Some(later(now.instant, TURN_AFTER)));
+        } else if are_few {
+            self.hold_up(&namespace);
         }
     }
 
@@ -316,6 +344,11 @@ impl ImageIndex {
         let at = job.sent_at.map(|at| later(at, WRITTEN_EVERY)).filter(|at| !first && *at > now.instant);
         if at.is_none() {
             let status = status::running(job, rollout, now.wall);
+            if on_this_version.is_none() && job.shows(&status) {
+                // As another manager wrote it.
+                self.jobs.get_mut(uid)?.written = Some(changes);
+                return None;
+            }
             self.write_job(uid, JobAct::Status(Box::new(status)), changes, now);
         }
         at

@@ -90,15 +90,16 @@ impl Job {
     pub(super) fn confirm(&mut self) {
         if let Some(sent) = &self.sent
             && let JobAct::Status(status) = &sent.act
-            && shows(&self.shown, status)
+            && self.shows(status)
         {
             self.written = Some(sent.changes);
         }
     }
-}
 
-/// Whether all of a status is in what is shown. Conditions of others may be there too.
-fn shows(shown: &ImagePullJobStatus, status: &ImagePullJobStatus) -> bool {
-    status.conditions.iter().all(|condition| shown.conditions.contains(condition))
-        && *status == ImagePullJobStatus { conditions: status.conditions.clone(), ..shown.clone() }
+    /// Whether all of a status is in what is shown. Conditions of others may be there too.
+    pub(super) fn shows(&self, status: &ImagePullJobStatus) -> bool {
+        let shown = &self.shown;
+        status.conditions.iter().all(|condition| shown.conditions.contains(condition))
+            && *status == ImagePullJobStatus { conditions: status.conditions.clone(), ..shown.clone() }
+    }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    ImageIndex, KINDS, Wake, ended,
+    ImageIndex, KINDS, TURN_AFTER, Wake, ended,
     entries::kept,
     job::{Job, Secrets, Stage},
     memory,
@@ -124,7 +124,10 @@ impl ImageIndex {
         if self.views.complete_since(KINDS).is_none() {
             return;
         }
-        while let Some((rank, uid)) = self.turns.get_mut(namespace).and_then(Turns::next) {
+        loop {
+            let are_few = self.standings.are_many();
+            let Some(turns) = self.turns.get_mut(namespace) else { return };
+            let Some((rank, uid)) = turns.next(are_few) else { break };
             let Some(job) = self.jobs.get_mut(&uid) else { continue };
             // That it waits was written with its memory, which counts from here on.
             (job.sent, job.written, job.absorbed) = (None, None, None);
@@ -134,9 +137,29 @@ impl ImageIndex {
             self.absorb(&uid);
             self.touched.insert(uid);
         }
+        if self.standings.are_many() {
+            self.hold_up(namespace);
+        }
     }
 
-    fn leave_turns(&mut self, namespace: &str, job: &Entrant) {
+    /// More turns of the namespace, or places to rest, may be free when there are fewer standings.
+    pub(super) fn hold_up(&mut self, namespace: &str) {
+        if !self.held_up.iter().any(|known| **known == *namespace) {
+            self.held_up.push_back(namespace.into());
+        }
+    }
+
+    /// Lets the next namespace have them, if there are fewer; those after it come when it has had its own.
+    pub(super) fn go_on(&mut self, now: Now) {
+        if self.standings.are_many() {
+            return;
+        }
+        let Some(namespace) = self.held_up.pop_front() else { return };
+        self.touched.extend(self.turns.get(&namespace).into_iter().flat_map(Turns::carried).cloned());
+        self.timers.set(Wake::Turns(namespace), Some(later(now.instant, TURN_AFTER)));
+    }
+
+    pub(super) fn leave_turns(&mut self, namespace: &str, job: &Entrant) {
         if let Some(turns) = self.turns.get_mut(namespace) {
             self.touched.extend(turns.leave(job).cloned());
             if turns.is_empty() {
@@ -163,7 +186,7 @@ impl ImageIndex {
             self.uncrowd_all(uid);
             self.undecide_all(uid, now);
         }
-        let fresh = || Rollout::new(rank, plan.clone());
+        let fresh = || Rollout::new(rank, plan.clone(), self.standings.clone());
         let same = self
             .rollouts
             .get(uid)
@@ -188,7 +211,7 @@ impl ImageIndex {
         }
     }
 
-    fn leave_pods(&mut self, uid: &str) {
+    pub(super) fn leave_pods(&mut self, uid: &str) {
         self.by_pods.retain(|_, uids| {
             uids.remove(uid);
             !uids.is_empty()

@@ -15,7 +15,7 @@
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
 //! - `room`: how much of a NodeImage who may have, and `crowd`: who waits for some;
-//! - `turns`: which jobs of a namespace are carried out;
+//! - `turns`: which jobs of a namespace are carried out, and `standings`: whether all keep too much;
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides,
 //!   `entries` says what a node's NodeImage is to contain.
 //!
@@ -41,8 +41,9 @@
 //!   counts for nodes that are asked after that;
 //! - a write is asked for once for each version of an object, and again only if it was lost or the lease came
 //!   anew;
-//! - a namespace never has more jobs carried out than [`turns::MOST`]: the oldest ones. A later one has no
-//!   rollout, its time does not begin, and its status says that it waits;
+//! - a namespace never has more jobs carried out than [`turns::MOST`], or few while there are many standings:
+//!   the oldest ones. A later one has no rollout, its time does not begin, and its status says that it waits;
+//! - a job that pauses has no rollout once its status is written, and goes on from it;
 //! - the end of a job is told once, by who leads and has seen the job before its end.
 
 mod advance;
@@ -60,6 +61,7 @@ mod pods;
 mod rollout;
 mod room;
 mod spec;
+mod standings;
 mod status;
 mod turns;
 mod write;
@@ -68,7 +70,7 @@ mod write;
 mod tests;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -81,6 +83,7 @@ use self::{
     node::NodeState,
     rollout::Rollout,
     spec::Spec,
+    standings::Standings,
     turns::Turns,
 };
 use crate::{
@@ -143,6 +146,9 @@ pub struct ImageIndex {
     turns: HashMap<Arc<str>, Turns>,
     /// By UID; of jobs that have their turn, or rest.
     rollouts: HashMap<Arc<str>, Rollout>,
+    standings: Standings,
+    /// Namespaces with fewer turns than they may have, because there are many standings.
+    held_up: VecDeque<Arc<str>>,
     /// Rollouts whose nodes follow pods, by namespace.
     by_pods: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Names of the NodeImages in which a UID has an entry, shown or decided.

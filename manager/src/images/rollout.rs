@@ -20,7 +20,7 @@ use std::{
 use berth_proto::crd::DesiredImage;
 use jiff::Timestamp;
 
-use super::{parallelism::Parallelism, room::SEALED};
+use super::{parallelism::Parallelism, room::SEALED, standings::Standings};
 use crate::{seen::Labels, selector::Selector};
 
 /// Which nodes.
@@ -112,10 +112,19 @@ pub(super) struct Rollout {
     pods: HashMap<Arc<str>, u32>,
     /// Counts the changes, so that what was written can be compared.
     pub(super) changes: u64,
+    /// Standings of all rollouts.
+    all: Standings,
+}
+
+impl Drop for Rollout {
+    fn drop(&mut self) {
+        let own = self.desired().saturating_add(self.leaving.len()).saturating_add(self.former.len());
+        self.all.went(own);
+    }
 }
 
 impl Rollout {
-    pub(super) fn new(rank: Rank, plan: Plan) -> Self {
+    pub(super) fn new(rank: Rank, plan: Plan, all: Standings) -> Self {
         Self {
             rank,
             plan,
@@ -132,6 +141,7 @@ impl Rollout {
             silent: 0,
             pods: HashMap::new(),
             changes: 0,
+            all,
         }
     }
 
@@ -241,6 +251,11 @@ impl Rollout {
             Some(Standing::Former(end)) => drop(self.former.insert(name, end)),
             None => {}
         }
+        match (before, standing) {
+            (None, Some(_)) => self.all.one_came(),
+            (Some(_), None) => self.all.went(1),
+            _ => {}
+        }
         // That one more answers in time is nothing to report.
         if !matches!((before, standing), (Some(Standing::Asked(_)), Some(Standing::Asked(_)))) {
             self.changes += 1;
@@ -287,6 +302,11 @@ impl Rollout {
     pub(super) fn is_idle(&self) -> bool {
         let are_left = self.ended().saturating_add(self.keyless()) < self.desired();
         self.active() == 0 && (self.plan.parallelism.is_pause() || !are_left)
+    }
+
+    /// Tells whether it pauses, and nothing of it is on its way.
+    pub(super) fn is_paused(&self) -> bool {
+        self.plan.parallelism.is_pause() && self.asked.is_empty() && self.leaving.is_empty()
     }
 
     pub(super) fn active(&self) -> usize {

@@ -12,7 +12,7 @@ use super::{
     memory,
     rollout::Rollout,
     room::{OF_ALL, OF_ONE},
-    turns::MOST,
+    turns::{FEW, MOST},
 };
 use crate::condition::seconds;
 
@@ -112,8 +112,9 @@ pub(super) fn waiting(job: &Job, now: Timestamp) -> ImagePullJobStatus {
     let accepted = "the job waits for older jobs of its namespace";
     ImagePullJobStatus {
         message: Some(format!(
-            "job waits for older jobs of its namespace: {MOST} are carried out at a time, and the oldest that waits \
-             begins when one of them is over; delete jobs that are not needed",
+            "job waits for older jobs of its namespace: {MOST} are carried out at a time, {FEW} while the jobs of the \
+             cluster have too many nodes together, and the oldest that waits begins when one of them is over; delete \
+             jobs that are not needed",
         )),
         conditions: vec![condition_of(job, "Accepted", true, "Accepted", accepted, now)],
         ..job.shown.clone()

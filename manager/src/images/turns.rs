@@ -4,7 +4,8 @@
 //! A job keeps a standing for each of its nodes, so a namespace costs its jobs times the nodes of the
 //! cluster. A job that waits has none, and one that has its turn keeps it: its pulls are on their way. One
 //! that has no pull to ask for, as a `Never` job that is done on all nodes, rests: it goes on following its
-//! nodes, and another one has its turn.
+//! nodes, and another one has its turn. One that pauses leaves when it is written, and enters again when it
+//! goes on. While there are many standings in the cluster, each namespace has fewer turns and places to rest.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -14,6 +15,9 @@ use super::rollout::Rank;
 pub(super) const MOST: usize = 64;
 /// Jobs of one namespace that rest beside them.
 pub(super) const MOST_RESTING: usize = 192;
+/// The same while there are many standings.
+pub(super) const FEW: usize = 4;
+pub(super) const FEW_RESTING: usize = 12;
 
 /// A job by its age, with its UID.
 pub(super) type Entrant = (Rank, Arc<str>);
@@ -35,14 +39,15 @@ impl Turns {
     }
 
     /// Lets a job rest that has its turn and nothing to do; tells whether its turn is free now.
-    pub(super) fn rest(&mut self, job: &Entrant) -> bool {
-        let rests = self.resting.len() < MOST_RESTING && self.carried.remove(job);
+    pub(super) fn rest(&mut self, job: &Entrant, are_few: bool) -> bool {
+        let most = if are_few { FEW_RESTING } else { MOST_RESTING };
+        let rests = self.resting.len() < most && self.carried.remove(job);
         rests && self.resting.insert(job.clone())
     }
 
     /// Gives the turn to the oldest job that waits, if one is free.
-    pub(super) fn next(&mut self) -> Option<Entrant> {
-        if self.carried.len() >= MOST {
+    pub(super) fn next(&mut self, are_few: bool) -> Option<Entrant> {
+        if self.carried.len() >= if are_few { FEW } else { MOST } {
             return None;
         }
         let job = self.waiting.pop_first()?;
@@ -56,6 +61,11 @@ impl Turns {
         self.waiting.remove(job);
         let may_rest = self.resting.remove(job);
         self.carried.iter().filter(move |_| may_rest).map(|(_, uid)| uid)
+    }
+
+    /// Jobs that have their turn.
+    pub(super) fn carried(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.carried.iter().map(|(_, uid)| uid)
     }
 
     /// Says whether a job waits.
@@ -85,19 +95,19 @@ mod tests {
             turns.enter(job(second, "j"));
         }
         let mut first = Vec::new();
-        while let Some(next) = turns.next() {
+        while let Some(next) = turns.next(false) {
             first.push(next);
         }
         assert_eq!(first, (1..=MOST as i64).map(|second| job(second, "j")).collect::<Vec<_>>());
         turns.enter(job(0, "older"));
         turns.enter(job(1, "j"));
-        assert_eq!((turns.next(), turns.has_waiting(&job(0, "older"))), (None, true));
+        assert_eq!((turns.next(false), turns.has_waiting(&job(0, "older"))), (None, true));
         assert!(!turns.has_waiting(&job(1, "j")), "it has its turn");
         let _ = turns.leave(&job(7, "j"));
-        assert_eq!((turns.next(), turns.next()), (Some(job(0, "older")), None));
+        assert_eq!((turns.next(false), turns.next(false)), (Some(job(0, "older")), None));
         let _ = turns.leave(&job(65, "j"));
         let _ = turns.leave(&job(1, "j"));
-        assert_eq!(turns.next(), Some(job(66, "j")), "one that waited has left");
+        assert_eq!(turns.next(false), Some(job(66, "j")), "one that waited has left");
     }
 
     #[test]
@@ -106,19 +116,35 @@ mod tests {
         let count = MOST + MOST_RESTING + 1;
         (0..count as i64).for_each(|second| turns.enter(job(second, "j")));
         let mut begun = 0;
-        while let Some(next) = turns.next() {
+        while let Some(next) = turns.next(false) {
             begun += 1;
-            assert_eq!(turns.rest(&next), begun <= MOST_RESTING, "{begun}");
+            assert_eq!(turns.rest(&next, false), begun <= MOST_RESTING, "{begun}");
             turns.enter(next);
         }
         assert_eq!(begun, count - 1, "the last one waits");
-        assert!(!turns.rest(&job(count as i64 - 1, "j")), "it has no turn");
+        assert!(!turns.rest(&job(count as i64 - 1, "j"), false), "it has no turn");
         let carried = job(MOST_RESTING as i64, "j");
         assert_eq!(turns.leave(&carried).count(), 0);
-        assert_eq!(turns.next(), Some(job(count as i64 - 1, "j")));
+        assert_eq!(turns.next(false), Some(job(count as i64 - 1, "j")));
         let resting = job(0, "j");
         assert_eq!(turns.leave(&resting).count(), MOST, "each of those may rest now");
-        assert!(turns.rest(&job(count as i64 - 1, "j")));
+        assert!(turns.rest(&job(count as i64 - 1, "j"), false));
+    }
+
+    /// While turns are few, those that have one keep it.
+    #[test]
+    fn few_turns() {
+        let mut turns = Turns::default();
+        (0..100).for_each(|second| turns.enter(job(second, "j")));
+        let begun = std::iter::from_fn(|| turns.next(true)).count();
+        assert_eq!(begun, FEW);
+        assert!((0..FEW as i64).all(|second| turns.rest(&job(second, "j"), true)));
+        let mut resting = FEW;
+        while let Some(next) = turns.next(true).filter(|next| turns.rest(next, true)) {
+            assert!(!turns.has_waiting(&next));
+            resting += 1;
+        }
+        assert_eq!((resting, turns.next(false).is_some()), (FEW_RESTING, true));
     }
 
     #[test]
@@ -126,7 +152,7 @@ mod tests {
         let mut turns = Turns::default();
         turns.enter(job(1, "a"));
         turns.enter(job(2, "b"));
-        turns.next();
+        turns.next(false);
         let _ = turns.leave(&job(1, "a"));
         let _ = turns.leave(&job(2, "b"));
         assert!(turns.is_empty());

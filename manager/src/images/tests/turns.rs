@@ -1,11 +1,12 @@
 //! Turns of the jobs of one namespace: who is carried out, who waits and says so, and who is next.
 
 use berth_proto::crd::ImagePhase;
+use rstest::rstest;
 use serde_json::json;
 
 use super::world::*;
 use crate::{
-    images::turns::{MOST, MOST_RESTING},
+    images::turns::{FEW, FEW_RESTING, MOST, MOST_RESTING},
     seen::PodStage,
 };
 
@@ -100,6 +101,111 @@ fn one_that_was_made_invalid_rests() {
     (0..MOST).for_each(|number| world.job(&format!("j{number:05}"), invalid.clone()));
     world.pass(seconds(10));
     assert!(!world.message("next").starts_with(WAITS), "{}, {asked}", world.message("next"));
+}
+
+/// Jobs that pause keep nothing of the nodes once they are written, nor under another manager.
+#[test]
+fn paused_jobs_keep_no_standings() {
+    let mut world = World::with_nodes(3);
+    let count = MOST + MOST_RESTING + 10;
+    (0..count).for_each(|number| world.job(&format!("j{number:05}"), json!({ "parallelism": 0 })));
+    for fails_over in [false, true] {
+        if fails_over {
+            world.fail_over();
+        }
+        world.pass(seconds(5));
+        assert!(world.index.rollouts.is_empty(), "{}", world.index.rollouts.len());
+        for number in 0..count {
+            let name = format!("j{number:05}");
+            assert!(world.message(&name).starts_with("job is paused"), "{}", world.message(&name));
+            assert_eq!(world.counts(&name), [3, 0, 0, 0]);
+        }
+    }
+}
+
+/// Nodes that had ended are not asked again when a job goes on, and those that came meanwhile are asked.
+#[rstest]
+#[case::the_same_manager(false)]
+#[case::another_manager(true)]
+fn one_that_pauses_goes_on_where_it_was(#[case] fails_over: bool) {
+    let mut world = World::with_nodes(3);
+    world.job("j", json!({ "parallelism": 2 }));
+    world.succeed_all("j");
+    world.job("j", json!({ "parallelism": 0 }));
+    world.pass(seconds(1));
+    assert!(world.index.rollouts.len() == 1 && world.asked("j").len() == 1, "one is on its way");
+    world.join("n3", &[]);
+    world.answer("n2", "j", ImagePhase::Failed);
+    world.pass(seconds(1));
+    assert_eq!((world.index.rollouts.len(), world.counts("j")), (0, [4, 0, 2, 1]));
+    if fails_over {
+        world.fail_over();
+        world.pass(seconds(1));
+        assert!(world.index.rollouts.is_empty());
+    }
+    world.no_node("n0");
+    world.no_image("n0");
+    world.join("n0", &[]);
+    world.join("n4", &[]);
+    world.pass(seconds(1));
+    assert!(world.index.rollouts.is_empty());
+    world.job("j", json!({ "parallelism": 5 }));
+    assert_eq!(world.succeed_all("j"), ["n0", "n3", "n4"], "one of them is another node by now");
+    world.pass(seconds(5));
+    assert_eq!((world.is_over("j"), world.counts("j")), (true, [5, 0, 4, 1]));
+}
+
+/// The time of a job goes on while it pauses.
+#[test]
+fn one_that_pauses_has_its_deadline() {
+    let mut world = World::with_nodes(1);
+    let policy = json!({ "activeDeadlineSeconds": 100 });
+    world.job("j", json!({ "parallelism": 0, "completionPolicy": policy }));
+    world.pass(seconds(99));
+    assert!(!world.is_over("j"));
+    world.pass(seconds(1));
+    assert_eq!(world.message("j"), "job exceeds activeDeadlineSeconds");
+}
+
+/// Ten nodes a job, and so many standings that turns are few: how many jobs of a namespace begin, and how
+/// many when half of the nodes have gone.
+#[rstest]
+#[case::few_standings(1000, 20, 20)]
+#[case::some(100, 10, 20)]
+#[case::no_room_for_any(0, FEW, FEW)]
+fn many_standings_are_few_turns(#[case] most: usize, #[case] begun: usize, #[case] then: usize) {
+    let mut world = World::with_nodes(10);
+    world.index.standings.most = most;
+    (0..20).for_each(|number| world.job(&format!("j{number:05}"), json!({})));
+    world.pass(seconds(5));
+    let waiting =
+        |world: &World| world.jobs.keys().filter(|name| world.message(name).starts_with(WAITS)).count();
+    assert_eq!((world.index.rollouts.len(), waiting(&world)), (begun, 20 - begun));
+    (5..10).for_each(|number| world.no_node(&format!("n{number}")));
+    world.pass(seconds(5));
+    assert_eq!((world.index.rollouts.len(), waiting(&world)), (then, 20 - then));
+    // What a job kept is given back with it.
+    (0..20).for_each(|number| world.no_job(&format!("j{number:05}")));
+    world.index.standings.most = 1;
+    assert!(!world.index.standings.are_many() && world.index.rollouts.is_empty());
+}
+
+/// Jobs that have nothing to do keep their turns while turns are few, and rest when they are not.
+#[test]
+fn those_that_kept_their_turn_rest_later() {
+    let mut world = World::with_nodes(1);
+    world.index.standings.most = 0;
+    for number in 0..=FEW + FEW_RESTING {
+        world.job(&format!("j{number:05}"), never(&["nowhere"]));
+        world.passed += seconds(1);
+    }
+    world.pass(seconds(5));
+    let last = format!("j{:05}", FEW + FEW_RESTING);
+    assert!(world.message(&last).starts_with(WAITS), "{}", world.message(&last));
+    world.index.standings.most = 1000;
+    world.join("n1", &[]);
+    world.pass(seconds(5));
+    assert_eq!(world.message(&last), "job is running, progress 0%");
 }
 
 /// A job's time begins with its turn.
