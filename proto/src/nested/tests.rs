@@ -1,0 +1,72 @@
+//! Objects that are too deep or too large.
+
+use serde_json::json;
+
+use super::*;
+
+/// Lists in lists.
+fn lists(levels: usize) -> Value {
+    (0..levels).fold(Value::Null, |inner, _| json!([inner]))
+}
+
+#[test]
+fn what_is_too_deep_is_passed_over_and_said() {
+    let read = |object: &Value| read(object).unwrap();
+    let of = |levels| json!({ "metadata": { "name": "a" }, "spec": { "a": lists(levels) } });
+    for (levels, fault) in [
+        (108, None),
+        (109, Some("spec.a is nested deeper than 110 levels")),
+        (500, Some("spec.a is nested deeper than 110 levels")),
+    ] {
+        let object = read(&of(levels));
+        assert_eq!(check(&object).err().as_deref(), fault, "{levels}");
+        assert_eq!(object.value["metadata"]["name"], "a");
+    }
+    assert_eq!(read(&of(3)).value, of(3));
+    assert_eq!(shallow(&of(3), 4), Err("spec.a is nested deeper than 4 levels".to_owned()));
+}
+
+#[test]
+fn what_takes_too_much_memory_is_read_to_there_and_said() {
+    let maps = |count: usize| json!({ "a": vec![json!({ "a": 1 }); count] });
+    for (spec, fits) in [
+        (maps(10_000), true),
+        // 1.6 MB of text, of which nobody would think so.
+        (maps(200_000), false),
+        (json!({ "a": vec![json!([[], {}]); 200_000] }), false),
+        (json!({ "a": "x".repeat(3 << 20) }), true),
+        (json!({ "a": "x".repeat(9 << 20) }), false),
+    ] {
+        // Metadata come first in what an API server sends, and need not.
+        for text in [
+            format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#),
+            format!(r#"{{"data":{spec},"metadata":{{"name":"a"}}}}"#),
+        ] {
+            let read = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+            let (is_whole, object) = (check(&read).is_ok(), read.value);
+            assert_eq!((is_whole, &object["metadata"]["name"]), (fits, &json!("a")));
+            assert!(!fits || object == serde_json::from_str::<Value>(&text).unwrap());
+            assert!(memory(&object) < MOST_MEMORY + (10 << 20), "a text is read as a whole");
+        }
+    }
+}
+
+/// Nobody writes a field twice; should somebody, what stays counts.
+#[test]
+fn a_field_that_comes_again_counts_once() {
+    let (first, twice) = (json!(vec![json!({ "a": 1 }); 10_000]), r#""a":1"#);
+    let text = format!(r#"{{{twice},"b":{first},"b":{first},"b":{first}}}"#);
+    let object = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+    assert_eq!((check(&object), object.value["b"].as_array().map(Vec::len)), (Ok(()), Some(10_000)));
+}
+
+#[test]
+fn managed_fields_are_passed_over() {
+    let object = json!({ "metadata": { "name": "a", "managedFields": [lists(500)] }, "managedFields": 1 });
+    let object = read(&object).unwrap();
+    assert_eq!(
+        object.value,
+        json!({ "metadata": { "name": "a" }, "managedFields": 1 }),
+        "others of that name are"
+    );
+}
