@@ -31,6 +31,11 @@ pub const MOST_MEMORY: usize = 8 << 20;
 /// Beginning of the error of a value that takes too much memory.
 pub const TOO_LARGE: &str = "it takes too much memory when it is read: give it fewer lists and maps";
 
+/// Fields of metadata by which an object is named, and by which a watch goes on. They are read whatever comes
+/// before them: labels and annotations do, and may fill the memory alone.
+const IDENTITY: [&str; 6] =
+    ["name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp"];
+
 /// Bytes of a value in a list, or in a map.
 const VALUE: usize = size_of::<Value>();
 /// Bytes of a map that is not empty: the standard library's has room for eleven entries at once.
@@ -197,6 +202,10 @@ impl Part<'_> {
         let of = match (self.of, key) {
             (_, _) if self.levels == 0 => return None,
             (Of::Metadata, "managedFields") => return None,
+            // As a text or a number: anything else has no level left, and is empty.
+            (Of::Metadata, key) if IDENTITY.contains(&key) => {
+                return Some(Self { levels: 0, of: Of::Rest, ..self });
+            }
             (Of::Object, "metadata") => Of::Metadata,
             (_, _) if self.is_full() => return None,
             _ => Of::Rest,

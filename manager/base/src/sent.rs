@@ -159,6 +159,21 @@ mod tests {
         assert_eq!(sent.fault(), Some("a: spec is nested deeper than 110 levels"));
     }
 
+    /// Without name and version a watch would begin anew with each event of it, and say nobody's name.
+    #[test]
+    fn an_object_with_too_many_labels_says_its_name_and_version() {
+        let labels: Value = (0..70_000).map(|at| (format!("{at:05}"), json!("x"))).collect();
+        let text = format!(
+            r#"{{"metadata":{{"labels":{labels},"name":"a","namespace":"n","resourceVersion":"7","uid":"u"}}}}"#
+        );
+        let sent: Sent<ConfigMap> = serde_json::from_str(&text).unwrap();
+        let fault = sent.fault().unwrap();
+        assert!(fault.starts_with(&format!("a: {}", nested::TOO_LARGE)), "{fault}");
+        let ObjectMeta { name, namespace, resource_version, uid, .. } = sent.meta();
+        let identity = [name, namespace, resource_version, uid].map(Option::as_deref);
+        assert_eq!(identity, ["a", "n", "7", "u"].map(Some));
+    }
+
     #[test]
     fn managed_fields_are_passed_over_however_deep() {
         let object = json!({

@@ -51,6 +51,29 @@ fn what_takes_too_much_memory_is_read_to_there_and_said() {
     }
 }
 
+/// Custom resources come with sorted keys: annotations and labels stand before the name.
+#[test]
+fn metadata_that_take_too_much_memory_say_whose_they_are() {
+    let texts: Value = (0..70_000).map(|at| (format!("{at:05}"), json!("x"))).collect();
+    let maps = json!(vec![json!({ "a": 1 }); 20_000]);
+    let identity = json!({ "name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7",
+        "generation": 3, "deletionTimestamp": "2026-07-02T10:00:00Z" });
+    let after = identity.to_string();
+    let after = after.trim_matches(['{', '}']);
+    for (field, value) in [("labels", &texts), ("annotations", &texts), ("ownerReferences", &maps)] {
+        let text = format!(r#"{{"metadata":{{"{field}":{value},{after}}},"spec":{{"a":1}}}}"#);
+        let object = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+        assert!(check(&object).unwrap_err().starts_with(TOO_LARGE), "{field}");
+        for (key, value) in identity.as_object().unwrap() {
+            assert_eq!(&object.value["metadata"][key], value, "{key} after {field}");
+        }
+        // A name of maps is none, and takes nothing.
+        let text = format!(r#"{{"metadata":{{"name":{value},"uid":"u"}}}}"#);
+        let object = read(&mut serde_json::Deserializer::from_str(&text)).unwrap();
+        assert!(memory(&object.value) < 10_000 && object.value["metadata"]["uid"] == "u");
+    }
+}
+
 /// Nobody writes a field twice; should somebody, what stays counts.
 #[test]
 fn a_field_that_comes_again_counts_once() {
