@@ -326,6 +326,7 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("topology.scheduleStrategy.adaptive.rescheduleCriticalSeconds", 0, MOST_SECONDS),
     ("rescheduleCriticalSeconds", 0, 295),
     ("unschedulableDuration", 0, MOST_SECONDS),
+    ("unschedulableLastSeconds", 0, MOST_SECONDS),
 ];
 
 /// Gives each value below its bound, where its type does not say one.

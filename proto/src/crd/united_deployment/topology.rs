@@ -56,6 +56,9 @@ pub struct UnitedAdaptive {
     /// Seconds for which a subset would get no pods then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unschedulable_duration: Option<i32>,
+    /// The name of `unschedulableDuration` until OpenKruise 1.8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unschedulable_last_seconds: Option<i32>,
     /// Keeps pods that cannot be scheduled beside those in their place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reserve_unschedulable_pods: bool,
