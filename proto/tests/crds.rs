@@ -69,7 +69,8 @@ const WITHOUT: [(&str, &str); 1] = [("date-time", "a text that is a time is as l
 /// Objects of Kubernetes' own types that are kept as they were given, newer fields included: the API server
 /// bounds the size of the whole object, and admission what it reads of them.
 const AS_GIVEN: [&str; 53] = [
-    // Who writes a status is a controller of its kind, and those of later versions keep more there.
+    // Who writes a status is a controller of its kind, and those of later versions keep more there. Whoever
+    // reads one takes no more of it than of any object.
     "crds/workloadspreads.yaml.status",
     "uniteddeployments/crds/uniteddeployments.yaml.status",
     "workloads/crds/statefulsets.yaml.status",

@@ -161,7 +161,8 @@ pub struct SpreadAdaptive {
     pub reschedule_critical_seconds: Option<i32>,
 }
 
-/// Where the pods of a WorkloadSpread are. What later versions of OpenKruise keep there stays.
+/// Where the pods of a WorkloadSpread are. What later versions of OpenKruise keep there stays as long as
+/// OpenKruise carries the kind out: Berth's manager writes all of the status.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
