@@ -1,7 +1,8 @@
 //! WorkloadSpreads that are written: what their definition cannot say of them. Pure.
 
 use berth_proto::crd::WorkloadSpreadSpec;
-use berth_spread::Spread;
+use berth_spread::{Spread, Target};
+use serde_json::Value;
 
 use super::{
     review::{Request, Verdict},
@@ -28,10 +29,12 @@ pub(super) fn judge<'a>(
         Ok(spread) => spread,
         Err(error) => return Verdict::invalid(error),
     };
-    // The target cannot be changed, so an update meets nobody new.
+    // The workload cannot be changed, so an update meets nobody new.
     if !request.old_object.is_null() {
-        if request.old_object["spec"]["targetRef"] != request.object["spec"]["targetRef"] {
-            return Verdict::invalid("spec.targetRef: is immutable; make a new WorkloadSpread");
+        if !stays(&request.old_object["spec"]["targetRef"], &spread.target) {
+            return Verdict::invalid(
+                "spec.targetRef: is immutable, but for the version of apps.kruise.io; make a new WorkloadSpread",
+            );
         }
         return Verdict::AS_IT_IS;
     }
@@ -49,10 +52,19 @@ pub(super) fn judge<'a>(
     Verdict::AS_IT_IS
 }
 
+/// Tells whether the target is as before: the same workload, by the same version where the group is not
+/// `apps.kruise.io`. The definition says the same.
+fn stays(old: &Value, target: &Target) -> bool {
+    let part = |field: &str| old[field].as_str().unwrap_or_default();
+    let version = part("apiVersion");
+    target.is(version, part("kind"), part("name"))
+        && (target.api_version == version || target.group() == "apps.kruise.io")
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -88,10 +100,28 @@ mod tests {
         assert!(said.contains(says) && said.is_empty() == says.is_empty(), "{said}");
     }
 
-    #[test]
-    fn a_target_stays() {
-        let object = |name: &str| json!({"metadata": {"name": "b"}, "spec": spec(name)});
-        assert!(said(object("web"), object("db"), &[], true).contains("spec.targetRef: is immutable"));
-        assert_eq!(said(object("web"), object("web"), &[], true), "");
+    const ALPHA: &str = "apps.kruise.io/v1alpha1";
+
+    #[rstest]
+    #[case::as_it_is(("apps/v1", "Deployment", "web"), ("apps/v1", "Deployment", "web"), true)]
+    #[case::another_name(("apps/v1", "Deployment", "db"), ("apps/v1", "Deployment", "web"), false)]
+    #[case::another_kind(("apps/v1", "ReplicaSet", "web"), ("apps/v1", "Deployment", "web"), false)]
+    #[case::another_version(("apps/v1beta1", "Deployment", "web"), ("apps/v1", "Deployment", "web"), false)]
+    #[case::another_group((ALPHA, "StatefulSet", "web"), ("apps/v1", "StatefulSet", "web"), false)]
+    #[case::the_next_version((ALPHA, "StatefulSet", "web"), ("apps.kruise.io/v1beta1", "StatefulSet", "web"), true)]
+    #[case::the_version_before(("apps.kruise.io/v1beta1", "CloneSet", "web"), (ALPHA, "CloneSet", "web"), true)]
+    #[case::and_another_name((ALPHA, "CloneSet", "db"), ("apps.kruise.io/v1beta1", "CloneSet", "web"), false)]
+    fn a_target_stays(
+        #[case] before: (&str, &str, &str),
+        #[case] after: (&str, &str, &str),
+        #[case] taken: bool,
+    ) {
+        let object = |(version, kind, name): (&str, &str, &str)| {
+            let target = json!({"apiVersion": version, "kind": kind, "name": name});
+            json!({"metadata": {"name": "b"}, "spec": {"targetRef": target, "subsets": [{"name": "a"}]}})
+        };
+        let said = said(object(after), object(before), &[], true);
+        assert_eq!(said.is_empty(), taken, "{said}");
+        assert!(taken || said.contains("spec.targetRef: is immutable"), "{said}");
     }
 }
