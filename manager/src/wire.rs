@@ -17,7 +17,7 @@ mod spreads;
 use std::{borrow::Cow, fmt::Debug, marker::PhantomData};
 
 use berth_base::{metadata::Metadata, ownership::SharedKind};
-use berth_proto::nested;
+use berth_proto::nested::{self, Reading};
 use k8s_openapi::{
     ClusterResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -127,28 +127,36 @@ impl<'de, W: Watchable> Deserialize<'de> for Watched<W> {
     }
 }
 
-/// Spec of a custom kind. What is nested too deep, or makes no sense, is set aside by itself: a definition
-/// from before the bounds lets in more, and some kinds have parts of free form.
+/// Spec or status of a custom kind. What is nested too deep, or makes no sense, is set aside by itself: a
+/// definition from before the bounds lets in more, and some kinds have parts of free form.
 #[derive(Clone, Debug, Default)]
-pub struct FreeForm(Value);
+pub struct FreeForm(Reading);
 
 impl<'de> Deserialize<'de> for FreeForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A beginning of it is larger than a spec may be.
-        nested::read_part(deserializer).map(|read| Self(read.value))
+        nested::read_part(deserializer).map(Self)
     }
 }
 
 impl FreeForm {
-    /// Types it, if it is none that is deeper or larger than anybody means.
-    fn typed<T: DeserializeOwned>(self) -> Result<T, String> {
-        nested::shallow(&self.0, nested::PART_LEVELS)?;
-        let bytes = size::bytes(&self.0);
+    /// Types a spec, if it is none that is deeper or larger than anybody means.
+    fn spec<T: DeserializeOwned>(self) -> Result<T, String> {
+        // A beginning of it is larger than a spec may be.
+        let Self(Reading { value, .. }) = self;
+        nested::shallow(&value, nested::PART_LEVELS)?;
+        let bytes = size::bytes(&value);
         if bytes > MOST_SPEC {
             return Err(format!("it has {bytes} bytes, and at most {MOST_SPEC} are read; make it smaller"));
         }
-        nested::fits(&self.0, MOST_SPEC_MEMORY)?;
-        read(self.0)
+        nested::fits(&value, MOST_SPEC_MEMORY)?;
+        read(value)
+    }
+
+    /// Types a status, if it is as any object that is read: controllers write it, and it grows with the pods.
+    fn status<T: DeserializeOwned>(self) -> Result<T, String> {
+        nested::shallow(&self.0.value, nested::PART_LEVELS)?;
+        self.0.whole()?;
+        read(self.0.value)
     }
 }
 
@@ -197,7 +205,7 @@ const LONGEST_OWNED: usize = 317;
 const MOST_ENTRIES: usize = 4096;
 
 /// An object of a custom kind.
-fn custom<S, T>(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> CustomSeen<S, T>
+fn custom<S, T>(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<FreeForm>) -> CustomSeen<S, T>
 where
     S: DeserializeOwned,
     T: DeserializeOwned + Default,
@@ -212,8 +220,8 @@ where
         deleting: meta.deletion_timestamp.is_some(),
         annotations: meta.annotations.clone().unwrap_or_default(),
         pod_uid: meta.labels.as_ref().and_then(|labels| labels.get(POD_UID)).cloned(),
-        spec: spec.unwrap_or_default().typed(),
-        status: status.map_or_else(|| Ok(T::default()), read),
+        spec: spec.unwrap_or_default().spec(),
+        status: status.map_or_else(|| Ok(T::default()), FreeForm::status),
     }
 }
 

@@ -48,9 +48,9 @@ impl Watchable for PodStates {
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
     type Spec = FreeForm;
-    type Status = Value;
+    type Status = FreeForm;
 
-    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<FreeForm>) -> Object {
         Object::PodState(Box::new(custom(meta, spec, status)))
     }
 }

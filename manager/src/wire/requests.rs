@@ -2,7 +2,6 @@
 
 use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde_json::Value;
 
 use super::{FreeForm, Watchable, custom};
 use crate::seen::{Kind, Object};
@@ -21,9 +20,9 @@ impl Watchable for Requests {
     type Scope = NamespaceResourceScope;
     // Read in two steps: one object that another CRD let in must not make the list of all of them unreadable.
     type Spec = FreeForm;
-    type Status = Value;
+    type Status = FreeForm;
 
-    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<FreeForm>) -> Object {
         Object::Request(Box::new(custom(meta, spec, status)))
     }
 }
@@ -41,9 +40,9 @@ impl Watchable for Updates {
     type Scope = NamespaceResourceScope;
     // In two steps, too.
     type Spec = FreeForm;
-    type Status = Value;
+    type Status = FreeForm;
 
-    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<FreeForm>) -> Object {
         Object::Update(Box::new(custom(meta, spec, status)))
     }
 }

@@ -27,9 +27,9 @@ impl Watchable for SidecarSets {
     type Scope = ClusterResourceScope;
     // In two steps, as requests are.
     type Spec = FreeForm;
-    type Status = Value;
+    type Status = FreeForm;
 
-    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<FreeForm>) -> Object {
         let label = meta.labels.as_ref().and_then(|labels| labels.get(names::CUSTOM_VERSION));
         Object::SidecarSet(Box::new(SidecarSetSeen {
             name: meta.name.clone().unwrap_or_default(),
@@ -40,8 +40,8 @@ impl Watchable for SidecarSets {
             deleting: meta.deletion_timestamp.is_some(),
             custom_version: label.filter(|version| !version.is_empty()).cloned(),
             annotations: meta.annotations.clone().unwrap_or_default(),
-            spec: spec.unwrap_or_default().typed(),
-            status: status.map_or_else(|| Ok(Default::default()), read),
+            spec: spec.unwrap_or_default().spec(),
+            status: status.map_or_else(|| Ok(Default::default()), FreeForm::status),
         }))
     }
 }

@@ -2,7 +2,6 @@
 
 use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use serde_json::Value;
 
 use super::{FreeForm, Watchable, custom};
 use crate::seen::{Kind, Object};
@@ -21,9 +20,9 @@ impl Watchable for Spreads {
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
     type Spec = FreeForm;
-    type Status = Value;
+    type Status = FreeForm;
 
-    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<Value>) -> Object {
+    fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<FreeForm>) -> Object {
         Object::Spread(Box::new(custom(meta, spec, status)))
     }
 }

@@ -1,5 +1,7 @@
 //! Objects as API servers send them.
 
+mod bounds;
+
 use berth_proto::crd::UpdatePhase;
 use serde_json::json;
 
@@ -281,40 +283,6 @@ fn a_node_pod_probe_is_what_is_wanted() {
         json!({ "conditions": [{ "type": "Accepted", "status": "False", "reason": "NotYetActedOn" }] });
     assert!(node_probes(noticed).noticed && !node_probes(json!({})).noticed);
     assert_eq!(Watched::<NodeProbes>::url_path(&(), None), "/apis/apps.kruise.io/v1alpha1/nodepodprobes");
-}
-
-/// Let in by a definition without bounds: it is refused in words, and nothing of it is kept.
-#[test]
-fn a_spec_that_is_too_large_is_not_read() {
-    let job = |bytes: usize| {
-        let value = json!({
-            "metadata": { "name": "j", "namespace": "shop" },
-            "spec": { "image": "a", "completionPolicy": {}, "sandboxConfig": { "annotations": { "a": "x".repeat(bytes) } } },
-        });
-        let watched: Watched<Jobs> = serde_json::from_value(value).unwrap();
-        let Object::ImagePullJob(job) = watched.into_object() else { panic!("a job") };
-        job.spec
-    };
-    assert!(job(MOST_SPEC - 1024).is_ok());
-    let error = job(MOST_SPEC).unwrap_err();
-    assert!(error.contains("524288") && error.contains("smaller"), "{error}");
-}
-
-/// Text says little of what maps take: some 90 times as much.
-#[test]
-fn a_spec_that_takes_too_much_memory_is_not_read() {
-    let spread = |maps: usize| {
-        let patch = json!({ "metadata": { "a": vec![json!({ "a": 1 }); maps] } });
-        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" });
-        let spec = json!({ "targetRef": target, "subsets": [{ "name": "a", "patch": patch }] });
-        let value = json!({ "metadata": { "name": "s", "namespace": "shop" }, "spec": spec });
-        let watched: Watched<Spreads> = serde_json::from_value(value).unwrap();
-        let Object::Spread(spread) = watched.into_object() else { panic!("a spread") };
-        spread.spec
-    };
-    assert!(spread(1_000).is_ok());
-    let error = spread(10_000).unwrap_err();
-    assert!(error.contains("fewer lists and maps"), "{error}");
 }
 
 #[test]
