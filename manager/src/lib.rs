@@ -49,6 +49,7 @@ mod observed;
 pub mod pod_updates;
 pub mod podstates;
 pub mod probes;
+mod reads;
 pub mod requests;
 pub mod run;
 pub mod secrets;

@@ -6,11 +6,9 @@
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
+use berth_base::sent::Sent;
 use k8s_openapi::NamespaceResourceScope;
-use kube::{
-    Api, Client, Resource,
-    api::{ObjectMeta, PostParams},
-};
+use kube::{Api, Client, Resource, api::ObjectMeta};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     sync::{Semaphore, mpsc},
@@ -19,7 +17,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::{seen::Key, telemetry::chain};
+use crate::{reads, seen::Key, telemetry::chain};
 
 /// Requests to the API server at the same time, for one kind; and as many writes beside them.
 pub(crate) const AT_ONCE: usize = 8;
@@ -95,7 +93,7 @@ pub(crate) async fn write<K, S, T>(
         + Serialize,
 {
     let StatusWrite { key, uid, resource_version, spec, status } = order;
-    let api: Api<K> = Api::namespaced(client.clone(), &key.namespace);
+    let api: Api<Sent<K>> = Api::namespaced(client.clone(), &key.namespace);
     let metadata = ObjectMeta {
         name: Some(key.name.to_string()),
         namespace: Some(key.namespace.to_string()),
@@ -104,8 +102,7 @@ pub(crate) async fn write<K, S, T>(
         ..ObjectMeta::default()
     };
     let object = object(metadata, *spec, Some(*status));
-    let written =
-        timeout(ANSWER_WITHIN, api.replace_status(&key.name, &PostParams::default(), &object)).await;
+    let written = timeout(ANSWER_WITHIN, reads::replace_status(&api, &key.name, &object)).await;
     let kind = K::kind(&());
     match written {
         Ok(Ok(_)) => debug!(%kind, %key, "Status written"),

@@ -12,14 +12,11 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
+use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::LabelSelector};
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DynamicObject, PostParams},
-    core::ApiResource,
-};
+use kube::{Api, Client, ResourceExt, api::DynamicObject, core::ApiResource};
 use serde_json::Value;
 use tokio::{
     sync::watch,
@@ -39,6 +36,7 @@ use crate::{
     budgets::{
         Budget, Cover, Fact, Operation, Permission, Question, Workload, decide, is_replica_set, parent, scale,
     },
+    reads,
     requests::{Ask, Said},
     seen::{Object, Owner, PodSeen},
     telemetry::chain,
@@ -202,12 +200,11 @@ impl Guard {
     /// Reads a pod.
     async fn pod(&self, namespace: &str, name: &str) -> Result<Option<Value>, &'static str> {
         let resource = ApiResource::erase::<Pod>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
-        let pod = api.get_opt(name).await.map_err(|error| {
-            debug!(error = chain(&error), "Pod of a question not read");
+        let api: Api<Sent<DynamicObject>> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        reads::read_value(&api, name).await.map_err(|error| {
+            debug!(error, "Pod of a question not read");
             "the pod could not be read"
-        })?;
-        Ok(pod.map(|pod| serde_json::to_value(pod).unwrap_or_default()))
+        })
     }
 
     /// The first budget that covers the pod, in the order of their names.
@@ -264,7 +261,7 @@ impl Guard {
             Wanted::AsCounted => None,
             Wanted::Gone => return Ok(Verdict::AS_IT_IS),
         };
-        let api: Api<PodUnavailableBudget> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let api: Api<Sent<PodUnavailableBudget>> = Api::namespaced(self.client.clone(), &pod.namespace);
         let turn = self.turns.of(&format!("{}/{name}", pod.namespace));
         let mut known = turn.lock().await;
         for tried in 0..TRIES {
@@ -272,11 +269,11 @@ impl Guard {
             let is_newest = cached.is_none();
             let object = match cached {
                 Some(object) => object,
-                None => match api.get_opt(&name).await {
-                    Ok(Some(object)) => object,
+                None => match reads::read(&api, &name).await {
+                    Ok(Some(object)) => reads::kept(object),
                     Ok(None) => return Ok(Verdict::AS_IT_IS),
                     Err(error) => {
-                        debug!(error = chain(&error), "Budget not read");
+                        debug!(error, "Budget not read");
                         return Err("the PodUnavailableBudget could not be read");
                     }
                 },
@@ -299,9 +296,10 @@ impl Guard {
                 Permission::Permit(_) if dry_run => return Ok(Verdict::AS_IT_IS),
                 Permission::Permit(next) => {
                     let next = PodUnavailableBudget { status: Some(*next), ..object };
-                    match api.replace_status(&name, &PostParams::default(), &next).await {
+                    match reads::replace_status(&api, &name, &next).await {
                         Ok(written) => {
-                            *known = Some(written);
+                            // One that is set aside by now is read anew.
+                            *known = written.read().ok().map(reads::kept);
                             return Ok(Verdict::AS_IT_IS);
                         }
                         Err(kube::Error::Api(status)) if status.code == 409 => {

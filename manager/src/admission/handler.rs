@@ -17,7 +17,11 @@ use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
     core::v1::{ConfigMap, Namespace, Pod},
 };
-use kube::{Api, Client, Resource, ResourceExt, api::DynamicObject, core::ApiResource};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::DynamicObject,
+    core::{ApiResource, PartialObjectMeta},
+};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::{sync::watch, time::timeout};
@@ -42,8 +46,8 @@ use super::{
     workloads::{self, pods_to_delete, rules, templates},
 };
 use crate::{
+    reads,
     seen::{Entry, Webhooks},
-    telemetry::chain,
 };
 
 /// An object that is read for a decision is read within it: the API server waits for the answer.
@@ -167,7 +171,7 @@ impl Handler {
         let lags = entry.map(set_of).filter(asks);
         if let Some(name) = lags {
             let resource = ApiResource::erase::<SidecarSet>(&());
-            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+            let api: Api<Sent<DynamicObject>> = Api::all_with(self.client.clone(), &resource);
             let Ok(found) = read(&api, name).await else {
                 return Verdict::Unready("the SidecarSet of this entry could not be read");
             };
@@ -175,7 +179,8 @@ impl Handler {
             sets.extend(found.map(Sent::Read).and_then(sets::read).and_then(|seen| seen.set.ok()));
         }
         if lags.is_some() || labels.is_none() {
-            labels = match read(&Api::<Namespace>::all(self.client.clone()), &request.namespace).await {
+            let all: Api<Sent<Namespace>> = Api::all(self.client.clone());
+            labels = match read(&all, &request.namespace).await {
                 Ok(found) => found.map(|namespace| namespace.labels().clone()),
                 Err(()) => return Verdict::Unready("the namespace could not be read"),
             };
@@ -305,7 +310,8 @@ impl Handler {
         if let Some(fault) = templates::fault(request) {
             return Verdict::invalid(fault);
         }
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &request.namespace);
+        let pods: Api<Sent<PartialObjectMeta<Pod>>> =
+            Api::namespaced(self.client.clone(), &request.namespace);
         let names: Vec<String> = pods_to_delete::added(request).into_iter().map(str::to_owned).collect();
         let faults = stream::iter(names).map(|name| {
             let pods = &pods;
@@ -313,10 +319,10 @@ impl Handler {
                 if !pods_to_delete::is_name(&name) {
                     return pods_to_delete::fault(request, &name, None);
                 }
-                match pods.get_metadata_opt(&name).await {
+                match reads::read(pods, &name).await {
                     Ok(pod) => pods_to_delete::fault(request, &name, pod.as_ref().map(|pod| &pod.metadata)),
                     Err(error) => {
-                        debug!(name, error = chain(&error), "Pod of podsToDelete not read");
+                        debug!(name, error, "Pod of podsToDelete not read");
                         None
                     }
                 }
@@ -337,7 +343,7 @@ impl Handler {
     /// and ports, which thousands of pods would take memory with, and requests are rare.
     async fn recreate(&self, request: &Request) -> Verdict {
         let name = request.object.pointer("/spec/podName").and_then(Value::as_str).unwrap_or_default();
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &request.namespace);
+        let pods: Api<Sent<Pod>> = Api::namespaced(self.client.clone(), &request.namespace);
         // The definition refuses what is no name of a pod.
         let pod = if name.is_empty() || name.contains('/') { Err(()) } else { read(&pods, name).await };
         let found = match &pod {
@@ -350,14 +356,14 @@ impl Handler {
 }
 
 /// An object, if there is one.
-async fn read<K>(api: &Api<K>, name: &str) -> Result<Option<K>, ()>
+async fn read<K>(api: &Api<Sent<K>>, name: &str) -> Result<Option<K>, ()>
 where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    match timeout(READ_WITHIN, api.get_opt(name)).await {
+    match timeout(READ_WITHIN, reads::read(api, name)).await {
         Ok(Ok(found)) => Ok(found),
         Ok(Err(error)) => {
-            debug!(name, error = chain(&error), "Not read for an admission");
+            debug!(name, error, "Not read for an admission");
             Err(())
         }
         Err(_) => Err(()),

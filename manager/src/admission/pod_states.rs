@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use berth_base::sent::Sent;
 use berth_pod_state::{Labels, Rules, TargetName, inject};
 use berth_proto::crd::PersistentPodState;
 use k8s_openapi::api::core::v1::Node;
@@ -21,6 +22,7 @@ use super::{
     view::View,
 };
 use crate::{
+    reads,
     seen::Object,
     telemetry::chain,
     wire::{self, Watched},
@@ -97,7 +99,7 @@ impl Restorer {
         target: &TargetName,
     ) -> Result<Option<PersistentPodState>, &'static str> {
         let is_of = |rules: &Rules| rules.target() == target;
-        let api: Api<PersistentPodState> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Sent<PersistentPodState>> = Api::namespaced(self.client.clone(), namespace);
         let known = {
             let view = self.states.borrow();
             let states = view.listed().ok_or("PersistentPodStates are not listed yet")?;
@@ -119,7 +121,10 @@ impl Restorer {
             }
         };
         let Some(name) = name else { return Ok(None) };
-        let state = api.get_opt(&name).await.map_err(|_| "the PersistentPodState could not be read")?;
+        let state = reads::read(&api, &name).await.map_err(|error| {
+            debug!(error, "PersistentPodState not read");
+            "the PersistentPodState could not be read"
+        })?;
         Ok(state.filter(lives))
     }
 
@@ -137,8 +142,7 @@ impl Restorer {
 
 async fn list(client: Client, namespace: String) -> Result<Vec<StateKept>, &'static str> {
     let api: Api<Watched<wire::PodStates>> = Api::namespaced(client, &namespace);
-    let all = api.list(&ListParams::default()).await.map_err(|_| "PersistentPodStates could not be read")?;
-    Ok(all.items.into_iter().filter_map(read).collect())
+    reads::list(&api, read).await.map_err(|_| "PersistentPodStates could not be read")
 }
 
 /// Selector of nodes with these labels; `None`: no node has such labels.

@@ -9,15 +9,12 @@
 
 use std::time::Duration;
 
+use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{WorkloadSpread, WorkloadSpreadStatus};
 use berth_spread::{Choice, Matched, Question, Spread, choose, inject, release};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api, Client,
-    api::{DynamicObject, ListParams, PostParams},
-    core::ApiResource,
-};
+use kube::{Api, Client, api::DynamicObject, core::ApiResource};
 use serde_json::Value;
 use tokio::{
     sync::watch,
@@ -35,6 +32,7 @@ use super::{
 };
 use crate::{
     budgets::parent,
+    reads,
     seen::{Object, Owner},
     spreads::replicas,
     telemetry::chain,
@@ -120,10 +118,13 @@ impl Placer {
 
     async fn evicted(&self, request: &Request) -> Result<Value, &'static str> {
         let resource = ApiResource::erase::<Pod>(&());
-        let api: Api<DynamicObject> =
+        let api: Api<Sent<DynamicObject>> =
             Api::namespaced_with(self.client.clone(), &request.namespace, &resource);
-        let pod = api.get_opt(&request.name).await.map_err(|_| "the pod of an eviction could not be read")?;
-        Ok(pod.and_then(|pod| serde_json::to_value(pod).ok()).unwrap_or_default())
+        let pod = reads::read_value(&api, &request.name).await;
+        pod.map(Option::unwrap_or_default).map_err(|error| {
+            debug!(error, "Pod of an eviction not read");
+            "the pod of an eviction could not be read"
+        })
     }
 
     /// The spread of a pod's controller, the first by name.
@@ -204,7 +205,7 @@ impl Placer {
         if spread.is_unlimited() {
             return Ok(placed(0));
         }
-        let api: Api<WorkloadSpread> = Api::namespaced(self.client.clone(), &request.namespace);
+        let api: Api<Sent<WorkloadSpread>> = Api::namespaced(self.client.clone(), &request.namespace);
         let turn = self.turns.of(&format!("{}/{name}", request.namespace));
         let mut known = turn.lock().await;
         for tried in 0..TRIES {
@@ -212,10 +213,9 @@ impl Placer {
             let is_newest = cached.is_none();
             let object = match cached {
                 Some(object) => object,
-                None => match api.get_opt(name).await {
-                    Ok(Some(object)) => object,
-                    Ok(None) => return Ok(Verdict::AS_IT_IS),
-                    Err(_) => return Err("the WorkloadSpread could not be read"),
+                None => match newest(&api, name).await? {
+                    Some(object) => object,
+                    None => return Ok(Verdict::AS_IT_IS),
                 },
             };
             let empty = WorkloadSpreadStatus::default();
@@ -236,7 +236,7 @@ impl Placer {
                     }
                     match write(&api, name, object, *next).await? {
                         Written::Done(object) => {
-                            *known = Some(*object);
+                            *known = object.map(|object| *object);
                             return Ok(placed);
                         }
                         Written::Again => pause(tried).await,
@@ -255,16 +255,15 @@ impl Placer {
             kept.and_then(|kept| kept.spread.clone().ok())
         };
         let Some(spread) = spread else { return Ok(()) };
-        let api: Api<WorkloadSpread> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Sent<WorkloadSpread>> = Api::namespaced(self.client.clone(), namespace);
         let turn = self.turns.of(&format!("{namespace}/{}", matched.name));
         let mut known = turn.lock().await;
         for tried in 0..TRIES {
             let object = match known.take() {
                 Some(object) => object,
-                None => match api.get_opt(&matched.name).await {
-                    Ok(Some(object)) => object,
-                    Ok(None) => return Ok(()),
-                    Err(_) => return Err("the WorkloadSpread could not be read"),
+                None => match newest(&api, &matched.name).await? {
+                    Some(object) => object,
+                    None => return Ok(()),
                 },
             };
             let Some(status) = &object.status else { return Ok(()) };
@@ -272,7 +271,7 @@ impl Placer {
             let Some(next) = release(&spread, status, place, Timestamp::now()) else { return Ok(()) };
             match write(&api, &matched.name, object, next).await? {
                 Written::Done(object) => {
-                    *known = Some(*object);
+                    *known = object.map(|object| *object);
                     return Ok(());
                 }
                 Written::Again => pause(tried).await,
@@ -285,27 +284,36 @@ impl Placer {
 
 async fn list(client: Client, namespace: String) -> Result<Vec<SpreadKept>, &'static str> {
     let api: Api<Watched<wire::Spreads>> = Api::namespaced(client, &namespace);
-    let all = api.list(&ListParams::default()).await.map_err(|_| "WorkloadSpreads could not be read")?;
-    Ok(all.items.into_iter().filter_map(read).collect())
+    reads::list(&api, read).await.map_err(|_| "WorkloadSpreads could not be read")
+}
+
+/// The spread as the API server has it.
+async fn newest(api: &Api<Sent<WorkloadSpread>>, name: &str) -> Result<Option<WorkloadSpread>, &'static str> {
+    let object = reads::read(api, name).await.map_err(|error| {
+        debug!(error, "WorkloadSpread not read");
+        "the WorkloadSpread could not be read"
+    })?;
+    Ok(object.map(reads::kept))
 }
 
 /// End of a write.
 enum Written {
-    Done(Box<WorkloadSpread>),
+    /// The spread as it is kept; one that is set aside by now is read anew.
+    Done(Option<Box<WorkloadSpread>>),
     /// Somebody else was first.
     Again,
     Gone,
 }
 
 async fn write(
-    api: &Api<WorkloadSpread>,
+    api: &Api<Sent<WorkloadSpread>>,
     name: &str,
     object: WorkloadSpread,
     status: WorkloadSpreadStatus,
 ) -> Result<Written, &'static str> {
     let next = WorkloadSpread { status: Some(status), ..object };
-    match api.replace_status(name, &PostParams::default(), &next).await {
-        Ok(written) => Ok(Written::Done(Box::new(written))),
+    match reads::replace_status(api, name, &next).await {
+        Ok(written) => Ok(Written::Done(written.read().ok().map(reads::kept).map(Box::new))),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(Written::Again),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Written::Gone),
         Err(error) => {

@@ -6,6 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use berth_base::sent::Sent;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -16,7 +17,7 @@ use kube::{
 use tokio::time::timeout;
 
 use super::spec::{Workload, is_name};
-use crate::{seen::Owner, telemetry::chain};
+use crate::{reads, seen::Owner, telemetry::chain};
 
 /// An answer that takes longer is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -151,8 +152,8 @@ pub(crate) async fn parent(
     if !is_name(name) {
         return Ok(None);
     }
-    let api: Api<PartialObjectMeta<ReplicaSet>> = Api::namespaced(client.clone(), namespace);
-    match timeout(ANSWER_WITHIN, api.get_opt(name)).await {
+    let api: Api<Sent<PartialObjectMeta<ReplicaSet>>> = Api::namespaced(client.clone(), namespace);
+    match timeout(ANSWER_WITHIN, reads::read(&api, name)).await {
         Ok(Ok(Some(found))) if found.uid().as_deref() == Some(uid) => {
             let owner =
                 found.meta().owner_references.iter().flatten().find(|one| one.controller == Some(true));
@@ -164,7 +165,7 @@ pub(crate) async fn parent(
             })))
         }
         Ok(Ok(_)) => Ok(None),
-        Ok(Err(error)) => Err(chain(&error)),
+        Ok(Err(error)) => Err(error),
         Err(_) => Err("the API server did not answer in time".to_owned()),
     }
 }

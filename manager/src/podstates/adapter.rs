@@ -1,17 +1,18 @@
 //! The adapter: carries out the steps that the index gives, and tells it what it found.
 
+use berth_base::sent::Sent;
 use berth_pod_state::Labels;
 use berth_proto::crd::{PersistentPodState, PersistentPodStateSpec, PersistentPodStateStatus};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, ResourceExt, core::PartialObjectMeta};
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
     effect::Effect,
     lease::Tenure,
+    reads,
     seen::Key,
     steps::{self, ANSWER_WITHIN, StatusWrite},
-    telemetry::chain,
 };
 
 /// Something to be done for the index.
@@ -72,7 +73,7 @@ pub async fn carry_out(
         async move {
             match step {
                 PodStateStep::Read { key, uid, generation, pods, keys } => {
-                    let api: Api<Pod> = Api::namespaced(client, &key.namespace);
+                    let api: Api<Sent<PartialObjectMeta<Pod>>> = Api::namespaced(client, &key.namespace);
                     let mut found = Vec::with_capacity(pods.len());
                     for (name, uid) in pods {
                         let read = annotations(&api, &name, uid, &keys).await;
@@ -92,14 +93,19 @@ pub async fn carry_out(
     .await;
 }
 
-async fn annotations(api: &Api<Pod>, name: &str, uid: String, keys: &[String]) -> Read {
-    match timeout(ANSWER_WITHIN, api.get_metadata_opt(name)).await {
+async fn annotations(
+    api: &Api<Sent<PartialObjectMeta<Pod>>>,
+    name: &str,
+    uid: String,
+    keys: &[String],
+) -> Read {
+    match timeout(ANSWER_WITHIN, reads::read(api, name)).await {
         Ok(Ok(pod)) => Ok(pod.filter(|pod| pod.uid().as_deref() == Some(&uid)).map(|pod| {
             let all = pod.annotations();
             let kept = keys.iter().filter_map(|key| Some((key.clone(), all.get(key)?.clone())));
             (uid, kept.collect())
         })),
-        Ok(Err(error)) => Err(chain(&error)),
+        Ok(Err(error)) => Err(error),
         Err(_) => Err("the API server did not answer in time".to_owned()),
     }
 }

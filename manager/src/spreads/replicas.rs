@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use berth_base::sent::Sent;
 use berth_spread::Target;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Api, Client};
@@ -9,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::{
     budgets::{Fact, Workload, scale},
+    reads,
     seen::Owner,
-    telemetry::chain,
 };
 
 /// An answer that takes longer is none.
@@ -19,12 +20,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Reads how many pods a workload wants; none, if it is gone.
 pub(crate) async fn replicas(client: &Client, namespace: &str, target: &Target) -> Result<i32, String> {
     if target.kind == "Job" {
-        let api: Api<Job> = Api::namespaced(client.clone(), namespace);
-        return match timeout(ANSWER_WITHIN, api.get_opt(&target.name)).await {
+        let api: Api<Sent<Job>> = Api::namespaced(client.clone(), namespace);
+        return match timeout(ANSWER_WITHIN, reads::read(&api, &target.name)).await {
             Ok(Ok(job)) => {
                 Ok(job.and_then(|job| job.spec).map_or(0, |spec| spec.parallelism.unwrap_or(1).max(0)))
             }
-            Ok(Err(error)) => Err(chain(&error)),
+            Ok(Err(error)) => Err(error),
             Err(_) => Err("the API server did not answer in time".to_owned()),
         };
     }

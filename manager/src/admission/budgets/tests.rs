@@ -1,6 +1,8 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, convert::Infallible};
 
+use kube::client::Body;
 use serde_json::{Value, json};
+use tower::service_fn;
 
 use super::*;
 
@@ -52,4 +54,31 @@ fn wanted_by_the_scale() {
         let answers = [&of_one, &selector, &stated].map(|budget| Wanted::of(&fact, budget, &owner));
         assert_eq!(answers, expected, "{fact:?}");
     }
+}
+
+/// Whoever may change a pod decides how deep its managed fields are, and no drain waits for that.
+#[tokio::test]
+async fn a_pod_with_deep_managed_fields_is_evicted() {
+    let deep = (0..500).fold(Value::Null, |inner, _| json!([inner]));
+    let metadata =
+        json!({ "namespace": "shop", "name": "p", "uid": "u", "managedFields": [{ "fieldsV1": deep }] });
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata }).to_string();
+    let service = service_fn(move |_: http::Request<Body>| {
+        let body = Body::from(pod.clone().into_bytes());
+        async move { Ok::<_, Infallible>(http::Response::new(body)) }
+    });
+    let budgets = watch::channel(View::of(BTreeMap::new())).1;
+    let guard = Guard { client: Client::new(service, "shop"), budgets, turns: Turns::default() };
+    let text = str::to_owned;
+    let request = Request {
+        operation: text("CREATE"),
+        sub_resource: text("eviction"),
+        namespace: text("shop"),
+        name: text("p"),
+        object: json!({}),
+        ..Request::default()
+    };
+    let verdict = guard.ask(&request).await;
+    let Verdict::Allowed { object: Some(eviction), .. } = &verdict else { panic!("{verdict:?}") };
+    assert_eq!(eviction["deleteOptions"]["preconditions"]["uid"], "u");
 }
