@@ -97,7 +97,6 @@ use crate::{
     metrics::Metrics,
     requests::{Ask, Reply},
     seen::Webhooks,
-    watch::PAGE,
     wire::{Budgets, PodStates, Spreads, Watched},
 };
 
@@ -128,8 +127,7 @@ pub async fn start(
     let (namespaces, namespaces_shown) = watch::channel(View::default());
     let all: Api<Sent<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
     let labels = |one: Sent<PartialObjectMeta<Namespace>>| Some(one.labels().clone());
-    let pages = watcher::Config::default().page_size(PAGE);
-    watches.spawn(follow(all, pages, "namespaces", labels, namespaces));
+    watches.spawn(follow(all, watcher::Config::default(), "namespaces", labels, namespaces));
     let (sets, sets_shown) = watch::channel(View::default());
     let all: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
     let shared = SharedKind::SidecarSet;

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use crate::watch::{Failure, Outage, WATCH_SECONDS};
+use crate::watch::{Failure, Outage, PAGE, WATCH_SECONDS};
 
 /// Objects of one kind by name, of namespaced ones by `namespace/name`.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,7 @@ pub(super) async fn follow<K, V: PartialEq>(
 ) where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS)));
+    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(PAGE)));
     let mut fresh = BTreeMap::new();
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {
@@ -159,8 +159,13 @@ fn lost<V>(failure: Failure, what: &str, view: &watch::Sender<View<V>>) -> Durat
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use k8s_openapi::api::core::v1::Namespace;
+    use kube::{Client, client::Body};
     use serde_json::{Value, json};
+    use tokio::sync::mpsc;
+    use tower::service_fn;
 
     use super::*;
     use crate::admission::{budgets, pod_states, sets, spreads};
@@ -191,6 +196,25 @@ mod tests {
         // One that cannot be read any more is not kept as it was.
         tell(Event::Apply(object("c", "bad")));
         assert!(shown.borrow().get("c").is_none());
+    }
+
+    /// A page is read as a whole, and its authors decide how large an object is.
+    #[tokio::test]
+    async fn a_list_comes_in_pages() {
+        let (told, mut asked) = mpsc::unbounded_channel();
+        let service = service_fn(move |request: http::Request<Body>| {
+            told.send(request.uri().to_string()).unwrap();
+            std::future::pending::<Result<http::Response<Body>, Infallible>>()
+        });
+        let api: Api<Namespace> = Api::all(Client::new(service, "default"));
+        let (view, _shown) = watch::channel(View::default());
+        tokio::select! {
+            () = follow(api, watcher::Config::default(), "all", |_| None::<()>, view) => panic!("ended"),
+            path = asked.recv() => {
+                let path = path.unwrap();
+                assert!(path.contains(&format!("limit={PAGE}")), "{path}");
+            }
+        }
     }
 
     /// Tells of an object in four ways, and says which of them its readers see.
