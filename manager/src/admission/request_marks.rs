@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use berth_base::sent::{Received, Sent};
 use berth_proto::crd::ContainerRecreateRequest;
 use futures::{StreamExt, stream};
 use kube::{
@@ -22,13 +23,13 @@ use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::{
     recreate::ACTIVE,
     view::{View, follow},
 };
-use crate::{lease::Tenure, steps::ANSWER_WITHIN, telemetry::chain, time::later, watch::PAGE};
+use crate::{lease::Tenure, steps::ANSWER_WITHIN, telemetry::chain, time::later};
 
 /// One that failed is tried again after it.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
@@ -76,8 +77,8 @@ impl Failed {
 /// Writes the marks, for ever.
 pub(super) async fn run(client: Client, mut tenure: Tenure) {
     let resource = ApiResource::erase::<ContainerRecreateRequest>(&());
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let config = watcher::Config::default().labels(&format!("{ACTIVE}=true")).page_size(PAGE);
+    let api: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &resource);
+    let config = watcher::Config::default().labels(&format!("{ACTIVE}=true"));
     let (view, mut shown) = watch::channel(View::default());
     let mut following = std::pin::pin!(follow(api, config, "requests that have not ended", read, view));
     let mut failed = Failed::default();
@@ -109,7 +110,15 @@ pub(super) async fn run(client: Client, mut tenure: Tenure) {
     }
 }
 
-fn read(object: DynamicObject) -> Option<Due> {
+/// Reads a request. One that its author has nested deeper than a parser goes has no marks, and the others do.
+fn read(object: Sent<DynamicObject>) -> Option<Due> {
+    let object = match object.read() {
+        Ok(object) => object,
+        Err(fault) => {
+            debug!(fault, "Request left without marks, it cannot be read");
+            return None;
+        }
+    };
     let ended = object.data.pointer("/status/completionTime").is_some_and(Value::is_string);
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
     let grace = conditions.into_iter().flatten().find(|one| one["type"] == GRACE && one["status"] == "True");
@@ -137,7 +146,7 @@ async fn write_all<F: Future<Output = bool>>(
 }
 
 async fn write(client: &Client, resource: &ApiResource, one: Due) -> bool {
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &one.namespace, resource);
+    let api: Api<Sent<DynamicObject>> = Api::namespaced_with(client.clone(), &one.namespace, resource);
     // Of this one, and not of another one by its name.
     let mut metadata = json!({ "uid": one.uid });
     if one.ended {
@@ -165,6 +174,8 @@ async fn write(client: &Client, resource: &ApiResource, one: Due) -> bool {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+    use kube::core::ObjectList;
+
     use super::*;
 
     const SINCE: &str = "2026-07-02T10:00:00Z";
@@ -177,6 +188,30 @@ mod tests {
             "status": status,
         });
         read(serde_json::from_value(object).expect("an object")).map(|due| (due.ended, due.unready))
+    }
+
+    /// One request that nobody can read would keep all others from being listed.
+    #[test]
+    fn a_request_of_any_depth_hides_no_other() {
+        let deep = (0..500).fold(Value::Null, |inner, _| json!([inner]));
+        let request = |name: &str, managed: &Value, more: &Value| {
+            json!({
+                "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
+                "metadata": { "namespace": "shop", "name": name, "uid": name,
+                    "managedFields": [{ "fieldsV1": managed }] },
+                "status": { "completionTime": SINCE, "more": more },
+            })
+        };
+        let items = [
+            request("a", &deep, &json!({})),
+            request("b", &json!({}), &deep),
+            request("c", &json!(vec![json!({ "a": 1 }); 20_000]), &json!({})),
+            request("d", &json!({}), &json!({})),
+        ];
+        let page = json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items }).to_string();
+        let page: ObjectList<Sent<DynamicObject>> = serde_json::from_str(&page).expect("a page");
+        let due: Vec<String> = page.items.into_iter().filter_map(read).map(|due| due.name).collect();
+        assert_eq!(due, ["a", "c", "d"]);
     }
 
     #[test]
