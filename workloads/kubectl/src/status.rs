@@ -5,7 +5,9 @@
 //! ready before.
 
 use anyhow::bail;
+use berth_proto::crd::{MOST_NUMBERED_PODS, Numbers};
 use berth_workloads_policy::amount::Amount;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::Value;
 
 use crate::target::Kind;
@@ -30,10 +32,7 @@ pub(crate) fn of(kind: Kind, object: &Value) -> anyhow::Result<Progress> {
     Ok(match kind {
         Kind::DaemonSet => daemon(object),
         Kind::CloneSet => set(kind, object, cloned(object)),
-        Kind::StatefulSet => {
-            let (replicas, rolling) = (wanted(object), &strategy["rollingUpdate"]);
-            set(kind, object, replicas.saturating_sub(held_back(&rolling["partition"], replicas)).max(0))
-        }
+        Kind::StatefulSet => set(kind, object, numbered(object)),
     })
 }
 
@@ -79,6 +78,24 @@ fn cloned(object: &Value) -> i64 {
                 .max(0)
         }
     }
+}
+
+/// How many pods of a StatefulSet are to have the newest revision: those from the partition on, counted from
+/// the first number, where reserved numbers count as well; in any order as many as the partition leaves.
+fn numbered(object: &Value) -> i64 {
+    let (spec, replicas) = (&object["spec"], wanted(object));
+    let rolling = &spec["updateStrategy"]["rollingUpdate"];
+    if rolling["unorderedUpdate"].is_object() {
+        return replicas.saturating_sub(held_back(&rolling["partition"], replicas)).max(0);
+    }
+    let start = number(&spec["ordinals"]["start"]);
+    let first = start.saturating_add(number(&rolling["partition"]));
+    let reserved: Vec<IntOrString> =
+        serde_json::from_value(spec["reserveOrdinals"].clone()).unwrap_or_default();
+    let reserved = Numbers::of(&reserved);
+    let slots = reserved.others(start).take(usize::try_from(replicas.min(MOST_NUMBERED_PODS)).unwrap_or(0));
+    let updated = slots.filter(|slot| *slot >= first).count();
+    i64::try_from(updated).unwrap_or(replicas)
 }
 
 fn daemon(object: &Value) -> Progress {
@@ -139,6 +156,11 @@ mod tests {
 
     use super::*;
 
+    /// Spec of four pods, none of which has the number 1.
+    fn reserved(rolling: Value) -> Value {
+        json!({ "replicas": 4, "reserveOrdinals": [1], "updateStrategy": { "rollingUpdate": rolling } })
+    }
+
     fn clone_set(spec: Value, status: Value) -> Value {
         json!({ "metadata": { "name": "s", "generation": 3 }, "spec": spec, "status": status })
     }
@@ -182,6 +204,18 @@ mod tests {
         "partitioned roll out complete: 2 new pods have been updated...", true)]
     #[case::large_partition(json!({ "replicas": 1, "updateStrategy": { "rollingUpdate": { "partition": 5 } } }), counts(0, 0, 1, 0),
         "partitioned roll out complete: 0 new pods have been updated...", true)]
+    // Of the numbers 0, 2, 3 and 4 the partition keeps the first one alone.
+    #[case::reserved(reserved(json!({ "partition": 2 })), counts(2, 2, 4, 0),
+        "Waiting for partitioned roll out to finish: 2 out of 3 new pods have been updated...", false)]
+    #[case::reserved_done(reserved(json!({ "partition": 2 })), counts(3, 3, 4, 0),
+        "partitioned roll out complete: 3 new pods have been updated...", true)]
+    #[case::reserved_in_any_order(reserved(json!({ "partition": 2, "unorderedUpdate": {} })), counts(2, 2, 4, 0),
+        "partitioned roll out complete: 2 new pods have been updated...", true)]
+    #[case::reserved_and_all_kept(reserved(json!({ "partition": 5 })), counts(0, 0, 4, 0),
+        "partitioned roll out complete: 0 new pods have been updated...", true)]
+    // The first number is 5: the partition counts from there.
+    #[case::started(json!({ "replicas": 3, "ordinals": { "start": 5 }, "updateStrategy": { "rollingUpdate": { "partition": 2 } } }),
+        counts(0, 0, 3, 0), "Waiting for partitioned roll out to finish: 0 out of 1 new pods have been updated...", false)]
     #[case::done(json!({ "replicas": 2 }), counts(2, 2, 2, 0), "Advanced StatefulSet rolling update complete 2 pods at revision s-7...", true)]
     fn a_stateful_set(#[case] spec: Value, #[case] status: Value, #[case] line: &str, #[case] done: bool) {
         let progress = of(Kind::StatefulSet, &clone_set(spec, status)).unwrap();
