@@ -147,13 +147,14 @@ impl Controller {
         debug!(distribution = object.metadata.name, actions = plan.actions.len(), "Plan begins");
         let uid_of = |name: &str| self.picture.namespaces.get(name).map(|one| one.uid.clone());
         let uids = plan.actions.iter().map(|action| uid_of(action.namespace()).unwrap_or_default()).collect();
-        let work = write::carry_out(self.connections.writer.clone(), object, rules, plan, uids);
+        let writer = self.connections.writer.clone();
+        let work = write::carry_out(writer, object, rules, plan, uids, memory.met_errors);
         self.turns.spawn(uid, work);
     }
 
     /// Takes in what a plan has written.
     fn settle(&mut self, report: Report) {
-        let Report { uid, wrote, outcomes, end } = report;
+        let Report { uid, wrote, outcomes, met_errors, end } = report;
         for wrote in wrote {
             match wrote {
                 Wrote::Copy(copy) => self.picture.wrote_copy(copy),
@@ -169,6 +170,9 @@ impl Controller {
         {
             let error = trouble.text.as_str();
             warn!(distribution = name, namespace, error, "Copy not written, trying again");
+        }
+        if !outcomes.is_empty() {
+            memory.met_errors = met_errors;
         }
         memory.tried(outcomes, now);
         let pause = match &end {

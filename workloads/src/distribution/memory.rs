@@ -36,6 +36,8 @@ pub(super) struct Memory {
     retry: Option<Instant>,
     /// Plans that have tried anything.
     plans: u64,
+    /// The last one of them met errors of the API server.
+    pub(super) met_errors: bool,
     generation: Option<i64>,
     rules: Option<(Option<i64>, Read)>,
     pub(super) told: Told,

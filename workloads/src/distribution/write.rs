@@ -2,8 +2,10 @@
 //!
 //! A namespace that fails holds none of the others up, but after some errors of the API server the rest is
 //! decided anew: each may be a webhook that does not answer, and other distributions wait for the place of
-//! this plan. A copy is put right on the version that was just read, and only if it is the distribution's: so
-//! an object of anybody else is never written, also not when it came a moment ago.
+//! this plan. The plan that follows such errors begins with as many as may be at once: it may end after these,
+//! and namespaces that never failed wait for it. A copy is put right on the version that was just read, and
+//! only if it is the distribution's: so an object of anybody else is never written, also not when it came a
+//! moment ago.
 
 use std::sync::Arc;
 
@@ -59,6 +61,8 @@ pub(super) struct Report {
     pub(super) wrote: Vec<Wrote>,
     /// Namespaces that were tried, and what trouble each has.
     pub(super) outcomes: Vec<(String, Option<Trouble>)>,
+    /// Some of them met errors of the API server.
+    pub(super) met_errors: bool,
     pub(super) end: End,
 }
 
@@ -71,20 +75,24 @@ struct Work<'a> {
     namespace: &'a str,
 }
 
-/// Carries out a plan. `uids` are those of the namespaces of its actions, in their order.
+/// Carries out a plan. `uids` are those of the namespaces of its actions, in their order; `met_errors`: the
+/// plan before it did.
 pub(super) async fn carry_out(
     writer: Writer,
     object: Arc<ResourceDistribution>,
     rules: Option<Arc<Rules>>,
     plan: Plan,
     uids: Vec<String>,
+    met_errors: bool,
 ) -> Report {
     let uid = object.metadata.uid.clone().unwrap_or_default();
-    let mut report = Report { uid, wrote: Vec::new(), outcomes: Vec::new(), end: End::Done };
+    let (wrote, outcomes) = (Vec::new(), Vec::new());
+    let mut report = Report { uid, wrote, outcomes, met_errors: false, end: End::Done };
     if let Some(rules) = rules {
         // First one, then twice as many each time.
         let most = (MOST_BYTES / rules.bytes.max(1)).clamp(1, MOST_AT_ONCE);
-        let (mut left, mut at_once) = (plan.actions.into_iter().zip(uids), 1_usize);
+        let mut left = plan.actions.into_iter().zip(uids);
+        let mut at_once = if met_errors { most } else { 1 };
         let mut errors = 0_usize;
         loop {
             let batch: Vec<(Action, String)> = left.by_ref().take(at_once.min(most)).collect();
@@ -107,6 +115,7 @@ pub(super) async fn carry_out(
             }
             at_once = at_once.saturating_mul(2);
         }
+        report.met_errors = errors > 0;
     }
     if let Some(status) = plan.status {
         match write_status(&writer, &object, json!(status)).await {

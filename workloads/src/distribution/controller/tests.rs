@@ -58,18 +58,24 @@ fn names() -> impl Iterator<Item = String> {
 }
 
 /// Each error may be a webhook that hangs: a plan is not to have the place of others for a quarter of an
-/// hour.
+/// hour. After a plan with such errors all of the next one are met at once, so that it waits for one of them.
 #[rstest]
-#[case::errors(500, 7)]
-#[case::refusals(403, 64)]
+#[case::errors(500, false, 7)]
+#[case::errors_again(500, true, 16)]
+#[case::refusals(403, false, 64)]
 #[tokio::test]
-async fn errors_of_the_api_server_are_few_requests_of_a_plan(#[case] code: u16, #[case] tried: usize) {
+async fn errors_of_the_api_server_are_few_requests_of_a_plan(
+    #[case] code: u16,
+    #[case] met_errors: bool,
+    #[case] tried: usize,
+) {
     let (writer, asked) = server(code);
     let object = filed().object;
     let rules = Arc::new(Rules::of(&object).unwrap());
     let actions = names().map(|namespace| Action::Create { namespace }).collect();
     let plan = Plan { actions, ..Plan::default() };
-    let report = write::carry_out(writer, object, Some(rules), plan, names().collect()).await;
+    let report = write::carry_out(writer, object, Some(rules), plan, names().collect(), met_errors).await;
+    assert_eq!(report.met_errors, code == 500);
     assert_eq!((report.outcomes.len(), asked.lock().unwrap().len()), (tried, tried));
     assert_eq!(report.end, End::Done, "those that are left are the next plan's");
 }
