@@ -27,7 +27,7 @@ use self::{
 use crate::{
     turns::{Connections, Listed},
     watch::{relay, shown},
-    write::{Failure, Writer, params},
+    write::{CHANGED_BY_CLUSTER, Failure, Writer, params},
 };
 
 /// Inputs that wait for the controller. Past them the watches wait, and with them the API server.
@@ -63,7 +63,8 @@ pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
     tasks.spawn(Controller::new(connections, inputs).run());
 }
 
-/// Gives a marker these finalizers, if it is still as it was seen.
+/// Gives a marker these finalizers, if it is still as it was seen. One that the API server has just written
+/// has them, or never will.
 async fn write(
     writer: &Writer,
     marker: &MarkerView,
@@ -75,5 +76,8 @@ async fn write(
     } });
     let (params, patch) = (params::patch(), Patch::Merge(&patch));
     let written = writer.ask("patch", api.patch_metadata(&marker.name, &params, &patch)).await?;
+    if written.metadata.finalizers.as_deref().unwrap_or_default() != finalizers {
+        return Err(Failure::Refused(CHANGED_BY_CLUSTER.to_owned()));
+    }
     Ok(MarkerView::of(written.metadata))
 }

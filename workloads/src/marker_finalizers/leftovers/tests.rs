@@ -40,7 +40,8 @@ async fn asked(markers: Vec<Value>, code: Option<u16>, seconds: u64) -> Vec<Stri
             return json!({ "metadata": { "resourceVersion": "9" }, "items": items });
         }
         server.markers.retain(|one| one["metadata"]["name"] != name);
-        json!({ "metadata": { "namespace": "ns", "name": name } })
+        let finalizers = &body["metadata"]["finalizers"];
+        json!({ "metadata": { "namespace": "ns", "name": name, "finalizers": finalizers } })
     });
     let (lease, tenure) = Tenure::of_test();
     let until = tokio::time::Instant::now() + Duration::from_secs(3600);
