@@ -13,7 +13,7 @@ pub use self::{
     state::{InPlacePhase, InPlaceState},
 };
 pub(crate) use self::{
-    grace::{end_grace, open},
+    grace::{annotations_of, end_grace, open},
     update::{Obstacle, Own, Update},
 };
 use crate::{

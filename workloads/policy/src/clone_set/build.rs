@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Rules;
 use crate::{
+    in_place::annotations_of,
     lifecycle::{State, entering},
     names::{IN_PLACE_GATE, INSTANCE_LABEL, READY_GATE, REVISION_LABEL, TEMPLATE_HASH_LABEL},
     plan::generate_name,
@@ -44,7 +45,7 @@ pub(super) fn pod(
     let label = if settings.short_hash { revision.hash() } else { &revision.name };
     labels.insert(REVISION_LABEL.to_owned(), label.into());
     labels.insert(TEMPLATE_HASH_LABEL.to_owned(), revision.hash().into());
-    let mut annotations = object(given.get("annotations"));
+    let mut annotations = annotations_of(&given);
     let entered = entering(state, now);
     labels.extend(object(entered.get("labels")));
     annotations.extend(object(entered.get("annotations")));

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Rules, fit};
 use crate::{
     clone_set::add_gate,
+    in_place::annotations_of,
     names::{IN_PLACE_GATE, READY_GATE, REVISION_LABEL},
     plan::generate_name,
     revision::{Owner, Revision},
@@ -20,7 +21,7 @@ pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name
     metadata.insert("name".to_owned(), name.into());
     metadata.insert("generateName".to_owned(), generate_name(owner.name).into());
     metadata.insert("labels".to_owned(), labels.into());
-    metadata.insert("annotations".to_owned(), object(given.get("annotations")).into());
+    metadata.insert("annotations".to_owned(), annotations_of(&given).into());
     if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {
         metadata.insert("finalizers".to_owned(), finalizers.clone());
     }

@@ -48,8 +48,8 @@ impl Grace {
         Some(Box::new(Self { revision: revision.into(), left: Left::of(&spec, pod) }))
     }
 
-    fn is_of(&self, label: &str) -> bool {
-        self.revision.is_empty() || *self.revision == *short(label)
+    fn is_of(&self, label: &str, is_shut: bool) -> bool {
+        if self.revision.is_empty() { is_shut } else { *self.revision == *short(label) }
     }
 
     fn is_over(&self) -> bool {
@@ -136,13 +136,15 @@ impl Left {
 impl PodView {
     /// Tells whether its label says a revision whose images it does not have: an OpenKruise has left it in
     /// the grace period of that update, and its node has not carried it out since. `known`: its last update
-    /// in place. A pod with another label was given another revision since.
+    /// in place. A pod with another label was given another revision since. An annotation that says no revision
+    /// counts while the gate is shut: anybody may have written it.
     pub(crate) fn is_in_grace(&self, known: Option<&InPlaceState>) -> bool {
         let label = self.label(REVISION_LABEL);
+        let is_shut = self.gate == Some(false);
         let has_it = |known: &InPlaceState| {
             known.phase == InPlacePhase::Done && short(&known.revision) == short(label)
         };
-        self.grace.as_ref().is_some_and(|grace| grace.is_of(label) && !grace.is_over())
+        self.grace.as_ref().is_some_and(|grace| grace.is_of(label, is_shut) && !grace.is_over())
             && !known.is_some_and(has_it)
     }
 
@@ -150,6 +152,13 @@ impl PodView {
     pub(super) fn without_grace(&self) -> Option<Value> {
         self.grace.as_ref().map(|_| json!({ "metadata": { "annotations": { GRACE_ANNOTATION: null } } }))
     }
+}
+
+/// Annotations of a template, for a new pod: nothing of it waits for a grace period.
+pub(crate) fn annotations_of(metadata: &Map<String, Value>) -> Map<String, Value> {
+    let mut annotations = metadata.get("annotations").and_then(Value::as_object).cloned().unwrap_or_default();
+    annotations.remove(GRACE_ANNOTATION);
+    annotations
 }
 
 /// Ends what an OpenKruise has left of an update of the pod: the annotation goes when the pod has what it

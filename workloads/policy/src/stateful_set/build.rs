@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::Rules;
 use crate::{
     clone_set::{UpdateType, add_gate},
+    in_place::annotations_of,
     lifecycle::{State, entering},
     names::{IN_PLACE_GATE, POD_NAME_LABEL, READY_GATE, REVISION_LABEL},
     plan::generate_name,
@@ -33,7 +34,7 @@ pub(super) fn pod(
     labels.insert(REVISION_LABEL.to_owned(), revision.name.as_str().into());
     labels.insert(POD_NAME_LABEL.to_owned(), name.as_str().into());
     labels.extend(object(entered.get("labels")));
-    let mut annotations = object(given.get("annotations"));
+    let mut annotations = annotations_of(&given);
     annotations.extend(object(entered.get("annotations")));
     let mut metadata = Map::new();
     metadata.insert("namespace".to_owned(), owner.namespace.into());

@@ -212,3 +212,24 @@ fn labels_alone_take_no_node() {
     assert_eq!(patch["metadata"]["annotations"], json!({ GRACE_ANNOTATION: null }));
     assert_eq!(plan.status.unwrap().updated_replicas, 2);
 }
+
+/// Else a new pod would not be updated as soon as it is there, and would be made anew without end.
+#[test]
+fn a_new_pod_has_no_annotation_of_a_grace_period() {
+    let mut world = World::new(spec("ReCreate"), "");
+    let annotations = json!({ GRACE_ANNOTATION: "{", "other": "a" });
+    for template in [&mut world.set.spec.template.0, &mut world.revisions[1].template] {
+        template["metadata"]["annotations"] = annotations.clone();
+    }
+    let made: Vec<Value> = world
+        .plan()
+        .actions
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::CreatePod(pod) => Some(pod["metadata"]["annotations"].clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(made.len(), 3);
+    assert!(made.iter().all(|made| made["other"] == "a" && made.get(GRACE_ANNOTATION).is_none()), "{made:?}");
+}

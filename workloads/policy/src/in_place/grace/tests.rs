@@ -42,10 +42,7 @@ fn template(image: &str, labels: Value) -> Map<String, Value> {
 #[case::a_label_that_is_there(json!({ "revision": "web-b", "metaDataPatch": bytes(&json!({ "metadata": { "labels": { "x": "1" } } })) }), false)]
 #[case::resources(json!({ "revision": "web-b", "containerResources": { "main": {} } }), true)]
 #[case::nothing(json!({ "revision": "web-b", "containerImages": null }), false)]
-#[case::no_revision(json!({ "containerImages": { "main": "a:2" } }), true)]
-#[case::no_json("{".into(), true)]
 #[case::no_bytes(json!({ "revision": "web-b", "metaDataPatch": "{" }), true)]
-#[case::too_long("x".repeat(LONGEST + 1).into(), true)]
 fn a_pod_that_lacks_what_its_label_says(#[case] grace: Value, #[case] lacks: bool) {
     let pod = pod(json!({ "x": "1" }), json!({}), &grace);
     assert_eq!(pod.is_in_grace(None), lacks);
@@ -59,6 +56,18 @@ fn a_pod_that_lacks_what_its_label_says(#[case] grace: Value, #[case] lacks: boo
         assert_eq!(target.uid, "u");
         assert_eq!(patch, json!({ "metadata": { "annotations": { GRACE_ANNOTATION: null } } }));
     }
+}
+
+/// An author may have written it, also into a template. Each row: the annotation, and whether the gate is open.
+#[rstest]
+fn an_annotation_that_says_no_revision_counts_while_the_gate_is_shut(
+    #[values(json!({ "containerImages": { "main": "a:2" } }), "{".into(), "".into(), "x".repeat(LONGEST + 1).into())]
+    grace: Value,
+    #[values(None, Some(true), Some(false))] gate: Option<bool>,
+) {
+    let pod = PodView { gate, ..pod(json!({}), json!({}), &grace) };
+    assert_eq!(pod.is_in_grace(None), gate == Some(false));
+    assert_eq!(end_grace(&pod, None).is_some(), gate != Some(false), "it is taken off");
 }
 
 /// Each row: what is known of an update by Berth, and what is done with the annotation.
