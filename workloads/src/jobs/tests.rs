@@ -3,15 +3,22 @@
 use std::time::Duration;
 
 use berth_base::lease::{Tenure, Term};
-use berth_workloads_policy::broadcast_job::{self, NodeView};
+use berth_workloads_policy::{
+    broadcast_job::{self, NodeView},
+    jobs::{self, Action},
+};
 use http::Method;
 use jiff::tz::TimeZone;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::{object::Kind, watches::Input, *};
-use crate::{served::Served, watch::Shown};
+use super::{object::Kind, watches::Input, write::Wrote, *};
+use crate::{
+    planner::{End, Plan, Work},
+    served::{self, Served},
+    watch::Shown,
+};
 
 const SETTINGS: Settings =
     Settings { broadcast_jobs: true, cron_jobs: true, by_scheduler: false, zone: TimeZone::UTC };
@@ -167,6 +174,67 @@ async fn a_node_that_nobody_may_use_keeps_no_other_waiting(
     }
     served.until("the others have their pods", |served| served.names("pods").len() == made).await;
     served.until("it is said", |served| served.count("PATCH broadcastjobs one") > 0).await;
+}
+
+/// Somebody else writes the job at the same time: its status is decided anew, and not lost.
+#[tokio::test]
+async fn a_status_that_meets_a_conflict_is_written_again() {
+    let served = Served::default();
+    served.refuse(Method::PATCH, "sweep", 409);
+    let pod = json!({ "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never" });
+    let job = object(Kind::Broadcast, "sweep", json!({ "template": { "spec": pod } }));
+    served.put("broadcastjobs", &job);
+    let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
+    let node = json!({ "metadata": { "name": "n", "uid": "n" }, "spec": {} });
+    let view = NodeView::of(&serde_json::from_value(node).unwrap());
+    inputs.send(Input::Node(Shown::Applied(("n".to_owned(), view)))).await.unwrap();
+    served.until("it is tried again", |served| served.count("PATCH broadcastjobs one") > 1).await;
+    let status = |served: &Served| served.get("broadcastjobs", "sweep").unwrap_or_default()["status"].clone();
+    assert!(status(&served).is_null(), "{served:?}");
+    served.relent();
+    served.until("it is there", |served| status(served)["active"] == 1).await;
+    assert_eq!(served.names("pods").len(), 1);
+}
+
+/// The program may have died between a write and its answer. Rows: owner of the job that has the name, and
+/// whether it is the one that was to be made.
+#[rstest]
+#[case::its_own("nightly", true)]
+#[case::of_another("other", false)]
+#[tokio::test]
+async fn a_job_that_is_there_already_is_the_one_that_was_to_be_made(
+    #[case] owner: &str,
+    #[case] is_its_own: bool,
+) {
+    let owners = json!([{ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "AdvancedCronJob", "name": owner,
+        "uid": owner, "controller": true }]);
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "namespace": "ns", "name": "nightly-1", "uid": "there", "resourceVersion": "7",
+            "ownerReferences": owners },
+    });
+    let cron = object(Kind::Cron, "nightly", json!({ "schedule": "0 0 * * *", "template": {} }));
+    let (there, of_cron) = (job.clone(), cron.clone());
+    let writer = served::writer(move |method, _, body| match *method {
+        Method::POST => json!({ "kind": "Status", "status": "Failure", "code": 409, "metadata": {},
+            "message": "there", "reason": "AlreadyExists" }),
+        Method::GET => there.clone(),
+        _ => {
+            let mut cron = of_cron.clone();
+            cron["status"] = body["status"].clone();
+            cron
+        }
+    });
+    let filed = Kind::Cron.read(serde_json::from_value(cron).unwrap()).unwrap();
+    let (wrote, put_off) = (Vec::new(), Vec::new());
+    let mut work = Work::<Jobs> { writer, object: filed.object.clone(), wrote, put_off, unread: false };
+    let actions = vec![Action::Create(jobs::Kind::Job, job)];
+    let plan = Plan { actions, status: None, status_first: false, again: None, notes: Vec::new() };
+    let end = work.run(plan).await;
+    let is_taken = matches!(work.wrote.first(), Some(Wrote::Job(job)) if job.uid == "there");
+    assert_eq!((end == End::Done, is_taken), (is_its_own, is_its_own), "{end:?}");
+    let says = |end: &End| matches!(end, End::Failed { text, .. } if text.contains("of another owner"));
+    assert!(is_its_own || says(&end), "{end:?}");
 }
 
 /// A pod of a job on a node.
