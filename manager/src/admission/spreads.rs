@@ -340,19 +340,4 @@ fn ordinal(name: &str) -> Option<i64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn numbers_and_controllers() {
-        assert_eq!((ordinal("web-7"), ordinal("web-x7"), ordinal("web")), (Some(7), None, None));
-        let pod = json!({"metadata": {"ownerReferences": [
-            {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"},
-            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "2", "controller": true},
-        ]}});
-        assert_eq!(controller(&pod).map(|owner| owner.name), Some("web-1".to_owned()));
-        assert_eq!(controller(&json!({})), None);
-    }
-}
+mod tests;
