@@ -12,10 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use berth_policy::API_PAUSES;
 use berth_proto::crd::{DesiredPod, NodePodUpdate};
 use berth_tests::node::{ControlPlane, User};
+use berth_tests::wait::await_condition;
 use berthd::cluster::client::{Connection, Source};
 use berthd::{SimulatedAgent, SimulatedStep};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -39,6 +40,7 @@ pub(crate) enum Upgrade {
     Workloads,
 }
 
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Requests to the API server at once.
 const AT_ONCE: usize = 32;
 /// Before a pod is looked at again; it doubles while there is nothing to do.
@@ -67,6 +69,8 @@ struct Shared {
     upgrade: Upgrade,
     /// The objects of the nodes, as they come.
     nodes: Mutex<HashMap<String, watch::Sender<Option<NodePodUpdate>>>>,
+    /// Agents run that were asked for nothing yet, too.
+    is_warm: bool,
     /// Writes to NodePodUpdates, of everybody, and to pods by agents.
     writes: AtomicU32,
     /// Turns to read pods: agents have theirs from a watch, without a question.
@@ -100,6 +104,34 @@ impl Agents {
         nodes: u32,
         upgrade: Upgrade,
     ) -> Result<Self> {
+        Self::begin(plane, client, nodes, upgrade, false).await
+    }
+
+    /// The same, and all agents run and have given their first sign of life.
+    pub(crate) async fn start_warm(
+        plane: &ControlPlane,
+        client: &Client,
+        nodes: u32,
+        upgrade: Upgrade,
+    ) -> Result<Self> {
+        let agents = Self::begin(plane, client, nodes, upgrade, true).await?;
+        await_condition("all agents have given a sign of life", PATIENCE, async || {
+            // Nobody else writes yet.
+            let signs = agents.writes();
+            ensure!(signs >= nodes, "{signs} of {nodes}");
+            Ok(())
+        })
+        .await?;
+        Ok(agents)
+    }
+
+    async fn begin(
+        plane: &ControlPlane,
+        client: &Client,
+        nodes: u32,
+        upgrade: Upgrade,
+        is_warm: bool,
+    ) -> Result<Self> {
         let updates: Api<NodePodUpdate> = Api::all(client.clone());
         let make = stream::iter(0..nodes).map(|number| {
             let updates = updates.clone();
@@ -121,6 +153,7 @@ impl Agents {
             client: client.clone(),
             source: Source::kubeconfig(kubeconfig),
             upgrade,
+            is_warm,
             nodes: Mutex::default(),
             writes: AtomicU32::new(0),
             looks: Semaphore::new(AT_ONCE),
@@ -163,18 +196,20 @@ impl Shared {
                     self.show(object, &mut agents);
                 }
                 Event::InitDone => drop(ready.send_replace(true)),
+                Event::InitApply(object) if self.is_warm => self.show(object, &mut agents),
                 Event::Init | Event::InitApply(_) | Event::Delete(_) => {}
             }
         }
     }
 
-    /// Shows an agent its object. One that was never asked for anything has nothing to say.
+    /// Shows an agent its object. One that was never asked for anything has nothing to say but that it is
+    /// there.
     fn show(self: &Arc<Self>, object: NodePodUpdate, agents: &mut JoinSet<()>) {
         let is_asked = object.status.as_ref().is_some_and(|status| !status.desired_pods.is_empty());
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         match nodes.get(&object.name_any()) {
             Some(known) => drop(known.send_replace(Some(object))),
-            None if is_asked => {
+            None if is_asked || self.is_warm => {
                 let name = object.name_any();
                 let (sender, objects) = watch::channel(Some(object));
                 agents.spawn(self.clone().agent(name.clone(), objects));

@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     CloneSet,
+    /// One whose updates are new pods.
+    RecreatedCloneSet,
     Deployment,
     /// OpenKruise's kind.
     AdvancedStatefulSet,
@@ -34,7 +36,7 @@ pub(super) enum Kind {
 impl Kind {
     fn types(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            Self::CloneSet => ("apps.kruise.io", "v1alpha1", "CloneSet"),
+            Self::CloneSet | Self::RecreatedCloneSet => ("apps.kruise.io", "v1alpha1", "CloneSet"),
             Self::Deployment => ("apps", "v1", "Deployment"),
             Self::AdvancedStatefulSet => ("apps.kruise.io", "v1beta1", "StatefulSet"),
             Self::StatefulSet => ("apps", "v1", "StatefulSet"),
@@ -47,6 +49,9 @@ impl Kind {
         match self {
             Self::CloneSet => {
                 json!({ "updateStrategy": { "type": "InPlaceIfPossible", "maxUnavailable": "20%" } })
+            }
+            Self::RecreatedCloneSet => {
+                json!({ "updateStrategy": { "type": "ReCreate", "maxUnavailable": "20%" } })
             }
             Self::Deployment => json!({ "strategy": {
                 "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": "20%", "maxSurge": 0 },
@@ -86,7 +91,11 @@ impl Scene {
         crds::install(&client).await?;
         let namespace: Namespace = serde_json::from_value(json!({ "metadata": { "name": NAMESPACE } }))?;
         Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-        let agents = Agents::start(&plane, &client, nodes, Upgrade::Workloads).await?;
+        let agents = match native {
+            // What rolls out is counted without the first sign of life of each agent.
+            true => Agents::start_warm(&plane, &client, nodes, Upgrade::Workloads).await?,
+            false => Agents::start(&plane, &client, nodes, Upgrade::Workloads).await?,
+        };
         let of_paper = Nodes::start(&client, nodes).await?;
         let workloads =
             Workloads::start(plane.run(), &plane.api().kubeconfig(User::Admin)?, "default").await?;
