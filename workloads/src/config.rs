@@ -51,6 +51,10 @@ pub struct Config {
     /// Label pods of CloneSets with the hash of their revision alone
     #[arg(long, env = "BERTH_CLONESET_SHORT_HASH")]
     pub cloneset_short_hash: bool,
+    /// Leave pods that wait for their deletion (PreparingDelete) out of the count of every CloneSet, as a label
+    /// does for one
+    #[arg(long, env = "BERTH_CLONESET_SCALING_EXCLUDE_PREPARING_DELETE")]
+    pub cloneset_scaling_exclude_preparing_delete: bool,
     /// Let an update of a CloneSet make a pod anew, with its claims, where volumeClaimTemplates would give it
     /// other ones
     #[arg(long, env = "BERTH_CLONESET_RECREATE_ON_CLAIM_CHANGES")]
@@ -157,6 +161,7 @@ mod tests {
         assert_eq!(config.lease_name, "berth-workloads");
         assert!(!config.cloneset_partition_rollback && !config.cloneset_short_hash);
         assert!(!config.cloneset_recreate_on_claim_changes);
+        assert!(!config.cloneset_scaling_exclude_preparing_delete);
         assert!(!config.predownload_images && !config.predownload_images_of_daemonsets);
         assert!(!config.broadcast_jobs && !config.cron_jobs && !config.broadcast_job_node_names);
         assert!(!config.united_deployments);

@@ -134,6 +134,7 @@ async fn work(
     let settings = Settings {
         partition_rollback: config.cloneset_partition_rollback,
         short_hash: config.cloneset_short_hash,
+        excludes_preparing: config.cloneset_scaling_exclude_preparing_delete,
         recreate_on_claim_changes: config.cloneset_recreate_on_claim_changes,
         predownload: config.predownload_images,
         predownload_daemon_sets: config.predownload_images_of_daemonsets,

@@ -77,6 +77,8 @@ pub struct Settings {
     pub short_hash: bool,
     /// An update makes a pod anew whose claims are not what their templates say.
     pub recreate_on_claim_changes: bool,
+    /// Pods that wait for their deletion do not count, whatever their set's label says.
+    pub excludes_preparing: bool,
 }
 
 /// A CloneSet, and all that is known of it.
@@ -133,10 +135,11 @@ struct Pass<'a> {
 /// Decides on the next writes.
 pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let set = input.set;
-    let rules = match Rules::of(set) {
+    let mut rules = match Rules::of(set) {
         Ok(rules) => rules,
         Err(fault) => return status::faulty(input, &fault, now),
     };
+    rules.excludes_preparing |= input.settings.excludes_preparing;
     let none = Labels::new();
     let owner = Owner {
         api_version: API_VERSION,
