@@ -76,15 +76,8 @@ impl Claims {
         self.owned.ended(uid);
     }
 
-    /// Claims of a set as they were read at once. What a set owns and is not among them is gone; of those
-    /// that belong to it by name, the watch says so.
-    pub(crate) fn read(&mut self, set: &str, claims: Vec<ClaimView>) {
-        let (named, owned): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.owner().is_empty());
-        self.owned.read(set, owned, |_| true);
-        named.into_iter().for_each(|claim| self.wrote(claim));
-    }
-
-    /// Claims of these sets, all that there were at a version.
+    /// Claims of these sets, all that there were at a version. What a set owns and is not among them is gone;
+    /// of those that belong to it by name, the watch says so.
     pub(crate) fn found(&mut self, sets: &[&str], listed: Listed<ClaimView>) {
         let (named, owned): (Vec<_>, Vec<_>) =
             listed.objects.into_iter().partition(|claim| claim.owner().is_empty());
@@ -187,7 +180,7 @@ mod tests {
         assert_eq!(gone.1, Some(("ns".to_owned(), "data-db-0".to_owned())), "its set hears of it");
         claims.ended("uid-log-db-0");
         assert_eq!(names(&claims, &set("db")), ["data-db-10"]);
-        claims.read("set-db", vec![claim("data-db-3", "5")]);
+        claims.found(&["set-db"], Listed { version: 5, objects: vec![claim("data-db-3", "5")] });
         assert_eq!(names(&claims, &set("db")), ["data-db-10", "data-db-3"]);
         claims.take(Shown::ListBegins);
         claims.take(Shown::Applied(claim("log-db-7", "9")));

@@ -11,6 +11,7 @@ use berth_workloads_policy::{
     pod::PodView,
     predownload::PullJobView,
     revision::Revision,
+    selector::Selector,
     store::{Store, Stored},
 };
 use jiff::Timestamp;
@@ -78,6 +79,10 @@ impl Cluster {
         match input {
             Input::Set(kind, shown) => self.take_set(kind, shown),
             Input::Pod(shown) => {
+                if let Shown::Applied(pod) = &shown {
+                    let (shelves, set) = (&self.shelves, pod.owner());
+                    self.pods.was_unselected(&pod.uid, || is_selected(shelves, set, pod));
+                }
                 let concerned = self.pods.take(shown);
                 self.of_keys(concerned)
             }
@@ -305,7 +310,7 @@ impl Cluster {
     }
 
     pub(crate) fn set(&self, uid: &str) -> Option<&Set> {
-        self.shelves.iter().find_map(|shelf| shelf.sets.get(uid)).map(|filed| &filed.object)
+        set(&self.shelves, uid)
     }
 
     /// Plan of a workload.
@@ -330,6 +335,16 @@ impl Cluster {
         };
         set.plan(&known, now)
     }
+}
+
+fn set<'a>(shelves: &'a [Shelf], uid: &str) -> Option<&'a Set> {
+    shelves.iter().find_map(|shelf| shelf.sets.get(uid)).map(|filed| &filed.object)
+}
+
+/// Tells whether the workload that a pod belongs to selects it, where that is known.
+fn is_selected(shelves: &[Shelf], uid: &str, pod: &PodView) -> bool {
+    let Some(set) = set(shelves, uid) else { return true };
+    Selector::parse("spec.selector", set.selector()).map_or(true, |selector| selector.takes(&pod.labels))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::{
     state::{Came, Look, Next, State},
     turns::{Connections, Turn, Turns},
     watch::Input,
-    write::{End, HELD_BACK, Report, Wrote},
+    write::{End, HELD_BACK, Report, STATUS_NOT_KEPT, Wrote},
 };
 
 /// The way from inputs and answers to plans.
@@ -104,7 +104,7 @@ impl Controller {
     fn settle(&self, state: &mut State, report: Report) {
         let Report { uid, wrote, unadopted, put_off, unread, end } = report;
         let cluster = &mut state.cluster;
-        let mut was_read = false;
+        let (mut was_read, mut unkept) = (false, None);
         for wrote in wrote {
             match wrote {
                 Wrote::Pod(pod) => cluster.pods.wrote(pod),
@@ -112,15 +112,16 @@ impl Controller {
                 Wrote::Revision(revision) => cluster.revisions.wrote(revision),
                 Wrote::PullJob(job) => cluster.pull_jobs.wrote(job),
                 Wrote::Set(set) => cluster.wrote_set(set),
+                Wrote::StatusUnkept(status, field) => unkept = Some((status, field)),
                 Wrote::NodeUpdates(node_updates) => cluster.wrote_node_updates(node_updates),
                 Wrote::PodGone(uid) => cluster.pods.ended(&uid),
                 Wrote::ClaimGone(uid) => cluster.claims.ended(&uid),
                 Wrote::RevisionGone(uid) => cluster.revisions.ended(&uid),
                 Wrote::PullJobGone(uid) => cluster.pull_jobs.ended(&uid),
                 Wrote::Read(selector, pods, claims, revisions) => {
-                    cluster.pods.read(&uid, pods, |pod| selector.takes(&pod.labels));
-                    cluster.claims.read(&uid, claims);
-                    cluster.revisions.read(&uid, revisions, |_| true);
+                    cluster.pods.found_by(&[&uid], pods, |pod| selector.takes(&pod.labels));
+                    cluster.claims.found(&[&uid], claims);
+                    cluster.revisions.found(&[&uid], revisions);
                     was_read = true;
                 }
             }
@@ -137,6 +138,20 @@ impl Controller {
             warn!(set = name, count = unadopted.len(), error, "Objects not adopted, going on without them");
         }
         memory.unadopted.failed(unadopted, Timestamp::now());
+        if let Some((status, field)) = unkept {
+            memory.unkept.add(status, Instant::now());
+            let text = format!(
+                "status.{field} is not kept as it is written: apply the definitions of this version, and see \
+                 mutating webhooks"
+            );
+            let note = Note { warning: true, reason: STATUS_NOT_KEPT, text };
+            if let Some(set) = &set
+                && memory.told.is_news(Instant::now(), &note)
+            {
+                warn!(set = name, field, "Status is not kept as it is written, it waits");
+                self.connections.writer.events.tell(set, note);
+            }
+        }
         put_off.into_iter().for_each(|late| memory.put_off.add_late(late));
         let pause = memory.ends(&end);
         match &end {

@@ -51,6 +51,7 @@ mod timing;
 mod trimmed;
 mod turns;
 mod united;
+mod unkept;
 mod update_store;
 mod virtual_nodes;
 mod watch;

@@ -13,6 +13,7 @@ use berth_workloads_policy::{
 use crate::{
     put_off::PutOff,
     timing::{Backoff, LeftStatus, SPACING, StatusPace, Told},
+    unkept::Unkept,
     write::End,
 };
 
@@ -31,6 +32,7 @@ pub(crate) struct Memory {
     backoff: Backoff,
     pub(crate) status: StatusPace,
     pub(crate) left_status: LeftStatus,
+    pub(crate) unkept: Unkept,
     pub(crate) collisions: i32,
     /// Nobody knows what was written for it last: its objects are read before it is planned.
     pub(crate) unread: bool,
@@ -82,6 +84,11 @@ impl Memory {
     /// Tells whether its plans fail one after the other.
     pub(crate) const fn fails(&self) -> bool {
         self.backoff.fails()
+    }
+
+    /// Tells whether there are pauses between its plans, some of them long.
+    pub(crate) const fn pauses(&self) -> bool {
+        self.backoff.fails() || self.backoff.holds()
     }
 
     /// Tells whether an ImagePullJob could not be made a moment ago: what it is for goes on without.

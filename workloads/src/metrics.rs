@@ -53,6 +53,11 @@ impl Metrics {
         self.passes.inc();
     }
 
+    #[cfg(test)]
+    pub(crate) fn passes(&self) -> u64 {
+        self.passes.get()
+    }
+
     pub(crate) fn set_aside(&self) {
         self.set_aside.inc();
     }

@@ -171,11 +171,10 @@ impl<T: Ownable> Owned<T> {
         self.store.ended(uid);
     }
 
-    /// All objects of an owner that are `selected`, as they were read at once: what is not among them is
-    /// gone.
-    pub(crate) fn read(&mut self, owner: &str, objects: Vec<T>, selected: impl Fn(&T) -> bool) {
+    /// All objects of an owner, as they were read at once: what is not among them is gone.
+    pub(crate) fn read(&mut self, owner: &str, objects: Vec<T>) {
         let there: BTreeSet<&str> = objects.iter().map(Stored::uid).collect();
-        let known = self.of(owner).filter(|known| selected(known) && !there.contains(known.uid()));
+        let known = self.of(owner).filter(|known| !there.contains(known.uid()));
         let gone: Vec<String> = known.map(|known| known.uid().to_owned()).collect();
         gone.iter().for_each(|uid| self.ended(uid));
         objects.into_iter().for_each(|object| self.wrote(object));
@@ -183,8 +182,14 @@ impl<T: Ownable> Owned<T> {
 
     /// All objects of these owners that there were at a version: an older one that is not among them is gone.
     pub(crate) fn found(&mut self, owners: &[&str], listed: Listed<T>) {
+        self.found_by(owners, listed, |_| true);
+    }
+
+    /// The same of a list that was asked for `selected` ones alone. One that is not among them may be there,
+    /// and not selected any more: see [`Self::was_unselected`].
+    pub(crate) fn found_by(&mut self, owners: &[&str], listed: Listed<T>, selected: impl Fn(&T) -> bool) {
         let there: BTreeSet<&str> = listed.objects.iter().map(Stored::uid).collect();
-        let known = owners.iter().flat_map(|owner| self.of(owner));
+        let known = owners.iter().flat_map(|owner| self.of(owner)).filter(|known| selected(known));
         let gone = known.filter(|known| known.version() <= listed.version && !there.contains(known.uid()));
         let gone: Vec<(String, String)> =
             gone.map(|known| (known.key().into_owned(), known.uid().to_owned())).collect();
@@ -193,6 +198,14 @@ impl<T: Ownable> Owned<T> {
             self.store.missing(&uid, listed.version);
         }
         listed.objects.into_iter().for_each(|object| self.wrote(object));
+    }
+
+    /// The watch is about to show an object that lists by a selector did not have. Whether that says anything
+    /// is told by `is_selected`.
+    pub(crate) fn was_unselected(&mut self, uid: &str, is_selected: impl FnOnce() -> bool) {
+        if self.store.is_missing(uid) && !is_selected() {
+            self.store.may_be_there(uid);
+        }
     }
 
     /// The object of that UID.
@@ -309,14 +322,17 @@ mod tests {
     #[test]
     fn what_is_read_at_once_is_all_there_is() {
         let mut owned = Owned::default();
-        owned.wrote(Object("gone", 1, "x"));
-        owned.wrote(Object("others", 1, "y"));
-        owned.wrote(Object("unselected", 1, "x"));
-        owned.read("x", vec![Object("new", 2, "x")], |object| object.0 != "unselected");
-        assert_eq!((of(&owned, "x"), of(&owned, "y")), (vec!["new", "unselected"], vec!["others"]));
+        for object in [Object("gone", 1, "x"), Object("others", 1, "y"), Object("unselected", 1, "x")] {
+            owned.wrote(object);
+        }
+        owned.wrote(Object("newer", 9, "x"));
+        let listed = Listed { version: 5, objects: vec![Object("new", 2, "x")] };
+        owned.found_by(&["x"], listed, |object| object.0 != "unselected");
+        let all = ["new", "newer", "unselected"];
+        assert_eq!((of(&owned, "x"), of(&owned, "y")), (all.to_vec(), vec!["others"]));
         // A watch that is late does not bring it back.
         owned.take(Shown::Applied(Object("gone", 3, "x")));
-        assert_eq!(of(&owned, "x"), ["new", "unselected"]);
+        assert_eq!(of(&owned, "x"), all);
     }
 
     #[test]

@@ -130,18 +130,24 @@ impl State {
         }
         plan.ended_on.iter().for_each(|node| memory.rests.ended(node, Timestamp::now()));
         let mut again = plan.again.map(|again| later(look.now, again));
-        if let Some(at) = memory.status.waits(look.now).filter(|_| plan.status.is_some()) {
+        let waits = plan.status.as_ref().and_then(|status| {
+            let unkept = memory.unkept.waits(status, look.now);
             // Counters change with every pod; whoever looks once a second sees the same.
+            unkept.or_else(|| memory.status.waits(look.now))
+        });
+        if let Some(at) = waits {
             plan.status = None;
             again = Some(again.map_or(at, |again| again.min(at)));
         }
-        // A status that says of the new generation that it has no pods is taken at its word.
-        let changes_counts = plan.actions.iter().any(Action::is_about_number);
+        // A status that says of the new generation that it has no pods is taken at its word. Where plans fail
+        // the one that follows may be a minute away.
+        let changes_counts = !memory.pauses() && plan.actions.iter().any(Action::is_about_number);
         if plan.status.is_some() && memory.left_status.is_left(changes_counts) {
             plan.status = None;
         }
         if plan.status.is_some() {
             memory.status.written(look.now);
+            memory.unkept.forget();
         }
         if let Some(at) = again {
             self.turns.agenda.add(uid.to_owned(), at);
@@ -201,168 +207,4 @@ fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings, no
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{sync::Arc, time::Duration};
-
-    use berth_base::lease::Tenure;
-    use berth_workloads_policy::action::Action;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-    use kube::api::ObjectMeta;
-    use serde_json::{Map, Value};
-    use tokio::sync::mpsc;
-
-    use super::*;
-    use crate::{
-        events,
-        kinds::{KINDS, Kind, Known, Workload},
-        object::Filed,
-        reading::Reading,
-        watch::Shown,
-    };
-
-    /// Makes a pod each time, or panics.
-    #[derive(Debug)]
-    struct Made {
-        meta: ObjectMeta,
-        panics: bool,
-        none: (LabelSelector, Map<String, Value>),
-    }
-
-    impl Workload for Made {
-        fn kind(&self) -> &'static Kind {
-            KINDS[0]
-        }
-
-        fn meta(&self) -> &ObjectMeta {
-            &self.meta
-        }
-
-        fn selector(&self) -> &LabelSelector {
-            &self.none.0
-        }
-
-        fn template(&self) -> &Map<String, Value> {
-            &self.none.1
-        }
-
-        fn plan(&self, _known: &Known<'_>, _now: Timestamp) -> Plan {
-            assert!(!self.panics, "index out of bounds");
-            Plan { actions: vec![Action::CreatePod(Value::Null)], ..Plan::default() }
-        }
-    }
-
-    fn state() -> State {
-        State::new(Turns::with_reading(mpsc::channel(1).1, Tenure::of_test().1))
-    }
-
-    fn reading(state: &mut State) -> &mut Reading {
-        state.turns.reading.as_mut().unwrap()
-    }
-
-    fn show(state: &mut State, uid: &str, generation: i64, panics: bool) {
-        let meta = ObjectMeta {
-            uid: Some(uid.to_owned()),
-            name: Some(uid.to_owned()),
-            generation: Some(generation),
-            resource_version: Some(generation.to_string()),
-            ..ObjectMeta::default()
-        };
-        let made: Set = Arc::new(Made { meta, panics, none: Default::default() });
-        state.cluster.take(Input::Set(KINDS[0], Shown::Applied(Filed::new(made))));
-    }
-
-    #[test]
-    fn a_decision_that_panics_sets_its_object_aside_and_no_other() {
-        let (mut state, metrics) = (state(), Metrics::default());
-        let (events, mut told) = events::channel();
-        let now = Instant::now();
-        let look = |now| Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
-        show(&mut state, "bad", 1, true);
-        show(&mut state, "good", 1, false);
-        state.all_due();
-        let later = now + Duration::from_secs(1);
-        assert_eq!(state.due(later), ["bad", "good"]);
-        assert!(matches!(state.look("bad", look(now)), Next::Nothing));
-        assert!(matches!(state.look("good", look(now)), Next::CarryOut(..)));
-        let (set, note) = told.try_recv().unwrap();
-        assert_eq!((set.name.as_deref(), note.reason), (Some("bad"), "SetAside"));
-        assert!(note.text.contains("index out of bounds"), "{}", note.text);
-        // It is not tried again and again.
-        state.look("bad", look(later));
-        assert!(told.try_recv().is_err());
-        let after = state.turns.agenda.next(AT_ONCE).unwrap();
-        assert_eq!(after, now + Duration::from_secs(600));
-        assert!(matches!(state.look("bad", look(after)), Next::Read(_)));
-        state.memory("bad").unread = false;
-        state.look("bad", look(after));
-        assert!(told.try_recv().is_ok(), "looked at again");
-        // Its author has mended it.
-        show(&mut state, "bad", 2, false);
-        state.memory("bad").unread = false;
-        assert!(matches!(state.look("bad", look(after)), Next::CarryOut(..)));
-    }
-
-    /// The leader before this one may have seen it sooner, and made pods that no watch has shown here yet.
-    #[test]
-    fn a_set_in_a_namespace_that_was_not_read_is_read_first() {
-        let (mut state, metrics) = (state(), Metrics::default());
-        let (events, _told) = events::channel();
-        let now = Instant::now();
-        let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
-        reading(&mut state).ends(1, ["others".to_owned()].into(), BTreeSet::new(), now);
-        show(&mut state, "late", 1, false);
-        assert!(matches!(state.look("late", look()), Next::Read(_)));
-        state.memory("late").read_in = Some(1);
-        assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
-        state.memory("late");
-        reading(&mut state).ends(2, ["others".to_owned()].into(), BTreeSet::new(), now);
-        assert!(matches!(state.look("late", look()), Next::Read(_)), "another term");
-        state.memory("late");
-        // Its namespace, as sets of tests have none.
-        reading(&mut state).ends(2, BTreeSet::new(), [String::new()].into(), now);
-        assert!(matches!(state.look("late", look()), Next::Nothing), "it could not be read");
-        reading(&mut state).ends(2, [String::new()].into(), BTreeSet::new(), now);
-        assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
-    }
-
-    /// Another namespace may have something to do as well.
-    #[test]
-    fn the_sets_of_one_namespace_have_half_of_the_places() {
-        let mut state = state();
-        (0..40).for_each(|at| show(&mut state, &format!("{at:02}"), 1, false));
-        state.all_due();
-        assert_eq!(state.due(later(Instant::now(), Duration::from_secs(1))).len(), AT_ONCE / 2);
-    }
-
-    /// A program runs for months, and sets come and go.
-    #[test]
-    fn nothing_is_remembered_of_a_set_that_is_gone() {
-        let (mut state, metrics) = (state(), Metrics::default());
-        let (events, _told) = events::channel();
-        let now = Instant::now();
-        let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
-        show(&mut state, "a", 1, false);
-        state.look("a", look());
-        let gone = state.cluster.take(Input::Set(KINDS[0], Shown::Gone("a".to_owned())));
-        state.turns.take(gone, Vec::new);
-        for uid in state.due(later(now, Duration::from_secs(1))) {
-            state.look(&uid, look());
-        }
-        assert!(state.memory.is_empty());
-    }
-
-    #[test]
-    fn after_a_panic_of_a_write_the_objects_are_read_first() {
-        let (mut state, metrics) = (state(), Metrics::default());
-        let (events, _told) = events::channel();
-        let now = Instant::now();
-        let look = |now| Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
-        show(&mut state, "a", 1, false);
-        assert!(matches!(state.look("a", look(now)), Next::CarryOut(..)));
-        state.set_aside("a", "slice index", look(now));
-        show(&mut state, "a", 2, false);
-        assert!(matches!(state.look("a", look(now)), Next::Read(_)));
-        state.memory("a").unread = false;
-        assert!(matches!(state.look("a", look(now)), Next::CarryOut(..)));
-    }
-}
+mod tests;

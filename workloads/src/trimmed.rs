@@ -26,6 +26,11 @@ impl ReadAnnotations for Annotations {
         &[DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION, GRACE_ANNOTATION];
 }
 
+/// Tells whether an annotation of this key is read.
+pub(crate) fn is_read(key: &str) -> bool {
+    Annotations::KEYS.contains(&key)
+}
+
 /// A pod with nothing but the fields that are read.
 #[derive(Clone, Debug)]
 pub(crate) struct TrimmedPod(pub(crate) Pod);

@@ -16,6 +16,7 @@ mod predownload;
 mod read;
 mod revision;
 mod run;
+mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +39,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource,
-    api::{DynamicObject, ObjectMeta, Patch},
+    api::{ObjectMeta, Patch},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -50,12 +51,16 @@ use crate::{
     metrics::Metrics,
     node_updates::NodeUpdates,
     put_off::Late,
-    trimmed::TrimmedPod,
+    reading::Listed,
+    trimmed::{TrimmedPod, is_read},
     watch::{Claims, Pods, PullJobs, Revisions, Watched},
 };
 
 /// Reason of the Event of a write that somebody holds back: a budget, whose name is in its text.
 pub(crate) const HELD_BACK: &str = "HeldBack";
+
+/// Reason of the Event of a status that the API server answers otherwise than it was sent.
+pub(crate) const STATUS_NOT_KEPT: &str = "StatusNotKept";
 
 /// Words for a write that is done, and says something else.
 pub(crate) const CHANGED_BY_CLUSTER: &str =
@@ -69,6 +74,8 @@ pub(crate) enum Wrote {
     Revision(Revision),
     PullJob(PullJobView),
     Set(Set),
+    /// Status of the set that the API server answered otherwise, and the field that differs.
+    StatusUnkept(Value, String),
     NodeUpdates(NodeUpdates),
     /// Not the set's any more, or gone: UIDs.
     PodGone(String),
@@ -76,7 +83,7 @@ pub(crate) enum Wrote {
     RevisionGone(String),
     PullJobGone(String),
     /// All there is of a set by its selector, read at once.
-    Read(Selector, Vec<PodView>, Vec<ClaimView>, Vec<Revision>),
+    Read(Selector, Listed<PodView>, Listed<ClaimView>, Listed<Revision>),
 }
 
 /// Report of a plan.
@@ -244,9 +251,8 @@ impl Work {
 
     /// Changes metadata of a pod. What the cluster has just written says so, or never will.
     async fn patch_pod(&mut self, target: Target, patch: Value) -> End {
-        let labels = patch["metadata"]["labels"].clone();
-        let written = self.patch::<TrimmedPod>(&target, patch).await;
-        let is_changed = matches!(&written, Ok(Some(pod)) if !has_labels(pod.meta(), &labels));
+        let written = self.patch::<TrimmedPod>(&target, patch.clone()).await;
+        let is_changed = matches!(&written, Ok(Some(pod)) if !has_metadata(pod.meta(), &patch));
         if written.is_ok() && !is_changed && self.causes.get(&target.uid) == Some(&Cause::Repair) {
             let text = format!("pod {} has the label of its name again", target.name);
             self.tell(false, "SuccessfulUpdate", text);
@@ -256,51 +262,8 @@ impl Work {
         if !is_changed {
             return end;
         }
-        let text = format!("labels of pod {}: {CHANGED_BY_CLUSTER}", target.name);
+        let text = format!("labels and annotations of pod {}: {CHANGED_BY_CLUSTER}", target.name);
         self.failed(Failure::Refused(text), "FailedUpdate", End::UpdateFailed).await
-    }
-
-    async fn keep_pods_to_delete(&mut self, names: Vec<String>) -> End {
-        let meta = self.set.meta();
-        let patch = json!({
-            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-            "spec": { "scaleStrategy": { "podsToDelete": names } },
-        });
-        let (api, params, patch) = (self.sets(), params::patch(), Patch::Merge(&patch));
-        let written = self.writer.ask("workload", api.patch(self.set.name(), &params, &patch)).await;
-        self.settle_set(written).await
-    }
-
-    async fn status(&mut self, status: Value) -> End {
-        // What is not in it any more is taken out.
-        let mut status = status;
-        for field in ["conditions", "collisionCount"] {
-            if status.get(field).is_none() {
-                status[field] = Value::Null;
-            }
-        }
-        let patch = json!({ "metadata": { "uid": self.set.uid() }, "status": status });
-        let (api, params, patch) = (self.sets(), params::patch(), Patch::Merge(&patch));
-        let write = api.patch_status(self.set.name(), &params, &patch);
-        let written = self.writer.ask("workload_status", write).await;
-        self.settle_set(written).await
-    }
-
-    fn sets(&self) -> Api<DynamicObject> {
-        let resource = self.set.kind().resource();
-        Api::namespaced_with(self.writer.client.clone(), &self.namespace, &resource)
-    }
-
-    async fn settle_set(&mut self, written: Result<DynamicObject, Failure>) -> End {
-        match written {
-            Ok(object) => {
-                // One that nobody can read is set aside when the watch shows it.
-                self.wrote.extend(self.set.kind().read(object).ok().map(Wrote::Set));
-                End::Done
-            }
-            Err(Failure::Gone) => End::Changed,
-            Err(failure) => self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
-        }
     }
 
     /// Takes in the answer of a write to an object that was there.
@@ -369,10 +332,16 @@ impl Work {
     }
 }
 
-/// Tells whether an object has what a merge patch says of labels.
-fn has_labels(meta: &ObjectMeta, patched: &Value) -> bool {
-    let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
-    patched.as_object().into_iter().flatten().all(|(key, value)| label(key) == value.as_str())
+/// Tells whether an object has what a merge patch says of its labels and annotations. Of a pod's annotations
+/// few are read.
+fn has_metadata(meta: &ObjectMeta, patch: &Value) -> bool {
+    let has = |there: Option<&BTreeMap<String, String>>, map: &str| {
+        let patched = patch["metadata"][map].as_object().into_iter().flatten();
+        let mut patched = patched.filter(|(key, _)| map == "labels" || is_read(key));
+        let value = |key: &str| there.and_then(|there| there.get(key)).map(String::as_str);
+        patched.all(|(key, patched)| value(key) == patched.as_str())
+    };
+    has(meta.labels.as_ref(), "labels") && has(meta.annotations.as_ref(), "annotations")
 }
 
 /// Tells whether an object that was deleted is there for a while. One that is gone at once is answered by its

@@ -9,6 +9,12 @@ use crate::fault::Fault;
 /// Labels of an object.
 pub type Labels = BTreeMap<String, String>;
 
+#[cfg(test)]
+thread_local! {
+    /// Selectors that were parsed by this thread: those of a test.
+    pub(crate) static PARSED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// A label selector. An empty one takes everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<(String, Must)>);
@@ -24,6 +30,8 @@ enum Must {
 impl Selector {
     /// Parses the selector of this field.
     pub fn parse(field: &str, given: &LabelSelector) -> Result<Self, Fault> {
+        #[cfg(test)]
+        PARSED.set(PARSED.get() + 1);
         let mut all = Vec::new();
         for (key, value) in given.match_labels.iter().flatten() {
             all.push((key.clone(), Must::Be(BTreeSet::from([value.clone()]))));

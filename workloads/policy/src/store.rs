@@ -148,6 +148,18 @@ impl<T: Stored> Store<T> {
         self.ends(uid, version);
     }
 
+    /// Tells whether a list did not have this object, and no write has ended it.
+    pub fn is_missing(&self, uid: &str) -> bool {
+        self.ended.get(uid).is_some_and(|until| *until != u64::MAX)
+    }
+
+    /// The list did not ask for this object: that it did not have it says nothing.
+    pub fn may_be_there(&mut self, uid: &str) {
+        if self.is_missing(uid) {
+            self.ended.remove(uid);
+        }
+    }
+
     fn ends(&mut self, uid: &str, version: u64) {
         self.objects.remove(uid);
         // The watch may have been faster.

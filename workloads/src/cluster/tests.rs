@@ -1,9 +1,13 @@
 //! Tests of what concerns whom.
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::watch::{Pods, Revisions, Watched};
+use crate::{
+    reading::Listed,
+    watch::{Pods, Revisions, Watched},
+};
 
 fn set(kind: &'static Kind, name: &str, spec: Value) -> Input {
     set_of(kind, name, name, spec)
@@ -136,4 +140,40 @@ fn kinds_are_listed_apart() {
     assert!(cluster.set("log").is_some(), "a list of another kind takes nothing away");
     let listed: Vec<_> = cluster.listed().into_iter().filter(|(_, listed)| *listed).collect();
     assert_eq!(listed, [("clonesets", true)]);
+}
+
+/// A list by labels does not have a pod whose label was taken off a moment ago: it is still the set's, which
+/// is to give it free. Each row: whether a write has ended it, labels that the watch shows late, and whether
+/// it is known then.
+#[rstest]
+#[case::gone(false, json!({ "app": "a" }), false)]
+#[case::relabelled(false, json!({ "app": "other" }), true)]
+#[case::deleted_here(true, json!({ "app": "other" }), false)]
+fn a_pod_that_was_relabelled_is_not_gone_by_a_list(
+    #[case] is_ended: bool,
+    #[case] late: Value,
+    #[case] is_known: bool,
+) {
+    let pod = |version: &str, labels: &Value| {
+        let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "web",
+            "controller": true });
+        let meta = json!({ "namespace": "ns", "name": "web-1", "uid": "p", "resourceVersion": version,
+            "labels": labels, "ownerReferences": [owner] });
+        Input::Pod(Shown::Applied(
+            Pods::view(serde_json::from_value(json!({ "metadata": meta })).unwrap()).unwrap(),
+        ))
+    };
+    let mut cluster = Cluster::default();
+    cluster.take(set(kind("CloneSet"), "web", spec(json!({}))));
+    cluster.take(pod("1", &json!({ "app": "a" })));
+    if is_ended {
+        cluster.pods.ended("p");
+    }
+    cluster.pods.found_by(&["web"], Listed { version: 5, objects: Vec::new() }, |_| true);
+    assert_eq!(cluster.pods.len(), 0);
+    cluster.take(pod("3", &late));
+    assert_eq!(cluster.pods.of("web").count() == 1, is_known);
+    // It has the label again, after the list.
+    cluster.take(pod("6", &json!({ "app": "a" })));
+    assert_eq!(cluster.pods.of("web").count() == 1, !is_ended);
 }

@@ -16,6 +16,7 @@ use super::*;
 use crate::{
     cluster::Cluster,
     kinds::{KINDS, Set},
+    metrics::Metrics,
     object::Filed,
     served::{self, Served},
     trimmed::TrimmedPod,
@@ -34,6 +35,8 @@ struct Server {
     fails: Option<&'static str>,
     /// Status of the set that was written last.
     status: Value,
+    /// Field of the status that the definition does not know.
+    prunes: Option<&'static str>,
 }
 
 type Shared = Arc<Mutex<Server>>;
@@ -65,6 +68,9 @@ impl Server {
             object = set(self.count);
             object["status"] = body["status"].clone();
             self.status = body["status"].clone();
+            if let Some(field) = self.prunes {
+                object["status"].as_object_mut().unwrap().remove(field);
+            }
         }
         object
     }
@@ -97,6 +103,7 @@ fn set(version: u64) -> Value {
 struct Replica {
     tenure: watch::Sender<Option<Term>>,
     inputs: mpsc::Sender<Input>,
+    metrics: Metrics,
 }
 
 impl Replica {
@@ -105,13 +112,14 @@ impl Replica {
         let shared = server.clone();
         let writer =
             served::writer(move |method, path, body| shared.lock().unwrap().answer(name, method, path, body));
+        let metrics = writer.metrics.clone();
         let (inputs, receiver) = mpsc::channel(64);
         let (tenure, held) = Tenure::of_test();
         let (listed, _) = watch::channel(Cluster::default().listed());
         let settings = Settings::default();
         let controller = Controller { settings, connections: Connections { tenure: held, writer, listed } };
         tokio::spawn(controller.run(receiver));
-        Self { tenure, inputs }
+        Self { tenure, inputs, metrics }
     }
 
     async fn start(name: &'static str, server: &Shared) -> Self {
@@ -198,23 +206,68 @@ async fn the_status_of_a_new_set_says_at_once_what_it_has() {
     assert!(after < Duration::from_millis(900), "{after:?}: {:?}", server.lock().unwrap().asked);
 }
 
+/// Twenty sets, changed so.
+fn twenty(change: fn(&mut Value)) -> impl Iterator<Item = Input> {
+    assert_eq!(KINDS[0].name, "CloneSet");
+    (0..20).map(move |number| {
+        let mut one = set(1);
+        one["metadata"]["name"] = format!("shop-{number}").into();
+        one["metadata"]["uid"] = format!("set-{number}").into();
+        change(&mut one);
+        let one: CloneSet = serde_json::from_value(one).unwrap();
+        Input::Set(KINDS[0], Shown::Applied(Filed::new(Arc::new(one) as Set)))
+    })
+}
+
+/// Each list makes all sets due, and so does the term. Sets that are being deleted have nothing to be written.
+#[tokio::test]
+async fn each_set_is_decided_on_once_at_the_start() {
+    let server = Shared::default();
+    let replica = Replica::new("one", &server);
+    let is_going = |set: &mut Value| set["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    for input in twenty(is_going).chain(lists().into_iter().filter(|input| input.is_end())) {
+        replica.inputs.send(input).await.unwrap();
+    }
+    replica.leads(true);
+    let all = async {
+        while replica.metrics.passes() < 20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok(), "{}", replica.metrics.passes());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(replica.metrics.passes(), 20);
+}
+
+#[tokio::test]
+async fn events_that_come_together_are_one_decision() {
+    let server = Shared::default();
+    let replica = Replica::start("one", &server).await;
+    replica.leads(true);
+    until(&server, "its pods count", |server| server.status["replicas"] == 3).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let (pod, before) = (server.lock().unwrap().objects["pods"][0].clone(), replica.metrics.passes());
+    // Nothing else runs before all of them wait.
+    for restarts in 0..60 {
+        let mut pod = pod.clone();
+        pod["metadata"]["resourceVersion"] = (1000 + restarts).to_string().into();
+        pod["status"]["containerStatuses"] = json!([{
+            "name": "main", "image": "a:1", "imageID": "", "ready": false, "restartCount": restarts,
+        }]);
+        let pod = Pods::view(TrimmedPod(serde_json::from_value(pod).unwrap())).unwrap();
+        replica.inputs.try_send(Input::Pod(Shown::Applied(pod))).unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(replica.metrics.passes() - before, 1);
+}
+
 /// Objects are read at the start of a term, once for all sets of a namespace: each list is as much work for
 /// the API server as the namespace is large.
 #[tokio::test]
 async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
     let server = Shared::default();
     let replica = Replica::new("one", &server);
-    let mut sets = Vec::new();
-    for number in 0..20 {
-        let mut one = set(1);
-        one["metadata"]["name"] = format!("shop-{number}").into();
-        one["metadata"]["uid"] = format!("set-{number}").into();
-        one["spec"]["replicas"] = 0.into();
-        let one: CloneSet = serde_json::from_value(one).unwrap();
-        sets.push(Input::Set(KINDS[0], Shown::Applied(Filed::new(Arc::new(one) as Set))));
-    }
-    assert_eq!(KINDS[0].name, "CloneSet");
-    for input in lists().into_iter().chain(sets) {
+    for input in lists().into_iter().chain(twenty(|set| set["spec"]["replicas"] = 0.into())) {
         replica.inputs.send(input).await.unwrap();
     }
     replica.leads(true);
@@ -224,6 +277,20 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
     let lists = ["GET pods", "GET persistentvolumeclaims", "GET controllerrevisions"];
     assert_eq!(lists.map(|list| server.count("one", list)), [1, 1, 1], "{:?}", server.asked);
     assert!(server.asked[..3].iter().all(|(_, asked)| asked.starts_with("GET ")), "{:?}", server.asked);
+}
+
+/// A definition of another version: a set whose status is not kept as it is written does not write it again
+/// and again.
+#[tokio::test]
+async fn a_status_that_is_not_kept_is_not_written_again_and_again() {
+    let server = Arc::new(Mutex::new(Server { prunes: Some("replicas"), ..Server::default() }));
+    let replica = Replica::start("one", &server).await;
+    replica.leads(true);
+    until(&server, "it is said", |server| server.status["replicas"] == 3).await;
+    tokio::time::sleep(Duration::from_millis(1400)).await;
+    let server = server.lock().unwrap();
+    // One of the new generation, and one of its pods.
+    assert!(server.count("one", "PATCH clonesets") <= 2, "{:?}", server.asked);
 }
 
 /// A webhook that fails on every new pod: the status says so, other pods get what is theirs, and the API

@@ -298,9 +298,9 @@ impl Picture for Jobs {
             Wrote::JobGone(uid) => self.jobs.ended(&uid),
             Wrote::Object(filed) => self.wrote_object(*filed),
             Wrote::ObjectGone(uid) => self.ended(&uid),
-            Wrote::Pods(pods) => self.pods.read(uid, pods, |_| true),
+            Wrote::Pods(pods) => self.pods.read(uid, pods),
             Wrote::Jobs(jobs, broadcasts) => {
-                self.jobs.read(uid, jobs, |_| true);
+                self.jobs.read(uid, jobs);
                 let there = |uid: &str| broadcasts.iter().any(|filed| filed.uid() == uid);
                 let known: Vec<String> = self.broadcasts.of(uid).map(|child| child.uid.clone()).collect();
                 known.iter().filter(|uid| !there(uid)).for_each(|uid| self.ended(uid));

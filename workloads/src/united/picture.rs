@@ -202,7 +202,7 @@ impl Picture for UnitedDeployments {
             Wrote::PodGone(uid) => self.pods.ended(&uid),
             Wrote::Read(children, revisions) => {
                 for (kind, children) in children {
-                    self.children.entry(kind).or_default().read(uid, children, |_| true);
+                    self.children.entry(kind).or_default().read(uid, children);
                 }
                 // A revision may only have been without the label: one that gets it counts again.
                 self.revisions.found(&[uid], revisions);

@@ -81,7 +81,7 @@ impl Work {
         let end = self.failed(Failure::Taken, "FailedCreate", End::ScaleFailed).await;
         let read = self.wrote.get(before..).unwrap_or_default();
         let is_own = read.iter().any(|wrote| match wrote {
-            Wrote::Read(_, pods, _, _) => pods.iter().any(|pod| pod.name == name),
+            Wrote::Read(_, pods, _, _) => pods.objects.iter().any(|pod| pod.name == name),
             _ => false,
         });
         if is_own || end != End::Changed {

@@ -5,7 +5,7 @@ use berth_workloads_policy::{action::Target, predownload::PullJobView};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde_json::Value;
 
-use super::{End, Work, Wrote};
+use super::{CHANGED_BY_CLUSTER, End, Failure, Work, Wrote, has_metadata};
 use crate::watch::Revisions;
 
 impl Work {
@@ -27,10 +27,17 @@ impl Work {
         }
     }
 
-    /// Says on a revision whether its images are pulled ahead. Where that fails the update goes on without.
+    /// Says on a revision whether its images are pulled ahead. Where that fails, or the cluster changes it,
+    /// the update goes on without.
     pub(super) async fn mark_revision(&mut self, target: Target, patch: Value) -> End {
-        let written = self.patch::<ControllerRevision>(&target, patch).await;
+        let written = self.patch::<ControllerRevision>(&target, patch.clone()).await;
+        let is_changed = matches!(&written, Ok(Some(one)) if !has_metadata(&one.metadata, &patch));
         let (there, gone) = (Wrote::Revision, Wrote::RevisionGone);
-        self.settle::<Revisions>(written, &target.uid, there, gone, End::PullFailed).await
+        let end = self.settle::<Revisions>(written, &target.uid, there, gone, End::PullFailed).await;
+        if !is_changed {
+            return end;
+        }
+        let text = format!("labels of revision {}: {CHANGED_BY_CLUSTER}", target.name);
+        self.failed(Failure::Refused(text), "FailedUpdate", End::PullFailed).await
     }
 }

@@ -22,7 +22,7 @@ impl Work {
         }
         let found = self.wrote.get(before..).unwrap_or_default().iter().any(|wrote| match wrote {
             Wrote::Read(_, _, _, revisions) => {
-                revisions.iter().any(|revision| revision.has(self.set.template()))
+                revisions.objects.iter().any(|revision| revision.has(self.set.template()))
             }
             _ => false,
         });
@@ -49,7 +49,7 @@ impl Work {
             let claims = self.writer.list(&claims, "", own).await?;
             let own = |object| Revisions::view(object).filter(|one| one.owner == uid);
             let revisions = self.writer.list(&revisions, "", own).await?;
-            Ok::<_, Failure>((pods.objects, claims.objects, revisions.objects))
+            Ok::<_, Failure>((pods, claims, revisions))
         };
         match ask.await {
             Ok((pods, claims, revisions)) => {
@@ -115,7 +115,7 @@ mod tests {
         let report = writer.read(Arc::new(set)).await;
         assert_eq!(report.end, End::Read);
         let Some(Wrote::Read(_, _, claims, _)) = report.wrote.first() else { panic!("{:?}", report.wrote) };
-        let names: Vec<&str> = claims.iter().map(|claim| claim.name.as_str()).collect();
+        let names: Vec<&str> = claims.objects.iter().map(|claim| claim.name.as_str()).collect();
         assert_eq!(names, ["data-a", "data-b"]);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use berth_proto::crd::CloneSet;
-use berth_workloads_policy::{action::Target, plan::Cause};
+use berth_workloads_policy::{action::Target, names::GRACE_ANNOTATION, plan::Cause};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
@@ -47,7 +47,7 @@ fn open(name: &str) -> Action {
     Action::PatchPodStatus(target(name), json!({ "status": { "conditions": [] } }))
 }
 
-/// Code of an answer: it is done, and a webhook has taken labels and owners off.
+/// Code of an answer: it is done, and a webhook has taken labels and owners off, and put an annotation back.
 const CHANGED: u16 = 200;
 /// No answer ever comes: a webhook hangs.
 const HANGS: u16 = 0;
@@ -112,7 +112,9 @@ async fn report_after(
                 std::future::pending::<()>().await;
             }
             let answer = match code {
-                Some(CHANGED) => json!({ "metadata": { "name": last, "uid": last, "resourceVersion": "2" } }),
+                Some(CHANGED) => json!({ "metadata": {
+                    "name": last, "uid": last, "resourceVersion": "2", "annotations": { GRACE_ANNOTATION: "{}" },
+                } }),
                 Some(code) => json!({
                     "kind": "Status", "status": "Failure", "code": code, "metadata": {},
                     "message": format!("{what} is refused"), "reason": "",
@@ -149,7 +151,13 @@ async fn what_is_told_of_a_write_to_a_pod() {
         let labels = json!({ "a": "b", "gone": null });
         Action::PatchPod(target("c"), json!({ "metadata": { "labels": labels } }))
     };
-    let table: [(Action, Option<Cause>, Refused, &[&str]); 8] = [
+    let mark =
+        || Action::MarkRevision(target("c"), json!({ "metadata": { "labels": { "a": "b", "gone": null } } }));
+    let ended = || {
+        let annotations = json!({ GRACE_ANNOTATION: null, "unread": "b" });
+        Action::PatchPod(target("c"), json!({ "metadata": { "annotations": annotations } }))
+    };
+    let table: [(Action, Option<Cause>, Refused, &[&str]); 12] = [
         (delete(), None, &[], &["SuccessfulDelete"]),
         (delete(), None, &[("-c", 403)], &["FailedDelete"]),
         (delete(), Some(Cause::Update), &[], &["SuccessfulDelete", "SuccessfulUpdatePodReCreate"]),
@@ -158,6 +166,10 @@ async fn what_is_told_of_a_write_to_a_pod() {
         (patch(), Some(Cause::Repair), &[], &["SuccessfulUpdate"]),
         (patch(), None, &[("open c", CHANGED)], &["FailedUpdate"]),
         (patch(), Some(Cause::Repair), &[("open c", CHANGED)], &["FailedUpdate"]),
+        (mark(), None, &[], &[]),
+        (mark(), None, &[("open c", CHANGED)], &["FailedUpdate"]),
+        (ended(), None, &[], &[]),
+        (ended(), None, &[("open c", CHANGED)], &["FailedUpdate"]),
     ];
     for (action, cause, refused, reasons) in table {
         let mut plan = Plan { actions: vec![action.clone()], ..Plan::default() };

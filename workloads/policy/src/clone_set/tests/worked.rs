@@ -12,7 +12,7 @@ use super::{
     },
     world::{NOW, World},
 };
-use crate::revision::Live;
+use crate::{revision::Live, selector::PARSED};
 
 /// Numbers in the words of the cases: `up6 limit6`; what is 0 is left out.
 fn calculated(world: &World) -> String {
@@ -181,6 +181,11 @@ fn n26_unless_the_set_does_not_count_it() {
     world.set.metadata.labels = Some([label].into());
     assert_eq!(calculated(&world), "up1 limit1");
     assert_eq!(world.effect(), "create n");
+    // Or the installation does not, of any set.
+    world.set.metadata.labels = None;
+    assert_eq!(world.effect(), "");
+    world.settings.excludes_preparing = true;
+    assert_eq!(world.effect(), "create n");
 }
 
 /// OpenKruise 1.4 makes pods beyond the wanted number for an update that rests.
@@ -279,4 +284,15 @@ fn a_pod_that_goes_and_does_not_serve_is_counted() {
 #[test]
 fn a_pod_that_is_held_counts_against_the_update() {
     assert_eq!(World::new(held(spec("5,0,1,0")), "4o 1odP").effect(), "");
+}
+
+/// However many pods there are.
+#[test]
+fn selectors_are_parsed_once_for_all_pods() {
+    let parsed = ["1o 1n", "100o 200n"].map(|pods| {
+        let (world, before) = (World::new(spec("300,0,1,0"), pods), PARSED.get());
+        world.plan();
+        PARSED.get() - before
+    });
+    assert_eq!(parsed, [1, 1]);
 }
