@@ -1,6 +1,7 @@
 //! Checks of the repository's own text: comments and dependencies. No node is needed for them.
 
 use std::{
+    collections::BTreeMap,
     fmt::Display,
     fs,
     path::{Path, PathBuf},
@@ -15,6 +16,8 @@ const GENERATED: [(&str, &str); 2] = [("proto", "prost"), ("proto", "tonic-prost
 /// Folders with sources.
 const SOURCES: [&str; 9] =
     ["daemon", "fuzz", "malloc", "manager", "proto", "shim", "sidecarset", "tests", "workloads"];
+/// Functions that are there for the tests of another package, which count by them.
+const FOR_TESTS: [&str; 2] = ["restated_answers", "shed_so_far"];
 
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
@@ -121,6 +124,40 @@ fn is_used(dependency: &str, sources: &str) -> bool {
     })
 }
 
+/// Reports whether what is in this file runs in tests alone.
+fn is_of_tests(path: &Path) -> bool {
+    let is_part = |name: &str| path.iter().any(|part| part == name);
+    is_part("tests") || is_part("tests.rs") || path.starts_with("daemon/fake")
+}
+
+/// Public functions that these sources define and name nowhere else; the compiler finds the others. One with
+/// a condition (`cfg`) may be for tests.
+fn uncalled<'a>(sources: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    // By name: definitions, and how often it stands there in all.
+    let mut named: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for source in sources {
+        let code = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let lines = code.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
+        let mut before = "";
+        for line in lines {
+            let words =
+                line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+            let mut rest = line.strip_prefix("pub ").filter(|_| !before.starts_with("#[cfg("));
+            for qualifier in ["const ", "async ", "unsafe "] {
+                rest = rest.map(|rest| rest.strip_prefix(qualifier).unwrap_or(rest));
+            }
+            let defined = rest.and_then(|rest| rest.strip_prefix("fn ")?.split(['(', '<']).next());
+            for word in words {
+                let (definitions, all) = named.entry(word).or_default();
+                *definitions += usize::from(defined == Some(word));
+                *all += 1;
+            }
+            before = line;
+        }
+    }
+    named.into_iter().filter(|(_, (definitions, all))| definitions == all).map(|(name, _)| name).collect()
+}
+
 /// Gives the findings in all sources, each behind its path.
 fn found_in_sources<T: Display>(find: fn(&str) -> Vec<T>) -> Vec<String> {
     let found = sources().into_iter().flat_map(|(path, source)| {
@@ -181,6 +218,19 @@ fn every_dependency_is_used() {
 }
 
 #[test]
+fn what_is_public_is_called() {
+    let sources = sources();
+    let own = sources.iter().filter(|(path, _)| !is_of_tests(path)).map(|(_, source)| source.as_str());
+    let mut found = uncalled(own);
+    for name in FOR_TESTS {
+        assert!(found.contains(&name), "{name} is called, or gone: it needs no exception");
+    }
+    found.retain(|name| !FOR_TESTS.contains(name));
+    let found: Vec<String> = found.into_iter().map(str::to_owned).collect();
+    none(&found, "a public function that only tests call; remove it, or give it to them alone");
+}
+
+#[test]
 fn findings_are_found() {
     let wide = format!("fn f() {{}}\n    // {}\n{}\n// short", "x".repeat(WIDEST), "y".repeat(WIDEST + 1));
     assert_eq!(too_wide(&wide), [2]);
@@ -200,6 +250,10 @@ fn findings_are_found() {
     let manifest = "[package]\nname = \"a\"\n[dependencies]\n# Why = so\nserde.workspace = true\nb-c = { path = \"c\" }\n\n\
                     [dev-dependencies]\nx = \"1\"\n[lints]\nworkspace = true\n";
     assert_eq!(dependencies(manifest), ["serde", "b-c", "x"]);
+    let code = "pub fn a() {}\n// a()\npub const fn b(x: u8) {}\n  pub async fn c<T>() { b(1) }\nfn d() {}\n\
+                #[cfg(test)]\npub fn e() {}\npub struct S(fn f());\n\n#[cfg(test)]\nmod tests {\n c(); a()\n}\n";
+    assert_eq!(uncalled([code]), ["a", "c"]);
+    assert_eq!(uncalled([code, "use m::{a, c};"]), [""; 0]);
     for (source, used) in [
         ("use serde::Serialize;", true),
         ("#[serde(default)] my_serde::f(); use serde_json::x; // serde", false),

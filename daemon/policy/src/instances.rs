@@ -54,17 +54,6 @@ impl Node {
         newest_of(self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod), counts)
     }
 
-    /// The exited instances beside the newest ones. From them the kubelet computes the back-off of the next
-    /// start.
-    pub fn exited_before(
-        &self,
-        pod: &PodUid,
-        name: &ContainerName,
-        newest: &ContainerId,
-    ) -> Vec<ContainerId> {
-        self.older_exited(pod, name, newest).collect()
-    }
-
     /// All exited instances of each container.
     pub fn exited(&self, pod: &PodUid) -> BTreeMap<ContainerName, BTreeSet<ContainerId>> {
         let mut exited: BTreeMap<ContainerName, BTreeSet<ContainerId>> = BTreeMap::new();
@@ -85,11 +74,6 @@ impl Node {
     /// When a kubelet last listed all containers. `None`: none does so through this agent.
     pub fn relisted(&self) -> Option<Moment> {
         self.connections.values().filter_map(|connection| connection.relisted).max().map(Moment)
-    }
-
-    /// Whether a kubelet has listed all containers anew since then. `None`: none does so through this agent.
-    pub fn relisted_since(&self, moment: Moment) -> Option<bool> {
-        self.relisted().map(|relisted| relisted > moment)
     }
 
     fn is_being_stopped(&self, id: &ContainerId) -> bool {

@@ -2,8 +2,8 @@
 
 use super::world::{KUBELET, World, pod};
 use crate::{
-    Call, CallId, ConnectionId, Container, ContainerName, ContainerState, Declared, Event, InstanceState,
-    InstanceView, ListedSandbox, Pod, SandboxId,
+    Call, CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerState, Declared, Event,
+    InstanceState, InstanceView, ListedSandbox, Moment, Pod, SandboxId,
 };
 
 const EXITED: ContainerState = ContainerState::Exited { code: Some(0) };
@@ -86,9 +86,10 @@ fn the_newest_one_and_before_all_the_one_that_runs() {
 fn those_beside_the_newest_that_have_exited() {
     let world =
         found(&[("s1", "x", 0, EXITED), ("s1", "y", 1, EXITED), ("s1", "z", 2, ContainerState::Running)]);
-    let before = world.node.exited_before(&"uid".into(), &"a".into(), &"z".into());
-    assert_eq!(before, ["x".into(), "y".into()]);
-    assert!(world.node.exited_before(&"uid".into(), &"b".into(), &"z".into()).is_empty());
+    let older = |name: &str| -> Vec<ContainerId> {
+        world.node.older_exited(&"uid".into(), &name.into(), &"z".into()).collect()
+    };
+    assert_eq!((older("a"), older("b")), (vec!["x".into(), "y".into()], Vec::new()));
 }
 
 #[test]
@@ -136,23 +137,25 @@ fn the_next_one_counts_as_soon_as_it_runs() {
 #[test]
 fn a_relist_counts_from_when_it_was_asked() {
     let mut world = World::new();
+    let relisted_since =
+        |world: &World, moment: Moment| world.node.relisted().map(|relisted| relisted > moment);
     let start = world.node.moment();
-    assert_eq!(world.node.relisted_since(start), None, "no kubelet");
+    assert_eq!(relisted_since(&world, start), None, "no kubelet");
     let (call, connection) = (CallId(100), KUBELET);
     world.apply(Event::RelistAsked { call, connection });
     let between = world.node.moment();
-    assert_ne!(world.node.relisted_since(start), Some(true), "asked, not answered");
+    assert_ne!(relisted_since(&world, start), Some(true), "asked, not answered");
     world.apply(Event::RelistAnswered { call, connection });
-    assert_eq!(world.node.relisted_since(start), Some(true));
-    assert_eq!(world.node.relisted_since(between), Some(false), "it may have been listed before that");
+    assert_eq!(relisted_since(&world, start), Some(true));
+    assert_eq!(relisted_since(&world, between), Some(false), "it may have been listed before that");
     let (call, connection) = (CallId(101), ConnectionId(2));
     world.apply(Event::RelistAsked { call, connection });
     world.apply(Event::RelistAnswered { call, connection });
-    assert_eq!(world.node.relisted_since(between), Some(true), "another connection will do");
+    assert_eq!(relisted_since(&world, between), Some(true), "another connection will do");
     world.apply(Event::ConnectionClosed(ConnectionId(2)));
-    assert_eq!(world.node.relisted_since(between), Some(false));
+    assert_eq!(relisted_since(&world, between), Some(false));
     world.apply(Event::ConnectionClosed(KUBELET));
-    assert_eq!(world.node.relisted_since(between), None);
+    assert_eq!(relisted_since(&world, between), None);
 }
 
 /// All that is asked for by one look, and nothing of a pod that is not here or that nobody asked for.
