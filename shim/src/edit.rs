@@ -1,7 +1,7 @@
 //! Job sidecars in answers with the status of several containers: of a sandbox, and in the stream of events.
 //! The kubelet reads both with Evented PLEG. A status of a sandbox waits for what the gate is told first
-//! ([`Gate::can_tell`]); an event does not, so one in the first moment of a data path may show a sidecar's own
-//! code.
+//! ([`Gate::can_tell`]); an event does not, so one in the first moment of a data path may show a sidecar's
+//! own code.
 //!
 //! Unlike what is appended to one message ([`crate::append`]) this is a change inside of it, so a message is
 //! kept back until it is whole. Every byte but those of the container in question stays as it came, and a
