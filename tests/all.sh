@@ -44,7 +44,11 @@ suites=(--workspace --features berthd/fault-points --quiet --lib --bins
 cargo test "${suites[@]}" --test node --no-run
 # They wait more than they compute, so what follows goes on meanwhile.
 set -m
-RUST_TEST_THREADS=4 cargo test "${suites[@]}" >"$units_log" 2>&1 &
+{
+    RUST_TEST_THREADS=4 cargo test "${suites[@]}" &&
+        # The data path once more, with its gate at the other end of a line, as between two programs.
+        BERTH_TESTS_LINE=1 cargo test --workspace --features berthd/fault-points --quiet --test in_process -- --skip two_programs --skip canary
+} >"$units_log" 2>&1 &
 units=$!
 set +m
 

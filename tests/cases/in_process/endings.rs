@@ -11,7 +11,10 @@ use std::{
 use berth_tests::fake::{framed, grpc_status};
 use h2::Reason;
 
-use crate::world::{DRAIN_LIMIT, World, cri, echo, within};
+use crate::{
+    gate::create,
+    world::{DRAIN_LIMIT, World, cri, echo, within},
+};
 
 const CODES: [Reason; 5] = [
     Reason::CANCEL,
@@ -204,9 +207,13 @@ async fn a_kubelet_that_vanishes_takes_its_calls_with_it() {
         let kubelet = world.kubelet().await;
         let mut open = Vec::new();
         let mut exchanges = Vec::new();
-        for method in ["PullImage", "CreateContainer", "GetContainerEvents"] {
+        // The gate is told the end of a connection that it has heard of: it is asked about the creation.
+        let created = create("a");
+        let begun: [(&str, &[u8]); 3] =
+            [("PullImage", b""), ("CreateContainer", &created), ("GetContainerEvents", b"")];
+        for (method, message) in begun {
             let mut call = kubelet.open(&cri(method), &[]).await.unwrap();
-            call.send.send_data(framed(b""), true).unwrap();
+            call.send.send_data(framed(message), true).unwrap();
             exchanges.push(calls.recv().await.unwrap());
             open.push(call);
         }

@@ -8,7 +8,7 @@ use prost::Message;
 use crate::{
     exceptions::{answering, ask_status, relist, status, strangers},
     script::ScriptedGate,
-    world::{World, cri, within},
+    world::{World, cri, link, within},
 };
 
 /// A client counts them, and gives up the connection after some.
@@ -25,6 +25,30 @@ async fn an_answer_that_is_kept_for_an_edit_leaves_no_empty_frames_behind() {
             assert!(reply.frames.iter().all(|frame| !frame.is_empty()), "{}", reply.frames.len());
             assert_eq!((reply.status(), reply.body()), (Some(0), whole.to_vec()));
         }
+    })
+    .await;
+}
+
+/// With Evented PLEG the kubelet has the exit code of a job sidecar from there. The stream of events goes on.
+#[tokio::test]
+async fn statuses_of_a_sandbox_wait_for_the_first_word_of_an_agent() {
+    within(async {
+        let (world, remote) = World::unlinked().await;
+        let (_runtime, mut calls) = world.manual_runtime();
+        let kubelet = world.kubelet().await;
+        let mut open = Vec::new();
+        for method in ["PodSandboxStatus", "GetContainerEvents"] {
+            let mut call = kubelet.open(&cri(method), &[]).await.unwrap();
+            call.send.send_data(framed(b""), true).unwrap();
+            open.push(call);
+        }
+        let first = calls.recv().await.unwrap();
+        assert_eq!(first.head.uri.path(), cri("GetContainerEvents"));
+        assert!(!remote.has_agent());
+        link(world.gate.clone(), remote.clone());
+        let second = calls.recv().await.unwrap();
+        assert_eq!(second.head.uri.path(), cri("PodSandboxStatus"));
+        assert!(remote.has_agent(), "it has waited for that");
     })
     .await;
 }

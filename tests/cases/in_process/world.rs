@@ -18,6 +18,8 @@ pub(crate) struct World {
     pub(crate) metrics: Metrics,
     pub(crate) shutdown: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
+    /// The gate is at the other end of a line.
+    pub(crate) has_line: bool,
     directory: tempfile::TempDir,
 }
 
@@ -39,9 +41,19 @@ const FOREIGN_LIMIT: Duration = Duration::from_millis(300);
 impl Shim {
     pub(crate) fn serve(listener: Listener, runtime: RuntimeEndpoint, clients: Clients) -> Self {
         let gate = Arc::new(ScriptedGate::new());
+        let line = line(&gate);
+        Self::behind(listener, runtime, clients, gate, line)
+    }
+
+    fn behind(
+        listener: Listener,
+        runtime: RuntimeEndpoint,
+        clients: Clients,
+        gate: Arc<ScriptedGate>,
+        line: Option<Arc<RemoteGate>>,
+    ) -> Self {
         let metrics = Metrics::default();
         let shutdown = Shutdown { foreign_limit: FOREIGN_LIMIT, ..Shutdown::new(DRAIN_LIMIT) };
-        let line = line(&gate);
         let serving = tokio::spawn(berth_shim::serve(
             listener,
             runtime,
@@ -62,8 +74,13 @@ fn line(gate: &Arc<ScriptedGate>) -> Option<Arc<RemoteGate>> {
         return None;
     }
     let remote = RemoteGate::new(Metrics::default());
+    link(gate.clone(), remote.clone());
+    Some(remote)
+}
+
+/// Connects the two by a line.
+pub(crate) fn link(gate: Arc<ScriptedGate>, remote: Arc<RemoteGate>) {
     let directory = tempfile::tempdir().unwrap();
-    let (gate, seen) = (gate.clone(), remote.clone());
     tokio::spawn(async move {
         let socket = directory.path().join("shim.sock");
         let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
@@ -73,7 +90,6 @@ fn line(gate: &Arc<ScriptedGate>) -> Option<Arc<RemoteGate>> {
         let link = AgentLink::new(gate.clone(), gate, resync, Metrics::default());
         tokio::join!(line, link.run(&socket, CancellationToken::new()));
     });
-    Some(seen)
 }
 
 impl World {
@@ -91,7 +107,18 @@ impl World {
         while line.as_ref().is_some_and(|line| !line.has_agent()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        Self { gate, metrics, shutdown, serving, directory }
+        Self { gate, metrics, shutdown, serving, has_line: line.is_some(), directory }
+    }
+
+    /// The shim serves, and its gate is at the other end of a line that nobody has [connected](link) yet.
+    pub(crate) async fn unlinked() -> (Self, Arc<RemoteGate>) {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
+        let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
+        let (gate, remote) = (Arc::new(ScriptedGate::new()), RemoteGate::new(Metrics::default()));
+        let shim = Shim::behind(listener, runtime, own_process(), gate, Some(remote.clone()));
+        let Shim { gate, metrics, shutdown, serving, .. } = shim;
+        (Self { gate, metrics, shutdown, serving, has_line: true, directory }, remote)
     }
 
     /// Returns the socket that the kubelet connects to.
