@@ -8,8 +8,8 @@ use super::{
     world::{World, annotation},
 };
 use crate::in_place_update::{
-    FailureReason, Life, Next, SwapPhase, UpdateOutcome, UpdateOwner, UpdateRequest, UpdateSource, WORKING,
-    WantedSwap,
+    FailureReason, Leftovers, Life, Next, SwapPhase, UpdateOutcome, UpdateOwner, UpdateRequest, UpdateSource,
+    WORKING, WantedSwap,
 };
 
 const COMPLETE: UpdateOutcome = UpdateOutcome::Complete;
@@ -254,6 +254,33 @@ fn two_sets_and_a_workload_change_one_pod_at_once() {
     asking.play(&[]);
     assert_eq!(asking.outcome("other"), UpdateOutcome::Failed(FailureReason::Conflict));
     assert_eq!(asking.outcome("mesh"), COMPLETE);
+}
+
+/// What a swap leaves goes at its end, so that the kubelet has forgotten it before the next one begins, which
+/// waits for nothing then. What one leaves that was given up is for people to look at.
+#[test]
+fn what_a_swap_leaves_goes_at_its_end() {
+    for (image, cleared) in [("mesh:2", &["clear mesh-1-old mesh-2-old"][..]), ("bad", &[])] {
+        let mut asking = pod();
+        swap(&mut asking, "r", image);
+        while asking.world.version < 2 {
+            asking.act();
+            asking.world.settle(&["bad"]);
+            if image == "bad" {
+                asking.world.pass(LIMIT);
+            }
+        }
+        for twin in ["mesh-1", "mesh-2"] {
+            let old = format!("{twin}-old").as_str().into();
+            asking.world.container(twin).leftovers = Leftovers::There([old].into());
+        }
+        asking.play(&[]);
+        let removed: Vec<&str> =
+            asking.log.iter().map(String::as_str).filter(|line| line.starts_with("clear")).collect();
+        assert_eq!(removed, cleared, "{image}: {:#?}", asking.log);
+        assert_eq!(asking.outcome("r") == COMPLETE, !cleared.is_empty(), "{image}");
+        assert_eq!(asking.world.version, 2, "{image}");
+    }
 }
 
 /// Any sequence of versions, good and bad, asked for at any moment, with a kubelet that does its part at any
