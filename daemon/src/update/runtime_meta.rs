@@ -181,12 +181,14 @@ status:
         rule(ContainersMeta::Needed)(pod)
     }
 
-    /// Pods that read nothing of their metadata: owner, further annotation, and whether both choices keep it.
+    /// Pods that read nothing of their metadata but the version of a twin, for which nobody is restarted:
+    /// owner, further annotation, and whether both choices keep it.
     #[test]
     fn pods_that_read_nothing() {
         let sidecars = format!("'{SIDECARS}': '{{}}'");
         let updated = format!("'{}': '{{}}'", state::ANNOTATION);
         let written = format!("'{ANNOTATION}': ''");
+        let version = r#"{name: SIDECARSET_VERSION, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['version.sidecarset.kruise.io/a']"}}}"#;
         for (owner, annotations, needed, all) in [
             ("apps.kruise.io/v1alpha1", "", false, true),
             ("apps.kruise.io/v1beta1", "", false, true),
@@ -199,6 +201,8 @@ status:
             let mut pod = pod(annotations);
             let owner = format!("[{{apiVersion: {owner}, kind: K, name: o, uid: o, controller: true}}]");
             pod.metadata.owner_references = serde_saphyr::from_str(&owner).unwrap();
+            pod.spec.as_mut().unwrap().containers[1].env =
+                Some(vec![serde_saphyr::from_str(version).unwrap()]);
             let found = [ContainersMeta::Needed, ContainersMeta::All].map(|kept| rule(kept)(&pod));
             assert_eq!(found, [needed, all], "{owner} {annotations}");
         }
