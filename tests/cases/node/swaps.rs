@@ -10,7 +10,7 @@ use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT, PAUSE};
 use berth_tests::node::{Manager, NODE_NAME, Replica, deploy, token};
 use berth_tests::swaps::{
-    LABEL, Load, Pace, Sockets, address, bring_images, is_swapped, serves, set, sidecar, web,
+    LABEL, Load, Pace, Sockets, TWINS, address, bring_images, is_swapped, serves, set, sidecar, web,
 };
 use berth_tests::wait::await_condition;
 use berthd::agent::fault::Point;
@@ -67,6 +67,29 @@ impl Stage<'_> {
             Ok(())
         })
         .await
+    }
+
+    /// How often the twins were restarted, pod by pod.
+    async fn restarts(&self) -> Result<Vec<i32>> {
+        let mut restarts = Vec::new();
+        for (set, _) in SETS {
+            let pod = self.case.pods.get(set).await?;
+            let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+            let twins = statuses.filter(|status| TWINS.contains(&&*status.name));
+            restarts.extend(twins.map(|status| status.restart_count));
+        }
+        ensure!(restarts.len() == SETS.len() * TWINS.len(), "{restarts:?}");
+        Ok(restarts)
+    }
+
+    /// Asks for this version and waits until it serves: each twin is restarted once for that.
+    async fn swap(&self, tag: &str) -> Result<()> {
+        let once: Vec<i32> = self.restarts().await?.into_iter().map(|before| before + 1).collect();
+        self.image(tag).await?;
+        self.swapped(tag).await?;
+        let restarts = self.restarts().await?;
+        ensure!(restarts == once, "{}: restarts {restarts:?}, not {once:?}", web(tag));
+        Ok(())
     }
 
     /// Waits until the new version was given up in each pod, and the pods are as they were.
@@ -214,8 +237,7 @@ async fn swaps(stage: &Stage<'_>) -> Result<()> {
     stage.swapped("1").await?;
 
     let begun = Instant::now();
-    stage.image("2").await?;
-    stage.swapped("2").await?;
+    stage.swap("2").await?;
     answered("swapped")?;
     eprintln!("swapped after {:.1} s", begun.elapsed().as_secs_f32());
 
@@ -246,8 +268,7 @@ async fn swaps(stage: &Stage<'_>) -> Result<()> {
     stage.image("none").await?;
     stage.returned("3").await?;
     answered("an image that is nowhere")?;
-    stage.image("4").await?;
-    stage.swapped("4").await?;
+    stage.swap("4").await?;
     let answered = answered("swapped after that")?;
     eprintln!("{answered} requests in {:.1} s, none failed", begun.elapsed().as_secs_f32());
     ensure!(answered > 1000, "only {answered} requests were made");

@@ -16,6 +16,8 @@ use crate::node::{Node, program_images, programs};
 pub const EMPTY: &str = "berth.test/web:empty";
 /// Label by which a set finds its pods; its value is the name of the set.
 pub const LABEL: &str = "swapped";
+/// Containers of the server.
+pub const TWINS: [&str; 2] = ["web-1", "web-2"];
 /// Port of the server.
 pub const PORT: u16 = 8080;
 

@@ -7,11 +7,10 @@ use kube::Api;
 use kube::api::LogParams;
 use tokio::task::JoinHandle;
 
-use super::{ACCEPTS, TOLD_TO_END, web};
+use super::{ACCEPTS, TOLD_TO_END, TWINS, web};
 use crate::observe::{History, Instance};
 
 const SECOND: f64 = 1e9;
-const TWINS: [&str; 2] = ["web-1", "web-2"];
 
 /// Logs of the instances of both twins that run before a swap: both end in it, and leave nothing behind.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! The twins of a sidecar are swapped by `berthctl swap`; or a hook hangs, and the pod returns to what it
 //! was.
-//! Somebody serves all the time, and the app runs on.
+//! Somebody serves all the time, and the app runs on. Each twin is started as often as that takes.
 
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -9,12 +10,12 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::super::bed::Bed;
-use super::super::matrix::{Row, Way};
+use super::super::matrix::{Fault, Row, Way};
 use super::super::site::{NAMESPACE, PATIENCE};
 use crate::manifest::PodManifest;
 use crate::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use crate::recreate::Evidence;
-use crate::wait::await_condition;
+use crate::wait::{Hopeless, await_condition};
 
 /// Image of the twin that rests: the same under a third name.
 const EMPTY: &str = "berth.test/busybox:empty";
@@ -48,6 +49,9 @@ impl SwappedPod {
             .container(evidence.container("app", ""));
         bed.site.create(&manifest).await?;
         bed.site.ready(&pod).await?;
+        for twin in ["mesh-1", "mesh-2"] {
+            evidence.has(twin, "start", 1).await?;
+        }
         Ok(Self { pod, evidence, image: BUSYBOX })
     }
 
@@ -55,6 +59,8 @@ impl SwappedPod {
         let app = bed.site.running(&self.pod, "app").await?.id;
         let next = if self.image == BUSYBOX { BUSYBOX_NEXT } else { BUSYBOX };
         let hangs = row.way == Way::SwapBack;
+        let (rests, served) = self.twins(bed).await?;
+        let before = [self.starts(rests)?, self.starts(served)?];
         if hangs {
             self.evidence.put(HANG)?;
         }
@@ -94,7 +100,53 @@ impl SwappedPod {
         wanted.sort_unstable();
         ensure!(images == wanted, "{images:?} instead of {wanted:?}");
         ensure!(bed.site.running(&self.pod, "app").await?.id == app, "the app was restarted");
+        let allowed = allowed(row);
+        for ((twin, before), allowed) in [rests, served].into_iter().zip(before).zip(allowed) {
+            // It runs before it has written that it does.
+            await_condition(format!("{twin} was started {allowed:?} times"), PATIENCE, async || {
+                let starts = self.starts(twin)? - before;
+                ensure!(starts <= *allowed.end(), Hopeless(format!("it was started {starts} times")));
+                ensure!(starts >= *allowed.start(), "it was started {starts} times");
+                Ok(())
+            })
+            .await?;
+        }
         Ok(healed)
+    }
+
+    /// The twin that rests, which the new version goes into, and the one that serves.
+    async fn twins(&self, bed: &Bed) -> Result<(&'static str, &'static str)> {
+        let pod = bed.site.ready(&self.pod).await?;
+        Ok(match image(&pod, "mesh-1") == EMPTY {
+            true => ("mesh-1", "mesh-2"),
+            false => ("mesh-2", "mesh-1"),
+        })
+    }
+
+    fn starts(&self, twin: &str) -> Result<usize> {
+        self.evidence.count(twin, "start")
+    }
+}
+
+/// How often the twin that rested and the one that served are started: each once for a swap; for one that is
+/// given up the first for the new version and for the empty image, and the other one never.
+fn allowed(row: &Row) -> [RangeInclusive<usize>; 2] {
+    let more = match row.fault {
+        Fault::Stop => 0,
+        // The kubelet may not have heard of the way back when what holds it is stopped for that.
+        Fault::ApiCut if row.way == Way::Swap => 0,
+        // What ends a call of the kubelet ends that of a hook, too. Then the kubelet stops the container and
+        // starts it anew.
+        Fault::ApiCut
+        | Fault::Kill
+        | Fault::DiskFull
+        | Fault::BrokenStore
+        | Fault::ContainerdRestart
+        | Fault::KillShim => row.points.len(),
+    };
+    match row.way {
+        Way::SwapBack => [2..=2 + more, 0..=0],
+        _ => [1..=1 + more, 1..=1 + more],
     }
 }
 
