@@ -11,8 +11,10 @@
 mod admitted;
 mod cold;
 mod door;
+mod follow;
 mod rollout;
 mod swaps;
+mod written;
 
 use anyhow::Result;
 use berth_proto::crd::SidecarSet;
@@ -24,13 +26,14 @@ use crate::report::{Bench, Row};
 
 pub(crate) const BENCH: Bench = Bench {
     name: "sidecarset",
-    about: "pods admitted one after the other, 100 a second, with 50 SidecarSets of which one selects them: time of an answer; 30,000 pods on 1,000 nodes upgraded at maxUnavailable 10%: time, API writes of a pod, memory and CPU of the manager; cold upgrades of 20 pods of one node, 4 at a time and at first without the 5 that a partition keeps: a pod's time from its entry in the NodePodUpdate until it shows the new sidecar as ready, restarts of its app; ten hot upgrades in a row of a web server under 200 requests a second and 50 connections that are kept, and one case with everything that goes wrong: edit of the set to the new version's serving alone, what of it is the versions' own (migration, drain, stop of the empty image) and what is beyond, requests that failed",
+    about: "pods admitted one after the other, 100 a second, with 50 SidecarSets of which one selects them: time of an answer; 30,000 pods on 1,000 nodes upgraded at maxUnavailable 10%: time, API writes of a pod, memory and CPU of the manager; cold upgrades of 20 pods of one node, 4 at a time and at first without the 5 that a partition keeps: a pod's time from its entry in the NodePodUpdate until it shows the new sidecar as ready, restarts of its app; ten hot upgrades in a row of a web server under 200 requests a second and 50 connections that are kept, then five of the pod at rest, three pods of the node at once, and one case with everything that goes wrong: edit of the set to the new version's serving alone, what of it in a row is the versions' own (migration, drain, stop of the empty image) and what is beyond, API writes of agent and manager for one swap, requests that failed",
     cases: &[
         (door::CASE, &["p50_ms", "p99_ms", "failed"]),
         (rollout::CASE, &["elapsed_s", "writes_per_pod", "rss_mb", "cpu_s"]),
         (cold::CASE, cold::METRICS),
         (swaps::HANDED_OVER, swaps::METRICS),
         (swaps::SHARED, swaps::METRICS),
+        (swaps::THREE, swaps::METRICS_OF_THREE),
         (swaps::FAULTS, &["failed", "requests"]),
     ],
 };

@@ -16,13 +16,12 @@ use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::BENCH;
 use super::admitted::{injected, stored};
+use super::follow::follow;
 use crate::Options;
 use crate::report::Row;
 
@@ -220,22 +219,6 @@ impl Seen {
         seen.unavailable.remove(&name);
         if image == seen.image {
             seen.shown.entry(name).or_insert(at);
-        }
-    }
-}
-
-/// Tells of every object that changes.
-async fn follow<K>(api: Api<K>, seen: Arc<Seen>, take: fn(&Seen, K))
-where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
-{
-    let mut events = watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Apply(object) | Event::InitApply(object)) => take(&seen, object),
-            Ok(Event::Init | Event::InitDone | Event::Delete(_)) => {}
-            // It goes on; pods that are not seen any more show as a round that does not end.
-            Err(error) => eprintln!("a watch: {error}"),
         }
     }
 }
