@@ -127,6 +127,19 @@ fn of_one_priority_the_broken_one_comes_first() {
     assert_eq!(deleted(&world), ["p2"]);
 }
 
+/// The terms in the order in which they have pods, not in that of the spec; one without any does nothing.
+#[test]
+fn of_several_terms_the_one_with_most_pods_comes_first() {
+    let terms = json!([{ "key": "tier", "value": "m" }, { "key": "zone", "value": "k" }, { "key": "none", "value": "x" }]);
+    let labels = |at: usize| match at {
+        0 | 1 => vec![("tier", "m".to_owned())],
+        2..=5 => vec![("zone", "k".to_owned())],
+        _ => vec![],
+    };
+    let order = updated(json!({ "scatterStrategy": terms }), 10, labels);
+    assert_eq!(order, ["p00", "p02", "p03", "p06", "p07", "p04", "p08", "p09", "p05", "p01"]);
+}
+
 fn scattered(with: usize, without: usize) -> String {
     let strategy = json!({ "scatterStrategy": [{ "key": "tier", "value": "m" }] });
     let pods = with + without;

@@ -102,6 +102,16 @@ fn n2_pods_that_are_unavailable_hold_up_new_ones() {
     assert_eq!(world.effect(), "ScaleUpLimited");
 }
 
+/// In OpenKruise the creation that is held up stops the deletion.
+#[test]
+fn a_creation_that_is_held_up_stops_no_deletion() {
+    let mut spec = spec("6,0,1,0");
+    spec["scaleStrategy"] = json!({ "maxUnavailable": 1 });
+    let world = World::new(spec, "3n 1n! 1n!d");
+    assert_eq!(calculated(&world), "up1");
+    assert_eq!(world.effect(), "delete n!d, ScaleUpLimited");
+}
+
 /// OpenKruise waits here until the pods are available, however long that is.
 #[test]
 fn n5_pods_that_are_not_available_yet_hold_up_no_scale_in() {
