@@ -39,8 +39,8 @@ pub(crate) struct Memory {
     /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
     pub(crate) told: Told,
-    /// Pods, or nodes and names of new ones, that kept others from being written: they come last until a plan
-    /// is done.
+    /// Pods and claims that could not be written to, and nodes and names of new pods that could not be made:
+    /// they come last until a plan is done.
     pub(crate) put_off: PutOff,
     aside: Option<Aside>,
     /// When an ImagePullJob could not be made.

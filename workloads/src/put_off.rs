@@ -1,4 +1,4 @@
-//! Things that have kept others from being written: they come last in the plans that follow.
+//! Things that could not be written, and may keep others from it: they come last in the plans that follow.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ const MOST: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PutOff(BTreeSet<String>);
 
-/// Names or UIDs of what has kept others of one part of a plan from being written.
+/// Names or UIDs of what could not be written of one part of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Late {
     pub(crate) names: Vec<String>,

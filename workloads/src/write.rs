@@ -1,7 +1,7 @@
 //! The writes of a plan, in their order; what was answered goes back to the picture.
 //!
-//! A write to a pod that fails leaves that pod alone, and so does one that adopts; any other failure ends its
-//! part of the plan, and the rest of it is decided anew. After an answer that did not come, or that says of
+//! A write to a pod or a claim that fails leaves that one alone, and so does one that adopts; any other failure
+//! ends its part of the plan, and the rest of it is decided anew. After an answer that did not come, or that says of
 //! an error of the API server, nobody knows what there is: the set's objects are read from it before anything
 //! else is decided.
 
@@ -93,7 +93,7 @@ pub(crate) struct Report {
     pub(crate) wrote: Vec<Wrote>,
     /// UIDs of objects that could not be adopted, and why.
     pub(crate) unadopted: Vec<(String, String)>,
-    /// Objects that kept others of their part from being written, for each part with such.
+    /// Objects that could not be written, for each part with such.
     pub(crate) put_off: Vec<Late>,
     /// A write may or may not have been made: everything is read again before the next plan.
     pub(crate) unread: bool,

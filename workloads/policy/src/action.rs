@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+/// Node of a pod that is for one node, and waits for the scheduler to see to it.
+const TIED_TO: &str = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0\
+                       /matchFields/0";
+
 /// An object that is written, as it was seen: one that has changed since refuses the write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -65,6 +69,38 @@ impl Action {
     /// Tells whether there are more pods or fewer of them after it.
     pub fn is_about_number(&self) -> bool {
         matches!(self, Self::CreatePod(_) | Self::DeletePod(_))
+    }
+
+    /// UID of the one pod that it is about, if that is there already and the set's.
+    pub fn pod(&self) -> Option<&str> {
+        match self {
+            Self::PatchPod(target, _) | Self::PatchPodStatus(target, _) | Self::DeletePod(target) => {
+                Some(&target.uid)
+            }
+            Self::UpdateInPlace(update) => Some(&update.uid),
+            Self::ForgetInPlace { uid, .. } => Some(uid),
+            _ => None,
+        }
+    }
+
+    /// Key of what it is about, the same in a later plan: the UID of a pod or of a claim that is there; of a
+    /// new pod its node, or its name where that has a number and comes again, of a new claim its name. Any
+    /// other name is new each time.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::PatchClaim(target, _) | Self::DeleteClaim(target) => Some(&target.uid),
+            Self::CreateClaim(object) => object["metadata"]["name"].as_str(),
+            Self::CreatePod(object) => {
+                if let Some(field) = object.pointer(TIED_TO).filter(|field| field["key"] == "metadata.name") {
+                    return field.pointer("/values/0").and_then(Value::as_str);
+                }
+                let name = object["metadata"]["name"].as_str()?;
+                let (_, end) = name.rsplit_once('-')?;
+                let is_number = !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
+                is_number.then_some(name)
+            }
+            other => other.pod(),
+        }
     }
 }
 

@@ -12,7 +12,14 @@ use kube::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{End, Work, Writer, Wrote, failure::Failure, order::key, params, run::Outcome, typed};
+use super::{
+    End, Work, Writer, Wrote,
+    failure::Failure,
+    order::{key, units},
+    params,
+    run::Outcome,
+    typed,
+};
 
 /// The most pods that are made at once for one set.
 const MOST_AT_ONCE: usize = 32;
@@ -20,30 +27,17 @@ const MOST_AT_ONCE: usize = 32;
 const MOST_FAILED: usize = 4;
 
 impl Work {
-    /// Makes pods, each after its claims. Those that fail come last in the next plan: others are not to wait
-    /// for them.
+    /// Makes pods, each after its claims, and claims of pods that are there. Those that fail come last in the
+    /// next plan: others are not to wait for them.
     pub(super) async fn create(&mut self, actions: Vec<Action>) -> Outcome {
-        let mut units: Vec<Vec<Action>> = Vec::new();
-        let mut unit = Vec::new();
-        for action in actions {
-            let is_pod = matches!(action, Action::CreatePod(_));
-            unit.push(action);
-            if is_pod {
-                units.push(std::mem::take(&mut unit));
-            }
-        }
-        if !unit.is_empty() {
-            units.push(unit);
-        }
-        let (mut units, mut at_once) = (units.into_iter(), 1);
+        let (mut units, mut at_once) = (units(actions).into_iter(), 1);
         let (mut first_failed, mut failures, mut late) = (End::Done, 0_usize, Vec::new());
         loop {
             let batch: Vec<_> = units.by_ref().take(at_once).collect();
             if batch.is_empty() || failures >= MOST_FAILED {
                 return Outcome { end: first_failed, failed: late };
             }
-            let keys: Vec<Option<String>> =
-                batch.iter().map(|unit| unit.last().and_then(key).map(str::to_owned)).collect();
+            let keys: Vec<Option<String>> = batch.iter().map(|unit| key(unit).map(str::to_owned)).collect();
             let done =
                 join_all(batch.into_iter().map(|unit| make(&self.writer, &self.namespace, unit))).await;
             let (mut end, before) = (End::Done, failures);

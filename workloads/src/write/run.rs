@@ -1,9 +1,9 @@
 //! Parts of a plan, one after the other.
 //!
 //! A part that fails keeps none of the others from being written: with a quota that is used up gates are
-//! opened, and pods that are there get their update. In a part a pod that cannot be written to is set aside.
-//! Where a picture turns out to be old, all is decided anew. What has kept others from being written comes
-//! last in the next plan, of new pods what could not be made.
+//! opened, and pods that are there get their update. In a part a pod or a claim that cannot be written to is
+//! set aside. Where a picture turns out to be old, all is decided anew. What could not be written comes last in
+//! the next plan, and is decided on last.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use berth_workloads_policy::action::Action;
 
 use super::{
     End, Work,
-    order::{is_of_claim, key, last, pod},
+    order::{is_of_claim, last},
 };
 use crate::{kinds::Plan, put_off::Late};
 
@@ -34,8 +34,8 @@ impl Work {
         let (parts, status) = plan.into_parts();
         let mut failed = End::Done;
         for part in parts {
-            let known: Vec<String> =
-                part.iter().filter_map(key).filter_map(|key| put_off.get(key).cloned()).collect();
+            let keys = part.iter().filter_map(Action::key);
+            let known: Vec<String> = keys.filter_map(|key| put_off.get(key).cloned()).collect();
             let (end, names) = self.part(last(part, put_off)).await;
             if !names.is_empty() {
                 self.put_off.push(Late { names, known });
@@ -56,7 +56,7 @@ impl Work {
         if failed == End::Done { written } else { failed }
     }
 
-    /// Writes a part; keys of what has kept others of it from being written.
+    /// Writes a part; keys of what could not be written.
     async fn part(&mut self, actions: Vec<Action>) -> (End, Vec<String>) {
         let mut actions = actions.into_iter().peekable();
         let mut aside = Aside::default();
@@ -67,14 +67,17 @@ impl Work {
                 all.push(next);
             }
             aside.leave_out(&mut all);
-            let pods: Vec<String> = all.iter().filter_map(pod).map(str::to_owned).collect();
-            let (is_of_pods, errors) = (!pods.is_empty(), self.errors);
+            let is_of_pods = all.iter().any(|action| action.pod().is_some());
+            // What fails of these is about itself.
+            let there = all.iter().filter(|action| action.pod().is_some() || is_of_claim(action));
+            let there: Vec<String> = there.filter_map(Action::key).map(str::to_owned).collect();
+            let (is_alone, errors) = (!there.is_empty(), self.errors);
             let Outcome { end, failed } = match all.first() {
                 None => continue,
                 Some(action) if is_new(action) => self.create(all).await,
                 Some(action) if is_in_place(action) => self.in_place(all).await,
                 Some(_) => match all.pop() {
-                    Some(action) => Outcome { end: self.write(action).await, failed: pods },
+                    Some(action) => Outcome { end: self.write(action).await, failed: there },
                     None => continue,
                 },
             };
@@ -82,20 +85,22 @@ impl Work {
             let is_last = self.errors > errors && self.errors >= MOST_ERRORS;
             if end == End::Done {
                 aside.is_behind &= !is_of_pods;
-            } else if let Some(end) = aside.take(failed, end, is_last || !is_of_pods) {
-                return (end, aside.pods.into_iter().collect());
+            } else if let Some(end) = aside.take(failed, end, is_last || !is_alone) {
+                return (end, aside.keys.into_iter().collect());
+            } else {
+                aside.is_behind |= is_of_pods;
             }
         }
-        (aside.failed, Vec::new())
+        (aside.failed, aside.keys.into_iter().collect())
     }
 }
 
-/// Pods of a part that are left alone, since a write to them has failed. What is decided on others goes
-/// on: all of a part counts against the same budget, and what is not done takes nothing of it.
+/// Pods and claims of a part that are left alone, since a write to them has failed. What is decided on others
+/// goes on: all of a part counts against the same budget, and what is not done takes nothing of it.
 #[derive(Debug)]
 struct Aside {
-    pods: BTreeSet<String>,
-    /// The next actions belong to one of them: a pod that is not deleted keeps its claims.
+    keys: BTreeSet<String>,
+    /// The next actions belong to such a pod: one that is not deleted keeps its claims.
     is_behind: bool,
     /// The failure that is to be told.
     failed: End,
@@ -104,15 +109,15 @@ struct Aside {
 
 impl Default for Aside {
     fn default() -> Self {
-        Self { pods: BTreeSet::new(), is_behind: false, failed: End::Done, count: 0 }
+        Self { keys: BTreeSet::new(), is_behind: false, failed: End::Done, count: 0 }
     }
 }
 
 impl Aside {
     /// Leaves out what is about these pods.
     fn leave_out(&mut self, actions: &mut Vec<Action>) {
-        actions.retain(|action| match pod(action) {
-            Some(uid) if self.pods.contains(uid) => {
+        actions.retain(|action| match action.pod() {
+            Some(uid) if self.keys.contains(uid) => {
                 self.is_behind = true;
                 false
             }
@@ -127,8 +132,7 @@ impl Aside {
         if !end.is_failure() {
             return Some(end);
         }
-        self.pods.extend(failed);
-        self.is_behind = true;
+        self.keys.extend(failed);
         self.failed = std::mem::replace(&mut self.failed, End::Done).or(end);
         (is_last || self.count >= MOST_ASIDE).then(|| self.failed.clone())
     }

@@ -109,7 +109,7 @@ async fn nodes_without_an_answer_are_few_and_come_last_in_the_next_plan() {
 async fn a_refusal_is_about_one_pod_whatever_failed_in_another_part() {
     type Row = ([u16; 6], &'static str, &'static [&'static [&'static str]]);
     let table: [Row; 3] = [
-        ([500, 500, 500, 403, 403, 0], "0 1 2 3 4 5", &[&["0", "1", "2"]]),
+        ([500, 500, 500, 403, 403, 0], "0 1 2 3 4 5", &[&["0", "1", "2"], &["3", "4"]]),
         ([500, 500, 500, 500, 0, 0], "0 1 2 3", &[&["0", "1", "2"], &["3"]]),
         ([500, 500, 500, 429, 500, 0], "0 1 2 3 4", &[&["0", "1", "2"], &["3", "4"]]),
     ];
@@ -127,5 +127,26 @@ async fn a_refusal_is_about_one_pod_whatever_failed_in_another_part() {
         let known: Vec<Vec<String>> = report.put_off.into_iter().map(|late| late.known).collect();
         let of_parts = [vec!["1".to_owned()], vec!["5".to_owned()]];
         assert_eq!(known, of_parts[..put_off.len()], "{codes:?}");
+    }
+}
+
+/// A quota for claims is used up: the claim of a pod that waits for it is refused, and no new pod waits.
+#[tokio::test]
+async fn a_claim_that_is_refused_is_about_its_own_pod() {
+    let claim = |name: &str| {
+        Action::CreateClaim(json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": { "namespace": "ns", "name": name }, "spec": {},
+        }))
+    };
+    let one = || vec![claim("data-db-1"), new("db-5")];
+    let two = || [one(), vec![claim("data-db-6"), new("db-6")]].concat();
+    for (actions, refused, put_off, asked, late_now) in [
+        (one(), "+data-db-1", vec![], "+data-db-1 +db-5", "data-db-1"),
+        (one(), "+data-db-1", vec!["data-db-1"], "+db-5 +data-db-1", "data-db-1"),
+        (two(), "+data-db-6", vec![], "+data-db-1 +db-5 +data-db-6", "db-6"),
+    ] {
+        let (was_asked, report, _) = report_after(plan(actions), vec![(refused, 403)], &put_off).await;
+        assert_eq!((was_asked.as_str(), late(&report)), (asked, vec![late_now.to_owned()]), "{refused}");
     }
 }
