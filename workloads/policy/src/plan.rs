@@ -1,6 +1,9 @@
 //! Plan of a pass, the same for all kinds.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use berth_proto::crd::ClaimTemplate;
 use serde_json::{Map, Value, json};
@@ -101,6 +104,20 @@ impl<S> Plan<S> {
         if at > 0 && self.parts.last() != Some(&at) {
             self.parts.push(at);
         }
+    }
+
+    /// UIDs of the pods that it writes to.
+    pub(crate) fn written(&self) -> BTreeSet<String> {
+        self.actions.iter().filter_map(Action::pod).map(str::to_owned).collect()
+    }
+
+    /// Adds writes to pods that could not be written to before, as a part of their own. Where the plan writes
+    /// to such a pod anyway, that counts more.
+    pub(crate) fn add_late(&mut self, late: Vec<Action>) {
+        let written = self.written();
+        let is_left = |action: &Action| action.pod().is_none_or(|uid| !written.contains(uid));
+        self.begin_part();
+        self.actions.extend(late.into_iter().filter(is_left));
     }
 
     /// Puts writes before all others.

@@ -13,6 +13,7 @@ use crate::{
     in_place::{InPlacePhase, InPlaceState},
     lifecycle::State,
     names::{IN_PLACE_GATE, METADATA_OF_ANNOTATION, READY_GATE, REVISION_LABEL},
+    plan::Failures,
     pod::{Phase, PodView},
     revision::Revision,
     store::Store,
@@ -95,6 +96,11 @@ pub(crate) struct Played {
     pub(crate) nodes: Vec<String>,
     /// Labels say the hash of a revision alone.
     pub(crate) short: bool,
+    /// Pods that nobody may write to, by UID, and nodes that no pod may be made for.
+    pub(crate) refused: BTreeSet<String>,
+    /// Those of them that the passes before could not write to.
+    pub(crate) put_off: BTreeSet<String>,
+    pub(crate) failures: Failures,
     events: VecDeque<Event>,
     count: u64,
 }
@@ -111,6 +117,9 @@ impl Played {
             template: Value::Null,
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             short,
+            refused: BTreeSet::new(),
+            put_off: BTreeSet::new(),
+            failures: Failures::default(),
             events: VecDeque::new(),
             count: 0,
         }
@@ -313,6 +322,37 @@ impl Played {
                 pod.ready_since = None;
             }
         });
+    }
+
+    /// Every write to a pod is refused, or not any more; so is every new pod of a node.
+    pub(crate) fn refuse(&mut self, key: String) {
+        if !self.refused.remove(&key) {
+            self.refused.insert(key);
+        }
+    }
+
+    /// Nothing is refused any more.
+    pub(crate) fn allow_all(&mut self) {
+        self.refused.clear();
+    }
+
+    /// Tells whether a write is refused, and remembers that.
+    pub(crate) fn is_refused(&mut self, action: &Action) -> bool {
+        // An entry is no write to the pod.
+        let is_entry = matches!(action, Action::UpdateInPlace(_) | Action::ForgetInPlace { .. });
+        let key = action.key().filter(|key| !is_entry && self.refused.contains(*key));
+        let Some(key) = key else { return false };
+        self.put_off.insert(key.to_owned());
+        let failure =
+            if action.is_about_number() { &mut self.failures.scale } else { &mut self.failures.update };
+        *failure = Some("a policy".to_owned());
+        true
+    }
+
+    /// Ends a pass that has written all.
+    pub(crate) fn is_done(&mut self) {
+        self.put_off.clear();
+        self.failures = Failures::default();
     }
 
     /// Carries out a write, and shows what was answered. False: the pod has changed since, and the pass of

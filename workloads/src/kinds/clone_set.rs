@@ -49,6 +49,7 @@ impl Workload for CloneSet {
             ahead: known.ahead(given.settings.predownload),
             settings: given.settings,
             failures: given.failures,
+            put_off: given.put_off,
             collisions: given.collisions,
             seed: given.seed,
         };

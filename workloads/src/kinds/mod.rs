@@ -116,7 +116,7 @@ pub(crate) struct Given<'a> {
     /// An ImagePullJob could not be made a moment ago.
     pub(crate) predownload_rests: bool,
     pub(crate) unadopted: &'a Unadopted,
-    /// Pods, or nodes and names of new ones, that kept others from being written.
+    /// Pods and claims that could not be written to, and nodes and names of new pods that could not be made.
     pub(crate) put_off: &'a BTreeSet<String>,
     pub(crate) seed: u64,
 }

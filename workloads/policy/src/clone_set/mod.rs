@@ -4,9 +4,11 @@
 //!   claims nobody uses ▶ pods that left ▶ revisions ▶ scale ▶ update ▶ status, podsToDelete, history
 //! ```
 //!
-//! A pass that makes or deletes pods updates none: the numbers are calculated anew first. Unless the pods
-//! could not be made the last time: a quota that is used up keeps no template from the pods that are there.
-//! Everything else is independent: a pod that a hook holds stops no other one.
+//! A pass that makes or deletes pods updates none: the numbers are calculated anew first. Unless that could
+//! not be done the last time: a quota that is used up, or a budget that holds a deletion back, keeps no
+//! template from the pods that are there. Pods that could not be written to come last: others do not wait for
+//! them, and they get what others leave of a budget. Everything else is independent: a pod that a hook holds
+//! stops no other one.
 
 mod build;
 mod claims;
@@ -104,6 +106,8 @@ pub struct Input<'a> {
     pub ahead: Ahead<'a>,
     /// Failures of the last writes.
     pub failures: &'a Failures,
+    /// Pods that could not be written to: they come after all others.
+    pub put_off: &'a BTreeSet<String>,
     /// How often the name of a new revision was taken, as far as the status does not say so yet.
     pub collisions: i32,
     /// Seed of new names.
@@ -130,6 +134,8 @@ struct Pass<'a> {
     claims_differ: Option<String>,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// States of pods that could not be written to.
+    late_states: Vec<Action>,
 }
 
 /// Decides on the next writes.
@@ -192,19 +198,23 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         waits: None,
         claims_differ: None,
         settled: Settled::new(),
+        late_states: Vec::new(),
     };
     if !is_going {
+        pass.plan.begin_part();
         pass.tidy_claims(&ours);
+        pass.plan.begin_part();
         let ahead = pass.pulls_ahead();
         pass.plan.actions.extend(ahead.create);
         pass.plan.notes.extend(ahead.notes);
         let written = pass.plan.actions.len();
         let numbers = numbers(&rules, &pass.members, pass.course());
-        pass.scale(&numbers, &ours);
-        if pass.may_update(written) {
-            pass.update(&numbers);
-            pass.forget_settled();
-        }
+        let late = pass.scale(&numbers, &ours);
+        let taken = if pass.may_update(written) { pass.update(&numbers, &late) } else { 0 };
+        pass.delete_late(late, taken);
+        pass.forget_settled();
+        let late_states = std::mem::take(&mut pass.late_states);
+        pass.plan.add_late(late_states);
         pass.plan.begin_part();
         in_place::open(
             input.agents.open_gates(ours.iter().copied(), input.in_place, now),
@@ -225,13 +235,17 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
 }
 
 impl Pass<'_> {
-    /// Tells whether pods may be updated beside what scaling has written since. The numbers of the update
-    /// count pods that are not there as unavailable, so new ones are never too many; of deletions they know
-    /// nothing.
+    /// Tells whether pods may be updated beside what scaling has written since, though it is not done yet. It
+    /// is never too much: pods that are not there count as unavailable, and so do those that go.
     fn may_update(&self, since: usize) -> bool {
         let mut written = self.plan.actions.iter().skip(since);
-        let is_new = |action: &Action| matches!(action, Action::CreateClaim(_) | Action::CreatePod(_));
-        written.len() == 0 || self.input.failures.scale.is_some() && written.all(is_new)
+        let is_off = |action: &Action| action.pod().is_some_and(|uid| self.input.put_off.contains(uid));
+        self.input.failures.scale.is_some() || written.all(is_off)
+    }
+
+    /// Tells whether the pod could not be written to.
+    fn is_off(&self, member: &Member<'_>) -> bool {
+        self.input.put_off.contains(&member.pod.uid)
     }
 
     fn course(&self) -> Course {

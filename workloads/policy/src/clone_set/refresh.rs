@@ -14,20 +14,25 @@ use crate::{
 };
 
 impl Pass<'_> {
-    /// True: a pod was written.
-    pub(super) fn refresh(&mut self, numbers: &Numbers) -> bool {
+    /// Writes states, but of no pod that is `going`. Returns whether updates wait for that, and the number of
+    /// available pods that go out of service by it. Nobody waits for pods that could not be written to.
+    pub(super) fn refresh(&mut self, numbers: &Numbers, going: &BTreeSet<String>) -> (bool, i64) {
         // Pods are brought back to the revision before: one that has the newest may be held for that.
         let goes_back = numbers.update < 0;
         let (mut actions, mut settled) = (Vec::new(), Vec::new());
+        let mut leaving = 0;
         for member in &self.members {
-            if member.is_preparing_delete() {
+            if member.is_preparing_delete() || going.contains(&member.pod.uid) {
                 continue;
             }
             if let Some(action) = in_place::end_grace(member.pod, member.in_place) {
                 actions.push(action);
             } else if let Some(known) = member.in_place.filter(|known| known.phase == InPlacePhase::Done) {
                 match self.settle(member) {
-                    Some(action) => actions.push(action),
+                    Some(action) => {
+                        leaving += i64::from(member.available && !self.after_update(member).serves());
+                        actions.push(action);
+                    }
                     // One with hooks begins its next update in a state that an entry must not speak about.
                     None if self.rules.has_lifecycle() || known.revision != self.live.update.name => {
                         let (node, uid) = (known.node.clone(), member.pod.uid.clone());
@@ -39,9 +44,17 @@ impl Pass<'_> {
                 actions.push(super::scale::enter(member.pod, state, self.now));
             }
         }
-        let some = !actions.is_empty();
-        self.plan.actions.extend(actions);
         self.settled = settled;
+        (self.write_states(actions), leaving)
+    }
+
+    /// Writes states, those of pods that could not be written to after all others. True: there are others.
+    fn write_states(&mut self, actions: Vec<Action>) -> bool {
+        let is_off = |action: &Action| action.pod().is_some_and(|uid| self.input.put_off.contains(uid));
+        let (late, now): (Vec<Action>, Vec<Action>) = actions.into_iter().partition(is_off);
+        let some = !now.is_empty();
+        self.plan.actions.extend(now);
+        self.late_states.extend(late);
         some
     }
 
@@ -63,19 +76,21 @@ impl Pass<'_> {
     }
 
     /// Has pods serve again that are held for an update which nobody wants any more: the partition was
-    /// raised. `wanted`: those that wait for one. True: a pod was written.
+    /// raised. `wanted`: those that wait for one. True: updates wait for what is written.
     pub(super) fn let_serve(&mut self, wanted: &[Member<'_>]) -> bool {
         let wanted: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.pod.uid.as_str()).collect();
         let is_wanted = |one: &Member<'_>| wanted.contains(one.pod.uid.as_str());
-        let left = self
-            .members
-            .iter()
-            .filter(|one| one.state.awaits_update() && !one.is_being_updated() && !is_wanted(one));
+        let mut written = self.plan.written();
+        written.extend(self.late_states.iter().filter_map(Action::pod).map(str::to_owned));
+        let left = self.members.iter().filter(|one| {
+            one.state.awaits_update()
+                && !one.is_being_updated()
+                && !is_wanted(one)
+                && !written.contains(&one.pod.uid)
+        });
         let actions: Vec<Action> =
             left.map(|one| super::scale::enter(one.pod, self.after_update(one), self.now)).collect();
-        let some = !actions.is_empty();
-        self.plan.actions.extend(actions);
-        some
+        self.write_states(actions)
     }
 
     fn after_update(&self, member: &Member<'_>) -> State {

@@ -4,6 +4,8 @@
 //! others are: the budget counts what it protects, so pods that are ready and not available yet hold nothing
 //! up.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -16,11 +18,27 @@ use crate::{
     pod::PodView,
 };
 
+/// Deletions that could not be made: they are decided on after all others, and after updates.
+#[derive(Debug)]
+pub(super) struct Late<'a> {
+    members: Vec<Member<'a>>,
+    /// Available pods that may still be deleted.
+    budget: i64,
+}
+
+impl<'a> Late<'a> {
+    pub(super) fn uids(&self) -> BTreeSet<&'a str> {
+        self.members.iter().map(|late| late.pod.uid.as_str()).collect()
+    }
+}
+
 impl<'a> Pass<'a> {
-    pub(super) fn scale(&mut self, numbers: &Numbers, pods: &[&PodView]) {
+    pub(super) fn scale(&mut self, numbers: &Numbers, pods: &[&PodView]) -> Late<'a> {
+        let mut late = Late { members: Vec::new(), budget: numbers.delete };
         if self.cancel_deletions() {
-            return;
+            return late;
         }
+        let cancelled = self.plan.written();
         if numbers.up > numbers.limit {
             let text = format!(
                 "{} pods are missing, and {} are made now: more pods than scaleStrategy.maxUnavailable ({}) would \
@@ -34,26 +52,32 @@ impl<'a> Pass<'a> {
         if self.plan.actions.len() > before {
             self.plan.begin_part();
         }
-        let prepared = self
-            .members
-            .iter()
-            .filter(|one| one.is_preparing_delete() && !holds(self.rules.pre_delete(), one.pod));
-        let prepared: Vec<Member<'a>> = prepared.copied().collect();
-        for member in prepared {
-            self.delete_now(&member, false);
+        let is_let_go = |one: &&Member<'_>| {
+            one.is_preparing_delete()
+                && !holds(self.rules.pre_delete(), one.pod)
+                && !cancelled.contains(&one.pod.uid)
+        };
+        let prepared = self.members.iter().filter(is_let_go);
+        let specified = self.members.iter().filter(|one| one.specified && !one.is_preparing_delete());
+        let all = prepared.chain(specified).copied().chain(self.victims(numbers));
+        let (put_off, now): (Vec<Member<'a>>, Vec<Member<'a>>) = all.partition(|one| self.is_off(one));
+        late.members = put_off;
+        for member in now {
+            self.delete_within(&member, &mut late.budget);
         }
-        let mut budget = numbers.delete;
-        let specified: Vec<Member<'a>> =
-            self.members.iter().filter(|one| one.specified && !one.is_preparing_delete()).copied().collect();
-        for member in specified {
-            self.delete_within(&member, &mut budget);
-        }
-        for member in self.victims(numbers) {
+        late
+    }
+
+    /// Deletes what could not be deleted. `taken`: available pods that the update takes out of service.
+    pub(super) fn delete_late(&mut self, late: Late<'a>, taken: i64) {
+        let mut budget = late.budget.saturating_sub(taken);
+        for member in late.members {
             self.delete_within(&member, &mut budget);
         }
     }
 
-    /// Pods that wait for their deletion come back when they are needed again. True: some do.
+    /// Pods that wait for their deletion come back when they are needed again. True: some do, and could be
+    /// written to.
     fn cancel_deletions(&mut self) -> bool {
         let hook = self.rules.pre_delete();
         // Such a pod was taken out of service for good.
@@ -63,15 +87,15 @@ impl<'a> Pass<'a> {
         let going = self.members.iter().filter(|one| one.specified || one.is_preparing_delete()).count();
         let mut missing = self.rules.replicas - count(self.members.len()) + count(going);
         let state = if self.rules.pre_normal().is_some() { State::PreparingNormal } else { State::Normal };
-        let mut cancels = Vec::new();
+        let (mut cancels, mut some) = (Vec::new(), false);
         for member in self.members.iter().filter(|one| one.is_preparing_delete() && !one.specified) {
             if missing <= 0 {
                 break;
             }
             missing -= 1;
+            some |= !self.is_off(member);
             cancels.push(enter(member.pod, state, self.now));
         }
-        let some = !cancels.is_empty();
         self.plan.actions.extend(cancels);
         some
     }
@@ -162,6 +186,8 @@ impl<'a> Pass<'a> {
         order::victims(&mut side, self.rules.template, self.input.nodes);
         // What was made for the time of an update goes with it.
         side.sort_by_key(|one| !one.pod.labels.contains_key(SURGE_LABEL));
+        // Another one may be deleted where this one cannot be.
+        side.sort_by_key(|one| self.is_off(one));
         side.truncate(usize::try_from(so_many).unwrap_or(usize::MAX));
         side
     }

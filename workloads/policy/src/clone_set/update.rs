@@ -1,5 +1,7 @@
 //! Updates: which pods get another revision now, and how.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::{
@@ -8,7 +10,7 @@ use super::{
     numbers::Numbers,
     priority,
     rules::UpdateType,
-    scale::{count, enter},
+    scale::{Late, count, enter},
 };
 use crate::{
     action::Action,
@@ -20,9 +22,13 @@ use crate::{
 };
 
 impl<'a> Pass<'a> {
-    pub(super) fn update(&mut self, numbers: &Numbers) {
-        if self.refresh(numbers) || self.rules.paused {
-            return;
+    /// Updates pods beside what scaling has written; `late` is written afterwards. Returns the number of
+    /// available pods that go out of service by it.
+    pub(super) fn update(&mut self, numbers: &Numbers, late: &Late<'_>) -> i64 {
+        let going = self.plan.written();
+        let (is_first, leaving) = self.refresh(numbers, &going);
+        if is_first || self.rules.paused {
+            return leaving;
         }
         let to_update = numbers.update > 0;
         let target = if to_update { self.live.update } else { self.live.current };
@@ -33,28 +39,50 @@ impl<'a> Pass<'a> {
             .copied()
             .collect();
         priority::sort(&mut waiting, &self.members, &self.rules.priority, self.rules.scatter);
+        // Those that go keep their place, and those that could not be written to leave theirs to others.
+        waiting.sort_by_key(|one| {
+            let leaves = self.is_off(one) && !one.state.awaits_update();
+            (!going.contains(&one.pod.uid), leaves)
+        });
         waiting.truncate(usize::try_from(numbers.update.unsigned_abs()).unwrap_or(usize::MAX));
         if self.let_serve(&waiting) {
-            return;
+            return leaving;
         }
+        waiting.sort_by_key(|one| self.is_off(one));
         let is_out = |one: &&Member<'_>| !one.available;
-        let mut out = count(self.members.iter().filter(is_out).count());
+        let is_going = |one: &&Member<'_>| one.available && going.contains(&one.pod.uid);
+        let mut out = count(self.members.iter().filter(is_out).count()) + leaving;
+        out += count(self.members.iter().filter(is_going).count());
         let arriving = self.members.iter().filter(|one| one.updated == to_update).filter(is_out).count();
-        for (taken, member) in (count(arriving)..).zip(waiting) {
+        let is_late: BTreeSet<String> =
+            self.late_states.iter().filter_map(Action::pod).map(str::to_owned).collect();
+        let to_go = late.uids();
+        let (mut taken, mut taken_out) = (count(arriving), leaving);
+        for member in waiting {
+            let uid = &member.pod.uid;
+            if is_late.contains(uid) {
+                continue;
+            }
             if taken >= numbers.update_unavailable {
-                return;
+                break;
+            }
+            taken += 1;
+            if going.contains(uid) {
+                continue;
             }
             if member.available {
                 if out >= numbers.update_unavailable {
-                    return;
+                    break;
                 }
                 out += 1;
             }
-            // It is deleted already.
-            if !member.specified {
+            // It is deleted already, or is to be.
+            if !member.specified && !to_go.contains(uid.as_str()) {
+                taken_out += i64::from(member.available);
                 self.update_one(&member, target);
             }
         }
+        taken_out
     }
 
     fn update_one(&mut self, member: &Member<'a>, target: &Revision) {

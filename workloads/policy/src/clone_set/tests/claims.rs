@@ -18,7 +18,7 @@ fn spec(replicas: i32) -> Value {
     })
 }
 
-fn claim(instance: &str) -> ClaimView {
+pub(super) fn claim(instance: &str) -> ClaimView {
     ClaimView {
         namespace: "ns".to_owned(),
         name: format!("data-shop-{instance}"),

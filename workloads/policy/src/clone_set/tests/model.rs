@@ -14,8 +14,7 @@ use super::{
 };
 use crate::{
     action::Action,
-    names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL},
-    plan::Failures,
+    names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL, STATE_LABEL},
     played::{Played, STEPS, Step, step, writes},
     pod::PodView,
     store::Store,
@@ -31,6 +30,8 @@ enum Op {
     Partition(i32),
     /// A quota is used up, or not any more.
     Quota,
+    /// Writes to a pod are refused, or not any more.
+    Refuse(usize),
     /// The update rests, or goes on.
     Pause,
     /// The agent is silent, or heard again.
@@ -51,6 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1..4).prop_map(Op::Image),
         1 => (0..7).prop_map(Op::Partition),
         1 => Just(Op::Quota),
+        1 => (0..8_usize).prop_map(Op::Refuse),
         1 => Just(Op::Pause),
         1 => Just(Op::Silence),
         1 => (0..8_usize).prop_map(Op::Fail),
@@ -145,6 +147,11 @@ impl Cluster {
                 strategy.partition = Some(serde_json::from_value(json!(partition)).unwrap());
             }
             Op::Quota => self.is_refused = !self.is_refused,
+            Op::Refuse(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.refuse(uid);
+                }
+            }
             Op::Pause => {
                 let strategy = spec.update_strategy.as_mut().unwrap();
                 strategy.paused = !strategy.paused;
@@ -169,6 +176,8 @@ impl Cluster {
         self.world.revisions.clone_from(&self.played.revisions);
         self.world.in_place.clone_from(&self.played.in_place);
         self.world.silent.clone_from(&self.played.silent);
+        self.world.put_off.clone_from(&self.played.put_off);
+        self.world.failures.clone_from(&self.played.failures);
         self.world.plan_at(self.played.now)
     }
 
@@ -180,14 +189,22 @@ impl Cluster {
         let all = plan.actions.len();
         let (parts, status) = plan.into_parts();
         let mut left = writes;
-        let (mut failures, mut are_written) = (Failures::default(), true);
+        let (mut is_done, mut are_written) = (true, true);
         'pass: for part in parts {
+            // A pod that is not deleted keeps its claims.
+            let mut is_behind = false;
             for action in part {
                 if matches!(action, Action::CreatePod(_)) && self.is_refused {
-                    failures.scale = Some("no quota".to_owned());
+                    self.played.failures.scale = Some("no quota".to_owned());
+                    is_done = false;
                     break;
                 }
-                if left > 0 {
+                if matches!(action, Action::DeleteClaim(_)) && is_behind {
+                    continue;
+                }
+                is_behind = self.played.is_refused(&action);
+                is_done &= !is_behind;
+                if left > 0 && !is_behind {
                     left -= 1;
                     are_written = self.write(action);
                     if !are_written {
@@ -196,7 +213,9 @@ impl Cluster {
                 }
             }
         }
-        self.world.failures = failures;
+        if is_done {
+            self.played.is_done();
+        }
         let active = self.played.pods.values().filter(|pod| pod.is_active()).count() as i64;
         if creates && writes >= all {
             assert!(active <= self.replicas() + self.kind.most_surge, "{active} pods");
@@ -222,6 +241,7 @@ impl Cluster {
         let taken = plan.actions.iter().filter(|action| match action {
             Action::DeletePod(target) => available(&target.uid),
             Action::UpdateInPlace(update) => available(&update.uid),
+            Action::PatchPod(target, patch) => is_held(patch) && available(&target.uid),
             _ => false,
         });
         let taken = taken.count() as i64;
@@ -266,8 +286,21 @@ impl Cluster {
         }
     }
 
+    /// Whatever cannot be done with one pod, all others get the newest revision, and serve.
+    fn others_are_new(&self, refused: &str) {
+        let update = self.world.set.status.as_ref().unwrap().update_revision.clone().unwrap();
+        let others = self.played.pods.values().filter(|pod| pod.uid != refused);
+        let others: Vec<&PodView> = others.collect();
+        assert!(others.len() as i64 >= self.replicas() - 1, "{others:?}");
+        for pod in others {
+            let is_new = pod.label(REVISION_LABEL) == update;
+            assert!(is_new && self.played.is_available(pod), "{}: {:?}", pod.name, pod.labels);
+        }
+    }
+
     fn is_as_wanted(&mut self) {
         self.is_refused = false;
+        self.played.allow_all();
         self.world.set.spec.update_strategy.as_mut().unwrap().paused = false;
         if self.kind.type_ == "InPlaceOnly" {
             // Its author asks again for what its nodes could not do: it waits for that, and says so. No pass
@@ -319,6 +352,39 @@ proptest! {
         for op in &ops {
             cluster.play(op);
         }
+        cluster.is_as_wanted();
+    }
+}
+
+/// Tells whether a patch takes the pod out of service before its update or its deletion.
+fn is_held(patch: &Value) -> bool {
+    let state = &patch["metadata"]["labels"][STATE_LABEL];
+    ["PreparingUpdate", "PreparingDelete"].iter().any(|held| state == held)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A pod that a policy lets nobody write to, and that somebody wants deleted or not.
+    #[test]
+    fn a_pod_that_is_refused_stops_no_other_one(
+        type_ in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible"), Just("InPlaceOnly")],
+        (claims, hooked, specified) in any::<(bool, bool, bool)>(),
+        bounds in prop_oneof![Just((1, 0)), Just((2, 0)), Just((0, 1)), Just((1, 2))],
+        at in 0..3_usize,
+    ) {
+        let (most_unavailable, most_surge) = if type_ == "InPlaceOnly" { (bounds.0.max(1), 0) } else { bounds };
+        let kind = Kind { type_, claims, most_unavailable, most_surge, hooked, goes_back: false };
+        let mut cluster = Cluster::new(kind);
+        cluster.is_as_wanted();
+        let uid = cluster.played.nth(at).unwrap();
+        cluster.played.refuse(uid.clone());
+        if specified {
+            cluster.play(&Op::MarkForDeletion(at));
+        }
+        cluster.play(&Op::Image(3));
+        cluster.settle();
+        cluster.others_are_new(&uid);
         cluster.is_as_wanted();
     }
 }

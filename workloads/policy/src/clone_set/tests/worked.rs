@@ -32,6 +32,7 @@ fn calculated(world: &World) -> String {
         ahead: crate::predownload::Ahead::default(),
         settings: world.settings,
         failures: &failures,
+        put_off: &world.put_off,
         collisions: 0,
         seed: 0,
     };

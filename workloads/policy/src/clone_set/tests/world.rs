@@ -39,6 +39,8 @@ pub(super) struct World {
     pub(super) silent: BTreeSet<String>,
     pub(super) settings: Settings,
     pub(super) failures: Failures,
+    /// Pods that could not be written to.
+    pub(super) put_off: BTreeSet<String>,
 }
 
 pub(super) fn template(image: &str) -> Map<String, Value> {
@@ -93,6 +95,7 @@ impl World {
             silent: BTreeSet::new(),
             settings: Settings::default(),
             failures: Failures::default(),
+            put_off: BTreeSet::new(),
         };
         for token in pods.split_whitespace() {
             world.add(token);
@@ -126,6 +129,7 @@ impl World {
             ahead: Ahead::default(),
             settings: self.settings,
             failures: &self.failures,
+            put_off: &self.put_off,
             collisions: 0,
             seed: 7,
         };
