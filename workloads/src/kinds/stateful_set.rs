@@ -54,6 +54,7 @@ impl Workload for AdvancedStatefulSet {
             agents: known.agents,
             ahead: known.ahead(known.given.settings.predownload),
             failures: known.given.failures,
+            put_off: known.given.put_off,
             collisions: known.given.collisions,
             unadopted: known.given.unadopted,
         };

@@ -7,6 +7,8 @@
 //! | Delete | Retain | nothing | the pod |
 //! | Delete | Delete | the set | the pod |
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
@@ -91,9 +93,10 @@ impl Pass<'_> {
         self.plan.notes.extend(note(self.claims_differ.as_ref(), status.map(|status| &*status.conditions)));
     }
 
-    /// Writes what the claims of the pods that are there go with.
+    /// Writes what the claims of the pods that are there go with. A pod with which claims go, or are to go, is
+    /// not deleted before that is written.
     pub(super) fn keep_claims(&mut self) {
-        let mut patches = Vec::new();
+        let (mut patches, mut unkept) = (Vec::new(), BTreeMap::new());
         for member in self.members.values() {
             let has_slot = self.slots.binary_search(&member.ordinal).is_ok();
             let wanted = if self.rules.deletes_with_pod && !has_slot {
@@ -113,10 +116,15 @@ impl Pass<'_> {
                     let owners: Vec<&OwnerReference> = others.chain(&wanted).collect();
                     let patch = json!({ "metadata": { "ownerReferences": owners } });
                     patches.push(Action::PatchClaim(claim.target(), patch));
+                    if managed.iter().copied().chain(&wanted).any(|owner| owner.kind == "Pod") {
+                        let is_off = self.input.put_off.contains(&claim.uid);
+                        *unkept.entry(member.ordinal).or_insert(true) &= is_off;
+                    }
                 }
             }
         }
         self.plan.actions.extend(patches);
+        self.unkept = unkept;
     }
 
     fn set_reference(&self) -> OwnerReference {

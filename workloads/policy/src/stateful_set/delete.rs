@@ -53,9 +53,19 @@ impl<'a> Pass<'a> {
 
     /// Deletes pods with slots that somebody wants made anew, from the highest number down: as many as may be
     /// `out` of service, and those that are. Which revision they have, and whether updates rest, is all one.
-    pub(super) fn delete_specified(&mut self, all: &[Member<'a>], out: &mut usize, most: usize) {
+    /// `is_off`: those that could not be written to, or the others.
+    pub(super) fn delete_specified(
+        &mut self,
+        all: &[Member<'a>],
+        is_off: bool,
+        out: &mut usize,
+        most: usize,
+    ) {
         let is_next = |one: &&Member<'_>| one.specified && one.pod.is_active() && !one.is_going();
         for member in all.iter().rev().filter(is_next) {
+            if self.is_off(member) != is_off || self.unkept.contains_key(&member.ordinal) {
+                continue;
+            }
             if member.available {
                 if *out >= most {
                     continue;
@@ -71,8 +81,11 @@ impl<'a> Pass<'a> {
         member.pod.is_active() && member.pod.is_ready_for(self.rules.min_ready_seconds, self.now)
     }
 
-    /// Deletes a pod, after the update of it that is asked for.
+    /// Deletes a pod, after the update of it that is asked for, and when its claims say what they go with.
     pub(super) fn discard(&mut self, member: &Member<'a>) {
+        if self.unkept.contains_key(&member.ordinal) {
+            return;
+        }
         if let Some(known) = member.in_place {
             let (node, uid) = (known.node.clone(), member.pod.uid.clone());
             self.plan.actions.push(Action::ForgetInPlace { node, uid });

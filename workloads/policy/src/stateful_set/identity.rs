@@ -1,6 +1,8 @@
 //! Names of pods as labels: a Service is for one pod alone by it. A pod that was adopted may have none, and
 //! one that somebody takes off would be missed for good.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
 use super::Pass;
@@ -12,26 +14,30 @@ const MOST_NAMED: usize = 200;
 const LONGEST_VALUE: usize = 63;
 
 impl Pass<'_> {
-    /// Gives pods the label of their name. True: a pod was written.
-    pub(super) fn name_pods(&mut self) -> bool {
+    /// Gives pods the label of their name, but none that is `going`. True: others wait for that.
+    pub(super) fn name_pods(&mut self, going: &BTreeSet<String>) -> bool {
         let pods = self.members.values().map(|member| member.pod);
         let nameless = pods.filter(|pod| {
-            pod.is_active() && pod.label(POD_NAME_LABEL) != pod.name && pod.name.len() <= LONGEST_VALUE
+            pod.is_active()
+                && pod.label(POD_NAME_LABEL) != pod.name
+                && pod.name.len() <= LONGEST_VALUE
+                && !going.contains(&pod.uid)
         });
+        let mut nameless: Vec<_> = nameless.collect();
+        nameless.sort_by_key(|pod| self.input.put_off.contains(&pod.uid));
         let actions: Vec<Action> = nameless
+            .into_iter()
             .take(MOST_NAMED)
             .map(|pod| {
                 let patch = json!({ "metadata": { "labels": { POD_NAME_LABEL: pod.name } } });
                 Action::PatchPod(pod.target(), patch)
             })
             .collect();
-        let some = !actions.is_empty();
         let repaired = actions.iter().filter_map(|action| match action {
             Action::PatchPod(target, _) => Some((target.uid.clone(), Cause::Repair)),
             _ => None,
         });
         self.plan.causes.extend(repaired);
-        self.plan.actions.extend(actions);
-        some
+        self.write_states(actions)
     }
 }

@@ -9,11 +9,13 @@
 //! not available, wherever it stands in the order; a pod that is broken is updated though others are waited
 //! for, or a set could not get out of a broken template, but `OrderedReady` gives one whose probe fails a
 //! while to be mended, and does nothing meanwhile; and claims count as scaled away by slot, not by number, so
-//! those of a pod beyond a reserved number are kept.
+//! those of a pod beyond a reserved number are kept. A pod that cannot be written to comes last, unless pods
+//! are updated one after the other.
 
 mod build;
 mod claims;
 mod delete;
+mod fill;
 mod identity;
 mod rules;
 mod status;
@@ -32,7 +34,7 @@ use jiff::Timestamp;
 
 pub use self::rules::Rules;
 use crate::{
-    action::{Action, Note},
+    action::Action,
     adopt::{Adopting, Unadopted},
     agents::Agents,
     clone_set::{ClaimView, UpdateType},
@@ -40,7 +42,7 @@ use crate::{
     lifecycle::{State, is_available, is_ready_anew},
     names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL},
     plan::{self, Failures, most_created, release},
-    pod::{Phase, PodView},
+    pod::PodView,
     predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
@@ -71,6 +73,8 @@ pub struct Input<'a> {
     pub ahead: Ahead<'a>,
     /// Failures of the last writes.
     pub failures: &'a Failures,
+    /// Pods and claims that could not be written to: they come after all others.
+    pub put_off: &'a BTreeSet<String>,
     /// How often the name of a new revision was taken, as far as the status does not say so yet.
     pub collisions: i32,
     /// Pods and revisions that it could not adopt.
@@ -126,6 +130,11 @@ struct Pass<'a> {
     mended_in: Option<Duration>,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// Numbers of pods whose claims do not yet say what they go with: whether that could not be written. To
+    /// delete such a pod could delete its claims, or leave them for good.
+    unkept: BTreeMap<i64, bool>,
+    /// Labels and states of pods that could not be written to.
+    late_states: Vec<Action>,
 }
 
 /// Number at the end of a pod's name, if it is a pod of the set.
@@ -215,21 +224,27 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         update_waits: split.refused,
         mended_in: None,
         settled: Settled::new(),
+        unkept: BTreeMap::new(),
+        late_states: Vec::new(),
     };
     if !is_going {
+        pass.plan.begin_part();
+        pass.keep_claims();
+        pass.tell_of_claims();
+        pass.plan.begin_part();
         let ahead = pass.pulls_ahead();
         pass.plan.actions.extend(ahead.create);
         pass.plan.notes.extend(ahead.notes);
-        pass.finish();
-        pass.keep_claims();
-        pass.tell_of_claims();
         let may_go_on = pass.fill();
+        pass.finish();
         if may_go_on {
             pass.condemn();
         }
         pass.update();
         let goes_on = pass.members.values().any(Member::is_being_updated);
         in_place::forget(std::mem::take(&mut pass.settled), goes_on, &mut pass.plan.actions);
+        let late_states = std::mem::take(&mut pass.late_states);
+        pass.plan.add_late(late_states);
         pass.plan.begin_part();
         in_place::open(gates, &mut pass.plan.actions);
         pass.plan.actions.extend(ahead.delete);
@@ -272,83 +287,10 @@ impl<'a> Member<'a> {
     }
 }
 
-impl<'a> Pass<'a> {
-    /// Goes over the slots: makes what is missing, replaces what has ended. True: what comes after the slots
-    /// need not wait for them.
-    fn fill(&mut self) -> bool {
-        // A budget of pods that are out while others are made.
-        let mut left = self.rules.scale_max_unavailable.unwrap_or(i64::MAX);
-        for ordinal in self.slots.clone() {
-            if left <= 0 || self.creates_left <= 0 {
-                return true;
-            }
-            let Some(member) = self.members.get(&ordinal).copied() else {
-                if let Some(is_available) = self.orphans.get(&ordinal) {
-                    if !is_available && self.rules.ordered {
-                        return false;
-                    }
-                    left -= i64::from(!is_available);
-                    continue;
-                }
-                let made = self.create(ordinal);
-                self.filled = self.filled.saturating_add(1);
-                if self.rules.ordered || !made {
-                    return !self.rules.ordered;
-                }
-                left -= 1;
-                continue;
-            };
-            if member.pod.phase == Phase::Ended && !member.pod.terminating {
-                let text = format!("pod {} has ended, and is made anew", member.pod.name);
-                self.plan.notes.push(Note { warning: true, reason: "RecreatingFailedPod", text });
-                self.discard(&member);
-            }
-            if member.pod.phase == Phase::Pending && !member.pod.terminating {
-                // It waits for a claim that somebody has deleted.
-                let claims = self.missing_claims(ordinal);
-                if !claims.is_empty() {
-                    self.creates_left -= 1;
-                }
-                self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
-            }
-            if !member.available {
-                if self.rules.ordered {
-                    return false;
-                }
-                left -= 1;
-            }
-        }
-        true
-    }
-
-    /// False: something is in its way.
-    fn create(&mut self, ordinal: i64) -> bool {
-        if let Some(why) = self.claims_in_the_way(ordinal) {
-            self.create_waits.get_or_insert(why);
-            return false;
-        }
-        let revision = self.revision_of(ordinal);
-        if revision.name != self.live.update.name {
-            self.old_in_slots = self.old_in_slots.map(|old| old.saturating_add(1));
-        }
-        let claims = self.missing_claims(ordinal);
-        self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
-        let pod = build::pod(self.rules, self.owner, revision, ordinal, self.now);
-        self.plan.actions.push(Action::CreatePod(pod));
-        self.creates_left -= 1;
-        true
-    }
-
-    /// Revision that a new pod of this number gets, which has none.
-    fn revision_of(&self, ordinal: i64) -> &'a Revision {
-        if self.rules.on_delete {
-            return self.live.update;
-        }
-        let keeps = match self.old_in_slots {
-            Some(old) => old < self.rules.partition,
-            None => self.rules.keeps(ordinal),
-        };
-        if keeps { self.live.current } else { self.live.update }
+impl Pass<'_> {
+    /// Tells whether the pod could not be written to.
+    fn is_off(&self, member: &Member<'_>) -> bool {
+        self.input.put_off.contains(&member.pod.uid)
     }
 
     /// Decides on images that are pulled ahead.

@@ -16,7 +16,7 @@ use crate::{
 /// Condition: a pod cannot be made.
 const FAILED_CREATE: &str = "FailedCreatePod";
 /// Condition: a pod cannot be updated.
-const FAILED_UPDATE: &str = "FailedUpdatePod";
+pub(super) const FAILED_UPDATE: &str = "FailedUpdatePod";
 
 impl Pass<'_> {
     pub(super) fn status(&self) -> AdvancedStatefulSetStatus {

@@ -6,6 +6,7 @@ mod adopt;
 mod claims;
 mod in_place;
 mod model;
+mod refused;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{Input, Plan, plan};
+use super::{Input, Plan, plan, update::WAITS_FOR_PROBE};
 use crate::{
     action::Action,
     adopt::Unadopted,
@@ -44,6 +45,10 @@ struct World {
     silent: BTreeSet<String>,
     /// The set is being deleted.
     is_going: bool,
+    /// Pods and claims that could not be written to.
+    put_off: BTreeSet<String>,
+    /// Conditions of its status.
+    conditions: Value,
 }
 
 fn template(image: &str) -> Value {
@@ -140,6 +145,8 @@ impl World {
             unadopted: Unadopted::default(),
             silent: BTreeSet::new(),
             is_going: false,
+            put_off: BTreeSet::new(),
+            conditions: json!([]),
         }
     }
 
@@ -150,7 +157,7 @@ impl World {
             "metadata": { "namespace": "ns", "name": "db", "uid": "set", "generation": 1,
                 "deletionTimestamp": self.is_going.then_some("2026-01-01T00:00:00Z") },
             "spec": self.spec,
-            "status": { "currentRevision": "db-old" },
+            "status": { "currentRevision": "db-old", "conditions": self.conditions },
         });
         let set = serde_json::from_value(set).unwrap();
         let (pods, claims): (Vec<_>, Vec<_>) = (self.pods.iter().collect(), self.claims.iter().collect());
@@ -164,6 +171,7 @@ impl World {
             agents: Agents { updating: &here, present: &here, labelling: &here, silent: &self.silent },
             ahead: Ahead::default(),
             failures: &self.failures,
+            put_off: &self.put_off,
             collisions: 0,
             unadopted: &self.unadopted,
         };
@@ -327,6 +335,34 @@ fn a_clock_that_is_ahead_holds_up_no_update(#[case] ahead: i64, #[case] effect: 
     let mut world = World::new(3, ordered(json!({})), "0o 1o!? 2o");
     world.pods[1].failing_since = Some(NOW.checked_add(SignedDuration::from_secs(ahead)).unwrap());
     assert_eq!(world.effect(), effect);
+}
+
+/// Pods cease to be Ready again and again: the update waits for two minutes in sum. Rows: for how long it has
+/// waited, what its condition says, what is done, and when to look again.
+#[rstest]
+#[case::a_while(30, WAITS_FOR_PROBE, "", Some(1))]
+#[case::a_second_less(119, WAITS_FOR_PROBE, "", Some(1))]
+#[case::long_enough(120, WAITS_FOR_PROBE, "-1", None)]
+#[case::for_something_else(120, "no quota", "", Some(1))]
+fn pods_whose_probes_fail_are_waited_for_in_sum(
+    #[case] seconds: i64,
+    #[case] message: &str,
+    #[case] effect: &str,
+    #[case] again: Option<u64>,
+) {
+    let mut world = World::new(3, ordered(json!({})), "0o 1o!? 2o");
+    let since = NOW.checked_sub(SignedDuration::from_secs(seconds)).unwrap().to_string();
+    world.conditions = json!([{
+        "type": "FailedUpdatePod", "status": "True", "message": message,
+        "lastUpdateTime": since, "lastTransitionTime": since,
+    }]);
+    let plan = world.plan();
+    assert_eq!((world.effect().as_str(), plan.again.map(|again| again.as_secs())), (effect, again));
+    // It says so, and the time does not begin anew when it is over.
+    let condition = plan.status.unwrap().conditions.remove(0);
+    assert_eq!(condition.message.as_deref(), Some(WAITS_FOR_PROBE));
+    let is_known = message == WAITS_FOR_PROBE;
+    assert_eq!(condition.last_update_time.unwrap().0.to_string() == since, is_known);
 }
 
 /// Its hook holds it, or it is in the midst of an update to another revision: nobody mends that.

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{KIND, Member, Pass};
+use super::{KIND, Member, Pass, status::FAILED_UPDATE};
 use crate::{
     action::Action,
     clone_set::{Priority, UpdateType},
@@ -23,9 +23,21 @@ const MENDED_SECONDS: i64 = 60;
 /// Twice that time: the clock of a node may be ahead by some seconds.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
+/// Time that pods whose probes fail are waited for in sum, in seconds: some cease to be Ready again and again.
+const WAITED_SECONDS: i64 = 120;
+
+/// Words for it, always the same: their condition tells since when it is so.
+pub(super) const WAITS_FOR_PROBE: &str = "an old pod is not Ready any more, as its probe fails: it may be mended, and is \
+                                          waited for, one minute each and two minutes in sum";
+
 impl<'a> Pass<'a> {
     pub(super) fn update(&mut self) {
-        if self.name_pods() || self.refresh() {
+        let going = self.plan.written();
+        if self.name_pods(&going) {
+            return;
+        }
+        let (is_first, leaving) = self.refresh(&going);
+        if is_first {
             return;
         }
         let in_slots = |one: &&Member<'_>| self.slots.binary_search(&one.ordinal).is_ok();
@@ -35,35 +47,80 @@ impl<'a> Pass<'a> {
         let serves = |slot: &&i64| self.orphans.get(slot).is_some_and(|is_available| *is_available);
         let there = all.len().saturating_add(self.slots.iter().filter(serves).count());
         let empty = self.slots.len().saturating_sub(there);
-        let mut out = all.iter().filter(|one| !one.available).count().saturating_add(empty);
-        self.delete_specified(&all, &mut out, most);
+        let out = all.iter().filter(|one| !one.available).count();
+        let mut out = out.saturating_add(empty).saturating_add(leaving);
+        self.delete_specified(&all, false, &mut out, most);
+        self.update_slots(&all, &going, &mut out, most);
+        // Others do not wait for those that could not be deleted.
+        self.delete_specified(&all, true, &mut out, most);
+    }
+
+    /// Updates pods with slots, as many as may be `out` of service, and those that are.
+    fn update_slots(&mut self, all: &[Member<'a>], going: &BTreeSet<String>, out: &mut usize, most: usize) {
         if self.rules.on_delete || self.rules.paused {
             return;
         }
-        self.mended_in = self.mended_in(&all);
-        if self.mended_in.is_some() {
+        let mut waiting = self.order(all.to_vec());
+        if waiting.iter().all(|one| one.updated) || self.waits_for_probe(all) {
             return;
         }
         let arriving = all.iter().filter(|one| (one.updated || one.is_going()) && !one.available).count();
         // Those that wait for others to serve are not on their way: the others may be mended by this update.
         let mut taken = arriving.saturating_add(self.filled);
-        for member in self.order(all) {
+        let late: BTreeSet<String> =
+            self.late_states.iter().filter_map(Action::pod).map(str::to_owned).collect();
+        if !self.rules.ordered {
+            waiting.sort_by_key(|one| self.is_off(one));
+        }
+        for member in waiting {
             if taken >= most {
                 return;
             }
             if member.updated || member.pod.terminating || member.is_going() || member.specified {
                 continue;
             }
+            if going.contains(&member.pod.uid) {
+                taken = taken.saturating_add(1);
+                continue;
+            }
+            let unkept = self.unkept.get(&member.ordinal);
+            if late.contains(&member.pod.uid) || unkept == Some(&true) {
+                if self.rules.ordered {
+                    return;
+                }
+                continue;
+            }
+            if unkept.is_some() {
+                // Its claims are written by this pass, and it is next.
+                return;
+            }
             if member.available {
-                if out >= most {
+                if *out >= most {
                     // One that is broken may still be mended: it costs nothing.
                     continue;
                 }
-                out = out.saturating_add(1);
+                *out = out.saturating_add(1);
             }
             taken = taken.saturating_add(1);
             self.update_one(&member);
         }
+    }
+
+    /// Tells whether the update waits for an old pod whose probe fails.
+    fn waits_for_probe(&mut self, all: &[Member<'_>]) -> bool {
+        let Some(left) = self.mended_in(all) else { return false };
+        let conditions = self.input.set.status.as_ref().map(|status| status.conditions.as_slice());
+        let known = conditions.unwrap_or_default().iter().find(|one| {
+            one.type_ == FAILED_UPDATE
+                && one.status == "True"
+                && one.message.as_deref() == Some(WAITS_FOR_PROBE)
+        });
+        // The condition stays when that time is over: it does not begin anew.
+        self.update_waits = Some(WAITS_FOR_PROBE.to_owned());
+        let since = known.and_then(|known| known.last_update_time.as_ref()).map_or(self.now, |time| time.0);
+        let left = left.min(until(since, WAITED_SECONDS, self.now));
+        self.mended_in = Some(left).filter(|left| !left.is_zero());
+        self.mended_in.is_some()
     }
 
     /// Time that an old pod still has to be Ready again, where pods are waited for one after the other: its
@@ -104,6 +161,8 @@ impl<'a> Pass<'a> {
         all.sort_by_key(|one| match State::of(one.pod) {
             _ if one.updated || one.pod.terminating => 0,
             state if state.awaits_update() => 1,
+            // It leaves its place to others.
+            _ if self.is_off(one) => 3,
             _ => 2,
         });
         // As many old ones are left as the partition says: those that are missing come back by that count.
@@ -124,13 +183,19 @@ impl<'a> Pass<'a> {
         (!self.rules.paused).then(|| self.order(all).iter().map(|one| one.ordinal).collect())
     }
 
-    /// Brings states and labels up to date. True: a pod was written.
-    fn refresh(&mut self) -> bool {
-        let (mut actions, mut settled) = (Vec::new(), Vec::new());
+    /// Brings states and labels up to date, but of no pod that is `going`. Returns whether updates wait for
+    /// that, and the number of available pods that go out of service by it.
+    fn refresh(&mut self, going: &BTreeSet<String>) -> (bool, usize) {
+        let (mut actions, mut settled, mut leaving) = (Vec::new(), Vec::new(), 0_usize);
         let wanted = self.wanted();
+        let mut written = going.clone();
+        written.extend(self.late_states.iter().filter_map(Action::pod).map(str::to_owned));
         // One that is held before its deletion is not called back into service by the end of its update.
         for member in self.members.values().filter(|one| one.pod.is_active() && !one.is_going()) {
             let (pod, state) = (member.pod, State::of(member.pod));
+            if written.contains(&pod.uid) {
+                continue;
+            }
             if let Some(action) = end_grace(pod, member.in_place) {
                 actions.push(action);
                 continue;
@@ -146,6 +211,9 @@ impl<'a> Pass<'a> {
                     if is_labelled && is_kept {
                         settled.push((known.node.clone(), pod.uid.clone()));
                         continue;
+                    }
+                    if !is_labelled && member.available && !after.serves() {
+                        leaving = leaving.saturating_add(1);
                     }
                     actions.push(if is_labelled {
                         Action::ForgetInPlace { node: known.node.clone(), uid: pod.uid.clone() }
@@ -178,9 +246,18 @@ impl<'a> Pass<'a> {
                 }
             }
         }
-        let some = !actions.is_empty();
-        self.plan.actions.extend(actions);
         self.settled = settled;
+        (self.write_states(actions), leaving)
+    }
+
+    /// Writes labels and states, those of pods that could not be written to after all others. True: there are
+    /// others.
+    pub(super) fn write_states(&mut self, actions: Vec<Action>) -> bool {
+        let is_off = |action: &Action| action.pod().is_some_and(|uid| self.input.put_off.contains(uid));
+        let (late, now): (Vec<Action>, Vec<Action>) = actions.into_iter().partition(is_off);
+        let some = !now.is_empty();
+        self.plan.actions.extend(now);
+        self.late_states.extend(late);
         some
     }
 

@@ -50,6 +50,53 @@ fn claims_go_with(
     assert_eq!(found.get("data-db-4").map(String::as_str), condemned);
 }
 
+/// Claims go with their pods, so these are not deleted before that is written: they would take the claims with
+/// them, or leave them. Rows: claims 0 to 3, of which `p` go with their pods, the policy, one that could not be
+/// written to, and what is done with the pods of a set of two, all at once and one after the other.
+#[rstest]
+#[case::all_is_said("--pp", "Retain", "", "-3 -2 -1", "-3 -1")]
+#[case::two_go_with_none("----", "Retain", "", "-1", "-1")]
+#[case::one_cannot_be_written_to("---p", "Retain", "claim-2", "-3 -1", "-3 -1")]
+#[case::one_that_stays_goes_with_its_pod("-ppp", "Retain", "", "-3 -2", "-3")]
+#[case::and_cannot_be_written_to("-ppp", "Retain", "claim-1", "-3 -2 -0", "-3")]
+#[case::they_go_with_the_set("--pp", "Delete", "claim-1", "-3 -2 -1", "-3 -1")]
+fn a_pod_is_deleted_when_its_claims_say_what_they_go_with(
+    #[case] claims: &str,
+    #[case] deleted: &str,
+    #[case] put_off: &str,
+    #[case] effect: &str,
+    #[case] in_order: &str,
+) {
+    let of_pod = |(ordinal, with): (i64, char)| {
+        let kind = if with == 'p' { "Pod" } else { "Other" };
+        let owner =
+            json!([{ "apiVersion": "v1", "kind": kind, "name": "x", "uid": format!("uid-{ordinal}") }]);
+        ClaimView { owners: serde_json::from_value(owner).unwrap(), ..claim(ordinal) }
+    };
+    let mut world = World::new(2, with_claims(deleted, "Delete"), "0o 1o 2o 3o");
+    world.claims = (0..).zip(claims.chars()).map(of_pod).collect();
+    world.put_off.insert(put_off.to_owned());
+    assert_eq!(world.effect(), effect);
+    world.spec["podManagementPolicy"] = "OrderedReady".into();
+    assert_eq!(world.effect(), in_order);
+}
+
+/// Whatever is refused of one kind, the others are written.
+#[test]
+fn claims_new_pods_and_deletions_are_parts_of_their_own() {
+    let mut world = World::new(3, with_claims("Delete", "Retain"), "0n! 2o 3n");
+    world.pods[0].phase = Phase::Pending;
+    world.claims = vec![claim(2)];
+    let (parts, _) = world.plan().into_parts();
+    let [claims, new, deleted, ..] = parts.as_slice() else { panic!("{parts:?}") };
+    assert!(matches!(claims.as_slice(), [Action::PatchClaim(..)]), "{claims:?}");
+    assert!(
+        matches!(new.as_slice(), [Action::CreateClaim(_), Action::CreateClaim(_), Action::CreatePod(_)]),
+        "{new:?}"
+    );
+    assert!(matches!(deleted.as_slice(), [Action::DeletePod(_), ..]), "{deleted:?}");
+}
+
 #[test]
 fn a_change_of_claim_templates_is_said() {
     let mut spec = with_claims("Retain", "Retain");

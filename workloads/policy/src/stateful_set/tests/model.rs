@@ -29,6 +29,8 @@ enum Op {
     Hook(usize),
     /// The agent of a pod cannot update it.
     Fail(usize),
+    /// Writes to a pod are refused, or not any more.
+    Refuse(usize),
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
@@ -46,6 +48,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..8_usize).prop_map(Op::Specify),
         3 => (0..8_usize).prop_map(Op::Hook),
         1 => (0..8_usize).prop_map(Op::Fail),
+        1 => (0..8_usize).prop_map(Op::Refuse),
         8 => writes().prop_map(Op::Sync),
     ]
 }
@@ -103,7 +106,8 @@ impl History {
                 silent: &self.played.silent,
             },
             ahead: Ahead::default(),
-            failures: &Failures::default(),
+            failures: &self.played.failures,
+            put_off: &self.played.put_off,
             collisions: 0,
             unadopted: &Unadopted::default(),
         };
@@ -155,6 +159,11 @@ impl History {
                     self.played.fail(&uid);
                 }
             }
+            Op::Refuse(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.refuse(uid);
+                }
+            }
             Op::Sync(writes) => self.sync(*writes),
         }
         self.played.template.clone_from(&self.spec["template"]);
@@ -178,7 +187,18 @@ impl History {
         let plan = self.plan();
         self.keeps_its_bounds(&plan);
         let is_all = plan.actions.len() <= writes;
-        let are_written = plan.actions.into_iter().take(writes).all(|action| self.played.write(action));
+        let (mut is_done, mut are_written) = (is_all, true);
+        for action in plan.actions.into_iter().take(writes) {
+            let is_refused = self.played.is_refused(&action);
+            is_done &= !is_refused;
+            if !is_refused && !self.played.write(action) {
+                are_written = false;
+                break;
+            }
+        }
+        if is_done && are_written {
+            self.played.is_done();
+        }
         if is_all
             && are_written
             && let Some(status) = plan.status
@@ -197,6 +217,7 @@ impl History {
         let taken = plan.actions.iter().filter(|action| match action {
             Action::DeletePod(target) => available(&target.uid),
             Action::UpdateInPlace(update) => available(&update.uid),
+            Action::PatchPod(target, patch) => is_held(patch) && available(&target.uid),
             _ => false,
         });
         let taken = taken.count() as i64;
@@ -205,7 +226,30 @@ impl History {
         assert!(taken == 0 || before - taken >= least, "{before} available, {taken} taken, least {least}");
     }
 
+    /// Whatever cannot be done with one pod, all others get the newest revision, and serve.
+    fn others_are_new(&self, refused: &str) {
+        let update = self.status.as_ref().unwrap().update_revision.clone().unwrap();
+        let others: Vec<&PodView> = self.played.pods.values().filter(|pod| pod.uid != refused).collect();
+        assert_eq!(others.len(), 2);
+        for pod in others {
+            let is_new = pod.label(REVISION_LABEL) == update;
+            assert!(is_new && self.played.is_available(pod), "{}: {:?}", pod.name, pod.labels);
+        }
+    }
+
+    /// Lets everybody do their work until there is none.
+    fn settle(&mut self) {
+        for _ in 0..150 {
+            self.played.deliver_all();
+            self.sync(usize::MAX);
+            self.played.go_on();
+            self.played.mind_all();
+        }
+        self.played.deliver_all();
+    }
+
     fn is_as_wanted(&mut self) {
+        self.played.allow_all();
         // A broken template is mended, and no pod of the partition is to have it.
         let image = &mut self.spec["template"]["spec"]["containers"][0]["image"];
         let is_broken = |one: &Revision| one.template["spec"]["containers"][0]["image"] == BROKEN;
@@ -223,13 +267,7 @@ impl History {
             self.played.silent.clear();
             self.generation += 2;
         }
-        for _ in 0..150 {
-            self.played.deliver_all();
-            self.sync(usize::MAX);
-            self.played.go_on();
-            self.played.mind_all();
-        }
-        self.played.deliver_all();
+        self.settle();
         let plan = self.plan();
         assert_eq!(plan.actions, [], "something is left to do");
         let slots = self.slots();
@@ -270,6 +308,38 @@ proptest! {
         for op in &ops {
             history.play(op);
         }
+        history.is_as_wanted();
+    }
+}
+
+/// Tells whether a patch takes the pod out of service before its update or its deletion.
+fn is_held(patch: &Value) -> bool {
+    let state = &patch["metadata"]["labels"][STATE_LABEL];
+    ["PreparingUpdate", "PreparingDelete"].iter().any(|held| state == held)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A pod that a policy lets nobody write to, and that somebody wants made anew or not. In order the others
+    /// wait for it.
+    #[test]
+    fn a_pod_that_is_refused_stops_no_other_one(
+        policy in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible"), Just("InPlaceOnly")],
+        most in 1..3_i32,
+        (hooked, specified) in any::<(bool, bool)>(),
+        at in 0..3_usize,
+    ) {
+        let mut history = History::new(policy, false, most, hooked);
+        history.is_as_wanted();
+        let uid = history.played.nth(at).unwrap();
+        history.played.refuse(uid.clone());
+        if specified {
+            history.play(&Op::Specify(at));
+        }
+        history.play(&Op::Image(2));
+        history.settle();
+        history.others_are_new(&uid);
         history.is_as_wanted();
     }
 }
