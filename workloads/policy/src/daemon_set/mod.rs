@@ -7,11 +7,13 @@
 //! Both templates count. OpenKruise makes every pod of the newest one, so a pod that is lost on a node which
 //! the partition holds back comes back new; here it comes back as the others that are held back are. The
 //! budget counts every node without an available pod, pods are taken in the order of their nodes, and a share
-//! of the burst is never none.
+//! of the burst is never none. An update waits for pods that are to be made or deleted first, but not for
+//! those that could not be: their nodes count as out of service, and come last.
 
 pub(crate) mod build;
 pub(crate) mod fit;
 mod held;
+mod manage;
 mod nodes;
 mod rests;
 mod rules;
@@ -28,7 +30,6 @@ use std::{
 
 use berth_proto::crd::{AdvancedDaemonSet, AdvancedDaemonSetStatus};
 use jiff::Timestamp;
-use serde_json::json;
 
 use self::{
     fit::Fit,
@@ -37,15 +38,14 @@ use self::{
 };
 pub use self::{held::Held, rests::Rests, rules::Rules};
 use crate::{
-    action::{Action, Note},
+    action::Action,
     adopt::{Adopting, Unadopted},
     agents::Agents,
     hash::{Suffixes, is_suffix},
     in_place::{self, InPlaceState, Settled},
-    lifecycle::{State, entering, holds},
     names::REVISION_LABEL,
     plan::{self, Failures, NodeView, Nodes, most_created, release},
-    pod::{Phase, PodView},
+    pod::PodView,
     predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
     selector::Labels,
@@ -86,7 +86,7 @@ pub struct Input<'a> {
     pub seed: u64,
     /// Pods and revisions that it could not adopt.
     pub unadopted: &'a Unadopted,
-    /// Nodes whose pods could not be made: they come after all others.
+    /// Nodes whose pods could not be made, and pods that could not be written to: they come after all others.
     pub put_off: &'a BTreeSet<String>,
 }
 
@@ -112,6 +112,8 @@ struct Pass<'a> {
     deletes_left: i64,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// Labels of pods that could not be written to.
+    late_labels: Vec<Action>,
     /// Why the update does not go on.
     update_waits: Option<String>,
 }
@@ -184,15 +186,19 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         creates_left: burst.min(most_created(rules.template, &[])),
         deletes_left: burst,
         settled: Settled::new(),
+        late_labels: Vec::new(),
         update_waits: split.refused,
     };
     let ahead = pass.pulls_ahead();
     pass.plan.notes.extend(ahead.notes);
     pass.manage();
-    if !pass.refresh() && pass.plan.actions.is_empty() {
-        pass.update();
+    let busy = pass.busy();
+    if !pass.refresh(&busy) && pass.may_update() {
+        pass.update(&busy);
     }
     pass.forget_settled();
+    let late_labels = std::mem::take(&mut pass.late_labels);
+    pass.plan.add_late(late_labels);
     pass.plan.put_first(ahead.create);
     pass.plan.begin_part();
     in_place::open(gates, &mut pass.plan.actions);
@@ -222,132 +228,6 @@ pub fn minds(set: &AdvancedDaemonSet, before: Option<&NodeView>, after: Option<&
 }
 
 impl<'a> Pass<'a> {
-    /// Makes and deletes pods, node by node.
-    fn manage(&mut self) {
-        let held = self.held_back();
-        let of_held = self.of_held(&held);
-        self.plan.held = self.had(&held);
-        let mut progress = self.progress();
-        let mut names: Vec<String> = self.places.keys().cloned().collect();
-        names.sort_by_key(|name| self.input.put_off.contains(name));
-        let before = self.plan.actions.len();
-        for name in names {
-            let Some(place) = self.places.get(&name) else { continue };
-            let is_gone = place.node.is_none();
-            let active: Vec<Member<'a>> = place.active().copied().collect();
-            let ended: Vec<Member<'a>> = place
-                .members
-                .iter()
-                .filter(|one| one.pod.phase == Phase::Ended && !one.pod.terminating)
-                .copied()
-                .collect();
-            let terminating = place.members.iter().any(|one| one.pod.terminating);
-            let (should_run, may_go_on) = (place.should_run, place.may_go_on);
-            let is_taken = place.orphan.is_some() || !active.is_empty() || !ended.is_empty();
-            if !may_go_on {
-                // A node that is gone may come back: its pods are the garbage collector's, as of Kubernetes.
-                let is_ours = |one: &&Member<'_>| !is_gone || one.pod.node.is_empty();
-                active.iter().chain(&ended).filter(is_ours).for_each(|one| self.delete(one));
-                continue;
-            }
-            let rests = self.input.rests_until.get(&name).is_some_and(|until| *until > self.now);
-            for one in ended.iter().filter(|_| !rests) {
-                let text = format!("pod {} on node {name} has ended, and is made anew", one.pod.name);
-                self.plan.notes.push(Note { warning: true, reason: "FailedDaemonPod", text });
-                self.plan.ended_on.push(name.clone());
-                self.delete(one);
-            }
-            // One that is going is waited for, unless there may be two.
-            let is_empty = !is_taken && (!terminating || self.surge > 0);
-            if should_run && is_empty && !rests {
-                let is_held = held.contains(&name);
-                if progress.is_none_or(|left| left > 0 && !is_held) {
-                    let known = is_held.then(|| self.known_of(&name).unwrap_or(of_held));
-                    self.create(&name, known.unwrap_or(self.live.update));
-                    progress = progress.map(|left| left - 1);
-                }
-            }
-            // What is begun goes on: whoever let go of the pod expects it gone, though nobody would choose it
-            // now.
-            let (free, rest): (Vec<Member<'a>>, Vec<Member<'a>>) =
-                active.iter().partition(|one| one.is_going() && !holds(self.rules.pre_delete, one.pod));
-            free.iter().for_each(|one| self.delete(one));
-            self.delete_surplus(&rest);
-        }
-        let all = self.plan.actions.split_off(before);
-        let (new, rest): (Vec<Action>, Vec<Action>) =
-            all.into_iter().partition(|action| matches!(action, Action::CreatePod(_)));
-        self.plan.actions.extend(new);
-        self.plan.begin_part();
-        self.plan.actions.extend(rest);
-    }
-
-    /// Leaves one of several pods on a node; while pods surge, one of each template.
-    fn delete_surplus(&mut self, active: &[Member<'a>]) {
-        let (new, old): (Vec<Member<'a>>, Vec<Member<'a>>) = active.iter().partition(|one| one.updated);
-        if self.surge == 0 {
-            active.iter().skip(1).for_each(|one| self.delete(one));
-            return;
-        }
-        new.iter().skip(1).chain(old.iter().skip(1)).for_each(|one| self.delete(one));
-        if let (Some(new), Some(old)) = (new.first(), old.first())
-            && (new.available || !old.pod.is_ready())
-        {
-            self.delete(old);
-        }
-    }
-
-    /// Pods that may be made while they are made progressively; `None`: as many as are missing.
-    fn progress(&self) -> Option<i64> {
-        let partition = self.rules.partition.up(self.desired).min(self.desired);
-        if !self.rules.progressive || partition == 0 {
-            return None;
-        }
-        let new = self.places.values().filter(|place| place.active().any(|one| one.updated)).count();
-        Some((self.desired - i64::try_from(new).unwrap_or(i64::MAX) - partition).max(0))
-    }
-
-    /// Makes a pod of a node.
-    fn create(&mut self, node: &str, revision: &Revision) {
-        if self.creates_left <= 0 {
-            return;
-        }
-        self.creates_left -= 1;
-        let taken = |name: &str| self.input.pods.iter().any(|pod| pod.name == name);
-        let name = loop {
-            let name = format!("{}-{}", self.owner.name, self.suffixes.next());
-            if !taken(&name) {
-                break name;
-            }
-        };
-        self.made.insert(node.to_owned());
-        let pod = build::pod(self.rules, self.owner, revision, &name, node);
-        self.plan.actions.push(Action::CreatePod(pod));
-    }
-
-    /// Deletes a pod, or has it wait for its hook.
-    fn delete(&mut self, member: &Member<'a>) {
-        if self.deletes_left <= 0 {
-            return;
-        }
-        let is_held = holds(self.rules.pre_delete, member.pod);
-        if is_held && member.is_going() {
-            // It is waited for; the others are not.
-            return;
-        }
-        self.deletes_left -= 1;
-        if !is_held {
-            if let Some(known) = member.in_place {
-                let (node, uid) = (known.node.clone(), member.pod.uid.clone());
-                self.plan.actions.push(Action::ForgetInPlace { node, uid });
-            }
-            self.plan.actions.push(Action::DeletePod(member.pod.target()));
-        } else {
-            let patch = json!({ "metadata": entering(State::PreparingDelete, self.now) });
-            self.plan.actions.push(Action::PatchPod(member.pod.target(), patch));
-        }
-    }
-
     /// Decides on images that are pulled ahead. There is no current revision of a DaemonSet: its rollout has
     /// ended when no pod is left that is to be updated.
     fn pulls_ahead(&self) -> predownload::Writes {

@@ -1,5 +1,7 @@
 //! Updates of a DaemonSet: node by node, their names descending, as far as the partition lets go; those last
-//! whose pods could not be made.
+//! whose pods could not be made or written to.
+
+use std::collections::BTreeSet;
 
 use serde_json::json;
 
@@ -46,22 +48,33 @@ impl<'a> Pass<'a> {
         ranked.into_iter().map(|(_, name)| name).collect()
     }
 
-    pub(super) fn update(&mut self) {
+    /// Updates pods, but of none of the `busy` nodes, which count as out of service: this pass writes to their
+    /// pods already.
+    pub(super) fn update(&mut self, busy: &BTreeSet<String>) {
         if self.rules.paused || self.rules.on_delete {
             return;
         }
-        let mut names: Vec<String> = self.let_go().into_iter().map(str::to_owned).collect();
-        names.sort_by_key(|name| self.input.put_off.contains(name));
+        let late: BTreeSet<&str> = self.late_labels.iter().filter_map(Action::pod).collect();
+        let is_free = |name: &&str| {
+            let mut pods = self.places.get(*name).into_iter().flat_map(Place::active);
+            !busy.contains(*name) && !pods.any(|one| late.contains(one.pod.uid.as_str()))
+        };
+        let mut names: Vec<String> = self.let_go().into_iter().filter(is_free).map(str::to_owned).collect();
+        names.sort_by_key(|name| self.is_off(name));
         if self.surge > 0 {
             return self.update_surging(&names);
         }
         let most = self.rules.max_unavailable.up(self.desired).max(1);
-        let count = |takes: &dyn Fn(&Place<'_>) -> bool| {
-            i64::try_from(self.places.values().filter(|place| takes(place)).count()).unwrap_or(i64::MAX)
+        let is_out = |(name, place): &(&String, &Place<'_>)| {
+            place.is_out() || place.should_run && busy.contains(*name)
         };
-        let mut out = count(&|place| place.is_out());
-        let has_old = |place: &Place<'_>| place.active().any(|one| !one.updated);
-        let mut taken = count(&|place| place.is_out() && !has_old(place));
+        let mut out = count(self.places.iter().filter(is_out).count());
+        // A node that gets no pod is none whose pod is on its way.
+        let is_arriving = |(name, place): &(&String, &Place<'_>)| match place.active().next() {
+            Some(_) => place.active().all(|one| one.updated),
+            None => !self.is_off(name),
+        };
+        let mut taken = count(self.places.iter().filter(is_out).filter(is_arriving).count());
         for name in names {
             let Some(place) = self.places.get(&name).filter(|place| place.should_run) else { continue };
             let is_old = |one: &&Member<'_>| !one.updated && !one.is_going();
@@ -130,11 +143,12 @@ impl<'a> Pass<'a> {
         update.possible(self.input.revisions, from, &self.input.agents, KIND)
     }
 
-    /// Labels of pods that their nodes have updated; then the updates may be forgotten. True: something was
-    /// written.
-    pub(super) fn refresh(&mut self) -> bool {
+    /// Labels of pods that their nodes have updated, but not of `busy` nodes; then the updates may be forgotten.
+    /// True: updates wait for what is written. They do not for pods that could not be written to.
+    pub(super) fn refresh(&mut self, busy: &BTreeSet<String>) -> bool {
         let (mut actions, mut settled) = (Vec::new(), Vec::new());
-        for member in self.places.values().flat_map(|place| place.active()) {
+        let places = self.places.iter().filter(|(name, _)| !busy.contains(*name));
+        for member in places.flat_map(|(_, place)| place.active()) {
             if let Some(action) = in_place::end_grace(member.pod, member.in_place) {
                 actions.push(action);
                 continue;
@@ -152,8 +166,11 @@ impl<'a> Pass<'a> {
             }
         }
         self.settled = settled;
-        let some = !actions.is_empty();
-        self.plan.actions.extend(actions);
+        let is_off = |action: &Action| action.pod().is_some_and(|uid| self.input.put_off.contains(uid));
+        let (late, now): (Vec<Action>, Vec<Action>) = actions.into_iter().partition(is_off);
+        let some = !now.is_empty();
+        self.plan.actions.extend(now);
+        self.late_labels = late;
         some
     }
 
@@ -163,4 +180,8 @@ impl<'a> Pass<'a> {
         let goes_on = members.any(|one| one.in_place.is_some_and(InPlaceState::is_pending));
         in_place::forget(std::mem::take(&mut self.settled), goes_on, &mut self.plan.actions);
     }
+}
+
+fn count(nodes: usize) -> i64 {
+    i64::try_from(nodes).unwrap_or(i64::MAX)
 }

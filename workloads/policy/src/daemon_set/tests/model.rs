@@ -23,6 +23,10 @@ enum Op {
     Silence(usize),
     /// The agent of a pod cannot update it.
     Fail(usize),
+    /// Writes to a pod are refused, or not any more.
+    Refuse(usize),
+    /// New pods of a node are refused, or not any more.
+    RefuseNode(usize),
     /// A pass of the program, which ends after so many writes.
     Sync(usize),
 }
@@ -36,6 +40,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..4_usize).prop_map(Op::Node),
         1 => (0..4_usize).prop_map(Op::Silence),
         1 => (0..4_usize).prop_map(Op::Fail),
+        1 => (0..4_usize).prop_map(Op::Refuse),
+        1 => (0..4_usize).prop_map(Op::RefuseNode),
         8 => writes().prop_map(Op::Sync),
     ]
 }
@@ -87,10 +93,10 @@ impl History {
             ahead: Ahead::default(),
             rests_until: &BTreeMap::new(),
             held: &self.held,
-            failures: &Failures::default(),
+            failures: &self.played.failures,
             collisions: 0,
             unadopted: &Unadopted::default(),
-            put_off: &BTreeSet::new(),
+            put_off: &self.played.put_off,
             // Names differ from pass to pass.
             seed: self.played.now.as_second() as u64 ^ self.played.pods.len() as u64,
         };
@@ -122,6 +128,12 @@ impl History {
                     self.played.fail(&uid);
                 }
             }
+            Op::Refuse(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.refuse(uid);
+                }
+            }
+            Op::RefuseNode(at) => self.played.refuse(NAMES[*at].to_owned()),
             Op::Sync(writes) => self.sync(*writes),
         }
         self.played.template.clone_from(&self.spec["template"]);
@@ -142,6 +154,7 @@ impl History {
             None => {}
         }
         let mut is_all = plan.actions.len() <= writes;
+        let mut is_done = is_all;
         for action in plan.actions.into_iter().take(writes) {
             if let Action::CreatePod(pod) = &action {
                 let pod = PodView::of(&serde_json::from_value(pod.clone()).unwrap());
@@ -152,10 +165,15 @@ impl History {
                     .any(|one| one.is_active() && one.wanted_node() == pod.placed_on);
                 assert!(!twice, "a second pod on node {}", pod.placed_on);
             }
-            if !self.played.write(action) {
+            let is_refused = self.played.is_refused(&action);
+            is_done &= !is_refused;
+            if !is_refused && !self.played.write(action) {
                 is_all = false;
                 break;
             }
+        }
+        if is_done && is_all {
+            self.played.is_done();
         }
         if is_all && let Some(status) = plan.status {
             self.status = Some(status);
@@ -185,8 +203,20 @@ impl History {
         assert!(after == before || after >= least, "{before} serve, {after} are left, least {least}");
     }
 
-    fn is_as_wanted(&mut self) {
-        self.played.template.clone_from(&self.spec["template"]);
+    /// Whatever cannot be done on one node, the pods of all others get the newest revision, and serve.
+    fn others_are_new(&self, node: &str) {
+        let hash = self.status.as_ref().unwrap().daemon_set_hash.clone().unwrap();
+        let others = self.played.pods.values().filter(|pod| pod.wanted_node() != node);
+        let others: Vec<&PodView> = others.collect();
+        assert_eq!(others.len(), 3);
+        for pod in others {
+            let is_new = pod.label(REVISION_LABEL) == hash;
+            assert!(is_new && self.played.is_available(pod), "{}: {:?}", pod.name, pod.labels);
+        }
+    }
+
+    /// Lets everybody do their work until there is none.
+    fn settle(&mut self) {
         for _ in 0..120 {
             self.played.deliver_all();
             self.sync(usize::MAX);
@@ -195,6 +225,12 @@ impl History {
             self.played.collect(|pod| !nodes.contains_key(pod.wanted_node()));
         }
         self.played.deliver_all();
+    }
+
+    fn is_as_wanted(&mut self) {
+        self.played.allow_all();
+        self.played.template.clone_from(&self.spec["template"]);
+        self.settle();
         let plan = self.plan();
         assert_eq!(plan.actions, [], "something is left to do");
         let mut there: Vec<&str> = self.played.pods.values().map(PodView::wanted_node).collect();
@@ -223,6 +259,34 @@ proptest! {
         for op in &ops {
             history.play(op);
         }
+        history.is_as_wanted();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A policy lets nobody write to a pod, or make one on its node, which is out of service then.
+    #[test]
+    fn a_node_that_is_refused_stops_no_other_one(
+        kind in prop_oneof![Just("Standard"), Just("InPlaceIfPossible")],
+        most in 1..3_i32,
+        is_lost in any::<bool>(),
+        at in 0..4_usize,
+    ) {
+        let mut history = History::new(kind, if is_lost { 2 } else { most });
+        history.is_as_wanted();
+        let uid = history.played.nth(at).unwrap();
+        let node = history.played.pods[&uid].node.clone();
+        if is_lost {
+            history.played.refuse(node.clone());
+            history.play(&Op::Cluster(Step::DeleteByHand(at)));
+        } else {
+            history.played.refuse(uid);
+        }
+        history.play(&Op::Image(2));
+        history.settle();
+        history.others_are_new(&node);
         history.is_as_wanted();
     }
 }

@@ -29,6 +29,56 @@ fn a_node_that_takes_no_second_pod_holds_no_update_up() {
     assert_eq!(world.effect(), "+in +gn");
 }
 
+/// What could not be made, deleted or written comes last, and stops no update of others; a node without a pod
+/// counts as out of service. Rows: the strategy, pods, a node that is tainted, what could not be, and the effect.
+#[rstest]
+#[case::a_new_pod(json!({ "maxUnavailable": 2 }), without_j(), "", &[], "+jn")]
+#[case::that_is_refused(json!({ "maxUnavailable": 2 }), without_j(), "", &["j"], "+jn -i")]
+#[case::and_no_other_one_may_be_out(json!({}), without_j(), "", &["j"], "+jn")]
+#[case::but_a_broken_one_costs_nothing(json!({}), without_j().replace("c:o", "c:o!"), "", &["j"], "+jn -c")]
+#[case::one_that_does_not_fit(json!({}), ten("o"), "c", &[], "-c")]
+#[case::that_cannot_be_deleted(json!({}), ten("o"), "c", &["uid-2"], "-c -j")]
+#[case::one_that_has_ended(json!({ "maxUnavailable": 2 }), ten("o").replace("c:o", "c:oF"), "", &["uid-2"], "-c -j")]
+#[case::updated_by_new_pods(json!({}), ten("o"), "", &["uid-9"], "-i")]
+#[case::updated_in_place(json!({ "rollingUpdateType": "InPlaceIfPossible" }), ten("o"), "", &["uid-9", "uid-8"], "~h")]
+#[case::all_that_is_left(json!({}), split("n", "o", "j"), "", &["uid-9"], "-j")]
+fn what_could_not_be_written_stops_no_update(
+    #[case] rolling: Value,
+    #[case] pods: String,
+    #[case] tainted: &str,
+    #[case] put_off: &[&str],
+    #[case] effect: &str,
+) {
+    let mut world = World::new(rolling, &pods);
+    let is_tainted = |node: &&mut NodeView| node.name == tainted;
+    for node in world.nodes.iter_mut().filter(is_tainted) {
+        node.taints = vec![json!({ "key": "x", "effect": "NoExecute" })];
+    }
+    world.put_off = put_off.iter().map(|key| (*key).to_owned()).collect();
+    assert_eq!(world.effect(), effect);
+}
+
+fn without_j() -> String {
+    ten("o").replace("j:o", "")
+}
+
+/// Its node has updated it, and the label that says so is refused.
+#[test]
+fn a_label_that_cannot_be_written_stops_no_update() {
+    let mut world = World::new(json!({ "rollingUpdateType": "InPlaceIfPossible" }), &ten("o"));
+    let known = InPlaceState {
+        node: "j".to_owned(),
+        revision: "log-new".to_owned(),
+        attempt: 0,
+        generation: Some(4),
+        phase: InPlacePhase::Done,
+    };
+    world.in_place.insert("uid-9".to_owned(), known);
+    assert_eq!(world.effect(), "held j");
+    world.put_off = ["uid-9".to_owned()].into();
+    assert_eq!(world.effect(), "~i held j");
+}
+
 #[test]
 fn a_node_that_rests_gets_no_pod() {
     let mut world = World::new(json!({}), &ten("n").replace("c:n", "c:nF"));
