@@ -75,7 +75,7 @@ pub enum RuntimeEffect {
     /// Remove these exited containers, and their logs.
     RemoveContainers(Vec<ContainerId>),
     /// Stop this container without the kubelet: its hook, then the stop signal, then SIGKILL.
-    StopContainer(DirectStop),
+    StopContainer(Box<DirectStop>),
 }
 
 /// A change of a request.

@@ -192,7 +192,8 @@ mod tests {
     /// says of it then.
     #[tokio::test]
     async fn a_hook_that_this_process_does_not_begin_is_the_next_ones() {
-        for (looks, begins, stored) in [(0, false, None), (1, false, Some(false)), (2, true, Some(true))] {
+        for (looks, begins, stored) in [(0_u32, false, None), (1, false, Some(false)), (2, true, Some(true))]
+        {
             let dir = tempfile::tempdir().unwrap();
             let store = Arc::new(Store::open(dir.path()).unwrap());
             let metrics = AgentMetrics::register(&mut Registry::default());

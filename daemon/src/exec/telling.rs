@@ -138,7 +138,7 @@ mod tests {
         let (container, sandbox) = (container.into(), "s".into());
         let (mark, grace) = (None, Duration::ZERO);
         let stop = DirectStop { container, pod, sandbox, ip: None, hook, mark, grace };
-        Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(stop)))
+        Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(Box::new(stop))))
     }
 
     fn mark() -> Step {

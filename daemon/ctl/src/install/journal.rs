@@ -255,9 +255,14 @@ impl Journal {
         steps.extend(kubelets.into_iter().map(|unit| Undo::RestartKubelet { unit: unit.clone() }));
         let mut reload = false;
         let mut restarts = Vec::new();
+        let is_stopped = |unit: &String| {
+            undone.iter().any(|change| matches!(change, Change::Started { unit: own } if own == unit))
+        };
         for change in undone.iter().rev() {
             match change {
                 Change::Redirected { .. } => {}
+                // One that is stopped again takes no settings.
+                Change::Restarted { unit } if is_stopped(unit) => {}
                 Change::Restarted { unit } => restarts.push(unit),
                 Change::Started { unit } => {
                     steps.push(Undo::Stop { unit: unit.clone() });
@@ -283,11 +288,6 @@ impl Journal {
         if reload {
             steps.push(Undo::Reload);
         }
-        // One that is stopped again takes no settings.
-        let is_stopped = |unit: &String| {
-            undone.iter().any(|change| matches!(change, Change::Started { unit: own } if own == unit))
-        };
-        restarts.retain(|unit| !is_stopped(unit));
         steps.extend(restarts.into_iter().map(|unit| Undo::Restart { unit: unit.clone() }));
         steps
     }

@@ -141,7 +141,7 @@ impl Node {
             hook,
             grace: pod.grace,
         };
-        Some(RuntimeEffect::StopContainer(stop).into())
+        Some(RuntimeEffect::StopContainer(Box::new(stop)).into())
     }
 
     /// The kubelet is shown that this container ended well, should it have ended.

@@ -254,7 +254,7 @@ impl Node {
             mark: None,
             grace: self.grace_of(request),
         };
-        Some(RuntimeEffect::StopContainer(stop).into())
+        Some(RuntimeEffect::StopContainer(Box::new(stop)).into())
     }
 
     fn grace_of(&self, request: &Request) -> Duration {
