@@ -109,7 +109,7 @@ mod tests {
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { "a": "b" }, "more": more })
     }
 
-    /// Whoever may change an object decides of both.
+    /// Authors of an object decide of both.
     #[rstest]
     #[case::plain(json!({}), json!({}), Ok(()))]
     #[case::deep_managed_fields(json!({ "a": deep(500) }), json!({}), Ok(()))]

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::nested;
 
-/// Bytes in memory that weigh as much as one byte of JSON. Parts of an object that weigh 768 KiB together take
-/// less than an object may when it is read ([`nested::MOST_MEMORY`]).
+/// Bytes in memory that weigh as much as one byte of JSON. Parts of an object that weigh 768 KiB together
+/// take less than an object may when it is read ([`nested::MOST_MEMORY`]).
 const LIGHT: usize = 10;
 
 /// Weight of a part of an object that has to be read as a whole: bytes as JSON, and more where it takes far

@@ -51,8 +51,8 @@ pub struct Config {
     /// Label pods of CloneSets with the hash of their revision alone
     #[arg(long, env = "BERTH_CLONESET_SHORT_HASH")]
     pub cloneset_short_hash: bool,
-    /// Leave pods that wait for their deletion (PreparingDelete) out of the count of every CloneSet, as a label
-    /// does for one
+    /// Leave pods that wait for their deletion (PreparingDelete) out of the count of every CloneSet, as a
+    /// label does for one
     #[arg(long, env = "BERTH_CLONESET_SCALING_EXCLUDE_PREPARING_DELETE")]
     pub cloneset_scaling_exclude_preparing_delete: bool,
     /// Let an update of a CloneSet make a pod anew, with its claims, where volumeClaimTemplates would give it

@@ -2,8 +2,8 @@
 //!
 //! The client and its watch are code that is made anew for each type they read, and a reader of a type for
 //! each form that it may come in. So they read one type, a tree of plain values, and each object is typed
-//! from that. One that is nested too deep, or is not as its kind should be, holds no other one up. Of one that
-//! takes too much memory the metadata are kept and nothing else: a list may have many of them.
+//! from that. One that is nested too deep, or is not as its kind should be, holds no other one up. Of one
+//! that takes too much memory the metadata are kept and nothing else: a list may have many of them.
 
 use std::borrow::Cow;
 

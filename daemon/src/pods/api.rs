@@ -1,8 +1,8 @@
 //! The pods of this node as the API server shows them: one watch with a field selector, as the kubelet has
 //! it.
 //!
-//! Whoever may create pods can write one that takes too much memory to be read. Nothing is known of it but its
-//! name: it is told of as one that cannot be read, and holds no other one up.
+//! Whoever may create pods can write one that takes too much memory to be read. Nothing is known of it but
+//! its name: it is told of as one that cannot be read, and holds no other one up.
 
 use std::{collections::BTreeMap, future::ready, sync::Arc};
 
@@ -263,7 +263,7 @@ current-context: x
         }
     }
 
-    /// Whoever may create pods writes one that takes more memory than any may.
+    /// A pod may take more memory than any may: its author writes it so.
     #[tokio::test]
     async fn a_pod_that_cannot_be_read_holds_no_other_one_up() {
         let sent = |name: &str, env: usize, phase: &str| {

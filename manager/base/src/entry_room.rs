@@ -1,8 +1,8 @@
 //! Room that the entries of one writer have in the object of a node. Pure.
 //!
 //! The API server takes an object of so many bytes and no more, an agent reads one that takes so much memory
-//! and no more, and it repeats in it what each pod had before. A write that is too large changes nothing, ever:
-//! so what does not fit waits until others are done. The manager's SidecarSets have this room, and the
+//! and no more, and it repeats in it what each pod had before. A write that is too large changes nothing,
+//! ever: so what does not fit waits until others are done. The manager's SidecarSets have this room, and the
 //! workloads have as much.
 
 use std::{borrow::Borrow, collections::BTreeMap};

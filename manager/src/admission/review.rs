@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(weight(piece.repeat(1000).as_bytes()), each * 1000, "{piece}");
     }
 
-    /// What was read weighs no more than its text did.
+    /// An object that was read weighs no more than its text did.
     #[test]
     fn what_was_read_weighs_what_is_left() {
         let keys: serde_json::Map<_, _> = (1000..2000).map(|key| (key.to_string(), json!(0))).collect();

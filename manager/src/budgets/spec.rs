@@ -48,9 +48,9 @@ pub(crate) struct Workload {
 pub(crate) enum ReplicaSets {
     /// It makes its pods itself.
     None,
-    /// Those that have its name before theirs.
+    /// ReplicaSets that have its name before theirs.
     OfItsName,
-    /// Of its kind nothing is known.
+    /// Any: nothing is known of its kind.
     Any,
 }
 

@@ -100,7 +100,7 @@ pub(crate) struct Played {
     pub(crate) short: bool,
     /// Pods that nobody may write to, by UID, and nodes that no pod may be made for.
     pub(crate) refused: BTreeSet<String>,
-    /// Those of them that the passes before could not write to.
+    /// Pods of these that the passes before could not write to.
     pub(crate) put_off: BTreeSet<String>,
     pub(crate) failures: Failures,
     events: VecDeque<Event>,

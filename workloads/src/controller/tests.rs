@@ -219,7 +219,8 @@ fn twenty(change: fn(&mut Value)) -> impl Iterator<Item = Input> {
     })
 }
 
-/// Each list makes all sets due, and so does the term. Sets that are being deleted have nothing to be written.
+/// Each list makes all sets due, and so does the term. Sets that are being deleted have nothing to be
+/// written.
 #[tokio::test]
 async fn each_set_is_decided_on_once_at_the_start() {
     let server = Shared::default();

@@ -2,10 +2,10 @@
 //!
 //! A namespace that fails holds none of the others up, but after some errors of the API server the rest is
 //! decided anew: each may be a webhook that does not answer, and other distributions wait for the place of
-//! this plan. The plan that follows such errors begins with as many as may be at once: it may end after these,
-//! and namespaces that never failed wait for it. A copy is put right on the version that was just read, and
-//! only if it is the distribution's: so an object of anybody else is never written, also not when it came a
-//! moment ago.
+//! this plan. The plan that follows such errors begins with as many as may be at once: it may end after
+//! these, and namespaces that never failed wait for it. A copy is put right on the version that was just
+//! read, and only if it is the distribution's: so an object of anybody else is never written, also not when
+//! it came a moment ago.
 
 use std::sync::Arc;
 

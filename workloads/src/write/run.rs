@@ -2,8 +2,8 @@
 //!
 //! A part that fails keeps none of the others from being written: with a quota that is used up gates are
 //! opened, and pods that are there get their update. In a part a pod or a claim that cannot be written to is
-//! set aside. Where a picture turns out to be old, all is decided anew. What could not be written comes last in
-//! the next plan, and is decided on last.
+//! set aside. Where a picture turns out to be old, all is decided anew. What could not be written comes last
+//! in the next plan, and is decided on last.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,13 @@
-//! Room for answers in the node's object: what is too large for etcd is refused as a whole, and what takes too
-//! much memory is not read. Nobody's answer would be written any more.
+//! Room for answers in the node's object: what is too large for etcd is refused as a whole, and what takes
+//! too much memory is not read. Nobody's answer would be written any more.
 
 use berth_proto::{
     crd::{DesiredPod, UpdatedPod},
     size::weight,
 };
 
-/// Weight of entries and answers together. etcd takes 1.5 MiB, and the names of all fields are in there again;
-/// what weighs more may take more memory than an object may.
+/// Weight of entries and answers together. etcd takes 1.5 MiB, and the names of all fields are in there
+/// again; what weighs more may take more memory than an object may.
 const MOST: usize = 768 << 10;
 /// Weight that answers have however much is asked for.
 const LEAST: usize = 256 << 10;

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::cluster::fake::{Answer, FakeApi, Question};
 
-    /// What is written for an object with this status, where the first answers are no good.
+    /// Writes for an object with this status, where the first answers are no good.
     async fn written(status: Option<Value>, refused: Option<u16>) -> Vec<Value> {
         let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
         let failed = AtomicBool::new(false);

@@ -56,7 +56,7 @@ fn wanted_by_the_scale() {
     }
 }
 
-/// Whoever may change a pod decides how deep its managed fields are, and no drain waits for that.
+/// Authors of a pod decide how deep its managed fields are, and no drain waits for that.
 #[tokio::test]
 async fn a_pod_with_deep_managed_fields_is_evicted() {
     let deep = (0..500).fold(Value::Null, |inner, _| json!([inner]));

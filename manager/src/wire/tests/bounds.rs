@@ -38,7 +38,7 @@ fn a_spec_that_takes_too_much_memory_is_not_read() {
     assert!(error.contains("fewer lists and maps"), "{error}");
 }
 
-/// Of some kinds later versions keep more in the status than their definition knows, so it may be anything.
+/// Later versions of some kinds keep more in the status than their definition knows, so it may be anything.
 /// A list with such an object is read like any other.
 #[test]
 fn a_status_of_any_form_hides_no_object() {

@@ -1,5 +1,5 @@
-//! The credential of berth-workloads in other hands: what its role and its policy refuse, each attempt for its
-//! own reason, and that neither refuses what the program does.
+//! The credential of berth-workloads in other hands: what its role and its policy refuse, each attempt for
+//! its own reason, and that neither refuses what the program does.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_tests::node::{deploy, token};
@@ -149,7 +149,7 @@ fn entry(owner: &str) -> Value {
     })
 }
 
-/// What is refused, and words of the reason.
+/// Attempts that are refused, and words of the reason.
 fn refused(pod_of_set: &str, uid: &str) -> Vec<(Attempt, &'static str)> {
     const DECIDED: &str = "write only pods, claims, revisions and pull jobs that a CloneSet";
     const SPEC: &str = "change nothing of a pod's or a claim's spec";
@@ -259,7 +259,7 @@ fn binding(pod: &str) -> Value {
     })
 }
 
-/// What the program does.
+/// Writes that the program makes.
 fn accepted(pod_of_set: &str, uid: &str) -> Vec<Attempt> {
     let owners = owner("CloneSet", "apps.kruise.io", uid);
     let labels = json!({ "metadata": { "labels": { "a": "b" } } });

@@ -48,8 +48,8 @@ impl<'a> Pass<'a> {
         ranked.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Updates pods, but of none of the `busy` nodes, which count as out of service: this pass writes to their
-    /// pods already.
+    /// Updates pods, but of none of the `busy` nodes, which count as out of service: this pass writes to
+    /// their pods already.
     pub(super) fn update(&mut self, busy: &BTreeSet<String>) {
         if self.rules.paused || self.rules.on_delete {
             return;
@@ -143,8 +143,8 @@ impl<'a> Pass<'a> {
         update.possible(self.input.revisions, from, &self.input.agents, KIND)
     }
 
-    /// Labels of pods that their nodes have updated, but not of `busy` nodes; then the updates may be forgotten.
-    /// True: updates wait for what is written. They do not for pods that could not be written to.
+    /// Labels of pods that their nodes have updated, but not of `busy` nodes; then the updates may be
+    /// forgotten. True: updates wait for what is written. They do not for pods that could not be written to.
     pub(super) fn refresh(&mut self, busy: &BTreeSet<String>) -> bool {
         let (mut actions, mut settled) = (Vec::new(), Vec::new());
         let places = self.places.iter().filter(|(name, _)| !busy.contains(*name));

@@ -136,8 +136,8 @@ impl Left {
 impl PodView {
     /// Tells whether its label says a revision whose images it does not have: an OpenKruise has left it in
     /// the grace period of that update, and its node has not carried it out since. `known`: its last update
-    /// in place. A pod with another label was given another revision since. An annotation that says no revision
-    /// counts while the gate is shut: anybody may have written it.
+    /// in place. A pod with another label was given another revision since. An annotation that says no
+    /// revision counts while the gate is shut: anybody may have written it.
     pub(crate) fn is_in_grace(&self, known: Option<&InPlaceState>) -> bool {
         let label = self.label(REVISION_LABEL);
         let is_shut = self.gate == Some(false);

@@ -93,8 +93,8 @@ impl Pass<'_> {
         self.plan.notes.extend(note(self.claims_differ.as_ref(), status.map(|status| &*status.conditions)));
     }
 
-    /// Writes what the claims of the pods that are there go with. A pod with which claims go, or are to go, is
-    /// not deleted before that is written.
+    /// Writes what the claims of the pods that are there go with. A pod with which claims go, or are to go,
+    /// is not deleted before that is written.
     pub(super) fn keep_claims(&mut self) {
         let (mut patches, mut unkept) = (Vec::new(), BTreeMap::new());
         for member in self.members.values() {

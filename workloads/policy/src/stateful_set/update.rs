@@ -23,7 +23,8 @@ const MENDED_SECONDS: i64 = 60;
 /// Twice that time: the clock of a node may be ahead by some seconds.
 const LONGEST_WAIT: Duration = Duration::from_secs(120);
 
-/// Time that pods whose probes fail are waited for in sum, in seconds: some cease to be Ready again and again.
+/// Time that pods whose probes fail are waited for in sum, in seconds: some cease to be Ready again and
+/// again.
 const WAITED_SECONDS: i64 = 120;
 
 /// Words for it, always the same: their condition tells since when it is so.

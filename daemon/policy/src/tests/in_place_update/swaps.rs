@@ -256,8 +256,8 @@ fn two_sets_and_a_workload_change_one_pod_at_once() {
     assert_eq!(asking.outcome("mesh"), COMPLETE);
 }
 
-/// What a swap leaves goes at its end, so that the kubelet has forgotten it before the next one begins, which
-/// waits for nothing then. What one leaves that was given up is for people to look at.
+/// Leftovers of a swap go at its end, so that the kubelet has forgotten them before the next one begins,
+/// which waits for nothing then. Leftovers of one that was given up are for people to look at.
 #[test]
 fn what_a_swap_leaves_goes_at_its_end() {
     for (image, cleared) in [("mesh:2", &["clear mesh-1-old mesh-2-old"][..]), ("bad", &[])] {

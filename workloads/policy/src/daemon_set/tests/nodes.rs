@@ -29,8 +29,9 @@ fn a_node_that_takes_no_second_pod_holds_no_update_up() {
     assert_eq!(world.effect(), "+in +gn");
 }
 
-/// What could not be made, deleted or written comes last, and stops no update of others; a node without a pod
-/// counts as out of service. Rows: the strategy, pods, a node that is tainted, what could not be, and the effect.
+/// Pods that could not be made, deleted or written come last, and stop no update of others; a node without a
+/// pod counts as out of service. Rows: the strategy, pods, a node that is tainted, what could not be, and the
+/// effect.
 #[rstest]
 #[case::a_new_pod(json!({ "maxUnavailable": 2 }), without_j(), "", &[], "+jn")]
 #[case::that_is_refused(json!({ "maxUnavailable": 2 }), without_j(), "", &["j"], "+jn -i")]

@@ -58,7 +58,8 @@ fn a_pod_that_lacks_what_its_label_says(#[case] grace: Value, #[case] lacks: boo
     }
 }
 
-/// An author may have written it, also into a template. Each row: the annotation, and whether the gate is open.
+/// An author may have written it, also into a template. Each row: the annotation, and whether the gate is
+/// open.
 #[rstest]
 fn an_annotation_that_says_no_revision_counts_while_the_gate_is_shut(
     #[values(json!({ "containerImages": { "main": "a:2" } }), "{".into(), "".into(), "x".repeat(LONGEST + 1).into())]

@@ -50,9 +50,9 @@ fn claims_go_with(
     assert_eq!(found.get("data-db-4").map(String::as_str), condemned);
 }
 
-/// Claims go with their pods, so these are not deleted before that is written: they would take the claims with
-/// them, or leave them. Rows: claims 0 to 3, of which `p` go with their pods, the policy, one that could not be
-/// written to, and what is done with the pods of a set of two, all at once and one after the other.
+/// Claims go with their pods, so these are not deleted before that is written: they would take the claims
+/// with them, or leave them. Rows: claims 0 to 3, of which `p` go with their pods, the policy, one that could
+/// not be written to, and what is done with the pods of a set of two, all at once and one after the other.
 #[rstest]
 #[case::all_is_said("--pp", "Retain", "", "-3 -2 -1", "-3 -1")]
 #[case::two_go_with_none("----", "Retain", "", "-1", "-1")]

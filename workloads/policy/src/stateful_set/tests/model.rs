@@ -321,8 +321,8 @@ fn is_held(patch: &Value) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A pod that a policy lets nobody write to, and that somebody wants made anew or not. In order the others
-    /// wait for it.
+    /// A pod that a policy lets nobody write to, and that somebody wants made anew or not. In order the
+    /// others wait for it.
     #[test]
     fn a_pod_that_is_refused_stops_no_other_one(
         policy in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible"), Just("InPlaceOnly")],
