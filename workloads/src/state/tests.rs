@@ -161,8 +161,8 @@ fn a_status_that_is_not_kept_waits() {
     assert_eq!([(); 3].map(|()| has_status(&mut state, now)), [false; 3]);
     let next = state.turns.agenda.next(AT_ONCE).unwrap();
     assert_eq!([(); 2].map(|()| has_status(&mut state, next)), [false, true]);
-    state.memory("a").unkept.add(json!(2), now);
-    assert_eq!([(); 2].map(|()| has_status(&mut state, now)), [false, true], "it is another one");
+    state.memory("a").unkept.add(json!(2), next);
+    assert_eq!([(); 2].map(|()| has_status(&mut state, next)), [false, true], "it is another one");
 }
 
 /// Another namespace may have something to do as well.
