@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_that_may_not_change_pods_takes_its_features_back() {
-        let pods = json!([{ "uid": "p", "revision": "r", "phase": "Succeeded", "containers": [] }]);
+        let pods = json!([{ "uid": "p", "revision": "r", "phase": "Succeeded" }]);
         let time = "2026-11-01T00:00:00Z";
         let said = json!({ "features": ["owners/v1"], "pods": pods, "renewTime": time });
         let without = json!({ "features": [], "pods": pods, "conditions": [], "renewTime": time });
