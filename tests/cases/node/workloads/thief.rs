@@ -91,7 +91,8 @@ fn claim(name: &str, owners: &Value) -> Value {
 fn pull(name: &str, owners: &Value) -> Value {
     json!({
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ImagePullJob",
-        "metadata": { "name": name, "ownerReferences": owners }, "spec": { "image": "a:1" },
+        "metadata": { "name": name, "ownerReferences": owners },
+        "spec": { "image": "a:1", "completionPolicy": { "type": "Never" } },
     })
 }
 

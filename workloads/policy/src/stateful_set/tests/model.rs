@@ -319,7 +319,7 @@ fn is_held(patch: &Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A pod that a policy lets nobody write to, and that somebody wants made anew or not. In order the
     /// others wait for it.
