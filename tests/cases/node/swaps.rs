@@ -164,7 +164,18 @@ async fn the_sample_is_swapped_without_a_failed_request() -> Result<()> {
     run_updating_alone("the_sample_is_swapped_without_a_failed_request", async |case: &Case| {
         let client = case.node.client().await?;
         let (_door, manager) = admitted(case, &client).await?;
-        let outcome = sample(case, &client).await;
+        let outcome = async {
+            sample(case, &client).await?;
+            // An entry that stays would be in the way of others on this node.
+            let nodes: Api<NodePodUpdate> = Api::all(client.clone());
+            await_condition("the node has forgotten it", PATIENCE, async || {
+                let status = nodes.get(NODE_NAME).await?.status.context("no status")?;
+                ensure!(status.pods.iter().all(|pod| pod.owner != "SidecarSet/mesh"), "{:?}", status.pods);
+                Ok(())
+            })
+            .await
+        };
+        let outcome = outcome.await;
         let sets: Api<SidecarSet> = Api::all(client);
         sets.delete("mesh", &DeleteParams::default()).await?;
         manager.service().stop()?;
