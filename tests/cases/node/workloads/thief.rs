@@ -200,7 +200,7 @@ fn refused(pod_of_set: &str, uid: &str) -> Vec<(Attempt, &'static str)> {
             post(
                 apps("controllerrevisions"),
                 json!({ "apiVersion": "apps/v1", "kind": "ControllerRevision",
-                    "metadata": { "name": "new", "ownerReferences": others }, "revision": 1 }),
+                    "metadata": { "name": "new", "ownerReferences": others }, "data": {}, "revision": 1 }),
             ),
             DECIDED,
         ),
@@ -217,7 +217,7 @@ fn refused(pod_of_set: &str, uid: &str) -> Vec<(Attempt, &'static str)> {
             ),
             SET,
         ),
-        (delete(kruise("v1alpha1", "clonesets/shop")), "cannot delete resource \"clonesets\""),
+        (delete(kruise("v1alpha1", "clonesets/shop")), "nothing the workloads of Berth write"),
         (patch(kruise("v1beta1", "statefulsets/shop"), labels()), "cannot patch resource \"statefulsets\""),
         (patch(kruise("v1alpha1", "daemonsets/shop"), labels()), "cannot patch resource \"daemonsets\""),
         (patch(apps("deployments/shop"), labels()), "cannot patch resource \"deployments\""),
