@@ -1,6 +1,6 @@
 //! Pods as the pod view shows them, and the moments at which it does.
 //!
-//! Whoever may create pods can write one that nobody here can read. Nothing that it declares is known, so it
+//! Authors of pods can write one that nobody here can read. Nothing that it declares is known, so it
 //! counts as one that is not shown:
 //!
 //! - its order is not known. A container that declares one is not created, unless the kubelet shows the pod

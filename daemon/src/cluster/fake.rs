@@ -83,9 +83,11 @@ async fn said(
     let (code, lines, open) = match answer(Question { what, watches, body }) {
         Answer::Object(object) => (200, vec![object], false),
         Answer::Refused(code) => {
+            // The client goes by the reason alone.
+            let reason = if code == 404 { "NotFound" } else { "No" };
             let status = json!({
                 "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": "no",
-                "reason": "No",
+                "reason": reason,
             });
             (code, vec![status], false)
         }

@@ -1,7 +1,7 @@
 //! The pods of this node as the API server shows them: one watch with a field selector, as the kubelet has
 //! it.
 //!
-//! Whoever may create pods can write one that takes too much memory to be read. Nothing is known of it but
+//! Authors of pods can write one that takes too much memory to be read. Nothing is known of it but
 //! its name: it is told of as one that cannot be read, and holds no other one up.
 
 use std::{collections::BTreeMap, future::ready, sync::Arc};

@@ -1,6 +1,6 @@
 //! Writes that a plan asks for, as values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -81,6 +81,11 @@ impl Action {
             Self::ForgetInPlace { uid, .. } => Some(uid),
             _ => None,
         }
+    }
+
+    /// Tells whether it is about one of these pods.
+    pub(crate) fn is_about(&self, pods: &BTreeSet<String>) -> bool {
+        self.pod().is_some_and(|uid| pods.contains(uid))
     }
 
     /// Key of what it is about, the same in a later plan: the UID of a pod or of a claim that is there; of a

@@ -76,6 +76,17 @@ pub struct NodeView {
 /// Nodes by name.
 pub type Nodes = BTreeMap<String, NodeView>;
 
+/// Writes to pods that could not be written to before: they come after all others.
+#[derive(Debug, Default)]
+pub(crate) struct LateWrites(Vec<Action>);
+
+impl LateWrites {
+    /// UIDs of their pods.
+    pub(crate) fn pods(&self) -> BTreeSet<String> {
+        pods(&self.0)
+    }
+}
+
 impl<S> Default for Plan<S> {
     fn default() -> Self {
         Self {
@@ -108,16 +119,30 @@ impl<S> Plan<S> {
 
     /// UIDs of the pods that it writes to.
     pub(crate) fn written(&self) -> BTreeSet<String> {
-        self.actions.iter().filter_map(Action::pod).map(str::to_owned).collect()
+        pods(&self.actions)
     }
 
-    /// Adds writes to pods that could not be written to before, as a part of their own. Where the plan writes
-    /// to such a pod anyway, that counts more.
-    pub(crate) fn add_late(&mut self, late: Vec<Action>) {
+    /// Adds writes, but keeps those to pods that are `put_off` for later. True: there are others.
+    pub(crate) fn add_but(
+        &mut self,
+        put_off: &BTreeSet<String>,
+        actions: Vec<Action>,
+        late: &mut LateWrites,
+    ) -> bool {
+        let (later, now): (Vec<Action>, Vec<Action>) =
+            actions.into_iter().partition(|action| action.is_about(put_off));
+        late.0.extend(later);
+        let some = !now.is_empty();
+        self.actions.extend(now);
+        some
+    }
+
+    /// Adds what was kept for later, as a part of its own. Where the plan writes to such a pod anyway, that
+    /// counts more.
+    pub(crate) fn add_late(&mut self, late: LateWrites) {
         let written = self.written();
-        let is_left = |action: &Action| action.pod().is_none_or(|uid| !written.contains(uid));
         self.begin_part();
-        self.actions.extend(late.into_iter().filter(is_left));
+        self.actions.extend(late.0.into_iter().filter(|action| !action.is_about(&written)));
     }
 
     /// Puts writes before all others.
@@ -135,6 +160,16 @@ impl<S> Plan<S> {
         parts.reverse();
         (parts, self.status)
     }
+}
+
+/// A number of pods or nodes, as the numbers of a set have it.
+pub(crate) fn count(many: usize) -> i64 {
+    i64::try_from(many).unwrap_or(i64::MAX)
+}
+
+/// UIDs of the pods that these are about.
+fn pods(actions: &[Action]) -> BTreeSet<String> {
+    actions.iter().filter_map(Action::pod).map(str::to_owned).collect()
 }
 
 /// The most pods of a template that one pass makes, each with claims of these templates.

@@ -51,3 +51,68 @@ impl NodeUpdates {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::cluster::fake::{Answer, FakeApi, Question};
+
+    /// Writes for an object with this status, where the first answers are no good.
+    async fn written(status: Option<Value>, refused: Option<u16>) -> Vec<Value> {
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let failed = AtomicBool::new(false);
+        let api = FakeApi::new(move |Question { what, body, .. }| {
+            let object = status.as_ref().map(|status| {
+                json!({
+                    "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+                    "metadata": { "name": "node-a", "uid": "u", "resourceVersion": "7" },
+                    "spec": {}, "status": status,
+                })
+            });
+            let is_write = what.starts_with("PATCH");
+            if is_write {
+                let _ = tell.send(body["status"].clone());
+            }
+            match (object, refused) {
+                (Some(_), Some(code))
+                    if is_write && (code == 403 || !failed.swap(true, Ordering::Relaxed)) =>
+                {
+                    Answer::Refused(code)
+                }
+                (Some(object), _) => Answer::Object(object),
+                (None, _) => Answer::Refused(404),
+            }
+        });
+        let api = api.await;
+        let updates = NodeUpdates::new(api.connection.clone(), "node-a".to_owned());
+        let limit = std::time::Duration::from_secs(20);
+        tokio::time::timeout(limit, updates.withdraw()).await.expect("it ends");
+        let mut all = Vec::new();
+        while let Ok(one) = told.try_recv() {
+            all.push(one);
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_may_not_change_pods_takes_its_features_back() {
+        let pods = json!([{ "uid": "p", "revision": "r", "phase": "Succeeded" }]);
+        let time = "2026-11-01T00:00:00Z";
+        let said = json!({ "features": ["owners/v1"], "pods": pods, "renewTime": time });
+        let without = json!({ "features": [], "pods": pods, "conditions": [], "renewTime": time });
+        let table = [
+            ("it had some", Some(said.clone()), None, 1),
+            ("tried again", Some(said.clone()), Some(500), 2),
+            ("refused", Some(said), Some(403), 1),
+            ("it has none", Some(json!({ "renewTime": time })), None, 0),
+            ("there is no object", None, None, 0),
+        ];
+        for (row, status, refused, writes) in table {
+            assert_eq!(written(status, refused).await, vec![without.clone(); writes], "{row}");
+        }
+    }
+}

@@ -52,11 +52,16 @@ async fn answer(mut stream: TcpStream, asked: Arc<Asked>) {
     let target = head.split(' ').nth(1).unwrap_or_default();
     let (code, body) = match target.split('?').next().unwrap_or_default() {
         "/api/v1/pods" if target.contains("watch=true") => {
-            asked.watches.fetch_add(1, Ordering::Relaxed);
-            (200, json!({ "type": "MODIFIED", "object": with_env(&json!(CANARY)) }).to_string() + "\n")
+            let event = match asked.watches.fetch_add(1, Ordering::Relaxed) {
+                // What was listed counts no more: the agent lists again.
+                0 => json!({ "type": "ERROR", "object": { "kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old" } }),
+                _ => json!({ "type": "MODIFIED", "object": with_env(&json!(CANARY)) }),
+            };
+            (200, event.to_string() + "\n")
         }
         "/api/v1/pods" => match asked.lists.fetch_add(1, Ordering::Relaxed) {
             0 => (200, format!("{{\"items\": \"{CANARY}\"")),
+            // A pod that cannot be read is set aside, and the list is good.
             1 => (200, list(vec![with_env(&json!([{ "name": CANARY, "value": { "of": CANARY } }]))])),
             // What a server says of its own trouble is told in its words: no Secret and no env is in them.
             2 => (500, "no server".to_owned()),

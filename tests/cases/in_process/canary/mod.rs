@@ -241,7 +241,7 @@ async fn nothing_secret_is_said_or_written() {
             }
         };
         // All of the garbage was shown, and after it the pod.
-        while asked.lists.load(Ordering::Relaxed) < 4 || asked.watches.load(Ordering::Relaxed) < 1 {
+        while asked.lists.load(Ordering::Relaxed) < 4 || asked.watches.load(Ordering::Relaxed) < 2 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let mut outputs = vec![("answers to the kubelet".to_owned(), speak(&kubelet).await)];

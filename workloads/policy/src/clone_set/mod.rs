@@ -53,7 +53,7 @@ use crate::{
     agents::Agents,
     hash::Suffixes,
     in_place::{self, InPlaceState, Settled, change},
-    plan::{self, Failures, Nodes, release},
+    plan::{self, Failures, LateWrites, Nodes, count, release},
     pod::PodView,
     predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
@@ -135,7 +135,7 @@ struct Pass<'a> {
     /// Updates in place that may be forgotten.
     settled: Settled,
     /// States of pods that could not be written to.
-    late_states: Vec<Action>,
+    late_states: LateWrites,
 }
 
 /// Decides on the next writes.
@@ -198,7 +198,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         waits: None,
         claims_differ: None,
         settled: Settled::new(),
-        late_states: Vec::new(),
+        late_states: LateWrites::default(),
     };
     if !is_going {
         pass.plan.begin_part();
@@ -239,8 +239,7 @@ impl Pass<'_> {
     /// is never too much: pods that are not there count as unavailable, and so do those that go.
     fn may_update(&self, since: usize) -> bool {
         let mut written = self.plan.actions.iter().skip(since);
-        let is_off = |action: &Action| action.pod().is_some_and(|uid| self.input.put_off.contains(uid));
-        self.input.failures.scale.is_some() || written.all(is_off)
+        self.input.failures.scale.is_some() || written.all(|action| action.is_about(self.input.put_off))
     }
 
     /// Tells whether the pod could not be written to.
@@ -274,7 +273,7 @@ impl Pass<'_> {
             update: live.update,
             ended: live.current.name == live.update.name,
             replicas: rules.replicas,
-            updated_ready: scale::count(ready),
+            updated_ready: count(ready),
         };
         self.input.ahead.writes(&rollout, kind)
     }

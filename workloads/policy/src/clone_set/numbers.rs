@@ -6,8 +6,8 @@
 //! may be; and where pods are updated in place those beyond the wanted number stay until the last one is:
 //! all others are updated in place, and none of them is deleted for one that was made.
 
-use super::{Rules, member::Member, scale::count};
-use crate::names::SURGE_LABEL;
+use super::{Rules, member::Member};
+use crate::{names::SURGE_LABEL, plan::count};
 
 /// Pods of one side: those with the newest revision, or the others.
 #[derive(Clone, Copy, Debug, Default)]

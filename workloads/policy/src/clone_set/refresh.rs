@@ -50,12 +50,7 @@ impl Pass<'_> {
 
     /// Writes states, those of pods that could not be written to after all others. True: there are others.
     fn write_states(&mut self, actions: Vec<Action>) -> bool {
-        let is_off = |action: &Action| action.pod().is_some_and(|uid| self.input.put_off.contains(uid));
-        let (late, now): (Vec<Action>, Vec<Action>) = actions.into_iter().partition(is_off);
-        let some = !now.is_empty();
-        self.plan.actions.extend(now);
-        self.late_states.extend(late);
-        some
+        self.plan.add_but(self.input.put_off, actions, &mut self.late_states)
     }
 
     /// State that the pod passes into now.
@@ -81,7 +76,7 @@ impl Pass<'_> {
         let wanted: BTreeSet<&str> = wanted.iter().map(|wanted| wanted.pod.uid.as_str()).collect();
         let is_wanted = |one: &Member<'_>| wanted.contains(one.pod.uid.as_str());
         let mut written = self.plan.written();
-        written.extend(self.late_states.iter().filter_map(Action::pod).map(str::to_owned));
+        written.extend(self.late_states.pods());
         let left = self.members.iter().filter(|one| {
             one.state.awaits_update()
                 && !one.is_being_updated()

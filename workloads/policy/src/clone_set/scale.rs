@@ -14,7 +14,7 @@ use crate::{
     action::{Action, Note},
     lifecycle::{State, entering, holds},
     names::{SPECIFIED_DELETE_LABEL, SURGE_LABEL},
-    plan::most_created,
+    plan::{count, most_created},
     pod::PodView,
 };
 
@@ -246,9 +246,4 @@ impl<'a> Pass<'a> {
 /// Brings a pod into a state.
 pub(super) fn enter(pod: &PodView, state: State, now: Timestamp) -> Action {
     Action::PatchPod(pod.target(), json!({ "metadata": entering(state, now) }))
-}
-
-/// A number of pods, as the numbers have it.
-pub(super) fn count(pods: usize) -> i64 {
-    i64::try_from(pods).unwrap_or(i64::MAX)
 }

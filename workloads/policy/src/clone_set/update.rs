@@ -1,7 +1,5 @@
 //! Updates: which pods get another revision now, and how.
 
-use std::collections::BTreeSet;
-
 use serde_json::json;
 
 use super::{
@@ -10,14 +8,14 @@ use super::{
     numbers::Numbers,
     priority,
     rules::UpdateType,
-    scale::{Late, count, enter},
+    scale::{Late, enter},
 };
 use crate::{
     action::Action,
     in_place::{Change, Obstacle, Own, Update},
     lifecycle::{State, held_again, holds, updating},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
-    plan::Cause,
+    plan::{Cause, count},
     revision::Revision,
 };
 
@@ -54,8 +52,7 @@ impl<'a> Pass<'a> {
         let mut out = count(self.members.iter().filter(is_out).count()) + leaving;
         out += count(self.members.iter().filter(is_going).count());
         let arriving = self.members.iter().filter(|one| one.updated == to_update).filter(is_out).count();
-        let is_late: BTreeSet<String> =
-            self.late_states.iter().filter_map(Action::pod).map(str::to_owned).collect();
+        let is_late = self.late_states.pods();
         let to_go = late.uids();
         let (mut taken, mut taken_out) = (count(arriving), leaving);
         for member in waiting {

@@ -38,13 +38,12 @@ use self::{
 };
 pub use self::{held::Held, rests::Rests, rules::Rules};
 use crate::{
-    action::Action,
     adopt::{Adopting, Unadopted},
     agents::Agents,
     hash::{Suffixes, is_suffix},
     in_place::{self, InPlaceState, Settled},
     names::REVISION_LABEL,
-    plan::{self, Failures, NodeView, Nodes, most_created, release},
+    plan::{self, Failures, LateWrites, NodeView, Nodes, most_created, release},
     pod::PodView,
     predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
@@ -113,7 +112,7 @@ struct Pass<'a> {
     /// Updates in place that may be forgotten.
     settled: Settled,
     /// Labels of pods that could not be written to.
-    late_labels: Vec<Action>,
+    late_labels: LateWrites,
     /// Why the update does not go on.
     update_waits: Option<String>,
 }
@@ -186,7 +185,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         creates_left: burst.min(most_created(rules.template, &[])),
         deletes_left: burst,
         settled: Settled::new(),
-        late_labels: Vec::new(),
+        late_labels: LateWrites::default(),
         update_waits: split.refused,
     };
     let ahead = pass.pulls_ahead();

@@ -10,6 +10,7 @@ use crate::{
     action::Action,
     in_place::{self, Change, InPlacePhase, InPlaceState, Obstacle, Own, Update},
     names::{IN_PLACE_GATE, REVISION_LABEL},
+    plan::count,
 };
 
 impl<'a> Pass<'a> {
@@ -54,10 +55,10 @@ impl<'a> Pass<'a> {
         if self.rules.paused || self.rules.on_delete {
             return;
         }
-        let late: BTreeSet<&str> = self.late_labels.iter().filter_map(Action::pod).collect();
+        let late = self.late_labels.pods();
         let is_free = |name: &&str| {
             let mut pods = self.places.get(*name).into_iter().flat_map(Place::active);
-            !busy.contains(*name) && !pods.any(|one| late.contains(one.pod.uid.as_str()))
+            !busy.contains(*name) && !pods.any(|one| late.contains(&one.pod.uid))
         };
         let mut names: Vec<String> = self.let_go().into_iter().filter(is_free).map(str::to_owned).collect();
         names.sort_by_key(|name| self.is_off(name));
@@ -166,12 +167,7 @@ impl<'a> Pass<'a> {
             }
         }
         self.settled = settled;
-        let is_off = |action: &Action| action.pod().is_some_and(|uid| self.input.put_off.contains(uid));
-        let (late, now): (Vec<Action>, Vec<Action>) = actions.into_iter().partition(is_off);
-        let some = !now.is_empty();
-        self.plan.actions.extend(now);
-        self.late_labels = late;
-        some
+        self.plan.add_but(self.input.put_off, actions, &mut self.late_labels)
     }
 
     /// Forgets updates that are over, some of them later.
@@ -180,8 +176,4 @@ impl<'a> Pass<'a> {
         let goes_on = members.any(|one| one.in_place.is_some_and(InPlaceState::is_pending));
         in_place::forget(std::mem::take(&mut self.settled), goes_on, &mut self.plan.actions);
     }
-}
-
-fn count(nodes: usize) -> i64 {
-    i64::try_from(nodes).unwrap_or(i64::MAX)
 }

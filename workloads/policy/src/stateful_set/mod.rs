@@ -34,14 +34,13 @@ use jiff::Timestamp;
 
 pub use self::rules::Rules;
 use crate::{
-    action::Action,
     adopt::{Adopting, Unadopted},
     agents::Agents,
     clone_set::{ClaimView, UpdateType},
     in_place::{self, InPlaceState, Settled},
     lifecycle::{State, is_available, is_ready_anew},
     names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL},
-    plan::{self, Failures, most_created, release},
+    plan::{self, Failures, LateWrites, most_created, release},
     pod::PodView,
     predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
@@ -134,7 +133,7 @@ struct Pass<'a> {
     /// delete such a pod could delete its claims, or leave them for good.
     unkept: BTreeMap<i64, bool>,
     /// Labels and states of pods that could not be written to.
-    late_states: Vec<Action>,
+    late_states: LateWrites,
 }
 
 /// Number at the end of a pod's name, if it is a pod of the set.
@@ -225,7 +224,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         mended_in: None,
         settled: Settled::new(),
         unkept: BTreeMap::new(),
-        late_states: Vec::new(),
+        late_states: LateWrites::default(),
     };
     if !is_going {
         pass.plan.begin_part();

@@ -68,8 +68,7 @@ impl<'a> Pass<'a> {
         let arriving = all.iter().filter(|one| (one.updated || one.is_going()) && !one.available).count();
         // Those that wait for others to serve are not on their way: the others may be mended by this update.
         let mut taken = arriving.saturating_add(self.filled);
-        let late: BTreeSet<String> =
-            self.late_states.iter().filter_map(Action::pod).map(str::to_owned).collect();
+        let late = self.late_states.pods();
         if !self.rules.ordered {
             waiting.sort_by_key(|one| self.is_off(one));
         }
@@ -190,7 +189,7 @@ impl<'a> Pass<'a> {
         let (mut actions, mut settled, mut leaving) = (Vec::new(), Vec::new(), 0_usize);
         let wanted = self.wanted();
         let mut written = going.clone();
-        written.extend(self.late_states.iter().filter_map(Action::pod).map(str::to_owned));
+        written.extend(self.late_states.pods());
         // One that is held before its deletion is not called back into service by the end of its update.
         for member in self.members.values().filter(|one| one.pod.is_active() && !one.is_going()) {
             let (pod, state) = (member.pod, State::of(member.pod));
@@ -254,12 +253,7 @@ impl<'a> Pass<'a> {
     /// Writes labels and states, those of pods that could not be written to after all others. True: there are
     /// others.
     pub(super) fn write_states(&mut self, actions: Vec<Action>) -> bool {
-        let is_off = |action: &Action| action.pod().is_some_and(|uid| self.input.put_off.contains(uid));
-        let (late, now): (Vec<Action>, Vec<Action>) = actions.into_iter().partition(is_off);
-        let some = !now.is_empty();
-        self.plan.actions.extend(now);
-        self.late_states.extend(late);
-        some
+        self.plan.add_but(self.input.put_off, actions, &mut self.late_states)
     }
 
     fn update_one(&mut self, member: &Member<'a>) {
