@@ -67,6 +67,8 @@ impl Server {
             // The status of the set.
             object = set(self.count);
             object["status"] = body["status"].clone();
+            // Null in a merge patch takes a field out.
+            object["status"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
             self.status = body["status"].clone();
             if let Some(field) = self.prunes {
                 object["status"].as_object_mut().unwrap().remove(field);

@@ -31,6 +31,9 @@ pub(crate) struct Figures {
     /// Only this bench; may be given more than once.
     #[arg(long = "bench")]
     names: Vec<String>,
+    /// Measurements of each case and of its baseline; as many as each bench makes by itself if not given.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: Option<u32>,
     /// Page that gets the tables.
     #[arg(long, default_value = "docs/benchmarks.md")]
     page: PathBuf,
@@ -58,7 +61,7 @@ pub(crate) async fn run(options: &Figures, benches: &[Bench]) -> Result<()> {
     let mut failed = Vec::new();
     for bench in benches.iter().filter(wanted) {
         eprintln!("{}: {}", bench.name, bench.about);
-        match part(bench).await.and_then(|part| put(&options.page, bench.name, &part)) {
+        match part(bench, options.runs).await.and_then(|part| put(&options.page, bench.name, &part)) {
             Ok(()) => eprintln!("{}: written to {}", bench.name, options.page.display()),
             Err(error) => {
                 eprintln!("{}: {error:#}", bench.name);
@@ -71,11 +74,16 @@ pub(crate) async fn run(options: &Figures, benches: &[Bench]) -> Result<()> {
 }
 
 /// Runs a bench, and makes the part of the page that tells its figures.
-async fn part(bench: &Bench) -> Result<String> {
+async fn part(bench: &Bench, runs: Option<u32>) -> Result<String> {
     let own = std::env::current_exe().context("path of berth-bench")?;
     let load = fs::read_to_string("/proc/loadavg").context("load of the machine")?;
     let load = load.split(' ').next().unwrap_or_default();
-    let output = Command::new(&own).args([bench.name, "--json"]).stderr(Stdio::inherit()).output().await?;
+    let mut command = Command::new(&own);
+    command.args([bench.name, "--json"]).stderr(Stdio::inherit());
+    if let Some(runs) = runs {
+        command.args(["--runs", &runs.to_string()]);
+    }
+    let output = command.output().await?;
     ensure!(output.status.success(), "{}", output.status);
     let lines = String::from_utf8(output.stdout)?;
     let figures: Vec<Figure> =
