@@ -6,7 +6,7 @@ for argument; do
     case $previous in
     --crate-name)
         case $argument in
-        berthctl | berthd | berth_policy | berth_proto | berth_shim | berth_manager | serde_saphyr | redb | base64 | oci_spec)
+        berthctl | berthd | berth_cri | berth_policy | berth_proto | berth_shim | berth_manager | serde_saphyr | redb | base64 | oci_spec)
             exec "$@" -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
                 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
                 -Cllvm-args=-sanitizer-coverage-trace-compares

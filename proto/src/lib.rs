@@ -9,9 +9,11 @@
 //! [`quoting`] how errors are told: once, and without what they are about, [`text`] what is left of a text
 //! that is too long, [`nested`] of an object that is too deep, [`percent`] what a share is.
 
-/// CRI v1 (`runtime.v1`), the part of it that Berth reads.
+/// CRI v1 (`runtime.v1`), the part of it that Berth reads: the messages of `berth-cri`, and the services.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
 pub mod cri {
+    pub use berth_cri::*;
+
     tonic::include_proto!("runtime.v1");
 }
 

@@ -8,8 +8,8 @@ use std::{
     },
 };
 
+use berth_cri as cri;
 use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, Request as Wanted};
-use berth_proto::cri;
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
 use http::{HeaderMap, HeaderValue, Request};

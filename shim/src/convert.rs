@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
+use berth_cri as cri;
 use berth_policy::{
     Container, ContainerId, ContainerName, ContainerState, CreateContainer, CredentialKey, Declared,
     ListedSandbox, PodRef, SandboxId, StopContainer,
     launch_priority::{ORDERED_ANNOTATION, OrderError, PLAN_ANNOTATION, PRIORITY_ENV},
 };
-use berth_proto::cri;
 use serde::{
     Deserializer,
     de::{Error as _, MapAccess, Visitor},

@@ -113,7 +113,7 @@ impl std::fmt::Debug for Edit {
 /// The fields of `ContainerStatus` by which a container has ended well; at the end of a status they take the
 /// place of its own.
 pub(crate) fn completed() -> Vec<u8> {
-    let reason = berth_proto::cri::ContainerStatus { reason: "Completed".to_owned(), ..Default::default() };
+    let reason = berth_cri::ContainerStatus { reason: "Completed".to_owned(), ..Default::default() };
     // `exit_code` (7) = 0, which the encoder would leave out, and `reason` (10) as runtimes give it for that
     // code.
     [&[0x38, 0], &reason.encode_to_vec()[..]].concat()

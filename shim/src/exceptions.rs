@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 
+use berth_cri as cri;
 use berth_policy::{Nudge, Showing};
-use berth_proto::cri;
 use bytes::{Bytes, BytesMut};
 use prost::Message;
 use tracing::{debug, info};

@@ -1,7 +1,7 @@
 //! The closed table of calls that are looked at. Whatever is not in it passes without being read.
 
+use berth_cri as cri;
 use berth_policy::{ContainerId, Declared, PodRef, Request, SandboxId};
-use berth_proto::cri;
 use bytes::Bytes;
 use prost::Message;
 

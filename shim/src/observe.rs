@@ -10,8 +10,8 @@ use std::{
     task::{Context, Poll},
 };
 
+use berth_cri as cri;
 use berth_policy::{CallId, ConnectionId, ContainerId, Declared, Event, PodRef, SandboxId};
-use berth_proto::cri;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use prost::Message;

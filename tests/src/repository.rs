@@ -1,7 +1,7 @@
 //! Checks of the repository's own text: comments and dependencies. No node is needed for them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Display,
     fs,
     path::{Path, PathBuf},
@@ -12,12 +12,15 @@ const WIDEST: usize = 110;
 /// Beginnings of a doc line that name nothing: a doc line begins with the thing.
 const NAMELESS: [&str; 7] = ["What", "Whoever", "Who", "Of", "Those", "Or", "That"];
 /// Crates that generated code names, which is not among the sources.
-const GENERATED: [(&str, &str); 2] = [("proto", "prost"), ("proto", "tonic-prost")];
+const GENERATED: [(&str, &str); 3] = [("proto", "prost"), ("proto", "tonic-prost"), ("proto/cri", "prost")];
 /// Folders with sources.
 const SOURCES: [&str; 9] =
     ["daemon", "fuzz", "malloc", "manager", "proto", "shim", "sidecarset", "tests", "workloads"];
 /// Functions that are there for the tests of another package, which count by them.
 const FOR_TESTS: [&str; 2] = ["restated_answers", "shed_so_far"];
+/// Crates of a client of the API server, of TLS and of a store. `berth-shim` has none of them, berthd all.
+const NOT_IN_SHIM: [&str; 8] =
+    ["berth-proto", "kube", "k8s-openapi", "tonic", "hyper", "rustls", "ring", "redb"];
 
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
@@ -110,6 +113,27 @@ fn dependencies(manifest: &str) -> Vec<String> {
         }
     }
     listed
+}
+
+/// Crates that this one is built of, at any remove. Those that only its build and its tests need are among them,
+/// as `Cargo.lock` does not tell them apart: what is not there is in no program either.
+fn built_of<'a>(lock: &'a str, package: &'a str) -> BTreeSet<&'a str> {
+    let mut needs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let quoted = |line: &'a str| line.split('"').nth(1).unwrap_or_default();
+    for block in lock.split("[[package]]").skip(1) {
+        let name = block.lines().find_map(|line| line.strip_prefix("name = ").map(quoted));
+        // ` "hashbrown 0.15.2",` where there are two versions of it; they count as one.
+        let needed = block.lines().filter(|line| line.starts_with(" \"")).map(quoted);
+        let needed = needed.filter_map(|listed| listed.split(' ').next());
+        needs.entry(name.unwrap_or_default()).or_default().extend(needed);
+    }
+    let (mut found, mut left) = (BTreeSet::new(), vec![package]);
+    while let Some(name) = left.pop() {
+        if found.insert(name) {
+            left.extend(needs.get(name).into_iter().flatten());
+        }
+    }
+    found
 }
 
 /// Reports whether sources name the crate: in a path, an import, or an attribute.
@@ -218,6 +242,15 @@ fn every_dependency_is_used() {
 }
 
 #[test]
+fn the_shim_is_built_without_client_tls_and_store() {
+    let lock = fs::read_to_string(root().join("Cargo.lock")).unwrap();
+    let has = |package| NOT_IN_SHIM.map(|name| built_of(&lock, package).contains(name));
+    assert_eq!(has("berth-shim-program"), [false; 8], "of {NOT_IN_SHIM:?}");
+    // A name that berthd does not have either is out of date.
+    assert_eq!(has("berthd"), [true; 8], "of {NOT_IN_SHIM:?}");
+}
+
+#[test]
 fn what_is_public_is_called() {
     let sources = sources();
     let own = sources.iter().filter(|(path, _)| !is_of_tests(path)).map(|(_, source)| source.as_str());
@@ -250,6 +283,10 @@ fn findings_are_found() {
     let manifest = "[package]\nname = \"a\"\n[dependencies]\n# Why = so\nserde.workspace = true\nb-c = { path = \"c\" }\n\n\
                     [dev-dependencies]\nx = \"1\"\n[lints]\nworkspace = true\n";
     assert_eq!(dependencies(manifest), ["serde", "b-c", "x"]);
+    let lock = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1\"\ndependencies = [\n \"b 1.0\",\n]\n\n[[package]]\n\
+                name = \"b\"\nversion = \"1.0\"\n\n[[package]]\nname = \"b\"\nversion = \"2.0\"\ndependencies = [\n \"c\",\n \
+                \"a\",\n]\n\n[[package]]\nname = \"c\"\n\n[[package]]\nname = \"d\"\ndependencies = [\n \"a\",\n]\n";
+    assert_eq!(built_of(lock, "a").into_iter().collect::<Vec<_>>(), ["a", "b", "c"]);
     let code = "pub fn a() {}\n// a()\npub const fn b(x: u8) {}\n  pub async fn c<T>() { b(1) }\nfn d() {}\n\
                 #[cfg(test)]\npub fn e() {}\npub struct S(fn f());\n\n#[cfg(test)]\nmod tests {\n c(); a()\n}\n";
     assert_eq!(uncalled([code]), ["a", "c"]);

@@ -156,6 +156,8 @@ pub enum Event {
     CreationEnvSet(PodUid, CreationEnv),
     /// These pods are probed, and no others.
     ProbedPods(BTreeSet<PodUid>),
+    /// Whether an image is pulled by the agent, or may have to be (see [`crate::Images::is_busy`]).
+    ImagesBusy(bool),
 
     /// The pod view follows the API server (`true`), or lost it and shows what it knew (`false`).
     ViewFresh(bool),

@@ -31,6 +31,8 @@ pub struct InAdvance {
     pub env: BTreeMap<PodUid, CreationEnv>,
     /// A list of containers may have to carry a nudge.
     pub nudges: bool,
+    /// A pull goes on as it came: the agent has none that it could wait for.
+    pub pulls_pass: bool,
 }
 
 /// Creations in a sandbox that pass.
@@ -96,6 +98,7 @@ impl Node {
             containers: BTreeMap::new(),
             env: self.creation_env.clone(),
             nudges: self.recreates.has_marks() || self.sidecars_unseen().next().is_some(),
+            pulls_pass: !self.images_busy,
         };
         for (sandbox_id, sandbox) in confirmed() {
             let ordered =

@@ -69,6 +69,8 @@ pub struct Node {
     pub(crate) probed: BTreeSet<PodUid>,
     /// The runtime itself says which containers end.
     pub(crate) ends_told: bool,
+    /// A pull of the kubelet's may have one of ours to wait for. Until it is said, it may.
+    pub(crate) images_busy: bool,
     /// The last event said who asks the runtime what, and nothing of what is there.
     pub(crate) only_asked: bool,
     /// Env values that containers of pods under update are created with.
@@ -154,6 +156,7 @@ impl Node {
             early: EarlyReadiness::default(),
             probed: BTreeSet::new(),
             ends_told: false,
+            images_busy: true,
             only_asked: false,
             creation_env: BTreeMap::new(),
             wall_clock: None,
@@ -319,6 +322,7 @@ impl Node {
             Event::EndsTold(told) => self.ends_told(told),
             Event::CreationEnvSet(pod, values) => self.creation_env_set(pod, values),
             Event::ProbedPods(pods) => self.probed_pods(pods),
+            Event::ImagesBusy(busy) => self.images_busy = busy,
             Event::ViewFresh(fresh) => self.view_fresh = fresh,
             Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,
             Event::KubeletPollEnded => self.kubelet_poll = KubeletPoll { in_flight: false, ended: Some(now) },

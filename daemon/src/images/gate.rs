@@ -6,6 +6,7 @@ use berth_policy::{Call, ContainerId, Event, Latch, Request, Verdict};
 use berth_shim::{Answer, BoxFuture, Decision, Gate, Holds, Query};
 use futures::FutureExt as _;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::node_image::SharedImages;
 use crate::{
@@ -18,6 +19,23 @@ use crate::{
 pub(crate) struct ImageGate {
     agent: Arc<Agent>,
     images: Arc<SharedImages>,
+}
+
+/// Tells the agent whether there is a pull that the kubelet's could wait for, now and later: a data path in
+/// another process knows in advance then when it need not ask.
+pub(crate) async fn tell_busy(agent: Arc<Agent>, images: Arc<SharedImages>, stop: CancellationToken) {
+    let mut busy = images.busy();
+    let telling = async {
+        loop {
+            let now = *busy.borrow_and_update();
+            agent.observe(Event::ImagesBusy(now));
+            if busy.changed().await.is_err() {
+                return;
+            }
+        }
+    };
+    // Cancel-safe: nothing is kept from one word to the next.
+    stop.run_until_cancelled(telling).await;
 }
 
 impl ImageGate {
@@ -87,5 +105,73 @@ impl Gate for ImageGate {
 
     fn is_completed(&self, container: &ContainerId) -> bool {
         self.agent.is_completed(container)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use berth_policy::{Credentials, ImageEvent, ImageLimits, ImageReference, Wish, WishId, WishSource};
+    use berth_shim::remote::Foresight;
+    use prometheus_client::registry::Registry;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::agent::{metrics::AgentMetrics, store::Store};
+
+    fn wish() -> Wish {
+        let image = ImageReference {
+            given: "r.io/a:1".into(),
+            record: "r.io/a:1".into(),
+            registry: "r.io".into(),
+            repository: "a".into(),
+        };
+        Wish {
+            id: WishId { source: WishSource::Api, key: "w".into() },
+            image,
+            version: 1,
+            always: false,
+            timeout: Duration::from_secs(600),
+            retries: 3,
+            deadline: None,
+            labels: Default::default(),
+            annotations: Default::default(),
+            credentials: Credentials::Node,
+            pin: None,
+            settled: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_shim_is_told_when_a_pull_has_nothing_to_wait_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(dir.path()).unwrap());
+        let metrics = AgentMetrics::register(&mut Registry::default());
+        let agent = Arc::new(Agent::new(berth_policy::Config::default(), store, metrics.clone()));
+        let limits = ImageLimits { parallel: 1, per_registry: 1, seed: 0 };
+        let images = Arc::new(SharedImages::new(limits, metrics));
+        let passes = || agent.in_advance().unwrap().pulls_pass;
+        let stop = CancellationToken::new();
+        let telling = tokio::spawn(tell_busy(agent.clone(), images.clone(), stop.clone()));
+        let turns = async |expected: bool| {
+            let mut changes = Foresight::changes(&*agent);
+            let turned = async {
+                while passes() != expected {
+                    changes.changed().await.unwrap();
+                }
+            };
+            timeout(Duration::from_secs(5), turned).await.expect("it is told");
+        };
+        assert!(!passes(), "nothing is known before the first plan");
+        images.plan();
+        turns(true).await;
+        let (seen, id) = (wish(), wish().id);
+        images.apply(ImageEvent::WishSeen(Box::new(seen)));
+        turns(false).await;
+        images.apply(ImageEvent::WishGone(id));
+        turns(true).await;
+        stop.cancel();
+        telling.await.unwrap();
     }
 }

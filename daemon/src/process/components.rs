@@ -20,7 +20,10 @@ use crate::{
     config::{Configuration, ViewMode},
     cri::{self, Runtime},
     exec::Executor,
-    images::node_image::{self, SharedImages},
+    images::{
+        gate::tell_busy,
+        node_image::{self, SharedImages},
+    },
     pods::{
         api::{self, ApiView, Onlooker},
         exits,
@@ -146,6 +149,9 @@ impl Components {
         let Tasks { work, working, stop, serving } = tasks;
         let cluster = self.cluster.as_ref();
         node_image::start(config, endpoint, &self.images, cluster, &mut self.registry, working, work);
+        if config.shim_socket.is_some() {
+            serving.spawn(tell_busy(self.agent.clone(), self.images.clone(), stop.clone()));
+        }
         working.spawn(self.agent.clone().recall_in_time(work.clone()));
         let listed = self.recover().await;
         working.spawn(self.files.watch().await.run(work.clone()));

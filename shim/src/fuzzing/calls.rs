@@ -1,7 +1,7 @@
 //! Any message for any method of the table: it is read or it is not, as its own type says, and nothing of it
 //! is printed that may be a secret.
 
-use berth_proto::cri;
+use berth_cri as cri;
 use bytes::Bytes;
 use prost::Message;
 

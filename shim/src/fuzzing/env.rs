@@ -1,7 +1,7 @@
 //! Any request to create a container: the values that are set are there, the others are what they were, and
 //! set again nothing changes.
 
-use berth_proto::cri::{CreateContainerRequest, KeyValue};
+use berth_cri::{CreateContainerRequest, KeyValue};
 use prost::Message;
 
 use crate::env::set_env;

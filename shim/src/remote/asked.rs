@@ -89,11 +89,17 @@ impl Questions {
         (self.last, receiver)
     }
 
-    /// Takes a word on a question. One that nobody waits for any more is passed over.
+    /// Takes a word on a question. One that nobody waits for any more is passed over, and so is one after the
+    /// answer.
     pub(crate) fn heard(&self, id: u64, heard: Heard) {
-        if let Some((_, waiting)) = self.waiting.get(&id) {
-            waiting.send_replace(heard);
-        }
+        let Some((_, waiting)) = self.waiting.get(&id) else { return };
+        waiting.send_if_modified(|last| {
+            let open = !matches!(last, Heard::Answer(_));
+            if open {
+                *last = heard;
+            }
+            open
+        });
     }
 
     /// Nobody waits for it any more.

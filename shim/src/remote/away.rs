@@ -8,7 +8,7 @@
 //! | `ContainerStatus` | shown so, in the midst of a change after a wait | undecided: waits, then the truth; not heard of: the truth |
 //! | a hook | done, or it runs | undecided: waits for [`PATIENCE`], then it runs; not heard of: it runs |
 //! | a list of containers | | passes without a nudge |
-//! | `PullImage` | | passes |
+//! | `PullImage` | the agent has nothing to pull: passes, with an agent there, too | passes |
 //!
 //! A barrier that was open closes when the last container of its pod is removed, and the table says so a
 //! moment later. An agent that is there has been told of the removal, and is asked about each creation in

@@ -248,6 +248,7 @@ pub(crate) fn event_to_wire(event: &Event) -> Result<Option<EventTold>, Beyond> 
         | Event::EndsTold(_)
         | Event::CreationEnvSet(..)
         | Event::ProbedPods(_)
+        | Event::ImagesBusy(_)
         | Event::ViewFresh(_)
         | Event::KubeletPollStarted
         | Event::KubeletPollEnded => return Ok(None),

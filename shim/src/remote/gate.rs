@@ -344,6 +344,9 @@ impl Gate for RemoteGate {
                 }
                 Query::Create(create) => Answer::WithEnv(locked(&self.state).table.env(create)),
                 Query::Pull { call, image, credential, trace } => {
+                    if locked(&self.state).table.pulls_pass() {
+                        return Answer::Pass;
+                    }
                     let question = Question::Pull { call, image: image.to_owned(), credential, trace };
                     self.answered(question, |_, _| Some(Answer::Pass)).await
                 }

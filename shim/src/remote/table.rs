@@ -43,6 +43,7 @@ pub(crate) struct Table {
     env: HashMap<PodUid, HashMap<ContainerName, EnvValues>>,
     env_bytes: usize,
     nudges: bool,
+    pulls_pass: bool,
     /// An agent has said all of it, once.
     whole: bool,
     /// The table that is being told anew. An agent that dies before all of it is told leaves what was known.
@@ -81,6 +82,7 @@ impl Table {
             put(&mut told.env, (&mut told.env_bytes, MAX_ENV), pod, row, |pod, row| of_env(pod, row));
         }
         told.nudges = change.nudges;
+        told.pulls_pass = change.pulls_pass;
         told.version = change.version;
         if !change.complete {
             self.next = next;
@@ -138,6 +140,11 @@ impl Table {
         self.nudges
     }
 
+    /// A pull goes on without a question: the agent has none that it could wait for.
+    pub(crate) fn pulls_pass(&self) -> bool {
+        self.pulls_pass
+    }
+
     /// Whether this container is shown as one that ended well.
     pub(crate) fn is_completed(&self, container: &ContainerId) -> bool {
         let status = self.containers.get(container).and_then(|row| row.status);
@@ -162,7 +169,8 @@ impl Table {
 
     pub(super) fn check_empty(&self) {
         assert!(self.sandboxes.is_empty() && self.containers.is_empty() && self.env.is_empty());
-        assert!(self.bytes == 0 && self.env_bytes == 0 && !self.nudges && self.next.is_none());
+        assert!(self.bytes == 0 && self.env_bytes == 0 && self.next.is_none());
+        assert!(!self.nudges && !self.pulls_pass);
     }
 }
 
@@ -330,6 +338,7 @@ pub(crate) fn changes(before: Option<&InAdvance>, after: &InAdvance, version: u6
         part.reset = before.is_none() && index == 0;
         part.complete = index + 1 == count;
         part.nudges = after.nudges;
+        part.pulls_pass = after.pulls_pass;
         part.version = version;
     }
     parts

@@ -1,6 +1,6 @@
 //! A job sidecar among others in one message, however the bytes are cut.
 
-use berth_proto::cri;
+use berth_cri as cri;
 use proptest::prelude::*;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Tables and properties of the change of env values.
 
-use berth_proto::cri::{ContainerConfig, ContainerMetadata, CreateContainerRequest, KeyValue};
+use berth_cri::{ContainerConfig, ContainerMetadata, CreateContainerRequest, KeyValue};
 use proptest::prelude::*;
 use prost::Message;
 

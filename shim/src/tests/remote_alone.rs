@@ -2,10 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use berth_policy::{Amendment, CallId, ConnectionId, ContainerId, CredentialKey, Event, Refusal, Showing};
+use berth_policy::{
+    Amendment, CallId, ConnectionId, ContainerId, CredentialKey, Event, HoldReason, Refusal, Showing,
+};
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::bed::{Told, call, create, stop};
@@ -14,7 +16,8 @@ use crate::{
     gate::{Answer, Decision, Gate, Query},
     remote::{
         RemoteGate,
-        message::{ContainerRow, Said, TableChange, ToShim},
+        answers::held_to_wire,
+        message::{AnswerTo, Answers, ContainerRow, Nothing, Said, TableChange, ToShim},
     },
 };
 
@@ -113,6 +116,31 @@ async fn an_agent_that_stands_still_is_one_that_is_away_until_it_goes_on() {
     assert!(!gate.has_agent());
     gate.heard(number, ToShim { said: Some(Said::Pong(Default::default())) }).unwrap();
     assert!(gate.has_agent());
+}
+
+/// Of an agent that goes at once, and of one that says more. Without an answer the hook would run.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_has_answered_has_answered() {
+    for goes in [true, false] {
+        let gate = RemoteGate::new(Metrics::default());
+        let (number, _outgoing) = gate.begin();
+        let say = |said| gate.heard(number, ToShim { said: Some(said) }).unwrap();
+        say(Said::Table(TableChange { reset: true, complete: true, ..Default::default() }));
+        let answers = async {
+            // The question is asked first.
+            tokio::task::yield_now().await;
+            say(Said::Answer(AnswerTo { question: 1, answer: Some(Answers::Done(Nothing {})) }));
+            match goes {
+                true => gate.ended(number),
+                false => say(Said::Held(held_to_wire(1, &HoldReason::Inspection))),
+            }
+        };
+        let (connection, container) = (ConnectionId(1), ContainerId::from("c"));
+        let asks = gate.answer(Query::Hook { connection, container: &container });
+        let both = async { tokio::join!(asks, answers) };
+        let (answer, ()) = timeout(Duration::from_secs(60), both).await.expect("it waits for nothing more");
+        assert_eq!(answer, Answer::Done, "{goes}");
+    }
 }
 
 /// Calls that wait meanwhile are answered by the table before it, and never by half of the new one.

@@ -166,6 +166,7 @@ fn before_the_first_agent_has_come_everything_is_undecided() {
     let container = "plain".into();
     let status = |waited| of_status(&table, KUBELET, &container, waited);
     assert_eq!((status(Duration::ZERO), status(PATIENCE)), (None, Some(Answer::Shown(Showing::Truth))));
+    assert!(!table.pulls_pass(), "an agent that comes may be pulling");
     let hook = |waited| of_hook(&table, &container, waited);
     let moment = Duration::from_nanos(1);
     assert_eq!((hook(HOOK_PATIENCE - moment), hook(HOOK_PATIENCE)), (None, Some(Answer::Pass)));

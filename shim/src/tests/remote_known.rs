@@ -143,10 +143,19 @@ async fn values_that_the_line_has_no_room_for_are_left_out_and_all_else_is_told(
 /// An agent that stands still is asked, too, and does not keep such a creation longer than others.
 #[tokio::test(start_paused = true)]
 async fn a_creation_in_an_order_passes_by_the_table_when_the_agent_stands_still() {
-    let gate = RemoteGate::new(Metrics::default());
-    let (number, _outgoing) = gate.begin();
     let open = SandboxRow { sandbox: "s".to_owned(), open: vec!["a".to_owned()], ..Default::default() };
-    let whole = TableChange { sandboxes: vec![open], reset: true, complete: true, ..Default::default() };
+    let gate = said_and_stands_still(TableChange { sandboxes: vec![open], ..Default::default() });
+    let (begun, (told, _held)) = (Instant::now(), mpsc::unbounded_channel());
+    assert_eq!(gate.decide(&call(1, create("a")), &bed::Told(told, None)).await, PASS);
+    assert!((3..=4).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!(!gate.has_agent());
+}
+
+/// A gate whose agent says this table, and nothing after it.
+fn said_and_stands_still(table: TableChange) -> Arc<RemoteGate> {
+    let gate = RemoteGate::new(Metrics::default());
+    let (number, _) = gate.begin();
+    let whole = TableChange { reset: true, complete: true, ..table };
     gate.heard(number, ToShim { said: Some(Said::Table(whole)) }).unwrap();
     let looks = gate.clone();
     tokio::spawn(async move {
@@ -155,8 +164,40 @@ async fn a_creation_in_an_order_passes_by_the_table_when_the_agent_stands_still(
             looks.look(number);
         }
     });
-    let (begun, (told, _held)) = (Instant::now(), mpsc::unbounded_channel());
-    assert_eq!(gate.decide(&call(1, create("a")), &bed::Told(told, None)).await, PASS);
-    assert!((3..=4).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-    assert!(!gate.has_agent());
+    gate
+}
+
+async fn pull(gate: &RemoteGate) -> Answer {
+    let (call, credential) = (CallId(1), CredentialKey(1));
+    gate.answer(Query::Pull { call, image: "i", credential, trace: None }).await
+}
+
+#[tokio::test]
+async fn a_pull_is_asked_about_only_while_the_agent_may_have_one_itself() {
+    let bed = Bed::new().await;
+    assert_eq!(pull(&bed.gate).await, Answer::Pass, "no agent has come yet");
+    let agent = bed.agent().await;
+    let joined = Answer::Pulled("sha256:i".to_owned());
+    // As of an agent of before, which says nothing of them.
+    assert_eq!(pull(&bed.gate).await, joined);
+    for (passes, expected) in [(true, Answer::Pass), (false, joined)] {
+        agent.authority.foretell(|table| table.pulls_pass = passes);
+        // An answer never overtakes the table.
+        bed.gate.answer(Query::Hook { connection: ConnectionId(1), container: &"x".into() }).await;
+        assert_eq!(pull(&bed.gate).await, expected, "{passes}");
+    }
+    agent.kill(&bed).await;
+    assert_eq!(pull(&bed.gate).await, Answer::Pass, "its own has ended with it");
+}
+
+/// Rows: whether the agent has said that pulls pass, and the seconds for which one waits until it is known
+/// that the agent stands still.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_stands_still_keeps_a_pull_only_where_it_may_have_one_itself() {
+    for (pulls_pass, seconds) in [(true, 0..=0), (false, 3..=4)] {
+        let gate = said_and_stands_still(TableChange { pulls_pass, ..Default::default() });
+        let begun = Instant::now();
+        assert_eq!(pull(&gate).await, Answer::Pass);
+        assert!(seconds.contains(&begun.elapsed().as_secs()), "{pulls_pass}: {:?}", begun.elapsed());
+    }
 }

@@ -40,21 +40,23 @@ fn changes_make_what_is_said_now_of_what_was_said_before() {
         containers: [("a".into(), plain(true)), ("b".into(), plain(true))].into(),
         env: [("p".into(), env("1")), ("q".into(), env("1"))].into(),
         nudges: true,
+        pulls_pass: true,
     };
     let second = InAdvance {
         sandboxes: [("s".into(), Creations::Of(["other".into()].into()))].into(),
         containers: [("a".into(), plain(false)), ("b".into(), plain(true))].into(),
         env: [("q".into(), env("2"))].into(),
         nudges: false,
+        pulls_pass: false,
     };
     let mut table = Table::default();
     told(&mut table, None, &first);
-    assert!(table.creates(&create("p")) && table.nudges());
+    assert!(table.creates(&create("p")) && table.nudges() && table.pulls_pass());
     assert_eq!(["s", "t", "u"].map(|sandbox| table.creates_all(&sandbox.into())), [true, false, false]);
     assert_eq!(table.env(&create("p")), env("1")[&"main".into()]);
     assert!(table.stops(&"a".into()) && table.stops(&"b".into()) && !table.stops(&"c".into()));
     told(&mut table, Some(&first), &second);
-    assert!(!table.creates(&create("p")) && !table.nudges());
+    assert!(!table.creates(&create("p")) && !table.nudges() && !table.pulls_pass());
     assert_eq!(table.env(&create("p")), EnvValues::default());
     assert_eq!(table.env(&create("q")), env("2")[&"main".into()]);
     assert!(!table.stops(&"a".into()) && table.stops(&"b".into()));
@@ -68,7 +70,8 @@ fn changes_make_what_is_said_now_of_what_was_said_before() {
 #[test]
 fn a_table_that_is_told_anew_is_in_force_when_all_of_it_is_told() {
     let of = |id: &'static str| {
-        let before = TableChange { reset: true, nudges: true, version: 2, ..Default::default() };
+        let before =
+            TableChange { reset: true, nudges: true, pulls_pass: true, version: 2, ..Default::default() };
         let row =
             |id: &str| ContainerRow { container: id.to_owned(), stop_passes: true, ..Default::default() };
         let first = TableChange { containers: vec![row("first")], ..before.clone() };
@@ -97,7 +100,8 @@ fn a_table_that_is_told_anew_is_in_force_when_all_of_it_is_told() {
         table.check_bounds();
         let known = ["old", "first", "new"].map(|id| table.stops(&id.into()));
         assert_eq!(known, [!is_new, is_new, is_new], "{parts:?}");
-        assert_eq!((table.nudges(), table.version), (is_new, if is_new { 2 } else { 1 }));
+        let switches = (table.nudges(), table.pulls_pass());
+        assert_eq!((switches, table.version), ((is_new, is_new), if is_new { 2 } else { 1 }));
         assert!(table.is_whole());
         // The next agent tells all of it, and the one after that what has changed.
         told(&mut table, None, &InAdvance::default());
@@ -120,6 +124,7 @@ fn what_is_beyond_the_bounds_is_not_taken_and_so_is_asked_about() {
         containers: (0..many).map(|id| (id.to_string().into(), plain(true))).collect(),
         env: (0..30).map(|id| (id.to_string().into(), env(&"x".repeat(MAX_ENV / 20)))).collect(),
         nudges: false,
+        pulls_pass: false,
     };
     let mut table = Table::default();
     assert!(told(&mut table, None, &known) > 10, "more than one message has room for");
@@ -174,6 +179,7 @@ fn an_agent_tells_no_more_than_the_line_and_the_shim_have_room_for() {
         ]
         .into(),
         nudges: true,
+        pulls_pass: true,
     };
     let sandboxes = known.sandboxes.len();
     let left_out = fit(&mut known);

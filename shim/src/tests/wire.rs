@@ -1,6 +1,6 @@
 //! Tables and properties of the wire editor.
 
-use berth_proto::cri::StopContainerRequest;
+use berth_cri::StopContainerRequest;
 use proptest::prelude::*;
 use prost::Message;
 

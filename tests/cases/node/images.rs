@@ -12,6 +12,6 @@ mod node_image;
 mod pins;
 mod progress;
 mod room;
-mod scene;
+pub(crate) mod scene;
 mod seals;
 mod trouble;

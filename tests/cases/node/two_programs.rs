@@ -4,19 +4,24 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use berth_proto::crd::ImagePhase;
 use berth_tests::jobs::{Jobs, exits};
 use berth_tests::manifest::Container;
 use berth_tests::node::images::{BUSYBOX_NEXT, sized};
-use berth_tests::node::{Berthd, Registry};
-use berth_tests::observe::{Caller, Recorder, complaints, node_ready};
+use berth_tests::node::{Berthd, Day, Gateway, Registry};
+use berth_tests::observe::{Caller, Recorder, complaints, node_ready, warnings};
 use berth_tests::recreate::{Ask, Asked, Evidence};
 use berth_tests::update::{Update, Updated};
 use berth_tests::wait::await_condition;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::Api;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 
 use crate::case::{Case, PATIENCE, container, run_behind_shim, waits_for};
+use crate::images::scene::{Wanted, is_phase, split};
 use crate::{recreate, update};
 
 /// Longer than a call waits for a berthd that is away, and than the kubelet's patience with a runtime has to
@@ -27,6 +32,8 @@ const HOOK: &str = "sleep 6";
 /// Bytes of the image that a client pulls all the time.
 const PULLED: usize = 2 << 20;
 const PULL_PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of the image that berthd pulls and a pod needs.
+const JOINED: usize = 4 << 20;
 
 #[tokio::test]
 async fn everything_goes_on_when_berthd_is_killed() -> Result<()> {
@@ -79,6 +86,15 @@ struct Work<'a> {
     asked: Asked,
     updated: update::Scene<'a>,
     update: Updated,
+    pull: Pull<'a>,
+}
+
+/// A pull of berthd's own, and a pod whose kubelet waits for it.
+struct Pull<'a> {
+    case: &'a Case,
+    gateway: Gateway,
+    wanted: Wanted,
+    reference: String,
 }
 
 /// Has all of it under way, lets `fault` happen, and expects that everything comes to its end as it should,
@@ -90,8 +106,9 @@ async fn unnoticed(name: &str, ordered: bool, fault: impl AsyncFnOnce(&Berthd) -
         let registry = Registry::start(case.node.run()).await?;
         let archive = sized(case.node.run(), "pulled:1", PULLED).await?;
         let image = registry.push(&archive, "pulled:1").await?;
-        let work = Work::begin(case).await?;
+        let work = Work::begin(case, &registry).await?;
         let caller = Caller::start(berthd.socket())?.pulling(berthd.socket(), &image, PULL_PAUSE)?;
+        work.pull.is_open().await?;
         fault(berthd).await?;
         work.end(ordered).await?;
         caller.all_answered().await?;
@@ -108,7 +125,7 @@ async fn unnoticed(name: &str, ordered: bool, fault: impl AsyncFnOnce(&Berthd) -
 
 impl<'a> Work<'a> {
     /// Begins all of it. In the end the hooks run, the lower container waits, and the job ends.
-    async fn begin(case: &'a Case) -> Result<Self> {
+    async fn begin(case: &'a Case, registry: &Registry) -> Result<Self> {
         let recreated = recreate::Scene::begin(case, "recreated", |pod, evidence| {
             pod.container(evidence.container("main", HOOK))
         })
@@ -144,6 +161,7 @@ impl<'a> Work<'a> {
         })
         .await?;
 
+        let pull = Pull::begin(case, registry).await?;
         let job = jobs.pod_of("job")?.last.metadata.name.context("no name")?;
         case.end(&job, "main").await?;
         case.pods.delete("stops", &Default::default()).await?;
@@ -153,12 +171,13 @@ impl<'a> Work<'a> {
         evidence.has("b", "hook", 1).await?;
         recreated.evidence.has("main", "hook", 1).await?;
         updated.evidence.has("main", "hook", 1).await?;
-        Ok(Self { case, held, stopping, jobs, recreated, asked, updated, update })
+        Ok(Self { case, held, stopping, jobs, recreated, asked, updated, update, pull })
     }
 
     /// Waits for the end of all of it, and looks at how it ended.
     async fn end(self, ordered: bool) -> Result<()> {
         let case = self.case;
+        self.pull.end().await?;
         case.inside("held", "a", "touch /tmp/go").await?;
         let pod = case.await_ready("held").await?;
         ensure!(container(&pod, "a")?.restart_count == 0, "a was restarted");
@@ -179,5 +198,55 @@ impl<'a> Work<'a> {
         self.update.succeeded().await?;
         ensure!(self.updated.restarts("main").await? == 1, "not restarted once");
         Ok(())
+    }
+}
+
+impl<'a> Pull<'a> {
+    /// Begins it. Half of the image comes, and no more before [`Pull::end`].
+    async fn begin(case: &'a Case, registry: &Registry) -> Result<Self> {
+        let archive = sized(case.node.run(), "joined:1", JOINED).await?;
+        registry.push(&archive, "joined:1").await?;
+        let gateway = Gateway::open(registry.address()).await?;
+        gateway.day(Day::Silent(JOINED as u64 / 2));
+        let (reference, wanted) = (gateway.reference("joined:1"), Wanted::of(case).await?);
+        let (name, tag) = split(&reference)?;
+        wanted.ask(name, json!({ "tags": [{ "tag": tag }] })).await?;
+        wanted.tag(name, tag, "is being pulled", |tag| is_phase(tag, ImagePhase::Pulling)).await?;
+        case.create(&case.manifest("joins").container(Container::new("main").image(&reference))).await?;
+        let events: Api<Event> = Api::namespaced(case.pods.clone().into_client(), &case.namespace);
+        await_condition("the kubelet asks for the image", PATIENCE, async || {
+            let events = events.list(&Default::default()).await?.items;
+            let asks = |event: &Event| {
+                let of = event.involved_object.name.as_deref();
+                (of, event.reason.as_deref()) == (Some("joins"), Some("Pulling"))
+            };
+            ensure!(events.iter().any(asks), "{} Events, and none of a pull", events.len());
+            Ok(())
+        })
+        .await?;
+        Ok(Self { case, gateway, wanted, reference })
+    }
+
+    /// Fails where it has ended, well or not.
+    async fn is_open(&self) -> Result<()> {
+        let (name, tag) = split(&self.reference)?;
+        self.wanted.tag(name, tag, "is being pulled", |tag| is_phase(tag, ImagePhase::Pulling)).await?;
+        ensure!(self.case.cri.image(&self.reference).await?.is_none(), "the image is there already");
+        Ok(())
+    }
+
+    /// Lets the rest of the image come: once, without a failure that the kubelet would tell of, and for both.
+    async fn end(self) -> Result<()> {
+        self.gateway.day(Day::Good);
+        let (name, tag) = split(&self.reference)?;
+        let pod = self.case.await_ready("joins").await?;
+        ensure!(container(&pod, "main")?.restart_count == 0, "it was restarted");
+        self.wanted.tag(name, tag, "is there", |tag| is_phase(tag, ImagePhase::Succeeded)).await?;
+        let warned = warnings(&self.case.pods.clone().into_client(), &self.case.namespace).await?;
+        let failed = warned.get(&("Failed".to_owned(), "joins".to_owned()));
+        ensure!(failed.is_none(), "{failed:?}");
+        let served = self.gateway.served();
+        ensure!(served < (JOINED + JOINED / 2) as u64, "{served} bytes for an image of {JOINED}");
+        self.wanted.ask(name, Value::Null).await
     }
 }

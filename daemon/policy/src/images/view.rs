@@ -2,6 +2,7 @@
 
 use super::{
     Images, ImagesSize,
+    pulls::Pull,
     report::{WishPhase, WishReport},
     wanted::{State, Wanted},
     wish::WishId,
@@ -26,6 +27,12 @@ impl Images {
             pins: self.pins.len(),
             kubelet_pulls: self.kubelet.len(),
         }
+    }
+
+    /// Whether one is pulled by us, or may have to be: only then may a pull of the kubelet's wait for ours.
+    /// That is known before a pull begins, so that a data path in another process is told in time.
+    pub fn is_busy(&self) -> bool {
+        self.wishes.values().any(Wanted::is_open) || self.pulls.values().any(Pull::is_running)
     }
 
     fn report_of(&self, wanted: &Wanted) -> WishReport {

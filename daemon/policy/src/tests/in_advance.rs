@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::world::{World, latch, pod};
 use crate::{
     CallId, Config, ConnectionId, Container, ContainerState, CreateContainer, CreationEnv, Creations,
-    Declared, EnvValues, Event, Foretold, HookTurn, InAdvance, Request, RestartPolicy, Showing,
+    CredentialKey, Declared, EnvValues, Event, Foretold, HookTurn, InAdvance, Request, RestartPolicy, Showing,
     ShownInAdvance, StopContainer, Verdict,
 };
 
@@ -79,6 +79,22 @@ fn env_values_are_told_and_the_number_grows_with_them() {
     world.apply(Event::RelistAsked { call: CallId(1), connection: ConnectionId(1) });
     world.apply(Event::CallEnded(CallId(1)));
     assert_eq!(world.node.foretold(), now, "a list each second alters nothing");
+}
+
+#[test]
+fn a_pull_passes_when_the_agent_has_none_that_it_could_wait_for() {
+    let mut world = World::new();
+    assert!(!foretold(&world).pulls_pass, "before anything is known of them");
+    for (busy, passes) in [(false, true), (true, false), (false, true)] {
+        let before = world.node.foretold();
+        world.apply(Event::ImagesBusy(busy));
+        assert_eq!(foretold(&world).pulls_pass, passes, "{busy}");
+        assert!(world.node.foretold() > before, "{busy}");
+    }
+    let before = world.node.foretold();
+    let (image, credential) = ("r.io/a:1".to_owned(), CredentialKey(1));
+    world.apply(Event::PullPassed { call: CallId(1), image, credential });
+    assert_eq!(world.node.foretold(), before, "the kubelet's own pulls alter nothing");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(crate) struct SharedImages {
     /// Grows with every fact and every plan: then there may be something to tell. A number of its own,
     /// because a plan that called for a plan would never end.
     news: watch::Sender<u64>,
+    /// Whether one is pulled, or may have to be. Until the first plan it may.
+    busy: watch::Sender<bool>,
     metrics: AgentMetrics,
 }
 
@@ -43,13 +45,20 @@ impl SharedImages {
             images: Mutex::new(Images::new(limits)),
             changes: watch::Sender::new(0),
             news: watch::Sender::new(0),
+            busy: watch::Sender::new(true),
             metrics,
         }
     }
 
     /// Takes a fact.
     pub(crate) fn apply(&self, event: ImageEvent) {
-        self.guarded(|images| images.apply(event, now()));
+        let taken = self.guarded(|images| {
+            images.apply(event, now());
+            self.tell_busy(images.is_busy());
+        });
+        if taken.is_none() {
+            self.tell_busy(true);
+        }
         self.changes.send_modify(|changes| *changes += 1);
         self.news.send_modify(|news| *news += 1);
     }
@@ -58,11 +67,15 @@ impl SharedImages {
     pub(crate) fn plan(&self) -> (Vec<ImageStep>, Option<Instant>) {
         let planned = self.guarded(|images| {
             let steps = images.plan(now());
+            self.tell_busy(images.is_busy());
             let named = |(id, again): (WishId, Instant)| (format!("image {}", id.key), again);
             let set_aside = || images.set_aside(now()).into_iter().map(named).collect();
             self.metrics.set_aside("images", images.panics(), set_aside);
             (steps, images.next_deadline())
         });
+        if planned.is_none() {
+            self.tell_busy(true);
+        }
         self.news.send_modify(|news| *news += 1);
         planned.unwrap_or_else(|| (Vec::new(), Some(later(now(), AFTER_PANIC))))
     }
@@ -76,6 +89,11 @@ impl SharedImages {
     /// that no change in between is lost.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Whether one is pulled, or may have to be: see [`Images::is_busy`]. One may, where the policy fails.
+    pub(crate) fn busy(&self) -> watch::Receiver<bool> {
+        self.busy.subscribe()
     }
 
     /// Where all wishes stand.
@@ -132,6 +150,11 @@ impl SharedImages {
         for name in names {
             self.apply(ImageEvent::ImageUsed(Arc::from(record_name(name))));
         }
+    }
+
+    /// Takes note of it, under the lock of what it is about: a later word is never overtaken.
+    fn tell_busy(&self, busy: bool) {
+        self.busy.send_if_modified(|before| std::mem::replace(before, busy) != busy);
     }
 
     fn guarded<T>(&self, work: impl FnOnce(&mut Images) -> T) -> Option<T> {

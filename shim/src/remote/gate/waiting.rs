@@ -93,10 +93,12 @@ impl<'a> Asked<'a> {
     }
 
     /// Time that it has waited without an agent, all such times together: one that comes again and again and
-    /// dies each time must not keep a call waiting. `None` while there is one.
+    /// dies each time must not keep a call waiting. `None` while there is one, and where one has answered
+    /// before it went.
     pub(super) fn alone(&mut self) -> Option<Duration> {
         let presence = *self.presence.borrow_and_update();
-        (!presence.is_here()).then(|| self.waited(&presence))
+        let answered = matches!(*self.heard.borrow(), Heard::Answer(_));
+        (!answered && !presence.is_here()).then(|| self.waited(&presence))
     }
 
     fn waited(&self, presence: &Presence) -> Duration {

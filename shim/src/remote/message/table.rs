@@ -24,6 +24,9 @@ pub(crate) struct TableChange {
     /// The agent wants to know the traces of the calls that it is asked about.
     #[prost(bool, tag = "8")]
     pub(crate) traces: bool,
+    /// Nobody need be asked about a pull. A shim of before asks, and an agent of before never says it.
+    #[prost(bool, tag = "9")]
+    pub(crate) pulls_pass: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -111,12 +111,12 @@ impl Drop for Story {
 }
 
 /// The `NodeImage` of the node.
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     api: Api<NodeImage>,
 }
 
 impl Wanted {
-    pub(super) async fn of(case: &Case) -> Result<Self> {
+    pub(crate) async fn of(case: &Case) -> Result<Self> {
         let api: Api<NodeImage> = Api::all(case.node.client().await?);
         await_condition("the agent has made its NodeImage", PATIENCE, async || {
             api.get(NODE_NAME).await.map(drop).context("NodeImage")
@@ -179,14 +179,14 @@ impl Wanted {
 
     /// Asks for tags of an image; what was asked of it before is replaced. No tags: it is not asked for any
     /// more.
-    pub(super) async fn ask(&self, name: &str, spec: Value) -> Result<()> {
+    pub(crate) async fn ask(&self, name: &str, spec: Value) -> Result<()> {
         let patch = Patch::Merge(json!({ "spec": { "images": { name: spec } } }));
         self.api.patch(NODE_NAME, &PatchParams::default(), &patch).await.context("patch NodeImage")?;
         Ok(())
     }
 
     /// Waits until what is told of a tag is as the condition says.
-    pub(super) async fn tag(
+    pub(crate) async fn tag(
         &self,
         name: &str,
         tag: &str,
@@ -215,11 +215,11 @@ impl Wanted {
 }
 
 /// Splits `host:port/name:tag`.
-pub(super) fn split(reference: &str) -> Result<(&str, &str)> {
+pub(crate) fn split(reference: &str) -> Result<(&str, &str)> {
     reference.rsplit_once(':').context("a reference with a tag")
 }
 
-pub(super) fn is_phase(status: &ImageTagStatus, phase: berth_proto::crd::ImagePhase) -> Result<()> {
+pub(crate) fn is_phase(status: &ImageTagStatus, phase: berth_proto::crd::ImagePhase) -> Result<()> {
     ensure!(status.phase == phase, "{status:?}");
     Ok(())
 }

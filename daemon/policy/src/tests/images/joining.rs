@@ -38,6 +38,42 @@ fn a_call_joins_the_same_image_with_the_same_credential() {
     assert_eq!(play.images.joinable(A, CredentialKey(5)), None, "nobody knows yet with what it is asked for");
 }
 
+/// From before a pull can be joined until none can be.
+#[test]
+fn images_are_busy_from_a_wish_to_its_end() {
+    let mut play = Play::new();
+    assert!(!play.images.is_busy());
+    play.see(wish("w", A));
+    assert!(play.images.is_busy(), "it may have to be pulled");
+    play.plan();
+    play.absent(A);
+    assert!(play.images.is_busy());
+    assert_eq!(play.plan(), ["pull 1 r.io/a:1"]);
+    play.asks(1, 5);
+    play.join(1, 1);
+    assert!(play.images.is_busy());
+    play.pulled(1);
+    assert!(!play.images.is_busy(), "who has joined knows where to ask");
+
+    let mut play = pulling();
+    play.refused(1);
+    assert!(play.images.is_busy(), "it is tried again");
+    let mut play = pulling();
+    play.gone("w");
+    play.plan();
+    assert!(play.images.is_busy(), "until the runtime has let it go");
+    play.fails(1, PullFailure::Cancelled);
+    assert!(!play.images.is_busy());
+
+    let mut play = Play::new();
+    play.see(wish("w", A));
+    play.plan();
+    play.found(A);
+    assert!(!play.images.is_busy(), "it is there");
+    play.kubelet_pulls(1, "r.io/b:1");
+    assert!(!play.images.is_busy(), "the kubelet's own");
+}
+
 #[test]
 fn a_pull_that_ends_is_not_joined() {
     let mut play = pulling();

@@ -190,7 +190,9 @@ impl Truth {
                 }
             }
         }
+        let busy = self.play.images.is_busy();
         self.plan();
+        assert!(busy || self.pulls.is_empty(), "a pull of which nobody was told before it began");
     }
 
     /// Everything goes well from now on, until nothing is waited for any more.
@@ -236,6 +238,7 @@ impl Truth {
             self.run(&Op::Gone(wish));
         }
         assert_eq!(self.play.images.size(), crate::ImagesSize::default());
+        assert!(!self.play.images.is_busy());
         let left = format!("{:?}", self.play.images);
         for empty in ["looks: {}", "joiners: {}", "attempted: {}"] {
             assert!(left.contains(empty), "{left}");
