@@ -63,7 +63,7 @@ fn only_what_its_template_names_is_asked_for() {
     }
 }
 
-/// Of a CloneSet alone, and only where a partition keeps pods.
+/// CloneSets alone look back, and only where a partition keeps pods.
 #[test]
 fn what_earlier_templates_had_is_asked_for_where_pods_are_kept() {
     let image = |name: &str, image: &str| json!({ "containers": [{ "name": name, "image": image }] });

@@ -1,4 +1,4 @@
-//! What earlier templates of a CloneSet had is noted on it, whatever its author writes there.
+//! Parts of earlier templates of a CloneSet are noted on it, whatever its author writes there.
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::CloneSet;

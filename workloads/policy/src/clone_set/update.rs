@@ -120,7 +120,7 @@ impl<'a> Pass<'a> {
         let update = Update { pod, known: member.in_place, target, generation, now: self.now };
         let change = update.possible(self.input.revisions, from, &self.input.agents, KIND)?;
         if target.name != self.live.update.name && !change.is_metadata_alone(&target.template) {
-            self.is_noted(pod, target, &change)?;
+            self.may_go_back(pod, target, &change)?;
         }
         match self.needs_other_claims(pod) {
             Some(why) => Err(Obstacle::NewPod(why)),
@@ -130,7 +130,7 @@ impl<'a> Pass<'a> {
 
     /// Finds out whether the agent of the pod takes a change to a revision that is not the template's: all of
     /// it has to be noted on the set.
-    fn is_noted(&self, pod: &PodView, target: &Revision, change: &Change) -> Result<(), Obstacle> {
+    fn may_go_back(&self, pod: &PodView, target: &Revision, change: &Change) -> Result<(), Obstacle> {
         let history = self.owner.annotations.get(TEMPLATE_HISTORY).map_or("", String::as_str);
         let why = if !self.input.agents.recalls(&pod.node) {
             format!("the agent of node {:?} takes images of the template alone", pod.node)
