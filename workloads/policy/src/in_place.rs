@@ -61,7 +61,8 @@ impl Change {
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         let images = self.images.iter().map(|(container, image)| Part::Image { container, image });
         let labels = self.labels.iter().map(|(key, value)| Part::Label { key, value });
-        images.chain(labels).chain(self.annotations.iter().map(|(key, value)| Part::Annotation { key, value }))
+        let annotations = self.annotations.iter().map(|(key, value)| Part::Annotation { key, value });
+        images.chain(labels).chain(annotations)
     }
 
     /// Returns the metadata of a merge patch that gives the pod the labels and annotations; `None`: nothing

@@ -17,8 +17,8 @@ pub(super) struct Member<'a> {
     pub(super) pod: &'a PodView,
     /// It has the newest revision, or is being brought to it.
     pub(super) updated: bool,
-    /// Its way back to the current revision has come to nothing before its node began. It counts as updated as
-    /// long as pods are to go back, and otherwise as one that has no revision that anybody knows.
+    /// Its way back to the current revision has come to nothing before its node began. It counts as updated
+    /// as long as pods are to go back, and otherwise as one that has no revision that anybody knows.
     pub(super) lost: bool,
     /// It says that it has the newest revision: its node has begun to give it that one at least.
     pub(super) labelled: bool,
