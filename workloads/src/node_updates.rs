@@ -24,6 +24,8 @@ use crate::kinds::{KINDS, Workload, is_entry};
 
 /// Ability of an agent: it sets the label `pod-template-hash` of a CloneSet's pod.
 const TEMPLATE_HASH_FEATURE: &str = "pod-template-hash/v1";
+/// Ability of an agent: it takes what earlier templates of a CloneSet had, where it is noted on the set.
+const TEMPLATE_HISTORY_FEATURE: &str = "template-history/v1";
 
 /// Object of a node, as far as it is about workloads.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,8 @@ pub(crate) struct NodeUpdates {
     pub(crate) checks: Vec<&'static str>,
     /// Its agent sets `pod-template-hash` along with an update.
     pub(crate) labels_hash: bool,
+    /// Its agent takes what earlier templates of a CloneSet had.
+    pub(crate) recalls: bool,
     /// It has an agent that has said what it is able to.
     pub(crate) has_agent: bool,
     /// Last sign of life of the agent.
@@ -66,6 +70,7 @@ impl NodeUpdates {
             node: object.metadata.name.unwrap_or_default(),
             checks: checked.map(|kind| kind.name).collect(),
             labels_hash: features.iter().any(|feature| feature == TEMPLATE_HASH_FEATURE),
+            recalls: features.iter().any(|feature| feature == TEMPLATE_HISTORY_FEATURE),
             has_agent: !features.is_empty(),
             sign: renew_time.map(|time| time.0),
             entries: desired_pods.into_iter().filter(|entry| is_entry(&entry.owner)).collect(),
@@ -78,6 +83,7 @@ impl NodeUpdates {
         self.has_agent == other.has_agent
             && self.checks == other.checks
             && self.labels_hash == other.labels_hash
+            && self.recalls == other.recalls
             && self.entries == other.entries
             && self.pods == other.pods
     }

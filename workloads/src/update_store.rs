@@ -33,6 +33,8 @@ pub(crate) struct UpdateStore {
     present: BTreeSet<String>,
     /// Nodes whose agents set `pod-template-hash`.
     labelling: BTreeSet<String>,
+    /// Nodes whose agents take what earlier templates had.
+    recalling: BTreeSet<String>,
     silence: Silence,
     /// Signs of life that are to be taken in, by node.
     heard: BTreeMap<String, Option<Timestamp>>,
@@ -51,6 +53,7 @@ impl UpdateStore {
                 self.of.clear();
                 self.checking.clear();
                 self.labelling.clear();
+                self.recalling.clear();
                 let known = std::mem::take(&mut self.present);
                 let all: Vec<NodeUpdates> = self.store.iter().cloned().collect();
                 all.iter().for_each(|node_updates| self.link(node_updates));
@@ -94,6 +97,7 @@ impl UpdateStore {
             updating: self.checking.get(kind.name).unwrap_or(&self.nobody),
             present: &self.present,
             labelling: &self.labelling,
+            recalling: &self.recalling,
             silent: self.silence.silent(),
         }
     }
@@ -130,12 +134,14 @@ impl UpdateStore {
         {
             return Concerned::None;
         }
-        let able =
-            |node_updates: Option<&NodeUpdates>| node_updates.map(|one| (one.has_agent, one.checks.clone()));
+        let able = |node_updates: Option<&NodeUpdates>| {
+            node_updates.map(|one| (one.has_agent, one.recalls, one.checks.clone()))
+        };
         let (able_before, able_after) = (able(before), able(after));
         if let Some(before) = before {
             self.present.remove(&before.node);
             self.labelling.remove(&before.node);
+            self.recalling.remove(&before.node);
             for set in before.sets() {
                 if let Some(known) = self.of.get_mut(set) {
                     known.remove(&before.uid);
@@ -169,6 +175,9 @@ impl UpdateStore {
         if node_updates.labels_hash {
             self.labelling.insert(node_updates.node.clone());
         }
+        if node_updates.recalls {
+            self.recalling.insert(node_updates.node.clone());
+        }
         for kind in &node_updates.checks {
             self.checking.entry(kind).or_default().insert(node_updates.node.clone());
         }
@@ -201,7 +210,8 @@ mod tests {
             "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
             "metadata": { "name": "n", "uid": "u", "resourceVersion": version.to_string() }, "spec": {},
             "status": {
-                "features": KINDS.map(|kind| kind.feature).into_iter().chain(["pod-template-hash/v1"]).collect::<Vec<_>>(),
+                "features": KINDS.map(|kind| kind.feature).into_iter()
+                    .chain(["pod-template-hash/v1", "template-history/v1"]).collect::<Vec<_>>(),
                 "renewTime": format!("2026-01-01T00:00:{sign:02}Z"),
                 "desiredPods": entries.iter().map(entry).collect::<Vec<_>>(),
             },
@@ -246,7 +256,7 @@ mod tests {
         assert!(update_store.listen(at(1499)), "silent");
         let agents = update_store.agents(KINDS[0]);
         assert!(agents.silent.contains("n") && agents.present.contains("n") && agents.updating.contains("n"));
-        assert!(agents.labelling.contains("n"));
+        assert!(agents.labelling.contains("n") && agents.recalling.contains("n"));
         update_store.take(node_updates(4, 3, &["p"]));
         assert!(
             update_store.listen(at(1500)) && update_store.agents(KINDS[0]).silent.is_empty(),
@@ -256,6 +266,8 @@ mod tests {
         update_store.take(Shown::ListBegins);
         update_store.take(Shown::ListEnds);
         update_store.listen(at(1600));
-        assert!(update_store.agents(KINDS[0]).present.is_empty() && update_store.next_silence().is_none());
+        let agents = update_store.agents(KINDS[0]);
+        assert!(agents.present.is_empty() && agents.recalling.is_empty());
+        assert!(update_store.next_silence().is_none());
     }
 }

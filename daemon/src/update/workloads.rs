@@ -3,12 +3,19 @@
 //! their names alone: each has a pod template at the same place.
 //!
 //! berth-workloads writes the entries, and whoever steals its credential can. The template is its author's;
-//! the agent reads it itself. The word on an entry stands as long as the entry does.
+//! the agent reads it itself. Of a CloneSet whose partition keeps pods from the template, what earlier
+//! templates had counts, too, as far as admission has noted it on the set ([`template_history`]). The word on
+//! an entry stands as long as the entry does.
+//!
+//! [`template_history`]: berth_proto::template_history
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use berth_policy::in_place_update::{Failure, FailureReason};
-use berth_proto::crd::DesiredPod;
+use berth_proto::{
+    crd::DesiredPod,
+    template_history::{Part, TEMPLATE_HISTORY},
+};
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, GroupVersionKind},
@@ -189,7 +196,8 @@ fn resource((kind, version, plural): (&str, &str, &str)) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), plural)
 }
 
-/// Checks that the template of the workload asks for all of this entry.
+/// Checks that the template of the workload asks for all of this entry, or had it before where pods are kept
+/// from it.
 fn asks_for(set: &DynamicObject, entry: &DesiredPod) -> Word {
     let name = owner(entry).map(|owner| owner.to_string()).unwrap_or_default();
     if set.metadata.uid.as_ref() != Some(&entry.owner_uid) {
@@ -198,8 +206,10 @@ fn asks_for(set: &DynamicObject, entry: &DesiredPod) -> Word {
     let none = Map::new();
     let template = set.data.get("spec").and_then(|spec| spec.get("template"));
     let template = template.and_then(Value::as_object).unwrap_or(&none);
+    let history = if is_clone_set(entry) { history(set).unwrap_or_default() } else { "" };
     for container in &entry.containers {
-        if image(template, &container.name) != Some(&container.image) {
+        let had = Part::Image { container: &container.name, image: &container.image };
+        if image(template, &container.name) != Some(&container.image) && !had.is_in(history) {
             let (container, image) = (container.name.clone(), container.image.clone());
             return Err(Unasked::Image { set: name, container, image });
         }
@@ -213,8 +223,15 @@ fn asks_for(set: &DynamicObject, entry: &DesiredPod) -> Word {
         TEMPLATE_HASH_LABEL => is_clone_set(entry) && entry.revision.rsplit('-').next() == Some(value),
         _ => false,
     };
-    let label = entry.labels.iter().find(|(key, value)| !is_own(key, value) && !given("labels", key, value));
-    let annotation = entry.annotations.iter().find(|(key, value)| !given("annotations", key, value));
+    let label = entry.labels.iter().find(|(key, value)| {
+        !is_own(key, value)
+            && !given("labels", key, value)
+            && !Part::Label { key: key.as_str(), value: value.as_str() }.is_in(history)
+    });
+    let annotation = entry.annotations.iter().find(|(key, value)| {
+        !given("annotations", key, value)
+            && !Part::Annotation { key: key.as_str(), value: value.as_str() }.is_in(history)
+    });
     let others = entry.merge_annotations.iter().chain(&entry.default_annotations).next();
     match label.or(annotation).or(others) {
         Some((key, _)) => Err(Unasked::Metadata { set: name, key: key.clone() }),
@@ -226,6 +243,18 @@ fn is_clone_set(entry: &DesiredPod) -> bool {
     owner(entry).is_some_and(|owner| owner.kind.0 == "CloneSet")
 }
 
+/// Parts of earlier templates that pods of the set may go back to, where its partition keeps any from the one
+/// that it has: otherwise all are to have that one.
+fn history(set: &DynamicObject) -> Option<&str> {
+    let keeps = match set.data.get("spec")?.get("updateStrategy")?.get("partition")? {
+        Value::Number(number) => number.as_i64().is_some_and(|number| number > 0),
+        Value::String(share) => share.bytes().any(|digit| matches!(digit, b'1'..=b'9')),
+        _ => false,
+    };
+    let noted = set.metadata.annotations.as_ref()?.get(TEMPLATE_HISTORY)?;
+    keeps.then_some(noted.as_str())
+}
+
 /// Image of a container of a template.
 fn image<'a>(template: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     let containers = template.get("spec")?.get("containers")?.as_array()?;
@@ -234,108 +263,4 @@ fn image<'a>(template: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    /// Workload of a kind, and an entry of it with a change.
-    fn of(kind: &str) -> (DynamicObject, impl Fn(Value) -> DesiredPod) {
-        let set = serde_json::from_value(json!({
-            "apiVersion": "apps.kruise.io/v1alpha1",
-            "kind": kind,
-            "metadata": { "namespace": "shop", "name": "web", "uid": "u" },
-            "spec": {
-                "selector": { "matchLabels": { "app": "web" } },
-                "template": {
-                    "metadata": { "labels": { "app": "web", "version": "2" }, "annotations": { "conf": "b" } },
-                    "spec": { "containers": [{ "name": "main", "image": "main:2" }, { "name": "log", "image": "log:1" }] },
-                },
-            },
-        }));
-        let owner = format!("{kind}/web");
-        let entry = move |change: Value| -> DesiredPod {
-            let mut entry = json!({
-                "uid": "p", "namespace": "shop", "name": "web-a", "owner": owner, "ownerUid": "u",
-                "revision": "web-3",
-            });
-            for (key, value) in change.as_object().unwrap() {
-                entry[key] = value.clone();
-            }
-            serde_json::from_value(entry).unwrap()
-        };
-        (set.unwrap(), entry)
-    }
-
-    #[test]
-    fn only_what_its_template_names_is_asked_for() {
-        let image = |name: &str, image: &str| json!({ "containers": [{ "name": name, "image": image }] });
-        let table = [
-            (image("main", "main:2"), None),
-            (image("main", "main:1"), Some("does not name image main:1 for container main")),
-            (image("log", "main:2"), Some("for container log")),
-            (image("other", "main:2"), Some("for container other")),
-            (json!({ "ownerUid": "v" }), Some("was made anew")),
-            (json!({ "labels": { REVISION_LABEL: "web-3", "version": "2" } }), None),
-            (json!({ "labels": { "version": "3" } }), Some("version with this value")),
-            (json!({ "labels": { TEMPLATE_HASH_LABEL: "4" } }), Some("pod-template-hash with this value")),
-            (
-                json!({ "labels": { TEMPLATE_HASH_LABEL: "web-3" } }),
-                Some("pod-template-hash with this value"),
-            ),
-            (json!({ "annotations": { "conf": "b" } }), None),
-            (json!({ "annotations": { "conf": "c" } }), Some("conf with this value")),
-            (json!({ "mergeAnnotations": { "conf": "{}" } }), Some("conf with this value")),
-            (json!({ "defaultAnnotations": { "conf": "b" } }), Some("conf with this value")),
-        ];
-        for (kind, _, _) in KINDS {
-            let (set, entry) = of(kind);
-            for (change, why) in &table {
-                let word = asks_for(&set, &entry(change.clone())).map_err(|why| why.to_string());
-                match why {
-                    None => assert_eq!(word, Ok(()), "{change}"),
-                    Some(why) => {
-                        let says = |text: &String| text.contains(why) && text.contains(kind);
-                        assert!(word.as_ref().is_err_and(says), "{change}: {word:?}");
-                    }
-                }
-            }
-        }
-    }
-
-    /// Only that the agent may not read is no matter of when it looked.
-    #[test]
-    fn what_comes_too_late_is_told_from_what_cannot_be_done() {
-        let text = || "web".to_owned();
-        for (why, reason) in [
-            (Unasked::Absent(text()), FailureReason::NotAskedFor),
-            (Unasked::Other(text()), FailureReason::NotAskedFor),
-            (Unasked::Image { set: text(), container: text(), image: text() }, FailureReason::NotAskedFor),
-            (Unasked::Metadata { set: text(), key: text() }, FailureReason::NotAskedFor),
-            (Unasked::Forbidden(KINDS[0].2), FailureReason::InvalidRequest),
-        ] {
-            assert_eq!(Failure::from(why.clone()).reason, reason, "{why}");
-        }
-    }
-
-    #[test]
-    fn the_hash_of_the_revision_is_a_clone_sets() {
-        for (kind, _, _) in KINDS {
-            let (set, entry) = of(kind);
-            let word = asks_for(&set, &entry(json!({ "labels": { TEMPLATE_HASH_LABEL: "3" } })));
-            assert_eq!(word.is_ok(), kind == "CloneSet", "{kind}: {word:?}");
-        }
-    }
-
-    #[test]
-    fn entries_of_workloads_wait_for_a_word_and_those_of_others_do_not() {
-        for (kind, _, _) in KINDS {
-            let (_, entry) = of(kind);
-            assert_eq!(Workloads::default().word(&entry(json!({}))), None, "{kind} was not read yet");
-        }
-        let (_, entry) = of("SidecarSet");
-        for owner in ["", "SidecarSet/web"] {
-            assert_eq!(Workloads::default().word(&entry(json!({ "owner": owner }))), Some(Ok(())));
-        }
-    }
-}
+mod tests;

@@ -1,6 +1,8 @@
 //! CloneSets at a real API server with a real kubelet: berth-workloads has the rights and the policy of
 //! `deploy/workloads`, and no others.
 
+mod back;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -314,7 +316,7 @@ async fn updates_in_place(stage: &Stage<'_>) -> Result<()> {
     stage.rolls_out("all pods are made anew", 1, is_all).await?;
     ensure!(uids(&stage.pods().await?).is_disjoint(&uids(&before)), "new pods");
     holds_before_and_after(stage).await?;
-    goes_back(stage).await
+    back::goes_back(stage).await
 }
 
 /// The hook of updates in place, released as its owner does: each pod is held before its update and after.
@@ -347,25 +349,6 @@ async fn holds_before_and_after(stage: &Stage<'_>) -> Result<()> {
     })
     .await?;
     stage.patch(json!({ "lifecycle": null })).await
-}
-
-/// A partition that is raised brings a pod back that was updated in place, by a new one: no agent takes an
-/// image that the template does not name.
-async fn goes_back(stage: &Stage<'_>) -> Result<()> {
-    let change = json!([
-        { "op": "replace", "path": "/spec/template/spec/containers/0/image", "value": BUSYBOX },
-        { "op": "add", "path": "/spec/updateStrategy/partition", "value": 1 },
-    ]);
-    let change: Patch<()> = Patch::Json(serde_json::from_value(change)?);
-    stage.sets.patch(SET, &PatchParams::default(), &change).await.context("change the image of one")?;
-    let is_one =
-        |status: &CloneSetStatus| status.updated_ready_replicas == 1 && status.available_replicas == 2;
-    stage.rolls_out("one pod is updated", 1, is_one).await?;
-    stage.patch(json!({ "updateStrategy": { "partition": 2 } })).await?;
-    let is_none = |status: &CloneSetStatus| status.updated_replicas == 0 && status.available_replicas == 2;
-    stage.rolls_out("it is brought back", 1, is_none).await?;
-    ensure!(stage.images().await? == [BUSYBOX_NEXT; 2], "{:?}", stage.images().await?);
-    Ok(())
 }
 
 /// Both pods have the newest template, and serve.

@@ -31,6 +31,8 @@ pub struct Agents<'a> {
     pub present: &'a BTreeSet<String>,
     /// Nodes whose agents set the label `pod-template-hash` along with the update.
     pub labelling: &'a BTreeSet<String>,
+    /// Nodes whose agents take what earlier templates of a CloneSet had, where it is noted on the set.
+    pub recalling: &'a BTreeSet<String>,
     /// Nodes whose agents have given no sign of life for too long.
     pub silent: &'a BTreeSet<String>,
 }
@@ -74,6 +76,20 @@ impl Agents<'_> {
     /// Tells whether the agent of a node sets `pod-template-hash`; an older one would refuse the entry.
     pub(crate) fn labels(&self, node: &str) -> bool {
         self.labelling.contains(node)
+    }
+
+    /// Tells whether an update has come to nothing, or is left to a silent agent.
+    pub(crate) fn is_lost(&self, known: &InPlaceState) -> bool {
+        match known.phase {
+            InPlacePhase::Pending => self.silent.contains(&known.node),
+            InPlacePhase::Failed(_) | InPlacePhase::GivenUp(_) | InPlacePhase::NotAskedFor { .. } => true,
+            InPlacePhase::Done => false,
+        }
+    }
+
+    /// Tells whether the agent of a node takes what earlier templates had; an older one would refuse it.
+    pub(crate) fn recalls(&self, node: &str) -> bool {
+        self.recalling.contains(node)
     }
 
     /// Tells whether the agent of the node opens the gates of pods.
@@ -198,6 +214,7 @@ mod tests {
             updating: &updating,
             present: &present,
             labelling: &updating,
+            recalling: &updating,
             silent: &nodes(&["silent"]),
         };
         let pending = InPlaceState {
@@ -234,7 +251,13 @@ mod tests {
         #[case] expect: &[&str],
     ) {
         let alive = nodes(&["alive"]);
-        let agents = Agents { updating: &alive, present: &alive, labelling: &alive, silent: &nodes(&[]) };
+        let agents = Agents {
+            updating: &alive,
+            present: &alive,
+            labelling: &alive,
+            recalling: &alive,
+            silent: &nodes(&[]),
+        };
         let opened = |node| {
             let pod = gated(node, gates, conditions);
             let actions = agents.open_gates([&pod].into_iter(), &BTreeMap::new(), Timestamp::UNIX_EPOCH);
@@ -256,6 +279,7 @@ mod tests {
             updating: &updating,
             present: &present,
             labelling: &updating,
+            recalling: &updating,
             silent: &nodes(&["silent"]),
         };
         assert_eq!(agents.updates("alive", "CloneSet"), Ok(()));

@@ -6,6 +6,7 @@ mod update;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_proto::template_history::Part;
 use serde_json::{Map, Value, json};
 
 pub use self::{
@@ -54,6 +55,14 @@ impl Change {
                 };
                 named("metadata.labels", &self.labels) || named("metadata.annotations", &self.annotations)
             })
+    }
+
+    /// Parts of it that an agent looks for on the set.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
+        let images = self.images.iter().map(|(container, image)| Part::Image { container, image });
+        let labels = self.labels.iter().map(|(key, value)| Part::Label { key, value });
+        let annotations = self.annotations.iter().map(|(key, value)| Part::Annotation { key, value });
+        images.chain(labels).chain(annotations)
     }
 
     /// Returns the metadata of a merge patch that gives the pod the labels and annotations; `None`: nothing

@@ -5,6 +5,7 @@ mod faults;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use berth_proto::template_history::Part;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
 use proptest::prelude::*;
@@ -94,6 +95,8 @@ pub(crate) struct Played {
     pub(crate) now: Timestamp,
     /// Template of the set: an agent takes no image that it does not name.
     pub(crate) template: Value,
+    /// Hashes of what earlier templates had, which an agent takes, too.
+    pub(crate) history: String,
     /// Nodes that pods come to which are tied to none.
     pub(crate) nodes: Vec<String>,
     /// Labels say the hash of a revision alone.
@@ -117,6 +120,7 @@ impl Played {
             silent: BTreeSet::new(),
             now: Timestamp::constant(1_000_000, 0),
             template: Value::Null,
+            history: String::new(),
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             short,
             refused: BTreeSet::new(),
@@ -275,7 +279,9 @@ impl Played {
         let revision = asked.and_then(|asked| {
             let revision = self.revisions.iter().find(|one| one.name == asked.revision)?;
             let named = &self.template["spec"]["containers"];
-            if revision.template["spec"]["containers"] != *named {
+            let image = revision.template["spec"]["containers"][0]["image"].as_str().unwrap();
+            let was_named = Part::Image { container: "main", image }.is_in(&self.history);
+            if revision.template["spec"]["containers"] != *named && !was_named {
                 let why = "the template does not name the image".to_owned();
                 asked.phase = InPlacePhase::NotAskedFor { why, since: Some(self.now) };
                 return None;

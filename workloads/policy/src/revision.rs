@@ -3,6 +3,7 @@
 //! A template that was there before gets its old revision back, name and hash: pods that still have it need
 //! no update.
 
+use berth_proto::template_history::TEMPLATE_HISTORY;
 use jiff::Timestamp;
 use k8s_openapi::{api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::{Map, Value, json};
@@ -179,6 +180,9 @@ fn new(owner: Owner<'_>, template: &Map<String, Value>, number: i64, collisions:
     if owner.kind == "DaemonSet" {
         labels.insert(REVISION_LABEL.to_owned(), hash.into());
     }
+    let mut annotations = owner.annotations.clone();
+    // It grows, and is about the owner.
+    annotations.remove(TEMPLATE_HISTORY);
     json!({
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -186,7 +190,7 @@ fn new(owner: Owner<'_>, template: &Map<String, Value>, number: i64, collisions:
             "namespace": owner.namespace,
             "name": name,
             "labels": labels,
-            "annotations": owner.annotations,
+            "annotations": annotations,
             "ownerReferences": [owner.reference()],
         },
         "data": data,

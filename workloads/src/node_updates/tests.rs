@@ -45,7 +45,7 @@ fn node_updates(phase: Option<&str>) -> NodeUpdates {
 fn entries_of_others_are_theirs() {
     let node_updates = node_updates(None);
     assert_eq!(node_updates.checks, ["CloneSet"]);
-    assert!(!node_updates.labels_hash, "an agent of before");
+    assert!(!node_updates.labels_hash && !node_updates.recalls, "an agent of before");
     let body = |change: Change| node_updates.changed(&[change]).body;
     assert_eq!(body(put("p")), None, "it is there");
     let with_q = body(put("q")).unwrap();

@@ -5,11 +5,12 @@
 //! those that depend on another field. The other ones are in the definitions (`proto/src/crd`).
 //!
 //! A template of an object that exists gets no new fields ([`Filling`]): its revision stays. A strategy gets
-//! what its type asks for, whatever it was before. What is refused is a template of a set that no pod could
-//! be made of ([`templates`]), a name in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]),
-//! and a job or a ResourceDistribution that its controller would set aside ([`rules`]); what else there has
-//! to be the definition and the controller say.
+//! what its type asks for, whatever it was before. A CloneSet notes what its template had ([`history`]). What
+//! is refused is a template of a set that no pod could be made of ([`templates`]), a name in `podsToDelete`
+//! that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution that its controller
+//! would set aside ([`rules`]); what else there has to be the definition and the controller say.
 
+mod history;
 pub(super) mod pods_to_delete;
 pub(super) mod rules;
 pub(super) mod templates;
@@ -36,6 +37,9 @@ pub(super) fn complete(request: &Request) -> Verdict {
             retention(&mut Filling::new(spec, old));
         }
         fill_in(text("kind"), spec, old);
+    }
+    if request.object["kind"] == "CloneSet" {
+        history::note(&mut object, &request.old_object);
     }
     Verdict::Allowed { object: Some(object), warnings: Vec::new() }
 }

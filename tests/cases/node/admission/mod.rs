@@ -13,6 +13,7 @@ mod protection;
 mod requests;
 mod rotation;
 mod scene;
+mod template_history;
 mod typed;
 
 pub(crate) use self::scene::{Door, install_admission};

@@ -2,6 +2,7 @@
 //! its own reason, and that neither refuses what the program does.
 
 use anyhow::{Context, Result, bail, ensure};
+use berth_proto::template_history::{Part, TEMPLATE_HISTORY};
 use berth_tests::node::{deploy, token};
 use berth_tests::wait::await_condition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
@@ -162,6 +163,8 @@ fn refused(pod_of_set: &str, uid: &str) -> Vec<(Attempt, &'static str)> {
     let patch = |path: String, body: Value| Attempt::new("PATCH", path, body);
     let delete = |path: String| Attempt::new("DELETE", path, Value::Null);
     let labels = || json!({ "metadata": { "labels": { "a": "b" } } });
+    let part = Part::Image { container: "a", image: "evil:1" };
+    let noted = || json!({ "metadata": { "annotations": { TEMPLATE_HISTORY: part.digest() } } });
     let others = owner("Deployment", "apps", uid);
     let node = || format!("/apis/berth.dev/v1alpha1/nodepodupdates/{NODE}/status");
     let mine = core(&format!("pods/{pod_of_set}"));
@@ -210,6 +213,8 @@ fn refused(pod_of_set: &str, uid: &str) -> Vec<(Attempt, &'static str)> {
         // Workloads.
         (patch(kruise("v1alpha1", "clonesets/shop"), json!({ "spec": { "replicas": 9 } })), SET),
         (patch(kruise("v1alpha1", "clonesets/shop"), labels()), SET),
+        // What agents take an image for that the template does not name.
+        (patch(kruise("v1alpha1", "clonesets/shop"), noted()), SET),
         (
             patch(
                 kruise("v1alpha1", "clonesets/shop"),

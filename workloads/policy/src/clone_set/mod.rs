@@ -46,7 +46,7 @@ pub use self::{
 use self::{
     claims::Claims,
     member::Member,
-    numbers::{Course, numbers},
+    numbers::{Course, Numbers, numbers},
 };
 use crate::{
     action::Action,
@@ -208,7 +208,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         pass.plan.actions.extend(ahead.create);
         pass.plan.notes.extend(ahead.notes);
         let written = pass.plan.actions.len();
-        let numbers = numbers(&rules, &pass.members, pass.course());
+        let numbers = pass.numbers();
         let late = pass.scale(&numbers, &ours);
         let taken = if pass.may_update(written) { pass.update(&numbers, &late) } else { 0 };
         pass.delete_late(late, taken);
@@ -245,6 +245,20 @@ impl Pass<'_> {
     /// Tells whether the pod could not be written to.
     fn is_off(&self, member: &Member<'_>) -> bool {
         self.input.put_off.contains(&member.pod.uid)
+    }
+
+    /// Calculates the numbers. Where no pods are to go back, those whose way back has come to nothing are to
+    /// be updated, as all that have no revision that anybody knows.
+    fn numbers(&mut self) -> Numbers {
+        let course = self.course();
+        let back = numbers(self.rules, &self.members, course);
+        if back.update < 0 || !self.members.iter().any(|one| one.lost) {
+            return back;
+        }
+        for member in self.members.iter_mut().filter(|one| one.lost) {
+            (member.updated, member.ready_anew) = (false, false);
+        }
+        numbers(self.rules, &self.members, course)
     }
 
     fn course(&self) -> Course {

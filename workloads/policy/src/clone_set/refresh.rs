@@ -60,10 +60,9 @@ impl Pass<'_> {
             State::PreparingNormal if has_all(self.rules.pre_normal(), pod) => Some(State::Normal),
             State::Updated if has_all(self.rules.in_place_update(), pod) => Some(State::Normal),
             // Its update is not wanted any more.
-            State::PreparingUpdate if member.updated && !goes_back && !member.is_being_updated() => {
-                Some(self.after_update(member))
-            }
-            State::Updating if !member.is_being_updated() && member.updated => {
+            State::PreparingUpdate | State::Updating
+                if member.updated && !goes_back && !member.is_being_updated() =>
+            {
                 Some(self.after_update(member))
             }
             _ => None,

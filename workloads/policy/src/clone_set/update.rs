@@ -1,5 +1,6 @@
 //! Updates: which pods get another revision now, and how.
 
+use berth_proto::template_history::TEMPLATE_HISTORY;
 use serde_json::json;
 
 use super::{
@@ -16,6 +17,7 @@ use crate::{
     lifecycle::{State, held_again, holds, updating},
     names::{REVISION_LABEL, TEMPLATE_HASH_LABEL},
     plan::{Cause, count},
+    pod::PodView,
     revision::Revision,
 };
 
@@ -37,10 +39,11 @@ impl<'a> Pass<'a> {
             .copied()
             .collect();
         priority::sort(&mut waiting, &self.members, &self.rules.priority, self.rules.scatter);
-        // Those that go keep their place, and those that could not be written to leave theirs to others.
+        // Those that go keep their place, and those that could not be written to leave theirs to others. What
+        // has no revision that anybody knows gets one before others lose theirs.
         waiting.sort_by_key(|one| {
             let leaves = self.is_off(one) && !one.state.awaits_update();
-            (!going.contains(&one.pod.uid), leaves)
+            (!going.contains(&one.pod.uid), leaves, !one.lost)
         });
         waiting.truncate(usize::try_from(numbers.update.unsigned_abs()).unwrap_or(usize::MAX));
         if self.let_serve(&waiting) {
@@ -116,18 +119,30 @@ impl<'a> Pass<'a> {
         let generation = self.input.set.metadata.generation;
         let update = Update { pod, known: member.in_place, target, generation, now: self.now };
         let change = update.possible(self.input.revisions, from, &self.input.agents, KIND)?;
-        // An agent takes only what the template names, and this revision is not the template's.
         if target.name != self.live.update.name && !change.is_metadata_alone(&target.template) {
-            return Err(Obstacle::NewPod(format!(
-                "it goes back to revision {}, and agents take images of the template alone: delete it, and it is \
-                 made anew with that revision",
-                target.name
-            )));
+            self.may_go_back(pod, target, &change)?;
         }
         match self.needs_other_claims(pod) {
             Some(why) => Err(Obstacle::NewPod(why)),
             None => Ok(change),
         }
+    }
+
+    /// Finds out whether the agent of the pod takes a change to a revision that is not the template's: all of
+    /// it has to be noted on the set.
+    fn may_go_back(&self, pod: &PodView, target: &Revision, change: &Change) -> Result<(), Obstacle> {
+        let history = self.owner.annotations.get(TEMPLATE_HISTORY).map_or("", String::as_str);
+        let why = if !self.input.agents.recalls(&pod.node) {
+            format!("the agent of node {:?} takes images of the template alone", pod.node)
+        } else if !change.parts().all(|part| part.is_in(history)) {
+            format!("the annotation {TEMPLATE_HISTORY} of the set does not have what it gets")
+        } else {
+            return Ok(());
+        };
+        Err(Obstacle::NewPod(format!(
+            "it goes back to revision {}, and {why}: delete it, and it is made anew with that revision",
+            target.name
+        )))
     }
 
     fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {

@@ -1,5 +1,6 @@
 //! Tables of cases, and histories played at random.
 
+mod back;
 mod claims;
 mod grace;
 mod hooks;

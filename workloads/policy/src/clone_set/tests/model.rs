@@ -6,7 +6,10 @@
 
 mod refused;
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use std::collections::BTreeMap;
+
+use berth_proto::template_history::{Part, TEMPLATE_HISTORY};
+use k8s_openapi::{api::core::v1::PersistentVolumeClaim, apimachinery::pkg::util::intstr::IntOrString};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -119,8 +122,31 @@ impl Cluster {
 
     fn has_template(&mut self, template: Map<String, Value>) {
         self.played.template = json!(template);
-        self.world.set.spec.template.0 = template;
+        let before = std::mem::replace(&mut self.world.set.spec.template.0, template);
+        if self.kind.goes_back && self.kind.type_ != "ReCreate" {
+            self.note(&before);
+        }
         self.is_edited();
+    }
+
+    /// Admission notes what the template had.
+    fn note(&mut self, before: &Map<String, Value>) {
+        let image = before["spec"]["containers"][0]["image"].as_str().unwrap();
+        let annotations = self.world.set.metadata.annotations.get_or_insert_with(BTreeMap::new);
+        let history = annotations.entry(TEMPLATE_HISTORY.to_owned()).or_default();
+        let part = Part::Image { container: "main", image };
+        if !part.is_in(history) {
+            *history = format!("{},{history}", part.digest());
+        }
+        self.tell_agents();
+    }
+
+    /// Agents look there where the partition keeps pods.
+    fn tell_agents(&mut self) {
+        let strategy = self.world.set.spec.update_strategy.as_ref().unwrap();
+        let keeps = strategy.partition.as_ref().is_some_and(|partition| *partition != IntOrString::Int(0));
+        let noted = self.world.set.metadata.annotations.as_ref().and_then(|all| all.get(TEMPLATE_HISTORY));
+        self.played.history = noted.filter(|_| keeps).cloned().unwrap_or_default();
     }
 
     /// The API server counts what its author has changed.
@@ -147,6 +173,7 @@ impl Cluster {
             Op::Partition(partition) => {
                 let strategy = spec.update_strategy.as_mut().unwrap();
                 strategy.partition = Some(serde_json::from_value(json!(partition)).unwrap());
+                self.tell_agents();
             }
             Op::Quota => self.is_refused = !self.is_refused,
             Op::Refuse(at) => {
@@ -313,9 +340,7 @@ impl Cluster {
             self.played.pods.values().filter(|pod| pod.is_active() && pod.label(REVISION_LABEL) != update);
         let (old, kept) = (old.count() as i64, wanted - expected);
         assert!(old <= kept, "{old} old, {kept} are to be");
-        // In place nothing goes back: it waits for somebody to delete pods.
-        let goes_back = self.kind.goes_back && self.kind.type_ != "InPlaceOnly";
-        if goes_back && status.current_revision.is_some_and(|current| current != update) {
+        if self.kind.goes_back && status.current_revision.is_some_and(|current| current != update) {
             assert_eq!(old, kept, "pods that are brought back");
         }
         let instances: Vec<&str> =

@@ -129,7 +129,7 @@ fn n12_a_raised_partition_brings_pods_back_where_that_is_chosen() {
     world.settings.partition_rollback = true;
     assert_eq!(calculated(&world), "upd-4");
     assert_eq!(world.effect(), "delete n x2");
-    // In place too: no agent takes an image that the template does not name.
+    // In place too, where nothing is noted of earlier templates.
     let strategy = world.set.spec.update_strategy.as_mut().unwrap();
     strategy.type_ = Some("InPlaceIfPossible".to_owned());
     assert_eq!(world.effect(), "delete n x2");

@@ -35,6 +35,7 @@ pub(super) struct World {
     pub(super) nodes: Nodes,
     pub(super) updating_nodes: BTreeSet<String>,
     pub(super) labelling_nodes: BTreeSet<String>,
+    pub(super) recalling_nodes: BTreeSet<String>,
     /// Nodes whose agents say nothing.
     pub(super) silent: BTreeSet<String>,
     pub(super) settings: Settings,
@@ -92,6 +93,7 @@ impl World {
             nodes: Nodes::new(),
             updating_nodes: BTreeSet::from([NODE.to_owned()]),
             labelling_nodes: BTreeSet::from([NODE.to_owned()]),
+            recalling_nodes: BTreeSet::from([NODE.to_owned()]),
             silent: BTreeSet::new(),
             settings: Settings::default(),
             failures: Failures::default(),
@@ -141,6 +143,7 @@ impl World {
             updating: &self.updating_nodes,
             present: &self.updating_nodes,
             labelling: &self.labelling_nodes,
+            recalling: &self.recalling_nodes,
             silent: &self.silent,
         }
     }

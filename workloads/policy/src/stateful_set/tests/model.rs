@@ -103,6 +103,7 @@ impl History {
                 updating: &nodes,
                 present: &nodes,
                 labelling: &nodes,
+                recalling: &nodes,
                 silent: &self.played.silent,
             },
             ahead: Ahead::default(),

@@ -1,0 +1,162 @@
+//! Parts of earlier templates of a CloneSet, noted on the set within its author's own request, so that agents
+//! bring pods back to them in place ([`template_history`]). Pure.
+//!
+//! Only a change of what a running pod can be given notes anything: what berth-workloads writes of a set, the
+//! names in `podsToDelete`, leaves the annotation as it is, for its policy lets it change nothing else. A set
+//! whose pods are made anew gets none.
+//!
+//! [`template_history`]: berth_proto::template_history
+
+use berth_proto::template_history::{MOST_PARTS, Part, TEMPLATE_HISTORY};
+use serde_json::{Value, json};
+
+use super::is_in_place;
+
+/// Characters of a hash.
+const HASH: usize = 64;
+
+/// Writes the annotation of a set that is being written: what its stored template has, where the new one has
+/// something else, and what was noted before. A value of the author's own is overwritten. `old` is the stored
+/// set, and null where there is none.
+pub(super) fn note(object: &mut Value, old: &Value) {
+    let before = old["metadata"]["annotations"][TEMPLATE_HISTORY].as_str().unwrap_or_default();
+    let had = parts(&old["spec"]["template"]);
+    let in_place = object["spec"]["updateStrategy"]["type"].as_str().is_some_and(is_in_place);
+    let changes = in_place && had != parts(&object["spec"]["template"]);
+    let noted = if changes { joined(&had, before) } else { before.to_owned() };
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    match metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        Some(annotations) if noted.is_empty() => drop(annotations.remove(TEMPLATE_HISTORY)),
+        Some(annotations) => drop(annotations.insert(TEMPLATE_HISTORY.to_owned(), noted.into())),
+        None if noted.is_empty() => {}
+        None => drop(metadata.insert("annotations".to_owned(), json!({ TEMPLATE_HISTORY: noted }))),
+    }
+}
+
+/// Parts of a template that a running pod can be given.
+fn parts(template: &Value) -> Vec<Part<'_>> {
+    let containers = template["spec"]["containers"].as_array().into_iter().flatten();
+    let images = containers.filter_map(|container| {
+        Some(Part::Image { container: container["name"].as_str()?, image: container["image"].as_str()? })
+    });
+    let labels = texts(&template["metadata"]["labels"]).map(|(key, value)| Part::Label { key, value });
+    let annotations =
+        texts(&template["metadata"]["annotations"]).map(|(key, value)| Part::Annotation { key, value });
+    images.chain(labels).chain(annotations).collect()
+}
+
+fn texts(map: &Value) -> impl Iterator<Item = (&str, &str)> {
+    map.as_object().into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+/// Hashes of these parts, then those of before, each once, and as many as count.
+fn joined(had: &[Part<'_>], before: &str) -> String {
+    let had = had.iter().take(MOST_PARTS).map(|part| part.digest());
+    let before = before.split(',').map(str::trim).filter(|hash| is_hash(hash)).map(str::to_owned);
+    let mut noted: Vec<String> = Vec::new();
+    for hash in had.chain(before.take(MOST_PARTS)) {
+        if noted.len() < MOST_PARTS && !noted.contains(&hash) {
+            noted.push(hash);
+        }
+    }
+    noted.join(",")
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == HASH && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn set(type_: &str, image: &str, history: Option<&str>) -> Value {
+        let annotations = history.map(|history| json!({ TEMPLATE_HISTORY: history, "a": "b" }));
+        json!({
+            "kind": "CloneSet",
+            "metadata": { "name": "shop", "annotations": annotations },
+            "spec": {
+                "replicas": 2,
+                "updateStrategy": { "type": type_ },
+                "template": {
+                    "metadata": { "labels": { "app": "shop" } },
+                    "spec": { "containers": [{ "name": "main", "image": image }] },
+                },
+            },
+        })
+    }
+
+    fn image(image: &str) -> String {
+        Part::Image { container: "main", image }.digest()
+    }
+
+    fn label() -> String {
+        Part::Label { key: "app", value: "shop" }.digest()
+    }
+
+    fn noted(mut new: Value, old: &Value) -> Option<Vec<String>> {
+        note(&mut new, old);
+        let history = new["metadata"]["annotations"].get(TEMPLATE_HISTORY)?.as_str().unwrap();
+        Some(history.split(',').map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn a_change_notes_what_was_there() {
+        let first = set("InPlaceOnly", "a:1", None);
+        let mut second = set("InPlaceOnly", "a:2", None);
+        note(&mut second, &first);
+        let now = |set: &Value| set["metadata"]["annotations"][TEMPLATE_HISTORY].as_str().unwrap().to_owned();
+        assert_eq!(now(&second), [image("a:1"), label()].join(","));
+        let third = set("InPlaceIfPossible", "a:3", None);
+        assert_eq!(noted(third, &second), Some(vec![image("a:2"), label(), image("a:1")]));
+        // The way back, by a client that leaves the annotation out.
+        assert_eq!(noted(first, &second), Some(vec![image("a:2"), label(), image("a:1")]));
+    }
+
+    /// Rows: the type, the new image and history, the stored image and history, and what is noted then.
+    #[rstest]
+    #[case::made("InPlaceOnly", ("a:1", Some("forged")), None, None)]
+    #[case::forged("InPlaceOnly", ("a:2", Some("x")), Some(("a:1", None)), Some(vec![image("a:1"), label()]))]
+    #[case::forged_alone("InPlaceOnly", ("a:1", Some("forged")), Some(("a:1", None)), None)]
+    #[case::kept("InPlaceOnly", ("a:1", Some("x")), Some(("a:1", Some("x"))), Some(vec!["x".to_owned()]))]
+    #[case::left_out("InPlaceOnly", ("a:1", None), Some(("a:1", Some("x"))), Some(vec!["x".to_owned()]))]
+    #[case::made_anew("ReCreate", ("a:2", None), Some(("a:1", None)), None)]
+    #[case::made_anew_now("ReCreate", ("a:2", None), Some(("a:1", Some("x"))), Some(vec!["x".to_owned()]))]
+    #[case::no_hash("InPlaceOnly", ("a:2", None), Some(("a:1", Some("x"))), Some(vec![image("a:1"), label()]))]
+    fn what_is_noted(
+        #[case] type_: &str,
+        #[case] new: (&str, Option<&str>),
+        #[case] old: Option<(&str, Option<&str>)>,
+        #[case] expect: Option<Vec<String>>,
+    ) {
+        let old = old.map_or(Value::Null, |(image, history)| set("InPlaceOnly", image, history));
+        assert_eq!(noted(set(type_, new.0, new.1), &old), expect);
+    }
+
+    #[test]
+    fn the_history_has_a_bound() {
+        let mut stored = set("InPlaceOnly", "a:0", None);
+        for turn in 1..100 {
+            let mut next = set("InPlaceOnly", &format!("a:{turn}"), None);
+            note(&mut next, &stored);
+            stored = next;
+        }
+        let all = noted(stored.clone(), &stored).unwrap();
+        assert_eq!((all.len(), &all[0]), (MOST_PARTS, &image("a:98")));
+        let mut many = set("InPlaceOnly", "a:1", None);
+        let labels = (0..100).map(|at| (format!("l{at}"), Value::from("x")));
+        many["spec"]["template"]["metadata"]["labels"] = Value::Object(labels.collect());
+        assert_eq!(noted(set("InPlaceOnly", "a:1", None), &many).unwrap().len(), MOST_PARTS);
+    }
+
+    #[test]
+    fn what_is_no_set_stays() {
+        for given in [json!({}), json!({ "metadata": 1, "spec": { "template": [1] } }), json!([])] {
+            let mut object = given.clone();
+            note(&mut object, &set("InPlaceOnly", "a:1", None));
+            assert_eq!(object, given);
+        }
+    }
+}
