@@ -13,9 +13,11 @@ use std::{
     time::Duration,
 };
 
+use berth_pace::Pace;
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{AuthInfo, InClusterError, KubeConfigOptions, KubeconfigError},
     runtime::watcher,
 };
@@ -183,7 +185,8 @@ fn has_ended(account: &ServiceAccount, token: &str) -> bool {
 fn client(mut config: Config) -> Result<Client, ClientError> {
     // The library would repeat a refused call (429) for minutes: who asks decides on that, and says so.
     config.default_retry = false;
-    Client::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))
+    let builder = ClientBuilder::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))?;
+    Ok(builder.with_layer(&Pace).build())
 }
 
 // === impl Connection ===

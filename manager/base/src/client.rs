@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use berth_pace::Pace;
 use kube::{
     Client,
     client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
-
-use crate::pace::Pace;
 
 /// Connects by a kubeconfig, or as the ServiceAccount of the pod.
 pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {

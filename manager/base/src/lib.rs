@@ -1,5 +1,5 @@
 //! Base of Berth's central programs, the manager and the workloads: leader election, logs, pages of health
-//! and metrics, the client of the API server, the pace of its watches, Events, metadata that are reduced
+//! and metrics, the client of the API server, Events, metadata that are reduced
 //! while they are read, objects of lists and watches that nobody can read, the silence of agents, and the
 //! room that entries have in the objects of nodes. It knows nothing of what they decide.
 
@@ -17,7 +17,6 @@ pub mod metadata;
 pub mod openkruise;
 pub mod outage;
 pub mod ownership;
-pub mod pace;
 pub mod sent;
 pub mod signals;
 pub mod silence;

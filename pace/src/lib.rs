@@ -2,8 +2,13 @@
 //!
 //! A watch that its server ends at once, with nothing said, is no failure to the library: it asks again, and
 //! shows nobody that it does. A proxy before the API server that ends all long answers would be asked some
-//! hundred times a second, by each replica for each kind. So watches of one path are spaced, where more came
-//! than a start asks for.
+//! hundred times a second, by each replica and each agent for each kind. So watches of one path are spaced,
+//! where more came than a start asks for.
+
+#![cfg_attr(
+    test,
+    allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
+)]
 
 use std::{
     collections::HashMap,
@@ -16,8 +21,6 @@ use std::{
 use http::Request;
 use kube::client::Body;
 use tower::{Layer, Service};
-
-use crate::time::later;
 
 /// Pause between two watches of one path.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -34,7 +37,7 @@ impl Paths {
     fn wait(&mut self, path: &str, now: Instant) -> Duration {
         self.0.retain(|_, due| *due > now);
         let due = self.0.get(path).copied().unwrap_or(now);
-        self.0.insert(path.to_owned(), later(due, PAUSE));
+        self.0.insert(path.to_owned(), due.checked_add(PAUSE).unwrap_or(due));
         let ahead = due.saturating_duration_since(now);
         ahead.saturating_sub(PAUSE.saturating_mul(AT_ONCE))
     }
