@@ -1,6 +1,7 @@
 //! PodUnavailableBudgets at a real API server, with pods on paper: who may go, who has to wait, and that
 //! never more go than the budget lets, however many ask at once.
 
+mod any_kind;
 mod attack;
 mod away;
 mod crowd;
@@ -129,6 +130,7 @@ async fn a_budget_says_who_may_go() -> Result<()> {
     // A budget that is gone limits nothing, and its entries go.
     budgets(&scene, SPACE).delete("web", &delete).await?;
     sample(&scene, SPACE).await?;
+    any_kind::is_limited(&scene, SPACE).await?;
     let hooks: Api<ValidatingWebhookConfiguration> = Api::all(scene.client.clone());
     await_condition("its entries are gone", PATIENCE, async || {
         let entries = hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
