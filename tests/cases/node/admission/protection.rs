@@ -126,10 +126,11 @@ async fn what_is_protected_is_not_deleted() -> Result<()> {
 
 /// Neither the other version of a kind nor all objects at once are a way around.
 async fn all_ways(client: &Client) -> Result<()> {
-    let older = deploy::api(client, &workload("apps.kruise.io/v1alpha1", "StatefulSet", "w4-0", "Always", 0)?)?;
+    const OLDER: &str = "apps.kruise.io/v1alpha1";
+    let older = deploy::api(client, &workload(OLDER, "StatefulSet", "w4-0", "Always", 0)?)?;
     let said = tried(&older, "w4-0", DeleteParams::default()).await?;
     ensure!(said.ends_with(&format!("{FORBIDDEN}Always")), "{said:?}");
-    let sets = deploy::api(client, &workload("apps.kruise.io/v1alpha1", "CloneSet", "w3-0", "Always", 0)?)?;
+    let sets = deploy::api(client, &workload(OLDER, "CloneSet", "w3-0", "Always", 0)?)?;
     let dry_run = DeleteParams { dry_run: true, ..DeleteParams::default() };
     let Err(kube::Error::Api(status)) = sets.delete_collection(&dry_run, &ListParams::default()).await else {
         bail!("all CloneSets would be deleted")
