@@ -236,7 +236,7 @@ async fn a_pod_that_would_take_minutes_holds_no_other_up() {
     assert!(told.try_recv().is_err(), "it is said once");
 }
 
-/// A ReplicaSet of nobody, as `--cascade=orphan` leaves it, may be adopted by the next Deployment of its name.
+/// A ReplicaSet of nobody, as `--cascade=orphan` leaves it, may be adopted by the next Deployment.
 #[tokio::test]
 async fn a_replica_set_of_nobody_is_looked_at_again() {
     let owned = |kind: &str, name: &str| {
@@ -263,7 +263,7 @@ async fn a_replica_set_of_nobody_is_looked_at_again() {
         assert!(path.ends_with("/replicasets/web-1"), "{path}");
         let is_adopted = reads.fetch_add(1, Ordering::Relaxed) > 0;
         let owners = if is_adopted { &deployment } else { &nobody };
-        json!({ "metadata": { "namespace": "ns", "name": "web-1", "uid": "web-1", "ownerReferences": owners } })
+        json!({ "metadata": { "name": "web-1", "uid": "web-1", "ownerReferences": owners } })
     });
     let memory = Memory::default();
     let mut asks = Vec::new();
