@@ -35,7 +35,7 @@ pub(super) async fn is_limited(scene: &Scene, namespace: &str) -> Result<()> {
     let target = json!({ "apiVersion": "example.com/v1", "kind": "Fleet", "name": NAME });
     let budget: PodUnavailableBudget = serde_json::from_value(json!({
         "apiVersion": "policy.kruise.io/v1alpha1", "kind": "PodUnavailableBudget",
-        "metadata": { "name": NAME }, "spec": { "maxUnavailable": 1, "targetRef": target },
+        "metadata": { "name": NAME }, "spec": { "maxUnavailable": 0, "targetRef": target },
     }))?;
     budgets(scene, namespace).create(&PostParams::default(), &budget).await.context("make a budget")?;
 
@@ -45,8 +45,15 @@ pub(super) async fn is_limited(scene: &Scene, namespace: &str) -> Result<()> {
         pod(scene, name, &uid).await?;
     }
     says(scene, namespace, "True", "its limit is kept").await?;
+    let (delete, dry_run) = (DeleteParams::default(), DeleteParams { dry_run: true, ..Default::default() });
+    await_condition("the budget is asked", PATIENCE, async || {
+        ensure!(code(&scene.pods.delete(PODS[0], &dry_run).await)? == 429, "not yet");
+        Ok(())
+    })
+    .await?;
+    let one = json!({ "spec": { "maxUnavailable": 1 } });
+    budgets(scene, namespace).patch(NAME, &PatchParams::default(), &Patch::Merge(&one)).await?;
     counted(scene, namespace, (2, 2, 1)).await?;
-    let delete = DeleteParams::default();
     ensure!(code(&scene.pods.delete(PODS[0], &delete).await)? == 200);
     let Err(kube::Error::Api(status)) = scene.pods.delete(PODS[1], &delete).await else { bail!("both go") };
     ensure!(status.code == 429 && status.message.contains("\"fleet\" is forbidden"), "{status:?}");
