@@ -134,7 +134,7 @@ async fn counted(scene: &Scene, namespace: &str, numbers: (i32, i32, i32)) -> Re
     .await
 }
 
-/// Runs the commands that the condition says, as they are.
+/// Runs the commands that the condition says, as they are, and waits until the right counts.
 async fn grant(scene: &Scene, message: &str) -> Result<()> {
     let (_, commands) = message.split_once("let it: ").with_context(|| message.to_owned())?;
     let kubectl = programs::kubernetes("kubectl")?;
@@ -144,5 +144,10 @@ async fn grant(scene: &Scene, message: &str) -> Result<()> {
         let words: Vec<&str> = words.split(' ').chain([&*kubeconfig]).collect();
         tool(&kubectl, &words).await.with_context(|| command.to_owned())?;
     }
-    Ok(())
+    let manager = "--as=system:serviceaccount:berth-system:berth-manager";
+    let ask = ["auth", "can-i", "get", "fleets.example.com", "--subresource=scale", manager, &kubeconfig];
+    await_condition("the manager may read it", PATIENCE, async || {
+        tool(&kubectl, &ask).await.map(drop).context("not yet")
+    })
+    .await
 }
