@@ -145,7 +145,7 @@ async fn grant(scene: &Scene, message: &str) -> Result<()> {
         tool(&kubectl, &words).await.with_context(|| command.to_owned())?;
     }
     let manager = "--as=system:serviceaccount:berth-system:berth-manager";
-    let ask = ["auth", "can-i", "get", "fleets.example.com", "--subresource=scale", manager, &kubeconfig];
+    let ask = ["auth", "can-i", "get", "fleets.example.com", "--subresource=scale", manager, &*kubeconfig];
     await_condition("the manager may read it", PATIENCE, async || {
         tool(&kubectl, &ask).await.map(drop).context("not yet")
     })
