@@ -95,6 +95,21 @@ mod tests {
         assert_eq!(config.metrics_address.port(), 8080);
     }
 
+    /// Parts of admission that stand behind gates in OpenKruise: those that are on there are on here.
+    #[test]
+    fn defaults_of_admission() {
+        let admission = Config::try_parse_from(["berth-manager"]).unwrap().admission;
+        assert!(admission.deletion_protection && admission.budget_deletions);
+        assert!(admission.workload_spreads && admission.persistent_pod_states);
+        assert!(!admission.budget_updates && !admission.pod_readiness_gate && !admission.any_pod_metadata);
+        let policies = [
+            admission.budget_failure_policy,
+            admission.spread_failure_policy,
+            admission.pod_state_failure_policy,
+        ];
+        assert_eq!(policies, [admission::FailurePolicy::Fail; 3]);
+    }
+
     #[rstest]
     #[case::no_address(&["--health-address", "8000"])]
     #[case::no_level(&["--log-level", "berth=loud"])]

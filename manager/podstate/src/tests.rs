@@ -249,6 +249,11 @@ fn annotations_make_keep_and_end_it() {
         panic!("it stays old")
     };
     assert_eq!(wanted["persistentPodStateRetentionPolicy"], "WhenDeleted", "nothing asks for another one");
+    // The annotation that says what is recorded is looked at alone, too.
+    let recorded = "kruise.io/persistent-pod-annotations";
+    let more = planned(&[(AUTO, "true"), (REQUIRED, "zone"), (recorded, "ip")], Some(&old));
+    let Ok(Some(Action::Update(_, wanted))) = more else { panic!("it is not followed") };
+    assert_eq!(wanted["persistentPodAnnotations"], json!([{ "key": "ip" }]));
     let ends = planned(&[(REQUIRED, "zone")], Some(&old));
     assert!(matches!(&ends, Ok(Some(Action::Delete(target))) if target.uid == "pps"), "{ends:?}");
 }

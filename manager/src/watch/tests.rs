@@ -119,3 +119,43 @@ async fn watches_that_end_at_once_are_spaced() {
     assert!((40..100).contains(&asked), "{asked} in ten seconds");
     task.abort();
 }
+
+/// A watch that ends in its time goes on from where it was: nothing is listed again as time passes. Rows:
+/// whether the API server says of one that its version is gone, and the lists of an hour.
+#[rstest]
+#[case::each_ends_in_its_time(false, 1)]
+#[case::one_breaks(true, 2)]
+#[tokio::test(start_paused = true)]
+async fn only_a_watch_that_breaks_lists_anew(#[case] breaks: bool, #[case] wanted: usize) {
+    let (lists, watches) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (of_lists, of_watches) = (lists.clone(), watches.clone());
+    let service = service_fn(move |request: Request<Body>| {
+        let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
+        let counter = if is_watch { &of_watches } else { &of_lists };
+        let number = counter.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let body = if !is_watch {
+                json!({ "kind": "ContainerUpdateRequestList", "apiVersion": "berth.dev/v1alpha1",
+                    "metadata": { "resourceVersion": "9" }, "items": [] })
+                .to_string()
+            } else if breaks && number == 30 {
+                let gone = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                    "message": "too old resource version", "reason": "Expired", "code": 410 });
+                format!("{}\n", json!({ "type": "ERROR", "object": gone }))
+            } else {
+                tokio::time::sleep(Duration::from_secs(WATCH_SECONDS.into())).await;
+                String::new()
+            };
+            Ok::<_, Infallible>(Response::new(Body::from(body.into_bytes())))
+        }
+    });
+    let (sender, mut inputs) = mpsc::channel(16);
+    let metrics = Metrics::register(&mut Registry::default());
+    let task = tokio::spawn(follow::<Updates>(Client::new(service, "default"), sender, metrics));
+    let hour = Instant::now() + Duration::from_secs(3600);
+    while let Ok(Some(_)) = tokio::time::timeout_at(hour, inputs.recv()).await {}
+    assert_eq!(lists.load(Ordering::Relaxed), wanted);
+    let watched = watches.load(Ordering::Relaxed);
+    assert!((55..=62).contains(&watched), "{watched} watches in an hour");
+    task.abort();
+}

@@ -185,6 +185,11 @@ async fn broadcasts(case: &Case, client: &Client) -> Result<()> {
         simulate(name).await?;
     }
     let jobs: Api<BroadcastJob> = Api::namespaced(client.clone(), &case.namespace);
+    // One that its definition lets pass while nobody admits it: it is set aside, and holds no other one up.
+    let mut never_ends = pod();
+    never_ends["spec"]["restartPolicy"] = "Always".into();
+    let wrong = serde_json::from_value(named("BroadcastJob", "wrong", json!({ "template": never_ends })))?;
+    jobs.create(&PostParams::default(), &wrong).await.context("make a wrong job")?;
     let spec = json!({ "template": pod(), "completionPolicy": { "ttlSecondsAfterFinished": 3 } });
     let job = serde_json::from_value(named("BroadcastJob", "sweep", spec))?;
     jobs.create(&PostParams::default(), &job).await.context("make the job")?;
@@ -221,7 +226,13 @@ async fn broadcasts(case: &Case, client: &Client) -> Result<()> {
         ensure!(pods.is_empty(), "{} pods are there", pods.len());
         Ok(())
     })
-    .await
+    .await?;
+    let status = jobs.get("wrong").await?.status.context("nothing is said of the wrong job")?;
+    let invalid = status.conditions.iter().find(|one| one.type_ == "InvalidSpec").context("no condition")?;
+    let says = invalid.message.as_deref().unwrap_or_default();
+    ensure!(says.starts_with("spec.template.spec.restartPolicy is neither Never nor"), "{invalid:?}");
+    jobs.delete("wrong", &DeleteParams::background()).await?;
+    Ok(())
 }
 
 /// A run each second; the program is killed, and comes back: each time is run once, or told as missed.

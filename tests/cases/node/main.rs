@@ -22,6 +22,7 @@ mod fault_matrix;
 mod faults;
 mod full_disk;
 mod handover;
+mod held_back;
 mod hostile;
 mod images;
 mod install;

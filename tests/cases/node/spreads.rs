@@ -154,6 +154,38 @@ impl Stage {
         .await
     }
 
+    /// The definition and the manager refuse what makes no sense, and say the field and the remedy.
+    async fn bad_ones_are_refused(&self) -> Result<()> {
+        let good = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "WorkloadSpread", "metadata": { "name": "bad" },
+            "spec": {
+                "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "bad" },
+                "subsets": [{ "name": "a", "maxReplicas": 2 }, { "name": "b" }],
+            },
+        });
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let tried = async |spread: Value| {
+            anyhow::Ok(self.spreads.create(&dry_run, &serde_json::from_value(spread)?).await?)
+        };
+        tried(good.clone()).await.context("a good one")?;
+        for (at, value, because) in [
+            ("/spec/targetRef/kind", json!("DaemonSet"), "a Deployment, ReplicaSet or StatefulSet of apps"),
+            ("/spec/targetRef/name", json!("web"), "WorkloadSpread \"web\" has the same workload"),
+            ("/spec/subsets/1/maxReplicas", json!("50%"), "give only numbers, or only shares"),
+            ("/spec/subsets/0/maxReplicas", json!("101%"), "a share from 0% to 100%"),
+            ("/spec/subsets/1/requiredNodeSelectorTerm", json!({}), "asks for nothing, so no node has it"),
+            ("/spec/subsets/1/name", json!("a"), "Duplicate value"),
+            ("/spec/scheduleStrategy", json!({ "adaptive": {} }), "is of type Adaptive"),
+        ] {
+            let mut bad = good.clone();
+            let (parent, field) = at.rsplit_once('/').context("a path")?;
+            bad.pointer_mut(parent).context("a parent")?[field] = value;
+            let Err(error) = tried(bad.clone()).await else { bail!("{bad} was taken") };
+            ensure!(error.to_string().contains(because), "{bad}: {error}");
+        }
+        Ok(())
+    }
+
     /// In a thief's hands the program's token gives a pod labels only along with a subset, and none that
     /// others decide by. Nothing of it is stored.
     async fn labels_are_for_adoption(&self, thief: &Client) -> Result<()> {
@@ -257,6 +289,7 @@ async fn pods_are_spread_and_leave_in_the_contrary_order() -> Result<()> {
         has(4).await?;
         stage.are_in(name, &[("a", 2), ("b", 1), ("c", 1)]).await.context(kind)?;
     }
+    stage.bad_ones_are_refused().await?;
 
     // Pods that were there before get their subset and the label of its patch, each by its node.
     let target = ("apps/v1", "Deployment", "earlier");

@@ -148,7 +148,7 @@ async fn sidecars_are_swapped_without_a_failed_request() -> Result<()> {
 }
 
 /// Brings up a manager that admits pods, and the way to it.
-async fn admitted(case: &Case, client: &Client) -> Result<(Door, Manager)> {
+pub(crate) async fn admitted(case: &Case, client: &Client) -> Result<(Door, Manager)> {
     install_admission(client, case.node.run()).await?;
     let door = Door::open(case.node.run()).await?;
     let token = token::of(client, "berth-manager", None).await?;

@@ -24,6 +24,8 @@ pub enum Action {
     Create(Kind, Value),
     /// Deletes an object, and in the background what it owns.
     Delete(Kind, Target),
+    /// Deletes an object of the past in the same way. Nothing waits for it, whatever becomes of it.
+    Forget(Kind, Target),
 }
 
 /// Writes that are due.

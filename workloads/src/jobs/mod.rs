@@ -5,6 +5,7 @@
 //! is set aside; the others go on.
 
 mod failed;
+mod failures;
 mod object;
 mod picture;
 mod read;

@@ -307,3 +307,63 @@ async fn pods_that_may_not_be_deleted_keep_no_others(#[case] code: u16, #[case] 
     let tries = served.count("DELETE pods one");
     assert!(tries <= 140, "{tries}: {served:?}");
 }
+
+/// An AdvancedCronJob that keeps no jobs of the past; its newest time is the last midnight.
+fn nightly(of_job: &Value) -> Value {
+    let pod = json!({ "containers": [{ "name": "main", "image": "a:1" }], "restartPolicy": "Never" });
+    let mut spec = json!({ "template": { "spec": pod } });
+    spec.as_object_mut().unwrap().extend(of_job.as_object().cloned().unwrap());
+    let template = json!({ "jobTemplate": { "spec": spec } });
+    let spec = json!({ "schedule": "@daily", "successfulJobsHistoryLimit": 0, "template": template });
+    object(Kind::Cron, "nightly", spec)
+}
+
+/// A job of the past that nobody may delete keeps no run from its time, and no other job of the past.
+#[rstest]
+#[case::refused(403)]
+#[case::held_back(429)]
+#[case::a_webhook_fails(500)]
+#[tokio::test]
+async fn a_job_of_the_past_that_stays_keeps_no_run_waiting(#[case] code: u16) {
+    let served = Served::default();
+    served.refuse(Method::DELETE, "nightly-2", code);
+    let cron = nightly(&json!({}));
+    served.put("advancedcronjobs", &cron);
+    for name in ["nightly-1", "nightly-2"] {
+        let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "AdvancedCronJob",
+            "name": "nightly", "uid": "nightly", "controller": true });
+        let job = json!({
+            "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1",
+                "ownerReferences": [owner] },
+            "status": { "conditions": [{ "type": "Complete", "status": "True" }] },
+        });
+        served.put("jobs", &job);
+    }
+    let _one = replica(&served, &[(Kind::Cron, cron)]).await;
+    let runs = |served: &Served| {
+        let jobs = served.names("jobs");
+        let has = |name: &str| jobs.iter().any(|job| job == name);
+        jobs.len() == 2 && has("nightly-2") && !has("nightly-1")
+    };
+    served.until("it runs, and the other one is gone", runs).await;
+    let says = |served: &Served| {
+        let cron = served.get("advancedcronjobs", "nightly").unwrap_or_default();
+        cron["status"]["conditions"].to_string().contains("FailedWrite")
+    };
+    served.until("it is said", |served| code == 429 || says(served)).await;
+}
+
+/// What is held back was not made: that a job would be gone soon makes no missed run of it.
+#[tokio::test]
+async fn a_run_that_is_held_back_is_made_later() {
+    let served = Served::default();
+    served.refuse(Method::POST, "jobs of ns", 429);
+    let cron = nightly(&json!({ "ttlSecondsAfterFinished": 1 }));
+    served.put("advancedcronjobs", &cron);
+    let _one = replica(&served, &[(Kind::Cron, cron)]).await;
+    served.until("it is tried again", |served| served.count("POST jobs") > 2).await;
+    served.relent();
+    served.until("it is made", |served| served.names("jobs").len() == 1).await;
+    let cron = served.get("advancedcronjobs", "nightly").unwrap();
+    assert!(!cron["status"]["missed"].to_string().contains("cannot be known"), "{cron}");
+}

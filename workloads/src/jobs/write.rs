@@ -31,6 +31,7 @@ use tracing::debug;
 
 use super::{
     failed,
+    failures::Failures,
     object::{AnyJob, Filed, Kind},
     picture::Jobs,
     watches,
@@ -45,7 +46,7 @@ use crate::{
 const MOST_AT_ONCE: usize = 32;
 /// Refusals of one plan after which the rest is not asked for: a quota that is used up refuses all, and a
 /// policy may.
-const MOST_REFUSED: usize = 16;
+pub(super) const MOST_REFUSED: usize = 16;
 
 /// Objects as the API server answered them.
 #[derive(Debug)]
@@ -63,17 +64,6 @@ pub(super) enum Wrote {
     Jobs(Vec<ChildView>, Vec<Filed>),
 }
 
-/// Failures of a plan, each of which is about one object alone.
-#[derive(Debug, Default)]
-struct Failed {
-    /// The one that is to be told.
-    told: Option<End>,
-    /// Deletions that were refused or held back.
-    refusals: usize,
-    /// Errors of the API server, or of a webhook that does not answer, on deletions.
-    errors: usize,
-}
-
 impl Work<Jobs> {
     pub(super) async fn run(&mut self, plan: Plan<Action>) -> End {
         let (first, last) = if plan.status_first { (plan.status, None) } else { (None, plan.status) };
@@ -83,14 +73,13 @@ impl Work<Jobs> {
             return end;
         }
         let mut last = last;
-        let mut failed = Failed::default();
+        let mut failed = Failures::default();
         let mut actions = plan.actions.into_iter().peekable();
         while let Some(action) = actions.next() {
-            let is_of_pod = matches!(action, Action::Create(Made::Pod, _) | Action::Delete(Made::Pod, _));
-            let is_deletion = matches!(action, Action::Delete(..));
-            if failed.told.is_some() && (!is_of_pod || is_deletion && failed.are_many()) {
+            if failed.leave_out(&action) {
                 continue;
             }
+            let is_past = matches!(action, Action::Forget(..));
             let done = match action {
                 Action::Create(kind, object) => {
                     let mut new = vec![(kind, object)];
@@ -101,26 +90,29 @@ impl Work<Jobs> {
                     }
                     self.create(new).await
                 }
-                Action::Delete(kind, target) => match self.delete(kind, &target).await {
-                    Ok(()) => Ok(()),
-                    Err(failure) => {
-                        failed.count(&failure);
-                        if kind == Made::Pod {
-                            self.put_off.push(target.uid);
+                Action::Delete(kind, target) | Action::Forget(kind, target) => {
+                    match self.delete(kind, &target).await {
+                        Ok(()) => Ok(()),
+                        Err(failure) => {
+                            failed.count(&failure);
+                            if kind == Made::Pod {
+                                self.put_off.push(target.uid);
+                            }
+                            Err(self.failed(failure, "FailedDelete", None))
                         }
-                        Err(self.failed(failure, "FailedDelete", None))
                     }
-                },
+                }
             };
             match done {
                 Ok(()) => {}
-                // Each pod of a BroadcastJob is for a node of its own: one that may not be deleted keeps no
-                // other node waiting.
-                Err(end @ (End::Failed { .. } | End::Held(_))) => failed.take(end),
+                Err(end @ (End::Failed { .. } | End::Held { .. })) => {
+                    failed.blocks |= !is_past;
+                    failed.take(end);
+                }
                 Err(end) => return end,
             }
         }
-        if let Some(end) = failed.told {
+        if let Some(end) = failed.end() {
             match (&end, last.take()) {
                 (End::Failed { text, .. }, status) => self.say(status, text).await,
                 // What is held back for long keeps no count from being told.
@@ -205,7 +197,7 @@ impl Work<Jobs> {
                 }
             }
             if let Some(end) = end {
-                let is_pause = matches!(end, End::Held(_));
+                let is_pause = matches!(end, End::Held { .. });
                 return Err(first_refused.filter(|_| is_pause).unwrap_or(end));
             }
             at_once = if refusals > before { 1 } else { at_once.saturating_mul(2).min(MOST_AT_ONCE) };
@@ -326,7 +318,7 @@ impl Work<Jobs> {
         match failure {
             Failure::Changed | Failure::Gone => End::Changed,
             Failure::Taken => End::Unknown(text),
-            Failure::Held(_) => End::Held(text),
+            Failure::Held(_) => End::Held { text, refused: name.map(str::to_owned) },
             Failure::Refused(_) => {
                 self.tell(true, reason, text.clone());
                 End::Failed { text, refused: name.map(str::to_owned) }
@@ -337,50 +329,6 @@ impl Work<Jobs> {
                 self.tell(true, reason, text.clone());
                 End::failed(text)
             }
-        }
-    }
-}
-
-impl Failed {
-    /// Takes in an end. A failure is told rather than a pause: what is held back for long would otherwise
-    /// hide what fails beside it, and the job would never count as one that fails.
-    fn take(&mut self, end: End) {
-        let is_pause = |end: &End| matches!(end, End::Held(_));
-        if self.told.as_ref().is_none_or(|told| is_pause(told) && !is_pause(&end)) {
-            self.told = Some(end);
-        }
-    }
-
-    /// Counts a deletion that has failed.
-    const fn count(&mut self, failure: &Failure) {
-        let count = if failure.is_error() { &mut self.errors } else { &mut self.refusals };
-        *count = count.saturating_add(1);
-    }
-
-    /// Tells whether no other deletion is tried: what refuses so many may refuse all, and an error may have
-    /// taken half a minute.
-    const fn are_many(&self) -> bool {
-        self.refusals >= MOST_REFUSED || self.errors >= MOST_ERRORS
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_told_rather_than_a_pause() {
-        let (held, refused) =
-            (|text: &str| End::Held(text.to_owned()), |text: &str| End::failed(text.to_owned()));
-        let table = [
-            (vec![held("a"), held("b")], held("a")),
-            (vec![held("a"), refused("b"), refused("c")], refused("b")),
-            (vec![refused("a"), held("b")], refused("a")),
-        ];
-        for (ends, told) in table {
-            let mut failed = Failed::default();
-            ends.into_iter().for_each(|end| failed.take(end));
-            assert_eq!(failed.told, Some(told));
         }
     }
 }

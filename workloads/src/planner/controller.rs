@@ -196,7 +196,7 @@ impl<P: Picture> Controller<P> {
         let memory = self.memory.entry(uid.clone()).or_default();
         memory.put_off.add(put_off);
         let pause = match end {
-            End::Held(_) => memory.backoff.is_held(),
+            End::Held { .. } => memory.backoff.is_held(),
             // What failed before is still to be done.
             End::Read => SPACING,
             _ => memory.backoff.ends(end == End::Done),
@@ -210,7 +210,7 @@ impl<P: Picture> Controller<P> {
                 warn!(object = title(), error = text, "Plan not carried out, trying again");
                 (memory.failure, memory.refused) = (Some(text), refused);
             }
-            End::Held(text) => {
+            End::Held { text, refused } => {
                 info!(object = title(), text, "Plan is held back, trying again");
                 let note = Note { warning: false, reason: HELD_BACK, text: text.clone() };
                 if let Some(planned) = planned
@@ -219,6 +219,7 @@ impl<P: Picture> Controller<P> {
                     self.connections.writer.events.tell(planned, note);
                 }
                 memory.failure = Some(text);
+                memory.refused = refused.or_else(|| memory.refused.take());
             }
             End::Unknown(text) => {
                 warn!(object = title(), error = text, "What a write did is not known, reading what there is");

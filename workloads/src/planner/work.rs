@@ -30,7 +30,11 @@ pub(crate) enum End {
         refused: Option<String>,
     },
     /// Somebody holds a write back for a while.
-    Held(String),
+    Held {
+        text: String,
+        /// Name of the object that was not made.
+        refused: Option<String>,
+    },
     /// Nobody knows what was written.
     Unknown(String),
 }
@@ -64,6 +68,10 @@ impl End {
     pub(crate) const fn failed(text: String) -> Self {
         Self::Failed { text, refused: None }
     }
+
+    pub(crate) const fn held(text: String) -> Self {
+        Self::Held { text, refused: None }
+    }
 }
 
 /// Carries out a plan.
@@ -83,7 +91,7 @@ pub(super) async fn read<P: Picture>(writer: Writer, object: P::Object) -> Repor
     let end = match P::read(&mut work).await {
         Ok(()) => End::Read,
         Err(Failure::Gone) => End::Changed,
-        Err(Failure::Held(text)) => End::Held(text),
+        Err(Failure::Held(text)) => End::held(text),
         Err(failure) => End::failed(failure.text()),
     };
     work.report(end)

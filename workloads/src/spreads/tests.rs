@@ -235,3 +235,49 @@ async fn a_pod_that_would_take_minutes_holds_no_other_up() {
     assert!(note.warning && note.text.starts_with("pod p0 is left without a subset: subset a: "), "{note:?}");
     assert!(told.try_recv().is_err(), "it is said once");
 }
+
+/// A ReplicaSet of nobody, as `--cascade=orphan` leaves it, may be adopted by the next Deployment.
+#[tokio::test]
+async fn a_replica_set_of_nobody_is_looked_at_again() {
+    let owned = |kind: &str, name: &str| {
+        json!([{ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true }])
+    };
+    let spread = json!({
+        "metadata": { "namespace": "ns", "name": "s", "uid": "s", "generation": 1 },
+        "spec": {
+            "targetRef": { "apiVersion": "apps/v1", "kind": "Deployment", "name": "web" },
+            "subsets": [{ "name": "a" }],
+        },
+    });
+    let spread = SpreadView::of(serde_json::from_value(spread).unwrap()).unwrap();
+    let mut one = pod("p0", true);
+    one["metadata"]["ownerReferences"] = owned("ReplicaSet", "web-1");
+    let (read, patched): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
+    let (reads, patches, whole) = (read.clone(), patched.clone(), one.clone());
+    let (nobody, deployment) = (json!([]), owned("Deployment", "web"));
+    let writer = served::writer(move |method, path, _| {
+        if *method == Method::PATCH {
+            patches.fetch_add(1, Ordering::Relaxed);
+            return whole.clone();
+        }
+        assert!(path.ends_with("/replicasets/web-1"), "{path}");
+        let is_adopted = reads.fetch_add(1, Ordering::Relaxed) > 0;
+        let owners = if is_adopted { &deployment } else { &nobody };
+        json!({ "metadata": { "name": "web-1", "uid": "web-1", "ownerReferences": owners } })
+    });
+    let memory = Memory::default();
+    let mut asks = Vec::new();
+    for _ in 0..3 {
+        let work = Work {
+            writer: writer.clone(),
+            spread: spread.clone(),
+            pods: vec![Arc::new(view(&one))],
+            memory: memory.clone(),
+            names: Arc::new(["s".to_owned()].into()),
+        };
+        assert!(work.carry_out().await.done);
+        asks.push((read.load(Ordering::Relaxed), patched.load(Ordering::Relaxed)));
+    }
+    // Its pod costs something once it is the Deployment's, which is not asked for again.
+    assert_eq!(asks, [(1, 0), (2, 1), (2, 2)]);
+}

@@ -345,7 +345,8 @@ impl Memory {
         };
         let owners: HashSet<String> = pods.iter().map(owner).collect();
         self.of(|facts| {
-            facts.parents.retain(|uid, _| owners.contains(uid));
+            // One that belongs to nobody may be adopted later.
+            facts.parents.retain(|uid, parent| owners.contains(uid) && parent.is_some());
             let is_same = std::mem::replace(&mut facts.generation, generation) == generation;
             facts.nobody.retain(|uid| is_same && uids.contains(uid.as_str()));
         });

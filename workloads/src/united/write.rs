@@ -82,13 +82,13 @@ impl Work<UnitedDeployments> {
                 Ok(()) => {}
                 Err(Failure::Changed | Failure::Gone | Failure::Taken) => return End::Changed,
                 Err(Failure::Unknown(text)) => return End::Unknown(text),
-                Err(Failure::Held(text)) => return End::Held(format!("write the status: {text}")),
+                Err(Failure::Held(text)) => return End::held(format!("write the status: {text}")),
                 Err(Failure::Refused(text) | Failure::ServerError(text)) => {
                     return End::failed(format!("write the status: {text}"));
                 }
             }
         }
-        refused.map(End::failed).or(held.map(End::Held)).unwrap_or(End::Done)
+        refused.map(End::failed).or(held.map(End::held)).unwrap_or(End::Done)
     }
 
     async fn write(&mut self, action: Action) -> Result<(), Failure> {

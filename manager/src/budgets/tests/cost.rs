@@ -61,3 +61,18 @@ fn a_pod_of_another_deployment_is_not_counted() {
         assert_eq!(world.looked.len() > before, counted, "{set}");
     }
 }
+
+/// Pods are kept once, for all indexes: what a budget has counted it looks up there again.
+#[test]
+fn a_budget_keeps_no_pods() {
+    let mut world = World::new(3, of_web(json!({"maxUnavailable": 1})), json!({}));
+    let pod = world.pods["p0"].clone();
+    world.change("p0", Some(Pod { ready: false, ..pod }));
+    world.pass(Duration::from_secs(5));
+    assert_eq!(world.status.current_available, 2);
+    let kept = format!("{:?}", world.index);
+    assert!(kept.contains("\"b\"") && kept.contains("\"web\""), "the budget and its workload: {kept}");
+    for name in world.pods.keys() {
+        assert!(!kept.contains(&format!("\"{name}\"")), "{name} in {kept}");
+    }
+}

@@ -4,7 +4,9 @@
 use anyhow::{Context, Result, bail, ensure};
 use berth_tests::node::deploy;
 use berth_tests::wait::await_condition;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, PropagationPolicy,
+};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -98,6 +100,7 @@ async fn what_is_protected_is_not_deleted() -> Result<()> {
             }
         }
     }
+    all_ways(client).await?;
     namespaces(&scene).await?;
     // By the command for one kind, and by the component for all.
     let one = granted("berths.example.com");
@@ -119,6 +122,21 @@ async fn what_is_protected_is_not_deleted() -> Result<()> {
     deployments.delete("w0-0", &DeleteParams::default()).await.context("without its label it goes")?;
     scene.first.service().start()?;
     scene.first.ready().await
+}
+
+/// Neither the other version of a kind nor all objects at once are a way around.
+async fn all_ways(client: &Client) -> Result<()> {
+    const OLDER: &str = "apps.kruise.io/v1alpha1";
+    let older = deploy::api(client, &workload(OLDER, "StatefulSet", "w4-0", "Always", 0)?)?;
+    let said = tried(&older, "w4-0", DeleteParams::default()).await?;
+    ensure!(said.ends_with(&format!("{FORBIDDEN}Always")), "{said:?}");
+    let sets = deploy::api(client, &workload(OLDER, "CloneSet", "w3-0", "Always", 0)?)?;
+    let dry_run = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    let Err(kube::Error::Api(status)) = sets.delete_collection(&dry_run, &ListParams::default()).await else {
+        bail!("all CloneSets would be deleted")
+    };
+    ensure!(status.code == 403 && status.message.contains(FORBIDDEN), "{status:?}");
+    Ok(())
 }
 
 async fn namespaces(scene: &Scene) -> Result<()> {

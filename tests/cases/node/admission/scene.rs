@@ -130,6 +130,15 @@ impl Scene {
         Manager::admitting(self.plane.run(), Replica::Second, &self.kubeconfig, LEASE).await
     }
 
+    /// Starts a second replica by which pods of budgets go while nobody answers.
+    pub(super) async fn second_that_lets_go(&self) -> Result<Manager> {
+        let run = self.plane.run();
+        let [_, address] = Manager::admission_addresses(run);
+        let admits = format!("--admission-address={address}");
+        let more = [&*admits, "--budget-updates=true", "--budget-failure-policy=ignore"];
+        Manager::start_with(run, Replica::Second, &self.kubeconfig, LEASE, &more).await
+    }
+
     /// Makes a set of one sidecar for the pods with this label, and waits until a pod gets it.
     pub(super) async fn set_of(&self, name: &str, annotations: Value) -> Result<()> {
         let set = sidecar_set(name, &annotations);

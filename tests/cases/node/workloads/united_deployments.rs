@@ -31,6 +31,21 @@ fn clone_sets(image: &str) -> Value {
     json!({ "cloneSetTemplate": { "spec": { "template": pods(image) } } })
 }
 
+/// One that its definition lets pass, and of which no workload can be built.
+fn wrong() -> Result<UnitedDeployment> {
+    let mut template = clone_sets("w:1");
+    let pods = &mut template["cloneSetTemplate"]["spec"]["template"];
+    pods["metadata"]["labels"]["app"] = "wrong".into();
+    pods["spec"]["affinity"] = "everywhere".into();
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "UnitedDeployment", "metadata": { "name": "wrong" },
+        "spec": {
+            "replicas": 1, "selector": { "matchLabels": { "app": "wrong" } }, "template": template,
+            "topology": { "subsets": [{ "name": "a", "nodeSelectorTerm": term("a") }] },
+        },
+    }))?)
+}
+
 fn term(zone: &str) -> Value {
     json!({ "matchExpressions": [{ "key": "zone", "operator": "In", "values": [zone] }] })
 }
@@ -101,6 +116,8 @@ async fn united_deployments_have_a_workload_for_each_subset() -> Result<()> {
     }))?;
     stage.clones.create(&PostParams::default(), &stranger).await.context("make the stranger")?;
 
+    // Nobody admits it here. It is set aside, and holds the other one up in nothing.
+    stage.united.create(&PostParams::default(), &wrong()?).await.context("make a wrong one")?;
     let subsets = json!([
         { "name": "a", "replicas": 1, "nodeSelectorTerm": term("a") },
         { "name": "b", "replicas": "50%", "tolerations": [{ "key": "edge", "operator": "Exists" }] },
@@ -166,6 +183,10 @@ async fn united_deployments_have_a_workload_for_each_subset() -> Result<()> {
         stranger.metadata.owner_references.is_none() && stranger.spec.replicas == Some(0),
         "{stranger:?}"
     );
+    let status = stage.united.get("wrong").await?.status.context("nothing is said of the wrong one")?;
+    let failure = status.conditions.iter().find(|one| one.type_ == "SubsetFailure").context("no failure")?;
+    let says = failure.message.as_deref().unwrap_or_default();
+    ensure!(says.contains("spec.template.spec.affinity is no object: correct it"), "{failure:?}");
     Ok(())
 }
 

@@ -348,7 +348,7 @@ impl<'a> Pass<'a> {
     fn delete_last(&mut self) {
         let put_off = self.input.put_off;
         let is_off = |action: &Action| match action {
-            Action::Delete(_, target) => put_off.contains(&target.uid),
+            Action::Delete(_, target) | Action::Forget(_, target) => put_off.contains(&target.uid),
             Action::Create(..) => false,
         };
         self.plan.actions.sort_by_key(is_off);

@@ -118,6 +118,7 @@ fn a_day_that_never_comes(#[case] text: &str) {
 #[case("@every", "nobody knows")]
 #[case("@every 5", "no duration")]
 #[case("@every 1d", "no duration")]
+#[case("@every 1h0", "no duration")]
 #[case("@every 1h 5m", "no duration")]
 #[case("@every 99999999h", "no duration")]
 #[case("@every .s", "no duration")]

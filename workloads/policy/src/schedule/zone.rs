@@ -26,8 +26,12 @@ pub(super) fn seconds(text: &str) -> Result<i64, String> {
     if rest.is_empty() {
         return Err(wrong());
     }
+    // The only number that needs no unit.
+    if rest == "0" {
+        rest = "";
+    }
     let mut nanos: i64 = 0;
-    while !rest.is_empty() && rest != "0" {
+    while !rest.is_empty() {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
         let (number, after) = rest.split_at(end);
         let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());

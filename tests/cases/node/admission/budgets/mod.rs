@@ -1,6 +1,7 @@
 //! PodUnavailableBudgets at a real API server, with pods on paper: who may go, who has to wait, and that
 //! never more go than the budget lets, however many ask at once.
 
+mod any_kind;
 mod attack;
 mod away;
 mod crowd;
@@ -114,11 +115,11 @@ async fn a_budget_says_who_may_go() -> Result<()> {
     pods.patch("web-3", &PatchParams::default(), &Patch::Merge(&exempt)).await?;
     ensure!(code(&pods.delete("web-3", &delete).await)? == 200);
     crowd.end("web-2").await?;
-    crowd.end("web-3").await?;
     counted(&scene, SPACE, 2, 0).await?;
     ensure!(code(&pods.delete("web-1", &delete).await)? == 429);
 
-    without_a_manager(&scene).await?;
+    without_a_manager(&scene, &crowd).await?;
+    with_managers_that_let_go(&scene).await?;
 
     // A workload that is scaled to nothing leaves nobody behind, and nobody has to count first.
     crowd.scale(0).await?;
@@ -129,6 +130,7 @@ async fn a_budget_says_who_may_go() -> Result<()> {
     // A budget that is gone limits nothing, and its entries go.
     budgets(&scene, SPACE).delete("web", &delete).await?;
     sample(&scene, SPACE).await?;
+    any_kind::is_limited(&scene, SPACE).await?;
     let hooks: Api<ValidatingWebhookConfiguration> = Api::all(scene.client.clone());
     await_condition("its entries are gone", PATIENCE, async || {
         let entries = hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
@@ -155,8 +157,8 @@ async fn sample(scene: &Scene, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Pods of the budget stay, and all others go, those of ReplicaSets too.
-async fn without_a_manager(scene: &Scene) -> Result<()> {
+/// Pods of the budget stay, but for one that goes already, and all others go, those of ReplicaSets too.
+async fn without_a_manager(scene: &Scene, crowd: &Crowd) -> Result<()> {
     scene.first.service().kill()?;
     let mut other = super::scene::pod("other", "other")?;
     let set = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u", "controller": true });
@@ -165,9 +167,31 @@ async fn without_a_manager(scene: &Scene) -> Result<()> {
     let Err(error) = scene.pods.delete("web-1", &DeleteParams::default()).await else { bail!("it goes") };
     ensure!(error.to_string().contains("failed calling webhook \"web.admission-budgets."), "{error}");
     scene.pods.delete("other", &DeleteParams::default()).await.context("a pod of no budget")?;
+    crowd.end("web-3").await.context("a pod that goes already")?;
     scene.first.service().start()?;
     scene.first.ready().await?;
     scene.first.leads().await
+}
+
+/// Where the operator has chosen so, pods of the budget go while no manager answers: the replica that has
+/// started last says it.
+async fn with_managers_that_let_go(scene: &Scene) -> Result<()> {
+    let second = scene.second_that_lets_go().await?;
+    second.service().kill()?;
+    scene.first.service().kill()?;
+    let tried = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    await_condition("they go", PATIENCE, async || {
+        scene.pods.delete("web-1", &tried).await.map(drop).context("it stays")
+    })
+    .await?;
+    scene.first.service().start()?;
+    scene.first.ready().await?;
+    scene.first.leads().await?;
+    await_condition("they stay again", PATIENCE, async || {
+        ensure!(code(&scene.pods.delete("web-1", &tried).await)? == 429, "it goes");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

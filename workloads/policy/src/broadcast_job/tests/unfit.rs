@@ -78,7 +78,7 @@ fn what_could_not_be_deleted_comes_last() {
     let shown = |world: &World| -> String {
         let name = |action: &Action| match action {
             Action::Create(..) => "new".to_owned(),
-            Action::Delete(_, target) => world.pods[&target.name].node.clone(),
+            Action::Delete(_, target) | Action::Forget(_, target) => world.pods[&target.name].node.clone(),
         };
         world.plan().actions.iter().map(name).collect::<Vec<_>>().join(" ")
     };

@@ -144,7 +144,7 @@ fn nothing_is_deleted_before_it_is_on_file() {
     let plan = world.plan();
     assert!(plan.actions.is_empty() && plan.status_first, "{plan:?}");
     world.carry_out(&plan, usize::MAX);
-    assert!(matches!(world.plan().actions[..], [Action::Delete(..)]));
+    assert!(matches!(world.plan().actions[..], [Action::Forget(..)]));
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl World {
                 let job: Job = serde_json::from_value(object).unwrap();
                 self.children.insert(name, ChildView::of_job(&job));
             }
-            Action::Delete(_, target) => {
+            Action::Delete(_, target) | Action::Forget(_, target) => {
                 assert_eq!(self.children.get(&target.name).map(|child| &child.uid), Some(&target.uid));
                 self.children.remove(&target.name);
                 self.deleted.push(target.name.clone());
