@@ -79,6 +79,7 @@ impl SharedUpdates {
             | UpdateEvent::Cleared { .. }
             | UpdateEvent::Stopped(..)
             | UpdateEvent::Written(..)
+            | UpdateEvent::Told
             | UpdateEvent::ExecutorLost => None,
         };
         self.updates().apply(event, now());

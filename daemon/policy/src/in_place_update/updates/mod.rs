@@ -2,7 +2,7 @@
 //! the world.
 //!
 //! ```text
-//!   requests of three sources ── RequestSeen, .. ──┐                    ┌──▶ Fetch, Inspect, Report, Delete
+//!   requests of three sources ── RequestSeen, .. ──┐                    ┌──▶ Fetch, Inspect, Report, Delete, Tell
 //!   the pod watch ── PodShown, PodGone, .. ────────┤                    ├──▶ Write: a patch, the readiness gate
 //!   instances, relists, images ── NodeSeen ────────┼─▶ Updates ─ plan ──┼──▶ Clear, Stop, WantImage ▶ the runtime, crate::Images
 //!   answers to actions ────────────────────────────┘                    └──▶ Restart, SetEnv ─▶ crate::Node
@@ -37,6 +37,7 @@ mod leftovers;
 pub(crate) mod pod;
 mod reports;
 pub(crate) mod requests;
+mod resets;
 mod restarts;
 mod retries;
 pub(crate) mod settled;
@@ -73,8 +74,9 @@ use self::{
 use crate::{
     config::Path,
     in_place_update::{UpdateRequest, UpdateSource},
-    model::{PodUid, RequestId},
+    model::{PodRef, PodUid, RequestId},
     set_aside::SetAside,
+    step::Notice,
     time::later,
 };
 
@@ -97,6 +99,8 @@ pub struct Updates {
     ends: Ends,
     /// Requests whose last write failed.
     unwritten: BTreeMap<RequestId, Attempts>,
+    /// Words for users of pods that are owed.
+    notices: Vec<(PodRef, Notice)>,
     /// Since when all requests are known.
     heard: Option<Instant>,
     /// The node was told of all restarts that an earlier process may have begun.
@@ -128,6 +132,7 @@ impl Updates {
             told_at: BTreeMap::new(),
             ends: Ends::default(),
             unwritten: BTreeMap::new(),
+            notices: Vec::new(),
             heard: None,
             told: false,
             set_aside: SetAside::default(),
@@ -190,6 +195,8 @@ impl Updates {
             UpdateEvent::Written(pod, outcome) => self.written(&pod, outcome, now),
             UpdateEvent::Reported(id, report, outcome) => self.reported(&id, *report, outcome, now),
             UpdateEvent::Deleted(id, outcome) => self.deleted(&id, outcome, now),
+            // Nothing depends on it.
+            UpdateEvent::Told => {}
             UpdateEvent::ExecutorLost => self.begin_anew(),
         }
     }
@@ -198,7 +205,9 @@ impl Updates {
     pub fn plan(&mut self, now: Instant, wall: Duration) -> Vec<UpdateAction> {
         let clock = Clock { now, wall };
         self.wake = Wake { planned: Some(now), next: None };
-        let mut actions = Vec::new();
+        let notices = std::mem::take(&mut self.notices).into_iter();
+        let mut actions: Vec<UpdateAction> =
+            notices.map(|(pod, notice)| UpdateAction::Tell(pod, notice)).collect();
         self.expire(now, &mut actions);
         let by_pod = self.looked_at(now, &mut actions);
         self.forget(&by_pod, &mut actions);

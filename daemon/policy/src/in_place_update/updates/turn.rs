@@ -8,6 +8,7 @@ use super::{
     clock::Clock,
     ends, env,
     pod::{Doubt, Step, UpdatedPod},
+    resets::Patched,
     settled::SeenPod,
     snapshot::snapshot,
     view::UpdatePermission,
@@ -185,7 +186,8 @@ impl Turn<'_> {
             Some(Next::SetNotReady) => self.write(pod, Step::Close, PodWrite::Close),
             Some(Next::SetReady) => self.write(pod, Step::Open, PodWrite::Open),
             Some(Next::Patch(patch)) => {
-                let step = Step::Patch(patch.record.revision.clone());
+                let Some(request) = self.requests.first() else { return };
+                let step = Step::Patch(Box::new(Patched::of(&request.pod, &patch)));
                 self.write(pod, step, PodWrite::Patch(Box::new(patch)));
             }
             // The ends are reports, and nothing is left to do.
