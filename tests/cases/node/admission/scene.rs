@@ -130,6 +130,15 @@ impl Scene {
         Manager::admitting(self.plane.run(), Replica::Second, &self.kubeconfig, LEASE).await
     }
 
+    /// The same with these arguments.
+    pub(super) async fn second_with(&self, more: &[&str]) -> Result<Manager> {
+        let (run, replica) = (self.plane.run(), Replica::Second);
+        let [_, address] = Manager::admission_addresses(run);
+        let admits = format!("--admission-address={address}");
+        let args = [&[admits.as_str()][..], more].concat();
+        Manager::start_with(run, replica, &self.kubeconfig, LEASE, &args).await
+    }
+
     /// Makes a set of one sidecar for the pods with this label, and waits until a pod gets it.
     pub(super) async fn set_of(&self, name: &str, annotations: Value) -> Result<()> {
         let set = sidecar_set(name, &annotations);
