@@ -73,7 +73,7 @@ use self::{
 };
 use crate::{
     config::Path,
-    in_place_update::{UpdateRequest, UpdateSource},
+    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
     model::{PodRef, PodUid, RequestId},
     set_aside::SetAside,
     step::Notice,
@@ -95,6 +95,8 @@ pub struct Updates {
     writing: Writes,
     /// When entries of a NodePodUpdate were last reported on.
     told_at: BTreeMap<RequestId, Instant>,
+    /// Reports that no status has yet, without what was before.
+    untold: BTreeMap<RequestId, UpdateReport>,
     /// Ends that wait for those of other pods.
     ends: Ends,
     /// Requests whose last write failed.
@@ -130,6 +132,7 @@ impl Updates {
             pods: BTreeMap::new(),
             writing: Writes::default(),
             told_at: BTreeMap::new(),
+            untold: BTreeMap::new(),
             ends: Ends::default(),
             unwritten: BTreeMap::new(),
             notices: Vec::new(),
@@ -255,6 +258,17 @@ impl Updates {
     /// All requests.
     pub fn requests(&self) -> impl Iterator<Item = &StoredRequest> {
         self.requests.all()
+    }
+
+    /// All requests as they stand, also where their status does not say so yet.
+    pub fn standing(&self) -> impl Iterator<Item = UpdateRequest> {
+        self.requests.all().map(|entry| {
+            let mut request = entry.request.clone();
+            if let Some(untold) = self.untold.get(&request.id) {
+                request.reported = untold.clone();
+            }
+            request
+        })
     }
 
     /// One of them.

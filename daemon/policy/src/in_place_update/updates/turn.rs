@@ -59,13 +59,14 @@ impl Updates {
         let in_doubt = matches!(sight, Sight::Seen(_)) && pod.may_have_changed();
         requests.iter().filter_map(UpdateRequest::limit).for_each(|limit| turn.wake.at(limit));
         turn.carry_out(pod, planned.next, decided);
+        requests.iter().for_each(|request| drop(self.untold.remove(&request.id)));
         for (id, report) in planned.reports {
             if in_doubt && report.outcome.is_some() {
                 continue;
             }
-            if let Some(request) = requests.iter().find(|request| request.id == id)
-                && self.is_time_to_tell(request, &report, clock.now)
-            {
+            let Some(request) = requests.iter().find(|request| request.id == id) else { continue };
+            self.keep_untold(request, &report);
+            if self.is_time_to_tell(request, &report, clock.now) {
                 match ends::can_wait(request, &report) {
                     true => self.ends.push(request, report),
                     false => self.report(request.clone(), report, About::Pod, clock.now, actions),
