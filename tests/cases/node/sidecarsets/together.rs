@@ -1,5 +1,5 @@
-//! A pod that has four owners at once: two sets, one of which upgrades its sidecar and the other one swaps its
-//! twins, a workload, and a request, each for a container of the pod. Each gets what it wants, and no
+//! A pod that has four owners at once: two sets, one of which upgrades its sidecar and the other one swaps
+//! its twins, a workload, and a request, each for a container of the pod. Each gets what it wants, and no
 //! container is restarted twice.
 
 use anyhow::{Context, Result, ensure};
