@@ -94,7 +94,8 @@ async fn a_stolen_manager_turns_no_webhook_elsewhere() -> Result<()> {
     }
     println!("{count} attempts, all refused");
     // What it needs is let through.
-    let own = MutatingWebhookConfiguration { webhooks: Some(vec![serde_json::from_value(hook.clone())?]), ..given };
+    let webhooks = Some(vec![serde_json::from_value(hook.clone())?]);
+    let own = MutatingWebhookConfiguration { webhooks, ..given };
     thief.replace(CONFIGURATION, &PostParams::default(), &own).await.context("what it needs")?;
 
     // The entries that only judge.
