@@ -187,6 +187,7 @@ impl Updates {
         match outcome {
             StepOutcome::Done => {
                 self.unwritten.remove(id);
+                self.untold.remove(id);
                 if self.requests.get(id).is_some_and(|entry| entry.request.is_entry()) {
                     self.told_at.insert(id.clone(), now);
                 }
