@@ -159,8 +159,7 @@ mod tests {
     use berth_policy::{
         PodRef,
         in_place_update::{
-            ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, Metadata, SwapPhase,
-            UpdateReport,
+            ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, Metadata, SwapPhase, UpdateReport,
         },
     };
     use berth_proto::crd::FailurePolicy;

@@ -96,8 +96,7 @@ fn revision(written: &Written, faults: &mut Vec<Fault>) {
 }
 
 fn canary(written: &Written, faults: &mut Vec<Fault>) {
-    let annotation =
-        |set: &SidecarSet, key: &str| set.metadata.annotations.as_ref()?.get(key).cloned();
+    let annotation = |set: &SidecarSet, key: &str| set.metadata.annotations.as_ref()?.get(key).cloned();
     let base = |set| {
         let canary = annotation(set, names::CANARY).as_deref() == Some("true");
         canary.then(|| annotation(set, names::CANARY_BASE).unwrap_or_default())

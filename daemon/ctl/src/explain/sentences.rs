@@ -278,7 +278,7 @@ fn entry(what: &str, phase: &str, age: u64, containers: Vec<String>, message: &s
     format!("{what} is {phase}, {} old{containers}{message}.", short(age))
 }
 
-/// Who waits for which step of a swap.
+/// Sentence on the step of a swap, and on which twin waits for the other one.
 fn swap(swap: &TwinSwapState) -> String {
     let name = &swap.name;
     let twins = [format!("{name}-1"), format!("{name}-2")];
