@@ -228,6 +228,31 @@ fn the_second_patch_does_not_wait_for_the_kubelets_word() {
     assert!(matches!(planned.next, Some(Next::Wait { .. })), "{planned:?}");
 }
 
+/// The old version may be what falls over: the new one has all of its time, and ends that.
+#[test]
+fn an_old_version_that_falls_over_is_no_fault_of_the_new_one() {
+    let mut asking = pod();
+    asking.world.container("mesh-1").instance.life = Life::Crashing;
+    swap(&mut asking, "r", "mesh:2");
+    asking.act();
+    asking.world.kubelet_learns();
+    (0..2).for_each(|_| asking.world.kubelet_syncs(1));
+    asking.world.pass(LIMIT - Duration::from_secs(5));
+    asking.act();
+    assert_eq!(asking.report("r").rolling_back, None);
+    assert_eq!(asking.images(), ["mesh:1", "mesh:2", "app:1"]);
+    asking.world.becomes_ready(1);
+    asking.act();
+    assert_eq!(asking.images(), [EMPTY, "mesh:2", "app:1"]);
+    // One that never takes over is given up all the same.
+    let mut asking = pod();
+    asking.world.container("mesh-1").instance.life = Life::Crashing;
+    swap(&mut asking, "r", "bad");
+    asking.play(&["mesh:1", "bad"]);
+    assert_eq!(asking.outcome("r"), UpdateOutcome::Failed(FailureReason::MigrationTimeout));
+    assert_eq!(asking.images(), ["mesh:1", EMPTY, "app:1"]);
+}
+
 #[test]
 fn swaps_that_make_no_sense_are_refused() {
     let mut asking = pod();
