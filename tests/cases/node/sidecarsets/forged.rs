@@ -85,7 +85,7 @@ pub(super) async fn only_what_the_author_asked_for(stage: &Stage<'_>, kubeconfig
             "sidecarset-hash",
         ),
         (
-            json!({ "swaps": [{ "name": "log", "image": OTHER, "emptyImage": OTHER }] }),
+            json!({ "swaps": [{ "name": "log", "image": OTHER, "emptyImage": BUSYBOX }] }),
             "does not name image registry.example/thief:1 with hotUpgradeEmptyImage",
         ),
         (json!({ "labels": { "app": "thief" } }), "a SidecarSet gives pods no labels"),
