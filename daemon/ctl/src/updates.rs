@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use berth_proto::admin::{ContainerUpdateState, UpdateState};
+use berth_proto::admin::{ContainerUpdateState, TwinSwapState, UpdateState};
 use serde::Serialize;
 
 use super::cli::Global;
@@ -33,12 +33,22 @@ fn text(updates: &[UpdateState], columns: Columns) -> String {
             containers(&progress),
             duration::short(Duration::from_millis(update.age_milliseconds)),
             or_dash(&message(&progress)),
+            or_dash(&swaps(&update.swaps)),
             or_dash(&update.revision),
             or_dash(&update.pod_uid),
         ]
     });
     let few = ["NAME", "ORIGIN", "POD", "PHASE", "CONTAINERS", "AGE", "MESSAGE"];
-    output::list(columns, &few, &["REVISION", "POD UID"], rows)
+    output::list(columns, &few, &["SWAPS", "REVISION", "POD UID"], rows)
+}
+
+/// Steps of swaps, and which twin works.
+fn swaps(swaps: &[TwinSwapState]) -> String {
+    let swap = |swap: &TwinSwapState| match swap.working.as_str() {
+        "" => format!("{} ({})", swap.name, swap.step),
+        working => format!("{} ({}, {working} works)", swap.name, swap.step),
+    };
+    swaps.iter().map(swap).collect::<Vec<_>>().join(", ")
 }
 
 /// The answer as protobuf's JSON.
@@ -58,6 +68,7 @@ pub(crate) struct ShownUpdate {
     pod_uid: String,
     revision: String,
     containers: Vec<ShownContainer>,
+    swaps: Vec<ShownSwap>,
     phase: String,
     message: String,
     age_milliseconds: String,
@@ -72,12 +83,24 @@ struct ShownContainer {
     message: String,
 }
 
+#[derive(Debug, Serialize)]
+struct ShownSwap {
+    name: String,
+    working: String,
+    step: String,
+}
+
 impl From<&UpdateState> for ShownUpdate {
     fn from(update: &UpdateState) -> Self {
         let container = |container: &ContainerUpdateState| ShownContainer {
             name: container.name.clone(),
             phase: container.phase.clone(),
             message: container.message.clone(),
+        };
+        let swap = |swap: &TwinSwapState| ShownSwap {
+            name: swap.name.clone(),
+            working: swap.working.clone(),
+            step: swap.step.clone(),
         };
         Self {
             namespace: update.namespace.clone(),
@@ -87,6 +110,7 @@ impl From<&UpdateState> for ShownUpdate {
             pod_uid: update.pod_uid.clone(),
             revision: update.revision.clone(),
             containers: update.containers.iter().map(container).collect(),
+            swaps: update.swaps.iter().map(swap).collect(),
             phase: update.phase.clone(),
             message: update.message.clone(),
             age_milliseconds: update.age_milliseconds.to_string(),
@@ -135,12 +159,30 @@ web         controller   shop/web   Updating    -                               
 ";
         assert_eq!(text(&updates, Columns::Few), expected);
         let wide = text(&updates[..1], Columns::All);
-        assert!(wide.contains("REVISION   POD UID"), "{wide}");
+        assert!(wide.contains("SWAPS   REVISION   POD UID"), "{wide}");
         assert_eq!(text(&[], Columns::Few), "no updates on this node\n");
         let json = serde_json::to_value(ShownUpdate::from(&updates[0])).unwrap();
         assert_eq!(
             (&json["ageMilliseconds"], &json["containers"][1]["phase"], &json["reason"]),
             (&"90000".into(), &"Failed".into(), &"ImageNotPulled".into())
         );
+    }
+
+    #[test]
+    fn a_swap_says_its_step_and_which_twin_works() {
+        let swap = |name: &str, working: &str, step: &str| TwinSwapState {
+            name: name.into(),
+            working: working.into(),
+            step: step.into(),
+        };
+        let update = UpdateState {
+            swaps: vec![swap("mesh", "mesh-2", "Migrating"), swap("log", "", "Pending")],
+            ..UpdateState::default()
+        };
+        let wide = text(std::slice::from_ref(&update), Columns::All);
+        assert!(wide.contains("mesh (Migrating, mesh-2 works), log (Pending)"), "{wide}");
+        let json = serde_json::to_value(ShownUpdate::from(&update)).unwrap();
+        assert_eq!(json["swaps"][0]["working"], "mesh-2");
+        assert_eq!(json["swaps"][1]["step"], "Pending");
     }
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use berth_policy::{
     AssignError,
-    in_place_update::{UpdateOutcome, UpdatePhase, UpdateRequest, UpdateSource, twins},
+    in_place_update::{SwapReport, UpdateOutcome, UpdatePhase, UpdateRequest, UpdateSource, twins},
 };
 use berth_proto::{
     admin,
@@ -135,6 +135,15 @@ fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
         age_milliseconds: super::millis(now.saturating_duration_since(update.created)),
         outcome: outcome.to_owned(),
         reason: reason.to_owned(),
+        swaps: reported.swaps.into_iter().map(swap_state).collect(),
+    }
+}
+
+fn swap_state(swap: SwapReport) -> admin::TwinSwapState {
+    admin::TwinSwapState {
+        name: swap.name,
+        working: swap.working.map(|twin| twin.as_str().to_owned()).unwrap_or_default(),
+        step: swap.step.name().to_owned(),
     }
 }
 
@@ -150,7 +159,7 @@ mod tests {
     use berth_policy::{
         PodRef,
         in_place_update::{
-            ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, Metadata, UpdateReport,
+            ContainerUpdate, ContainerUpdatePhase, Failure, FailureReason, Metadata, SwapPhase, UpdateReport,
         },
     };
     use berth_proto::crd::FailurePolicy;
@@ -277,6 +286,13 @@ mod tests {
         assert_eq!((shown.phase.as_str(), shown.message.as_str()), ("RollingBack", "the pod returns"));
         assert_eq!((shown.outcome.as_str(), shown.reason.as_str()), ("", "ImageNotPulled"));
         assert_eq!(shown.containers[0].phase, "Updating");
+        assert!(shown.swaps.is_empty());
+        let swap = |working, step| SwapReport { name: "mesh".to_owned(), working, step };
+        back.reported.swaps =
+            vec![swap(Some("mesh-2".into()), SwapPhase::Migrating), swap(None, SwapPhase::Pending)];
+        let swaps = state(back.clone(), now).swaps;
+        let swaps: Vec<_> = swaps.iter().map(|swap| (swap.working.as_str(), swap.step.as_str())).collect();
+        assert_eq!(swaps, [("mesh-2", "Migrating"), ("", "Pending")]);
         back.reported.phase = Some(UpdatePhase::Ended);
         back.reported.outcome = Some(UpdateOutcome::Failed(FailureReason::DeadlineExceeded));
         let shown = state(back.clone(), now);

@@ -219,7 +219,11 @@ fn of(
     let given = wanted.deadline.map(seconds);
     // A swap that does not come about always goes back.
     let rollback = wanted.rollback || !wanted.swaps.is_empty();
-    let limit = given.or(rollback.then_some(DEFAULT_DEADLINE));
+    let swaps: BTreeMap<_, _> = wanted.swaps.iter().map(swap).collect();
+    // A new version has its time to take over beside that.
+    let migration = swaps.values().map(|swap| swap.limit).max().unwrap_or_default();
+    let most = DEFAULT_DEADLINE.saturating_add(migration);
+    let limit = given.or(rollback.then_some(most));
     let labels = wanted.labels.iter().map(|(key, value)| (MetadataKey::Label(key.clone()), value.clone()));
     let annotations =
         wanted.annotations.iter().map(|(key, value)| (MetadataKey::Annotation(key.clone()), value.clone()));
@@ -237,7 +241,7 @@ fn of(
         metadata: labels.chain(annotations).collect::<Metadata>(),
         merges: BTreeMap::new(),
         defaults: BTreeMap::new(),
-        swaps: wanted.swaps.iter().map(swap).collect(),
+        swaps,
         owner: UpdateOwner::Workload,
         keeps_service: false,
         leaves_pull: false,
@@ -245,7 +249,7 @@ fn of(
         ignore_failures: wanted.failure_policy == Some(FailurePolicy::Ignore),
         rollback_on_failure: rollback,
         deadline: limit.map(|limit| later(created, limit)),
-        rollback_limit: given.unwrap_or(DEFAULT_DEADLINE),
+        rollback_limit: given.unwrap_or(most),
         delete_after: None,
         reported,
         ended: None,

@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use berth_policy::{
-    ContainerId, Event, ImageEvent, Origin, PodRef, PodUid, RequestId, StepOutcome,
+    ContainerId, Event, ImageEvent, Notice, Origin, PodRef, PodUid, RequestId, StepOutcome,
     in_place_update::{
         Fetched, InstanceQuestion, PodWrite, Stage, UpdateAction, UpdateEvent, UpdateOutcome, UpdatePhase,
         UpdateReport, UpdateRequest, UpdateSource, WriteOutcome,
@@ -97,6 +97,10 @@ impl Parts {
                 let span = span("update: delete request", &request.pod.uid);
                 span.set("berth.request", || request.key.as_str());
                 drop(tasks.spawn(span.around(this.delete(*request))));
+            }
+            UpdateAction::Tell(pod, notice) => {
+                let span = span("update: Event", &pod.uid);
+                drop(tasks.spawn(span.around(this.tell_users(pod, notice))));
             }
             UpdateAction::WantImage { pod, image, leaves_pull } => {
                 if let Some(mut wish) = self.wish(wish_id(&pod, &image), &image) {
@@ -232,6 +236,11 @@ impl Parts {
             }
         }
         UpdateEvent::Reported(request.id, Box::new(report), outcome)
+    }
+
+    async fn tell_users(self: Arc<Self>, pod: PodRef, notice: Notice) -> UpdateEvent {
+        self.cluster.tell(&pod, &notice).await;
+        UpdateEvent::Told
     }
 
     async fn delete(self: Arc<Self>, request: UpdateRequest) -> UpdateEvent {

@@ -93,6 +93,7 @@ struct Parts {
     node_pod_update: NodeUpdates,
     admin_requests: AdminRequests,
     writer: Writer,
+    cluster: Cluster,
     identity: watch::Receiver<IdentityState>,
     /// How long an image is kept for its first use.
     pin: Option<Duration>,
@@ -122,6 +123,7 @@ impl Updates {
             node_pod_update: NodeUpdates::new(connection.clone(), node.clone()),
             admin_requests: AdminRequests::new(&config.state_dir),
             writer: Writer(cluster.pods()),
+            cluster: cluster.clone(),
             identity: cluster.identity(),
             pin: Some(config.images.pin_for.0).filter(|pin| !pin.is_zero()),
             ready: watch::Sender::new(false),

@@ -340,6 +340,19 @@ mod tests {
             let update = ContainerUpdate { name: "main".into(), phase, message: String::new() };
             assert_eq!(name(Some(state(&update).phase)), phase.name());
         }
+        let steps = [
+            SwapPhase::Pending,
+            SwapPhase::Migrating,
+            SwapPhase::Emptying,
+            SwapPhase::Returning,
+            SwapPhase::Done,
+        ];
+        for step in steps {
+            let swaps = vec![SwapReport { name: "mesh".to_owned(), working: None, step }];
+            let report = UpdateReport { swaps, ..UpdateReport::default() };
+            let states = swap_states(&report, &[], Timestamp::UNIX_EPOCH);
+            assert_eq!(serde_json::to_value(states[0].step).unwrap(), step.name());
+        }
     }
 
     /// All answers of a node are in one object: long values of what was there before are in them only as long

@@ -10,7 +10,7 @@ use std::{
 pub(super) use berth_policy::in_place_update::StoredRequest;
 use berth_policy::{
     Path, PodUid, RequestId,
-    in_place_update::{UpdateAction, UpdateEvent, UpdateSource, Updates},
+    in_place_update::{UpdateAction, UpdateEvent, UpdateRequest, UpdateSource, Updates},
 };
 use tokio::sync::watch;
 
@@ -79,6 +79,7 @@ impl SharedUpdates {
             | UpdateEvent::Cleared { .. }
             | UpdateEvent::Stopped(..)
             | UpdateEvent::Written(..)
+            | UpdateEvent::Told
             | UpdateEvent::ExecutorLost => None,
         };
         self.updates().apply(event, now());
@@ -131,9 +132,9 @@ impl SharedUpdates {
         self.apply(UpdateEvent::RequestsListed(source, entries));
     }
 
-    /// All requests.
-    pub(super) fn entries(&self) -> Vec<StoredRequest> {
-        self.updates().requests().cloned().collect()
+    /// All requests as they stand, for people.
+    pub(super) fn standing(&self) -> Vec<UpdateRequest> {
+        self.updates().standing().collect()
     }
 
     /// One of them.

@@ -124,9 +124,7 @@ impl Updates {
     /// The updates of this node, wherever they come from; `None` before those are known that were kept here.
     pub(crate) fn states(&self) -> Option<Vec<UpdateRequest>> {
         let updates = &self.0.updates;
-        updates
-            .has_heard(&[UpdateSource::Admin])
-            .then(|| updates.entries().into_iter().map(|entry| entry.request).collect())
+        updates.has_heard(&[UpdateSource::Admin]).then(|| updates.standing())
     }
 }
 

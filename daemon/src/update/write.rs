@@ -197,6 +197,7 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
             .into(),
             record: Record::default(),
             stage: None,
+            resets: Vec::new(),
             records: [(UpdateOwner::Workload, record.clone())].into(),
         };
         let body = body(&pod(), &patch);
@@ -226,6 +227,7 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
             metadata: BTreeMap::new(),
             record: Record::default(),
             stage: None,
+            resets: Vec::new(),
             records: BTreeMap::new(),
         };
         let body = body(&serde_json::from_value(pod).unwrap(), &patch);

@@ -118,7 +118,7 @@ impl SidecarIndex {
             let bases = [&before, &known.rules].map(|rules| {
                 rules.as_ref().ok().and_then(|rules| rules.canary_of.as_deref().map(str::to_owned))
             });
-            self.file_by_space(&name);
+            self.file_by_space(&name, scope(&before));
             self.select(&name, pods);
             for base in bases.into_iter().flatten().collect::<BTreeSet<_>>() {
                 self.select(&base.as_str().into(), pods);
@@ -128,14 +128,22 @@ impl SidecarIndex {
         self.touched.insert(name);
     }
 
-    /// Files a set by the namespaces that it may have pods in.
-    fn file_by_space(&mut self, name: &Arc<str>) {
-        self.narrow.retain(|_, sets| {
-            sets.remove(name);
-            !sets.is_empty()
-        });
-        self.wide.remove(name);
-        match self.sets.get(name).and_then(|known| known.rules.as_ref().ok()).map(|rules| &rules.scope) {
+    /// Files a set by the namespaces that it may have pods in, and no longer by those of before. The others
+    /// are not gone over: there may be as many as there are sets.
+    fn file_by_space(&mut self, name: &Arc<str>, before: Option<&Scope>) {
+        match before {
+            Some(Scope::One(namespace)) => {
+                if let Some(sets) = self.narrow.get_mut(&**namespace) {
+                    sets.remove(name);
+                    if sets.is_empty() {
+                        self.narrow.remove(&**namespace);
+                    }
+                }
+            }
+            Some(Scope::All | Scope::Labelled(_)) => drop(self.wide.remove(name)),
+            None => {}
+        }
+        match self.sets.get(name).and_then(|known| scope(&known.rules)) {
             Some(Scope::One(namespace)) => {
                 let namespace = self.texts.one(namespace);
                 self.narrow.entry(namespace).or_default().insert(name.clone());
@@ -170,7 +178,7 @@ impl SidecarIndex {
         for member in known.pods.members.values() {
             self.updates.forget(&EntryId { uid: member.pod.uid.to_string(), owner: owner(&name) });
         }
-        self.file_by_space(&name);
+        self.file_by_space(&name, scope(&known.rules));
         self.timers.set(Wake::Set(name.clone()), None);
         self.touched.remove(&name);
         self.unsure.extend(self.nodes.keys().cloned());
@@ -281,6 +289,11 @@ impl SidecarIndex {
             _ => Vec::new(),
         }
     }
+}
+
+/// Namespaces of a set that can be carried out.
+fn scope(rules: &Result<Arc<Rules>, Box<str>>) -> Option<&Scope> {
+    rules.as_ref().ok().map(|rules| &rules.scope)
 }
 
 /// No set can select one of them and not the other, or find other sets in it.

@@ -44,6 +44,12 @@ pub(super) enum Priority {
 impl Strategy {
     pub(super) fn parse(given: Option<&SidecarSetUpdateStrategy>) -> Result<Self, String> {
         let given = given.cloned().unwrap_or_default();
+        let not_update = given.type_.as_deref() == Some("NotUpdate");
+        let given = match not_update {
+            // Admission, here and upstream, takes whatever else it says.
+            true => SidecarSetUpdateStrategy { paused: given.paused, ..SidecarSetUpdateStrategy::default() },
+            false => given,
+        };
         let field = |name: &str| format!("spec.updateStrategy.{name}");
         let selector = given.selector.as_ref();
         let selector = selector.map(|selector| parse_selector(&field("selector"), selector)).transpose()?;
@@ -59,7 +65,7 @@ impl Strategy {
             Priority::Weights(terms.collect::<Result<_, String>>()?)
         };
         Ok(Self {
-            not_update: given.type_.as_deref() == Some("NotUpdate"),
+            not_update,
             paused: given.paused,
             // As upstream, an update selector that asks for nothing takes all pods.
             selector: selector.flatten(),
@@ -141,6 +147,19 @@ mod tests {
     fn what_makes_no_sense_is_named(#[case] given: IntOrString) {
         let error = amount(given).unwrap_err();
         assert!(error.contains("spec.updateStrategy.partition is ") && error.contains("10%"), "{error}");
+    }
+
+    #[rstest]
+    #[case::rolls("RollingUpdate", false)]
+    #[case::rests("NotUpdate", true)]
+    fn what_nobody_goes_by_is_not_looked_at(#[case] type_: &str, #[case] taken: bool) {
+        let given = SidecarSetUpdateStrategy {
+            type_: Some(type_.to_owned()),
+            partition: Some(IntOrString::String("some".to_owned())),
+            ..SidecarSetUpdateStrategy::default()
+        };
+        let strategy = Strategy::parse(Some(&given));
+        assert_eq!(strategy.is_ok_and(|strategy| strategy.not_update), taken);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Faults of everything but containers, volumes and metadata.
 
 use berth_proto::{
-    crd::{SidecarSetUpdateStrategy, UpdatePriorityStrategy},
+    crd::{MOST_SECONDS, SidecarSet, SidecarSetUpdateStrategy, UpdatePriorityStrategy},
     names::is_qualified,
     percent::part,
 };
@@ -26,6 +26,7 @@ pub(super) fn check(written: &Written, faults: &mut Vec<Fault>) {
     }
     revision(written, faults);
     canary(written, faults);
+    migration(written, faults);
     if let Some(strategy) = &spec.update_strategy {
         update(strategy, faults);
     }
@@ -95,8 +96,7 @@ fn revision(written: &Written, faults: &mut Vec<Fault>) {
 }
 
 fn canary(written: &Written, faults: &mut Vec<Fault>) {
-    let annotation =
-        |set: &berth_proto::crd::SidecarSet, key: &str| set.metadata.annotations.as_ref()?.get(key).cloned();
+    let annotation = |set: &SidecarSet, key: &str| set.metadata.annotations.as_ref()?.get(key).cloned();
     let base = |set| {
         let canary = annotation(set, names::CANARY).as_deref() == Some("true");
         canary.then(|| annotation(set, names::CANARY_BASE).unwrap_or_default())
@@ -117,6 +117,18 @@ fn canary(written: &Written, faults: &mut Vec<Fault>) {
     let strategy = written.set.spec.update_strategy.as_ref();
     if strategy.and_then(|strategy| strategy.type_.as_deref()) != Some("NotUpdate") {
         faults.push(Fault::new("spec.updateStrategy.type", "a canary upgrades no pods: give NotUpdate"));
+    }
+}
+
+/// The annotation with the time of hot upgrades. One that stands was taken before it was looked at.
+fn migration(written: &Written, faults: &mut Vec<Fault>) {
+    let time = |set: &SidecarSet| set.metadata.annotations.as_ref()?.get(names::MIGRATION_SECONDS).cloned();
+    let Some(text) = time(written.set).filter(|text| written.old.and_then(time).as_ref() != Some(text)) else {
+        return;
+    };
+    if !text.parse().is_ok_and(|seconds: i32| (1..=MOST_SECONDS).contains(&i64::from(seconds))) {
+        let message = "is no whole number of seconds from 1 on: give one, such as \"60\"";
+        faults.push(Fault::new(format!("metadata.annotations[{}]", names::MIGRATION_SECONDS), message));
     }
 }
 

@@ -160,6 +160,10 @@ fn refused(faults: &[String], field: &str, part: &str) {
 #[case::canary_that_updates(with(log(), "$annotations",
     json!({"apps.kruise.io/sidecarset-canary": "true", "apps.kruise.io/sidecarset-base": "base"})),
     "spec.updateStrategy.type", "give NotUpdate")]
+#[case::migration_of_words(with(log(), "$annotations", json!({"berth.dev/migration-seconds": "a minute"})),
+    "metadata.annotations[berth.dev/migration-seconds]", "from 1 on")]
+#[case::no_time_to_migrate(with(log(), "$annotations", json!({"berth.dev/migration-seconds": "0"})),
+    "metadata.annotations[berth.dev/migration-seconds]", "from 1 on")]
 fn a_set_is_refused(#[case] spec: Value, #[case] field: &str, #[case] part: &str) {
     let base = parsed(
         &json!({"$name": "base", "containers": [{"name": "base"}], "selector": {"matchLabels": {"app": "x"}}}),
@@ -177,6 +181,7 @@ fn a_set_is_refused(#[case] spec: Value, #[case] field: &str, #[case] part: &str
 #[case::partition_with_selector(strategy(json!({"partition": "50%", "selector": {"matchLabels": {"a": "b"}}})))]
 #[case::nothing_unavailable(strategy(json!({"maxUnavailable": 0})))]
 #[case::annotations(annotated(json!([{"annotations": {"a": "{}"}, "patchPolicy": "MergePatchJson"}])))]
+#[case::migration(with(log(), "$annotations", json!({"berth.dev/migration-seconds": "900"})))]
 fn a_set_is_taken(#[case] spec: Value) {
     assert_eq!(faults(&stored(&spec), None, &[], &open()), Vec::<String>::new());
 }
@@ -193,6 +198,16 @@ fn an_update_is_refused(#[case] spec: Value, #[case] field: &str, #[case] part: 
         &json!({"$name": "base", "containers": [{"name": "base"}], "selector": {"matchLabels": {"app": "x"}}}),
     );
     refused(&faults(&stored(&spec), Some(&stored(&log())), &[base], &open()), field, part);
+}
+
+/// An annotation that was taken before it was looked at is no reason to refuse another edit.
+#[test]
+fn what_stands_is_no_fault_of_an_edit() {
+    let set = |seconds: &str| {
+        stored(&with(log(), "$annotations", json!({"berth.dev/migration-seconds": seconds})))
+    };
+    assert_eq!(faults(&set("soon"), Some(&set("soon")), &[], &open()), Vec::<String>::new());
+    refused(&faults(&set("later"), Some(&set("soon")), &[], &open()), "metadata.annotations[", "from 1 on");
 }
 
 const MEET: &str = "";

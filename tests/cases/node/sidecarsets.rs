@@ -181,8 +181,8 @@ async fn rolls_out(stage: &Stage<'_>) -> Result<()> {
     })
     .await?;
 
-    // And back, as anything else, while two others have to do with another pod.
-    together::three_owners_of_one_pod(stage).await?;
+    // And back, as anything else, while three others have to do with another pod.
+    together::four_owners_of_one_pod(stage).await?;
     for name in ["one", "two"] {
         let restarts = stage.upgraded(name, BUSYBOX).await?;
         ensure!(restarts == (2, 0), "{name}: {restarts:?} restarts of the sidecar and of the app");

@@ -2,7 +2,7 @@
 //! None of them fails, whatever becomes of the upgrade, and the app runs on. Ten in a row, and more that goes
 //! wrong: `berth-bench sidecarset`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, TwinSwapStep, UpdatePhase};
@@ -14,8 +14,9 @@ use berth_tests::swaps::{
 };
 use berth_tests::wait::await_condition;
 use berthd::agent::fault::Point;
+use k8s_openapi::api::events::v1::Event;
 use kube::Client;
-use kube::api::{Api, DeleteParams, LogParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::admission::{Door, install_admission};
@@ -82,13 +83,62 @@ impl Stage<'_> {
         Ok(restarts)
     }
 
-    /// Asks for this version and waits until it serves: each twin is restarted once for that.
-    async fn swap(&self, tag: &str) -> Result<()> {
+    /// Asks for this version and waits until it serves, whatever happens meanwhile: each twin is restarted
+    /// once for that.
+    async fn swap(&self, tag: &str, meanwhile: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
         let once: Vec<i32> = self.restarts().await?.into_iter().map(|before| before + 1).collect();
         self.image(tag).await?;
+        meanwhile().await?;
         self.swapped(tag).await?;
         let restarts = self.restarts().await?;
         ensure!(restarts == once, "{}: restarts {restarts:?}, not {once:?}", web(tag));
+        Ok(())
+    }
+
+    /// Waits until berthctl says this of a twin of each pod.
+    async fn explained(&self, what: &str) -> Result<()> {
+        for (set, _) in SETS {
+            let pod = format!("{}/{set}", self.case.namespace);
+            await_condition(format!("{set}: {what}"), PATIENCE, async || {
+                let text = self.case.node.berthd()?.ctl(&["explain", &pod]).await?;
+                ensure!(text.contains(what), "{text}");
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the API server away while new versions take over. Both twins stay up: the second patch waits for
+    /// it, and the agent says so.
+    async fn without_api_server(&self) -> Result<()> {
+        self.explained(" to take over.").await?;
+        // The kubelet has heard of the first patch by then, and the hooks take three seconds.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let api = self.case.node.api()?;
+        api.service().kill()?;
+        let explained = self.explained(" has taken over, and ").await;
+        api.service().start()?;
+        api.ready().await?;
+        explained
+    }
+
+    /// Waits until the agent has told this of each pod.
+    async fn told(&self, reason: &str) -> Result<()> {
+        let events: Api<Event> = Api::namespaced(self.sets.clone().into_client(), &self.case.namespace);
+        for (set, _) in SETS {
+            await_condition(format!("{set}: Event {reason}"), PATIENCE, async || {
+                let all = events.list(&ListParams::default()).await?.items;
+                let is_told = |event: &Event| {
+                    let pod = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
+                    let from = event.reporting_instance.as_deref();
+                    (pod, from, event.reason.as_deref()) == (Some(set), Some(NODE_NAME), Some(reason))
+                };
+                ensure!(all.iter().any(is_told), "not among {} Events", all.len());
+                Ok(())
+            })
+            .await?;
+        }
         Ok(())
     }
 
@@ -248,9 +298,14 @@ async fn swaps(stage: &Stage<'_>) -> Result<()> {
     stage.swapped("1").await?;
 
     let begun = Instant::now();
-    stage.swap("2").await?;
+    stage.swap("2", async || Ok(())).await?;
+    stage.told("ResetContainerSucceed").await?;
     answered("swapped")?;
     eprintln!("swapped after {:.1} s", begun.elapsed().as_secs_f32());
+
+    stage.swap("slow", async || stage.without_api_server().await).await?;
+    answered("the API server away on the way")?;
+    eprintln!("without API server, swapped after {:.1} s", begun.elapsed().as_secs_f32());
 
     // A killed agent goes on, wherever it was.
     let there = [Point::SwapStarting, Point::SwapStarted, Point::SwapFinishing, Point::SwapFinished];
@@ -278,8 +333,9 @@ async fn swaps(stage: &Stage<'_>) -> Result<()> {
     // An image that the agent cannot pull is left to the kubelet, which has the credentials of the pod.
     stage.image("none").await?;
     stage.returned("3").await?;
+    stage.told("ResetContainerFailed").await?;
     answered("an image that is nowhere")?;
-    stage.swap("4").await?;
+    stage.swap("4", async || Ok(())).await?;
     let answered = answered("swapped after that")?;
     eprintln!("{answered} requests in {:.1} s, none failed", begun.elapsed().as_secs_f32());
     ensure!(answered > 1000, "only {answered} requests were made");

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_proto::admin::{ContainerFacts, Hold, Occurrence, PodFacts, PullState, RecreateState, UpdateState};
+use berth_proto::admin::{
+    ContainerFacts, Hold, Occurrence, PodFacts, PullState, RecreateState, TwinSwapState, UpdateState,
+};
 
 use crate::duration;
 
@@ -122,6 +124,7 @@ impl Snapshot {
                 containers.collect(),
                 &update.message,
             ));
+            lines.extend(update.swaps.iter().map(swap));
         }
         let own = format!("{}/", pod.uid);
         let open = |pull: &&PullState| {
@@ -273,6 +276,26 @@ fn entry(what: &str, phase: &str, age: u64, containers: Vec<String>, message: &s
         if containers.is_empty() { String::new() } else { format!(": {}", containers.join(", ")) };
     let message = if message.is_empty() { String::new() } else { format!("; {message}") };
     format!("{what} is {phase}, {} old{containers}{message}.", short(age))
+}
+
+/// Sentence on the step of a swap, and on which twin waits for the other one.
+fn swap(swap: &TwinSwapState) -> String {
+    let name = &swap.name;
+    let twins = [format!("{name}-1"), format!("{name}-2")];
+    // The pod says that the new one works from the moment in which it is started.
+    let (new, old) = match &twins {
+        [first, second] if swap.working == *first => (first.as_str(), second.as_str()),
+        [first, second] if swap.working == *second => (second.as_str(), first.as_str()),
+        _ => ("one twin", "the other one"),
+    };
+    match swap.step.as_str() {
+        "Pending" => format!("Sidecar {name} waits for its new version: the pod has another one so far."),
+        "Migrating" => format!("Sidecar {name}: {old} serves, and waits for {new} to take over."),
+        "Emptying" => format!("Sidecar {name}: {new} has taken over, and {old} becomes empty."),
+        "Returning" => format!("Sidecar {name}: {new} is given up and becomes empty; {old} serves on."),
+        "Done" => format!("Sidecar {name}: {new} serves what is wanted, and {old} has the empty image."),
+        other => format!("Sidecar {name}: its swap is at {other}."),
+    }
 }
 
 fn step(name: &str, phase: &str) -> String {

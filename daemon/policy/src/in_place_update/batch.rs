@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     in_place_update::{
-        Batch, ContainerView, Metadata, MetadataKey, Observed, PodPatch, Record, Records, Update,
+        Batch, ContainerView, Metadata, MetadataKey, Migration, Observed, PodPatch, Record, Records, Update,
         diff::{Change, Diff, counts_env, values_of},
     },
     model::ContainerName,
@@ -92,7 +92,9 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
         .filter_map(|key| update.metadata.get(key).map(|value| (key.clone(), value.clone())))
         .collect();
     let stage = update.migrations.iter().find_map(|migration| migration.stage);
-    PodPatch { images, metadata, record, stage, records: Records::new() }
+    let resets = update.migrations.iter().filter_map(Migration::reset);
+    let resets = resets.filter(|reset| images.contains_key(&reset.twin)).collect();
+    PodPatch { images, metadata, record, stage, resets, records: Records::new() }
 }
 
 /// The kubelet is about to replace the instance for the update before, and may start the next one with values
@@ -109,6 +111,7 @@ pub(super) fn close(update: &Update, seen: &Observed, wall: i64) -> PodPatch {
         metadata: Metadata::new(),
         record,
         stage: None,
+        resets: Vec::new(),
         records: Records::new(),
     }
 }

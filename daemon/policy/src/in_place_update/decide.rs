@@ -156,7 +156,8 @@ impl Decision<'_> {
         }
         // Before those that are only slow: they may wait for it.
         let crashing = watched.iter().filter(|container| {
-            container.is_crashing() && !container.is_image_stale() && !owes_env(container)
+            let is_wanted = !container.is_image_stale() && !owes_env(container);
+            container.is_crashing() && is_wanted && !self.is_left_behind(container)
         });
         if let Some(container) = crashing.max_by_key(|container| self.since_batch(container)) {
             return Some(self.crashing(container));

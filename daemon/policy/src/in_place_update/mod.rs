@@ -79,7 +79,7 @@ pub use request::{
     UpdateRequest, UpdateSource, WantedSwap,
 };
 pub use stage::{Migration, WORKING, other_version_key, twins, version_key};
-pub use step::{Failure, Next, PodPatch, Why};
+pub use step::{Failure, Next, PodPatch, Reset, Why};
 pub use swap::{Stage, Swap, SwapPatch, SwapStep, Twin, TwinView, TwinsView, swap_step};
 pub use updates::{
     ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, Fetched, GateView,

@@ -204,6 +204,19 @@ impl ContainerUpdatePhase {
     }
 }
 
+impl SwapPhase {
+    /// Name that users read, in a status as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Migrating => "Migrating",
+            Self::Emptying => "Emptying",
+            Self::Returning => "Returning",
+            Self::Done => "Done",
+        }
+    }
+}
+
 impl UpdateSource {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::NodePodUpdate, Self::Api, Self::Admin];

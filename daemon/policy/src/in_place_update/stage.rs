@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use crate::{
     in_place_update::{
-        Before, MergePatch, Metadata, MetadataKey, Observed, Stage, Swap, SwapPhase, SwapReport, SwapStep,
-        Twin, TwinView, TwinsView, UpdateRequest, WantedSwap, swap_step,
+        Before, MergePatch, Metadata, MetadataKey, Observed, Reset, Stage, Swap, SwapPhase, SwapReport,
+        SwapStep, Twin, TwinView, TwinsView, UpdateRequest, WantedSwap, swap_step,
     },
     model::ContainerName,
 };
@@ -75,6 +75,19 @@ pub struct Migration {
     pub back: bool,
     /// Time that it has for that; `None`: it goes back, or there is nothing to wait for.
     pub limit: Option<Duration>,
+}
+
+impl Migration {
+    /// The twin that the next patch makes empty, where the pod's users are told of it: not where what was
+    /// under way is not wanted any more.
+    pub(super) fn reset(&self) -> Option<Reset> {
+        let (target, other) = (self.target.clone(), self.other.clone());
+        match self.stage? {
+            Stage::Finish => Some(Reset { twin: other, serving: target, gave_up: false }),
+            Stage::GoBack if self.back => Some(Reset { twin: target, serving: other, gave_up: true }),
+            Stage::GoBack | Stage::Start => None,
+        }
+    }
 }
 
 /// Returns the stages of all swaps of a request, by name of the sidecar; or why one of them makes no sense.

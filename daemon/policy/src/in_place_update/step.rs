@@ -56,8 +56,21 @@ pub struct PodPatch {
     pub record: Record,
     /// Stage of a swap that begins with it.
     pub stage: Option<Stage>,
+    /// Twins that it makes empty, as far as users of the pod are told of it.
+    pub resets: Vec<Reset>,
     /// The records to be written, by owner; [`super::plan`] fills it in.
     pub records: Records,
+}
+
+/// A twin that gets the empty image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reset {
+    /// The twin.
+    pub twin: ContainerName,
+    /// The one that serves.
+    pub serving: ContainerName,
+    /// It has the new version, which has not taken over.
+    pub gave_up: bool,
 }
 
 /// Reason for which an update waits.

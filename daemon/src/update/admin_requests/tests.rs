@@ -43,7 +43,7 @@ async fn what_was_taken_survives_the_agent() {
     let dir = tempfile::tempdir().unwrap();
     let (admin_requests, updates) = (AdminRequests::new(dir.path()), SharedUpdates::default());
     admin_requests.load(&updates).await;
-    assert!(updates.has_heard(&[UpdateSource::Admin]) && updates.entries().is_empty());
+    assert!(updates.has_heard(&[UpdateSource::Admin]) && updates.standing().is_empty());
     let id = keep(&admin_requests, &updates).await;
     let taken = updates.entry(&id).unwrap();
     assert_eq!((taken.request.key.as_str(), taken.flaw), ("shop/web-x7k2p", None));
@@ -101,7 +101,7 @@ async fn what_cannot_be_read_is_left_alone() {
     fs::File::create(folder.join("long.json")).unwrap().set_len(LONGEST + 1).unwrap();
     let (admin_requests, updates) = (AdminRequests::new(dir.path()), SharedUpdates::default());
     admin_requests.load(&updates).await;
-    assert_eq!(updates.entries().len(), 1);
+    assert_eq!(updates.standing().len(), 1);
     assert!(updates.entry(&id).is_some());
     assert!(["a.json", "b.json", "z.json", "note.txt"].iter().all(|name| folder.join(name).exists()));
     assert!(!folder.join(".berthd-x").exists(), "a write that was not finished");

@@ -69,7 +69,11 @@ fn a_swap_always_has_a_way_back() {
     let wanted = &request.swaps["hot"];
     assert_eq!((&*wanted.image, &*wanted.empty_image, wanted.version), ("hot:2", "empty:1", 7));
     assert_eq!(wanted.limit, Duration::from_secs(9));
-    assert!(request.rollback_on_failure && request.deadline.is_some());
+    assert!(request.rollback_on_failure);
+    // Its time to take over comes on top of what any way there and back has.
+    let most = DEFAULT_DEADLINE + Duration::from_secs(9);
+    assert_eq!(request.deadline.map(|deadline| deadline.duration_since(request.created)), Some(most));
+    assert_eq!(request.rollback_limit, most);
 }
 
 /// The pure policy spells them itself.

@@ -6,6 +6,7 @@ use berth_tests::wait::await_condition;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
+use super::given;
 use super::scene::{CONFIGURATION, SECRET, Scene, pod, sidecars};
 use crate::case::PATIENCE;
 
@@ -40,7 +41,7 @@ async fn what_is_spoiled_is_put_right() -> Result<()> {
     );
 
     // A Secret that was emptied: there is a new certificate, and its CA in the configuration.
-    let bundle = scene.bundle().await?;
+    let (bundle, old) = (scene.bundle().await?, scene.secrets.get(SECRET).await?.data.context("no data")?);
     scene.secrets.patch(SECRET, &PatchParams::default(), &Patch::Merge(&json!({ "data": null }))).await?;
     await_condition("there is another CA", PATIENCE, async || {
         ensure!(scene.bundle().await? != bundle, "not yet");
@@ -53,7 +54,9 @@ async fn what_is_spoiled_is_put_right() -> Result<()> {
         ensure!(sidecars(&pod) == 1, "no sidecar");
         Ok(())
     })
-    .await
+    .await?;
+    let new = scene.secrets.get(SECRET).await?.data.context("no data")?;
+    given::certificates_are_served(&scene, "spoiled", &[old, new]).await
 }
 
 #[tokio::test]

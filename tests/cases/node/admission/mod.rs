@@ -4,6 +4,7 @@
 mod budgets;
 mod configuration;
 mod conversion;
+mod given;
 mod injection;
 mod open_labels;
 mod pod_states;

@@ -2,7 +2,9 @@
 //! but what it needs is refused, each for its own reason.
 
 use anyhow::{Context, Result, bail, ensure};
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -17,7 +19,8 @@ async fn a_stolen_manager_turns_no_webhook_elsewhere() -> Result<()> {
     scene.first.service().kill()?;
     let kubeconfig = Kubeconfig::read_from(&scene.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let thief: Api<MutatingWebhookConfiguration> = Api::all(Client::try_from(config)?);
+    let client = Client::try_from(config)?;
+    let thief: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let given = thief.get(CONFIGURATION).await?;
     let hook = json!({
         "name": "x.sidecarset.berth.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None",
@@ -34,6 +37,8 @@ async fn a_stolen_manager_turns_no_webhook_elsewhere() -> Result<()> {
     };
     let rule = |group: &str, resource: &str, operation: &str| json!([{ "apiGroups": [group], "apiVersions": ["*"], "resources": [resource], "operations": [operation] }]);
     let namespaces = |operator: &str, values: &[&str]| json!([{ "key": "kubernetes.io/metadata.name", "operator": operator, "values": values }]);
+    let mut without_rules = hook.clone();
+    without_rules.as_object_mut().context("no object")?.remove("rules");
     let service = "every webhook of the manager is the service berth-system/berth-manager";
     let rules = "a webhook of the manager is for new pods, SidecarSets or ContainerRecreateRequests";
     let left_out = "no webhook of the manager takes in the namespaces kube-system and berth-system";
@@ -53,6 +58,7 @@ async fn a_stolen_manager_turns_no_webhook_elsewhere() -> Result<()> {
         (with("/rules", rule("apps.kruise.io", "nodeimages", "UPDATE")), rules),
         (with("/rules", rule("apps.kruise.io", "sidecarsets/status", "UPDATE")), rules),
         (with("/rules", rule("apps.kruise.io", "sidecarsets", "DELETE")), rules),
+        (without_rules.clone(), rules),
         (with("/rules", rule("rbac.authorization.k8s.io", "clusterroles", "CREATE")), rules),
         (with(expressions, json!([])), left_out),
         (with("/namespaceSelector", json!({})), left_out),
@@ -88,7 +94,44 @@ async fn a_stolen_manager_turns_no_webhook_elsewhere() -> Result<()> {
     }
     println!("{count} attempts, all refused");
     // What it needs is let through.
-    let own = MutatingWebhookConfiguration { webhooks: Some(vec![serde_json::from_value(hook)?]), ..given };
+    let webhooks = Some(vec![serde_json::from_value(hook.clone())?]);
+    let own = MutatingWebhookConfiguration { webhooks, ..given };
     thief.replace(CONFIGURATION, &PostParams::default(), &own).await.context("what it needs")?;
+
+    // The entries that only judge.
+    let thief: Api<ValidatingWebhookConfiguration> = Api::all(client);
+    let attempts = [
+        (with("/clientConfig", json!({ "url": "https://thief.example/" })), service),
+        (without_rules, rules),
+        (with("/rules", rule("", "pods", "CREATE")), rules),
+        (with("/rules", rule("", "pods/exec", "CONNECT")), rules),
+        (with("/rules", rule("", "secrets", "DELETE")), rules),
+        (with("/rules", rule("", "namespaces", "UPDATE")), rules),
+        (with("/rules", rule("apiextensions.k8s.io", "customresourcedefinitions", "UPDATE")), rules),
+        (with("/rules", rule("apps.kruise.io", "clonesets", "UPDATE")), rules),
+    ];
+    for (mut attempt, because) in attempts {
+        attempt["name"] = "thief.sidecarset.berth.dev".into();
+        let refused = judged_by(&thief, &attempt).await?;
+        ensure!(refused.contains(because), "{attempt}: {refused:?}");
+    }
+    let mut everywhere = with("/rules", rule("", "pods", "DELETE"));
+    let own = judged_by(&thief, &everywhere).await?;
+    ensure!(own.is_empty(), "what it needs: {own}");
+    everywhere["namespaceSelector"] = json!({});
+    let refused = judged_by(&thief, &everywhere).await?;
+    ensure!(refused.contains(left_out), "{refused:?}");
     Ok(())
+}
+
+/// Writes this as the only entry that judges. Returns why that was refused; nothing where it was not.
+async fn judged_by(thief: &Api<ValidatingWebhookConfiguration>, hook: &Value) -> Result<String> {
+    let given = thief.get(CONFIGURATION).await?;
+    let webhooks = Some(vec![serde_json::from_value(hook.clone())?]);
+    let tried = ValidatingWebhookConfiguration { webhooks, ..given };
+    match thief.replace(CONFIGURATION, &PostParams::default(), &tried).await {
+        Ok(_) => Ok(String::new()),
+        Err(kube::Error::Api(status)) => Ok(status.message.clone()),
+        Err(error) => Err(error.into()),
+    }
 }

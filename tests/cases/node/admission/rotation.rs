@@ -80,7 +80,8 @@ async fn a_certificate_is_renewed_under_load() -> Result<()> {
     second.service().stop()
 }
 
-fn handshake(address: &str, bundle: &[u8]) -> Result<()> {
+/// A handshake with the Service as a client with this bundle makes it.
+pub(super) fn handshake(address: &str, bundle: &[u8]) -> Result<()> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
         roots.add(certificate?)?;

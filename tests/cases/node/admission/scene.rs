@@ -130,13 +130,13 @@ impl Scene {
         Manager::admitting(self.plane.run(), Replica::Second, &self.kubeconfig, LEASE).await
     }
 
-    /// Starts a second replica by which pods of budgets go while nobody answers.
-    pub(super) async fn second_that_lets_go(&self) -> Result<Manager> {
-        let run = self.plane.run();
+    /// Starts a second replica with these arguments.
+    pub(super) async fn second_with(&self, more: &[&str]) -> Result<Manager> {
+        let (run, replica) = (self.plane.run(), Replica::Second);
         let [_, address] = Manager::admission_addresses(run);
         let admits = format!("--admission-address={address}");
-        let more = [&*admits, "--budget-updates=true", "--budget-failure-policy=ignore"];
-        Manager::start_with(run, Replica::Second, &self.kubeconfig, LEASE, &more).await
+        let args = [&[admits.as_str()][..], more].concat();
+        Manager::start_with(run, replica, &self.kubeconfig, LEASE, &args).await
     }
 
     /// Makes a set of one sidecar for the pods with this label, and waits until a pod gets it.

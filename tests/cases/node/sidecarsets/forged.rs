@@ -84,6 +84,10 @@ pub(super) async fn only_what_the_author_asked_for(stage: &Stage<'_>, kubeconfig
             json!({ "mergeAnnotations": { "kruise.io/sidecarset-hash": "{\"mesh\":null}" } }),
             "sidecarset-hash",
         ),
+        (
+            json!({ "swaps": [{ "name": "log", "image": OTHER, "emptyImage": BUSYBOX }] }),
+            "does not name image registry.example/thief:1 with hotUpgradeEmptyImage",
+        ),
         (json!({ "labels": { "app": "thief" } }), "a SidecarSet gives pods no labels"),
         (json!({ "owner": "SidecarSet/none" }), "there is no SidecarSet none"),
         (json!({ "ownerUid": "another" }), "the set was made anew"),

@@ -252,3 +252,38 @@ fn requests_updates_and_pulls_that_are_under_way() {
     assert!(Snapshot::default().is_busy(&PodFacts { deleting: true, ..quiet }));
     assert!(!Snapshot::default().is_busy(&PodFacts { ended: true, ..pod(vec![facts("Exited")]) }));
 }
+
+#[test]
+fn who_waits_for_which_step_of_a_swap() {
+    let table = [
+        ("Pending", "mesh-1", "Sidecar mesh waits for its new version: the pod has another one so far."),
+        ("Migrating", "mesh-2", "Sidecar mesh: mesh-1 serves, and waits for mesh-2 to take over."),
+        ("Migrating", "mesh-1", "Sidecar mesh: mesh-2 serves, and waits for mesh-1 to take over."),
+        ("Migrating", "", "Sidecar mesh: the other one serves, and waits for one twin to take over."),
+        ("Emptying", "mesh-2", "Sidecar mesh: mesh-2 has taken over, and mesh-1 becomes empty."),
+        ("Returning", "mesh-2", "Sidecar mesh: mesh-2 is given up and becomes empty; mesh-1 serves on."),
+        ("Done", "mesh-2", "Sidecar mesh: mesh-2 serves what is wanted, and mesh-1 has the empty image."),
+        ("Resting", "mesh-2", "Sidecar mesh: its swap is at Resting."),
+    ];
+    let quiet = pod(vec![ContainerFacts { ready: true, ..facts("Running") }]);
+    for (step, working, expected) in table {
+        let swap = TwinSwapState { name: "mesh".into(), working: working.into(), step: step.into() };
+        let update = |outcome: &str| UpdateState {
+            namespace: "shop".into(),
+            name: "web".into(),
+            pod: "web".into(),
+            pod_uid: "u".into(),
+            phase: "Updating".into(),
+            age_milliseconds: 2000,
+            swaps: vec![swap.clone()],
+            outcome: outcome.into(),
+            ..UpdateState::default()
+        };
+        let about = |outcome: &str| {
+            let updates = vec![update(outcome)];
+            Snapshot { path: "inline".into(), updates, ..Snapshot::default() }.about(&quiet)
+        };
+        assert_eq!(about(""), ["Update shop/web is Updating, 2.0s old.", expected]);
+        assert!(about("Complete").is_empty());
+    }
+}

@@ -38,6 +38,13 @@ impl Decision<'_> {
         migrations.any(|migration| migration.taken_over && migration.target == container.name)
     }
 
+    /// It is the twin that served, and the new version has still to take over: that it falls over is no fault
+    /// of the new one, which may be the remedy.
+    pub(super) fn is_left_behind(&self, container: &ContainerView) -> bool {
+        let mut under_way = self.update.migrations.iter().filter(|migration| !migration.back);
+        under_way.any(|migration| migration.limit.is_some() && migration.other == container.name)
+    }
+
     /// A new version that has not taken over in its time.
     pub(super) fn late_migration(&self) -> Option<Next> {
         let late = self.seen.containers.iter().find(|container| {

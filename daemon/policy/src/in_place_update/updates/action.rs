@@ -8,6 +8,7 @@ use crate::{
     in_place_update::{PodPatch, UpdateReport, UpdateRequest},
     model::{ContainerId, ContainerName, PodRef, PodUid, RequestId},
     recreate::RecreateRequest,
+    step::Notice,
 };
 
 /// Something to be done. Who carries it out decides nothing.
@@ -60,6 +61,8 @@ pub enum UpdateAction {
     Report(Box<UpdateRequest>, Box<UpdateReport>),
     /// Delete the request: it ended long enough ago. Answered by `Deleted`.
     Delete(Box<UpdateRequest>),
+    /// Tell the users of this pod. Answered by `Told`.
+    Tell(PodRef, Notice),
 }
 
 /// An instance to be asked about.

@@ -60,7 +60,8 @@ impl Updates {
                 match step {
                     Some(Step::Close) => pod.closed = Some(now),
                     Some(Step::Open) => pod.closed = None,
-                    Some(Step::Patch(_) | Step::Clear | Step::Stop) | None => {}
+                    Some(Step::Patch(patched)) => self.notices.extend(patched.written()),
+                    Some(Step::Clear | Step::Stop) | None => {}
                 }
                 // The watch will show it.
                 self.shown(view, self.watch.settles_after_write(self.path, now), now);
@@ -68,10 +69,11 @@ impl Updates {
             // The next step is decided on what there is now.
             WriteOutcome::Outdated => pod.doubt = Doubt::Unasked,
             WriteOutcome::Refused { why, for_good } => {
-                if let Some(Step::Patch(revision)) = step
+                if let Some(Step::Patch(patched)) = step
                     && (for_good || pod.attempts.refusal_is_meant())
                 {
-                    pod.refused = Some((revision, why));
+                    self.notices.extend(patched.refused(&why));
+                    pod.refused = Some((patched.revision, why));
                 }
                 pod.attempts.failed(now);
             }

@@ -54,6 +54,8 @@ pub enum UpdateEvent {
     Reported(RequestId, Box<UpdateReport>, StepOutcome),
     /// The answer to [`super::UpdateAction::Delete`].
     Deleted(RequestId, StepOutcome),
+    /// The answer to [`super::UpdateAction::Tell`], whether or not it could be told.
+    Told,
     /// The executor of actions was lost, and all that was under way with it.
     ExecutorLost,
 }

@@ -2,7 +2,7 @@
 //! the world.
 //!
 //! ```text
-//!   requests of three sources ── RequestSeen, .. ──┐                    ┌──▶ Fetch, Inspect, Report, Delete
+//!   requests of three sources ── RequestSeen, .. ──┐                    ┌──▶ Fetch, Inspect, Report, Delete, Tell
 //!   the pod watch ── PodShown, PodGone, .. ────────┤                    ├──▶ Write: a patch, the readiness gate
 //!   instances, relists, images ── NodeSeen ────────┼─▶ Updates ─ plan ──┼──▶ Clear, Stop, WantImage ▶ the runtime, crate::Images
 //!   answers to actions ────────────────────────────┘                    └──▶ Restart, SetEnv ─▶ crate::Node
@@ -37,6 +37,7 @@ mod leftovers;
 pub(crate) mod pod;
 mod reports;
 pub(crate) mod requests;
+mod resets;
 mod restarts;
 mod retries;
 pub(crate) mod settled;
@@ -72,9 +73,10 @@ use self::{
 };
 use crate::{
     config::Path,
-    in_place_update::{UpdateRequest, UpdateSource},
-    model::{PodUid, RequestId},
+    in_place_update::{UpdateReport, UpdateRequest, UpdateSource},
+    model::{PodRef, PodUid, RequestId},
     set_aside::SetAside,
+    step::Notice,
     time::later,
 };
 
@@ -93,10 +95,14 @@ pub struct Updates {
     writing: Writes,
     /// When entries of a NodePodUpdate were last reported on.
     told_at: BTreeMap<RequestId, Instant>,
+    /// Reports that no status has yet, without what was before.
+    untold: BTreeMap<RequestId, UpdateReport>,
     /// Ends that wait for those of other pods.
     ends: Ends,
     /// Requests whose last write failed.
     unwritten: BTreeMap<RequestId, Attempts>,
+    /// Words for users of pods that are owed.
+    notices: Vec<(PodRef, Notice)>,
     /// Since when all requests are known.
     heard: Option<Instant>,
     /// The node was told of all restarts that an earlier process may have begun.
@@ -126,8 +132,10 @@ impl Updates {
             pods: BTreeMap::new(),
             writing: Writes::default(),
             told_at: BTreeMap::new(),
+            untold: BTreeMap::new(),
             ends: Ends::default(),
             unwritten: BTreeMap::new(),
+            notices: Vec::new(),
             heard: None,
             told: false,
             set_aside: SetAside::default(),
@@ -190,6 +198,8 @@ impl Updates {
             UpdateEvent::Written(pod, outcome) => self.written(&pod, outcome, now),
             UpdateEvent::Reported(id, report, outcome) => self.reported(&id, *report, outcome, now),
             UpdateEvent::Deleted(id, outcome) => self.deleted(&id, outcome, now),
+            // Nothing depends on it.
+            UpdateEvent::Told => {}
             UpdateEvent::ExecutorLost => self.begin_anew(),
         }
     }
@@ -198,7 +208,9 @@ impl Updates {
     pub fn plan(&mut self, now: Instant, wall: Duration) -> Vec<UpdateAction> {
         let clock = Clock { now, wall };
         self.wake = Wake { planned: Some(now), next: None };
-        let mut actions = Vec::new();
+        let notices = std::mem::take(&mut self.notices).into_iter();
+        let mut actions: Vec<UpdateAction> =
+            notices.map(|(pod, notice)| UpdateAction::Tell(pod, notice)).collect();
         self.expire(now, &mut actions);
         let by_pod = self.looked_at(now, &mut actions);
         self.forget(&by_pod, &mut actions);
@@ -246,6 +258,17 @@ impl Updates {
     /// All requests.
     pub fn requests(&self) -> impl Iterator<Item = &StoredRequest> {
         self.requests.all()
+    }
+
+    /// All requests as they stand, also where their status does not say so yet.
+    pub fn standing(&self) -> impl Iterator<Item = UpdateRequest> {
+        self.requests.all().map(|entry| {
+            let mut request = entry.request.clone();
+            if let Some(untold) = self.untold.get(&request.id) {
+                request.reported = untold.clone();
+            }
+            request
+        })
     }
 
     /// One of them.

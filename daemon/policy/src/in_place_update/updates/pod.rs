@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     leftovers::Removal,
+    resets::Patched,
     restarts::Restarts,
     retries::Attempts,
     settled::SeenPod,
@@ -77,8 +78,7 @@ pub(crate) enum Step {
     Stop,
     Close,
     Open,
-    /// With its revision.
-    Patch(String),
+    Patch(Box<Patched>),
 }
 
 impl UpdatedPod {

@@ -66,7 +66,9 @@ impl Updates {
         }
         let requests = &self.requests;
         self.unwritten.retain(|id, _| requests.get(id).is_some());
-        self.told_at.retain(|id, _| requests.get(id).is_some_and(|entry| entry.request.ended.is_none()));
+        let is_open = |id: &RequestId| requests.get(id).is_some_and(|entry| entry.request.ended.is_none());
+        self.told_at.retain(|id, _| is_open(id));
+        self.untold.retain(|id, _| is_open(id));
         for until in self.unwritten.values().filter_map(|attempts| attempts.pause(now)) {
             self.wake.at(until);
         }
@@ -105,6 +107,21 @@ impl Updates {
         let then = later(*told, MESSAGES_APART);
         self.wake.at(then);
         then <= now
+    }
+
+    /// Keeps what a request is about to say, for who asks here. An end is one when it is written.
+    pub(super) fn keep_untold(&mut self, request: &UpdateRequest, report: &UpdateReport) {
+        if report.outcome.is_none() {
+            let untold = UpdateReport {
+                phase: report.phase,
+                message: report.message.clone(),
+                containers: report.containers.clone(),
+                swaps: report.swaps.clone(),
+                rolling_back: report.rolling_back.clone(),
+                ..UpdateReport::default()
+            };
+            self.untold.insert(request.id.clone(), untold);
+        }
     }
 
     /// A request that makes no sense fails.
@@ -170,6 +187,7 @@ impl Updates {
         match outcome {
             StepOutcome::Done => {
                 self.unwritten.remove(id);
+                self.untold.remove(id);
                 if self.requests.get(id).is_some_and(|entry| entry.request.is_entry()) {
                     self.told_at.insert(id.clone(), now);
                 }

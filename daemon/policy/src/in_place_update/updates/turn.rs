@@ -8,6 +8,7 @@ use super::{
     clock::Clock,
     ends, env,
     pod::{Doubt, Step, UpdatedPod},
+    resets::Patched,
     settled::SeenPod,
     snapshot::snapshot,
     view::UpdatePermission,
@@ -58,13 +59,14 @@ impl Updates {
         let in_doubt = matches!(sight, Sight::Seen(_)) && pod.may_have_changed();
         requests.iter().filter_map(UpdateRequest::limit).for_each(|limit| turn.wake.at(limit));
         turn.carry_out(pod, planned.next, decided);
+        requests.iter().for_each(|request| drop(self.untold.remove(&request.id)));
         for (id, report) in planned.reports {
             if in_doubt && report.outcome.is_some() {
                 continue;
             }
-            if let Some(request) = requests.iter().find(|request| request.id == id)
-                && self.is_time_to_tell(request, &report, clock.now)
-            {
+            let Some(request) = requests.iter().find(|request| request.id == id) else { continue };
+            self.keep_untold(request, &report);
+            if self.is_time_to_tell(request, &report, clock.now) {
                 match ends::can_wait(request, &report) {
                     true => self.ends.push(request, report),
                     false => self.report(request.clone(), report, About::Pod, clock.now, actions),
@@ -185,7 +187,8 @@ impl Turn<'_> {
             Some(Next::SetNotReady) => self.write(pod, Step::Close, PodWrite::Close),
             Some(Next::SetReady) => self.write(pod, Step::Open, PodWrite::Open),
             Some(Next::Patch(patch)) => {
-                let step = Step::Patch(patch.record.revision.clone());
+                let Some(request) = self.requests.first() else { return };
+                let step = Step::Patch(Box::new(Patched::of(&request.pod, &patch)));
                 self.write(pod, step, PodWrite::Patch(Box::new(patch)));
             }
             // The ends are reports, and nothing is left to do.

@@ -7,7 +7,7 @@ use super::world::{NO_GRACE, World, told, update};
 use crate::{
     PodRef,
     in_place_update::{
-        Next, PodPlan, Sight, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateReport, UpdateRequest,
+        Next, PodPlan, Reset, Sight, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateReport, UpdateRequest,
         UpdateSource, plan,
     },
 };
@@ -17,11 +17,13 @@ pub(super) struct Asking {
     pub(super) requests: Vec<UpdateRequest>,
     /// Reports of another phase and steps, in short.
     pub(super) log: Vec<String>,
+    /// Twins that were made empty.
+    pub(super) resets: Vec<Reset>,
 }
 
 impl Asking {
     pub(super) fn of(world: World) -> Self {
-        Self { world, requests: Vec::new(), log: Vec::new() }
+        Self { world, requests: Vec::new(), log: Vec::new(), resets: Vec::new() }
     }
 
     /// A request that comes now; change what else it asks for.
@@ -109,6 +111,9 @@ impl Asking {
                     let told = told(std::slice::from_ref(&step)).remove(0);
                     if self.log.last() != Some(&told) {
                         self.log.push(told);
+                    }
+                    if let Next::Patch(patch) = &step {
+                        self.resets.extend(patch.resets.iter().cloned());
                     }
                     if matches!(step, Next::Recreate(_)) {
                         return;

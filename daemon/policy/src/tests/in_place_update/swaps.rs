@@ -8,8 +8,8 @@ use super::{
     world::{World, annotation},
 };
 use crate::in_place_update::{
-    FailureReason, Leftovers, Life, Next, SwapPhase, UpdateOutcome, UpdateOwner, UpdateRequest, UpdateSource,
-    WORKING, WantedSwap,
+    FailureReason, Leftovers, Life, Next, Reset, SwapPhase, UpdateOutcome, UpdateOwner, UpdateRequest,
+    UpdateSource, WORKING, WantedSwap,
 };
 
 const COMPLETE: UpdateOutcome = UpdateOutcome::Complete;
@@ -17,7 +17,7 @@ const EMPTY: &str = "empty";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// `mesh-1` serves `mesh:1`, `mesh-2` is empty, and there is an app.
-fn pod() -> Asking {
+pub(super) fn pod() -> Asking {
     let mut world = World::of(&[("mesh-1", None, &[]), ("mesh-2", None, &[]), ("app", None, &[])]);
     for (name, image) in [("mesh-1", "mesh:1"), ("mesh-2", EMPTY)] {
         let container = world.container(name);
@@ -36,7 +36,7 @@ fn pod() -> Asking {
     Asking::of(world)
 }
 
-fn swap<'a>(asking: &'a mut Asking, id: &str, image: &str) -> &'a mut UpdateRequest {
+pub(super) fn swap<'a>(asking: &'a mut Asking, id: &str, image: &str) -> &'a mut UpdateRequest {
     let wanted = WantedSwap { image: image.into(), empty_image: EMPTY.into(), version: 0, limit: LIMIT };
     let request = asking.ask(id, &[], &[]);
     request.swaps.insert("mesh".to_owned(), wanted);
@@ -44,6 +44,10 @@ fn swap<'a>(asking: &'a mut Asking, id: &str, image: &str) -> &'a mut UpdateRequ
     (request.owner, request.keeps_service) = (UpdateOwner::SidecarSet("s".to_owned()), true);
     request.rollback_on_failure = true;
     request
+}
+
+fn reset(twin: &str, serving: &str, gave_up: bool) -> Reset {
+    Reset { twin: twin.into(), serving: serving.into(), gave_up }
 }
 
 fn value<'a>(asking: &'a Asking, key: &str) -> &'a str {
@@ -89,6 +93,7 @@ fn two_patches_and_the_app_runs_on() {
     assert_eq!(asking.images(), ["mesh:3", EMPTY, "app:1"]);
     assert_eq!(versions(&asking), ["3", "0", "0", "3"]);
     assert_eq!(asking.world.restarts(), [2, 2, 0]);
+    assert_eq!(asking.resets, [reset("mesh-1", "mesh-2", false), reset("mesh-2", "mesh-1", false)]);
 }
 
 /// The pod is as it was, and a swap to another version comes about.
@@ -130,6 +135,7 @@ fn one_that_never_takes_over_goes_back() {
         asking.report("r")
     );
     assert_eq!(asking.world.version, 2, "there and back");
+    assert_eq!(asking.resets, [reset("mesh-2", "mesh-1", true)]);
     is_as_before(&mut asking);
 }
 
@@ -182,6 +188,15 @@ fn a_newer_version_in_the_middle_goes_into_the_same_twin() {
     swap(&mut asking, "newer", "mesh:3");
     asking.play(&[]);
     assert_eq!((asking.outcome("newer"), asking.images()), (COMPLETE, vec!["mesh:3", EMPTY, "app:1"]));
+    // The one of before is wanted again: nothing is told of it.
+    let mut asking = pod();
+    swap(&mut asking, "r", "mesh:2");
+    asking.act();
+    asking.requests.clear();
+    swap(&mut asking, "older", "mesh:1");
+    asking.play(&[]);
+    assert_eq!((asking.outcome("older"), asking.images()), (COMPLETE, vec!["mesh:1", EMPTY, "app:1"]));
+    assert_eq!(asking.resets, []);
     // A newer one that never takes over leads to the one that served all the time.
     let mut asking = pod();
     swap(&mut asking, "r", "mesh:2");
@@ -211,6 +226,31 @@ fn the_second_patch_does_not_wait_for_the_kubelets_word() {
     seen.kubelet_told = false;
     let planned = asking.plan_of(&crate::in_place_update::Sight::Seen(Box::new(seen)));
     assert!(matches!(planned.next, Some(Next::Wait { .. })), "{planned:?}");
+}
+
+/// The old version may be what falls over: the new one has all of its time, and ends that.
+#[test]
+fn an_old_version_that_falls_over_is_no_fault_of_the_new_one() {
+    let mut asking = pod();
+    asking.world.container("mesh-1").instance.life = Life::Crashing;
+    swap(&mut asking, "r", "mesh:2");
+    asking.act();
+    asking.world.kubelet_learns();
+    (0..2).for_each(|_| asking.world.kubelet_syncs(1));
+    asking.world.pass(LIMIT - Duration::from_secs(5));
+    asking.act();
+    assert_eq!(asking.report("r").rolling_back, None);
+    assert_eq!(asking.images(), ["mesh:1", "mesh:2", "app:1"]);
+    asking.world.becomes_ready(1);
+    asking.act();
+    assert_eq!(asking.images(), [EMPTY, "mesh:2", "app:1"]);
+    // One that never takes over is given up all the same.
+    let mut asking = pod();
+    asking.world.container("mesh-1").instance.life = Life::Crashing;
+    swap(&mut asking, "r", "bad");
+    asking.play(&["mesh:1", "bad"]);
+    assert_eq!(asking.outcome("r"), UpdateOutcome::Failed(FailureReason::MigrationTimeout));
+    assert_eq!(asking.images(), ["mesh:1", EMPTY, "app:1"]);
 }
 
 #[test]

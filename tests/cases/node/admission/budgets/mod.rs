@@ -176,7 +176,8 @@ async fn without_a_manager(scene: &Scene, crowd: &Crowd) -> Result<()> {
 /// Where the operator has chosen so, pods of the budget go while no manager answers: the replica that has
 /// started last says it.
 async fn with_managers_that_let_go(scene: &Scene) -> Result<()> {
-    let second = scene.second_that_lets_go().await?;
+    let lets_go = ["--budget-updates=true", "--budget-failure-policy=ignore"];
+    let second = scene.second_with(&lets_go).await?;
     second.service().kill()?;
     scene.first.service().kill()?;
     let tried = DeleteParams { dry_run: true, ..DeleteParams::default() };

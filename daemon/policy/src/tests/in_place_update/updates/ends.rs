@@ -161,6 +161,11 @@ fn one_that_takes_long_says_how_far_it_is() {
     }
     play.pass(4900 * MILLI);
     assert_eq!(report(&mut play), []);
+    // Who asks on the node hears it already.
+    assert_eq!(play.updates.request(&id).unwrap().request.reported.phase, None);
+    let standing: Vec<UpdateRequest> = play.updates.standing().collect();
+    assert_eq!((standing.len(), standing[0].reported.phase), (1, Some(UpdatePhase::Updating)));
+    assert!(standing[0].reported.message.contains("a:2"), "{standing:?}");
     play.pass(100 * MILLI);
     let told = report(&mut play);
     assert_eq!(told.len(), 1);

@@ -7,6 +7,7 @@ mod kubelet;
 mod model;
 mod moments;
 mod play;
+mod resets;
 mod seen;
 mod store;
 mod writes;
