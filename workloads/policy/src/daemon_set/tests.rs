@@ -7,6 +7,7 @@ mod held;
 mod model;
 mod nodes;
 mod status;
+mod surplus;
 
 use std::collections::{BTreeMap, BTreeSet};
 
