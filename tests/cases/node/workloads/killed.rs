@@ -1,5 +1,6 @@
 //! A program that is killed after any of its writes, in rollouts with claims, a hook and pods that are to go:
-//! the one that is started after it brings each of them to its end, and nothing is done twice.
+//! the one that is started after it brings each of them to its end, and nothing is done twice. A field of
+//! the template that the program's types do not know reaches every pod.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,7 +14,8 @@ use berth_tests::node::{ControlPlane, Workloads, crds, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -33,6 +35,8 @@ const LAST: usize = 12;
 /// A new pod is Ready after it.
 const READY_AFTER: Duration = Duration::from_millis(150);
 const INSTANCE: &str = "apps.kruise.io/cloneset-instance-id";
+/// Value of a field of pods that the API server knows and the types of these programs do not.
+const HOST_NAME: &str = "one-name-for-all";
 
 /// Writes of the program, as the log of the API server has them: on the disk before they are answered.
 struct Log {
@@ -84,7 +88,7 @@ struct Stage {
 fn template(image: &str) -> Value {
     json!({
         "metadata": { "labels": { "app": SET, "busy": "1" } },
-        "spec": { "containers": [{ "name": "main", "image": image }] },
+        "spec": { "containers": [{ "name": "main", "image": image }], "hostnameOverride": HOST_NAME },
     })
 }
 
@@ -216,6 +220,11 @@ async fn a_rollout_ends_well_wherever_its_program_is_killed() -> Result<()> {
     ensure!(witness.fewest() < PODS, "nothing was seen of the rollouts");
     ensure!(moments.len() >= LAST / 3, "killed after {moments:?} writes");
     println!("killed after {moments:?} writes, at least {} of {PODS} served", witness.fewest());
+    let untyped: Api<DynamicObject> =
+        Api::namespaced_with(plane.client().await?, SPACE, &ApiResource::erase::<Pod>(&()));
+    for pod in untyped.list(&ListParams::default()).await? {
+        ensure!(pod.data["spec"]["hostnameOverride"] == HOST_NAME, "{pod:?}");
+    }
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     drop(stage);
     plane.down()
