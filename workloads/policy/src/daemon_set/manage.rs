@@ -120,7 +120,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Pods that may be made while they are made progressively; `None`: as many as are missing.
-    fn progress(&self) -> Option<i64> {
+    pub(super) fn progress(&self) -> Option<i64> {
         let partition = self.rules.partition.up(self.desired).min(self.desired);
         if !self.rules.progressive || partition == 0 {
             return None;
