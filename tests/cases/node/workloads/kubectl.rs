@@ -163,7 +163,7 @@ async fn rollouts_are_led_by_the_plugin() -> Result<()> {
 async fn sets_images_of_sidecars(sheet: &Sheet, plugin: &Plugin) -> Result<()> {
     let sets: Api<SidecarSet> = Api::all(sheet.client.clone());
     let set: SidecarSet = serde_json::from_value(json!({
-        "metadata": { "name": "plugin" },
+        "metadata": { "name": "plugin", "labels": { "team": "plugin" } },
         "spec": {
             "selector": { "matchLabels": { "app": "nowhere" } },
             "containers": [{ "name": "log", "image": "log:1" }],
@@ -172,8 +172,8 @@ async fn sets_images_of_sidecars(sheet: &Sheet, plugin: &Plugin) -> Result<()> {
     sets.create(&PostParams::default(), &set).await.context("make the SidecarSet")?;
     let said = plugin.says("set image sidecarset/plugin log=log:2").await?;
     ensure!(said == "sidecarset.apps.kruise.io/plugin image updated\n", "{said}");
-    let said = plugin.says("set image sidecarsets --all log=log:3 --dry-run=server -o name").await?;
-    ensure!(said.lines().any(|line| line == "sidecarset.apps.kruise.io/plugin"), "{said}");
+    let said = plugin.says("set image sidecarsets -l team=plugin log=log:3 --dry-run=server -o name").await?;
+    ensure!(said == "sidecarset.apps.kruise.io/plugin\n", "{said}");
     plugin.fails("rollout undo sidecarset/plugin", "a SidecarSet has no pods of its own").await?;
     let set = serde_json::to_value(sets.get("plugin").await?)?;
     ensure!(set["spec"]["containers"][0]["image"] == "log:2", "{set}");
