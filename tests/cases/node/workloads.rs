@@ -5,9 +5,11 @@ mod claims;
 mod cut_over;
 mod daemon_sets;
 mod depth;
+mod files;
 mod gates;
 mod go_back;
 mod in_place;
+mod killed;
 mod kubectl;
 mod marker_finalizers;
 mod pod_states;
@@ -18,6 +20,7 @@ mod thief;
 mod two_replicas;
 mod united_deployments;
 mod virtual_nodes;
+mod witness;
 
 use std::collections::BTreeMap;
 

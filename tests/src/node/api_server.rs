@@ -26,6 +26,9 @@ rules:
 - level: None
 ";
 
+/// Feature of a field of pods that it knows, and the types of these programs do not: `hostnameOverride`.
+const LATER_FIELD: &str = "--feature-gates=HostnameOverride=true";
+
 /// The name of the only node. The API server reaches its kubelet (exec, logs) by this name, and this one
 /// resolves on every machine without a change to its hosts file.
 pub const NODE_NAME: &str = "localhost";
@@ -70,7 +73,8 @@ impl ApiServer {
         Self::start_without(run, "ServiceAccount", Vec::new()).await
     }
 
-    /// The same, with a log of all writes at [`Self::audit_log`].
+    /// The same, with a log of all writes at [`Self::audit_log`], and a field of pods that is newer than the
+    /// types of these programs.
     pub async fn start_audited(run: &Arc<Run>) -> Result<Self> {
         run.make_dir("api")?;
         let policy = run.write("api/audit.yaml", AUDIT)?;
@@ -79,6 +83,7 @@ impl ApiServer {
             format!("--audit-log-path={}", run.path(AUDIT_LOG).display()),
             // It is on the disk before the client has its answer.
             "--audit-log-mode=blocking".to_owned(),
+            LATER_FIELD.to_owned(),
         ];
         Self::start_without(run, "ServiceAccount", more).await
     }

@@ -229,6 +229,9 @@ pub(crate) struct Image {
     /// Objects of this file, of the files of this folder, or of the standard input (-)
     #[arg(short, long, value_name = "PATH")]
     pub(crate) filename: Vec<PathBuf>,
+    /// Change the objects of the files here, and ask no API server
+    #[arg(long, requires = "filename")]
+    pub(crate) local: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
     /// Only try it: here (client), or at the API server (server)
@@ -327,12 +330,14 @@ mod tests {
         assert!(parse(&["rollout", "pause", "-f", "a.yaml", "-f", "-"]).is_ok());
         assert!(parse(&["set", "image", "-f", "a.yaml", "main=a:2", "-o", "yaml"]).is_ok());
         assert!(parse(&["set", "image", "cloneset", "--all", "main=a:2"]).is_ok());
+        assert!(parse(&["set", "image", "-f", "a.yaml", "main=a:2", "--local"]).is_ok());
         for wrong in [
             &["rollout", "undo"][..],
             &["rollout", "undo", "cloneset/a", "-f", "a.yaml"],
             &["rollout", "undo", "-l", "a=b", "-f", "a.yaml"],
             &["rollout", "undo", "cloneset/a", "-o", "wide"],
             &["set", "image", "cloneset", "--all", "-l", "a=b", "main=a:2"],
+            &["set", "image", "cloneset/a", "main=a:2", "--local"],
             &["set", "image"],
             &["scaledown", "cloneset/a"],
             &["rollout"],

@@ -238,8 +238,7 @@ impl Cluster {
 
     /// Objects of a kind with these labels, by name.
     pub(crate) async fn select(&self, kind: Kind, labels: &str) -> anyhow::Result<Vec<Target>> {
-        let resource = kind.resource();
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let api = self.api_in(kind, &self.namespace);
         let (mut all, mut params) = (Vec::new(), ListParams::default().labels(labels).limit(500));
         loop {
             let page = api.list_metadata(&params).await.map_err(|error| self.failed(error))?;
@@ -271,8 +270,16 @@ impl Cluster {
     }
 
     fn api(&self, target: &Target) -> Api<DynamicObject> {
-        let resource = target.kind.resource();
-        Api::namespaced_with(self.client.clone(), self.namespace(target), &resource)
+        self.api_in(target.kind, self.namespace(target))
+    }
+
+    /// The API of a kind, in a namespace unless it is of the cluster.
+    fn api_in(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+        let (client, resource) = (self.client.clone(), kind.resource());
+        match kind {
+            Kind::SidecarSet => Api::all_with(client, &resource),
+            _ => Api::namespaced_with(client, namespace, &resource),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     edit, files, listed, output,
     revision::{self, Undo},
     status,
-    target::{self, Target, Targets},
+    target::{self, Named, Target, Targets},
 };
 
 /// A watch that broke begins again after it.
@@ -37,7 +37,11 @@ pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode
             (objects.objects.clone(), objects.choice.clone())
         }
         Command::Set(Set::Image(image)) => {
-            output::check(image.printing.output, image.dry_run)?;
+            if image.local {
+                output::check_local(image.dry_run)?;
+            } else {
+                output::check(image.printing.output, image.dry_run)?;
+            }
             let (objects, given) = edit::images(&image.words)?;
             images = given;
             (objects, image.choice())
@@ -58,15 +62,24 @@ pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode
         (None, files) => {
             let no_words = "when files are given, no resource arguments may be given as well";
             ensure!(words.is_empty(), "{no_words}: {}", words.join(" "));
-            let read = target::of_files(files::read(files)?, cli.global.namespace.as_deref())?;
+            let (named, objects): (Vec<Named>, Vec<Value>) = files::read(files)?.into_iter().unzip();
+            let read = target::of_files(named, cli.global.namespace.as_deref())?;
             let consumed = files.iter().any(|file| file.as_os_str() == "-");
             ensure!(
                 !consumed || read != Targets::Native,
                 "workloads of Kubernetes are kubectl's: give them as a file, or to kubectl itself"
             );
+            if let (Command::Set(Set::Image(flags)), Targets::Ours(targets)) = (&cli.command, &read)
+                && flags.local
+            {
+                return in_files(targets, &objects, &images, flags);
+            }
             read
         }
     };
+    if !matches!(cli.command, Command::Set(_)) {
+        target::have_pods(&targets)?;
+    }
     if let (Command::Scaledown(_), Targets::Ours(targets)) = (&cli.command, &targets) {
         scaled_down(targets)?;
     }
@@ -90,6 +103,23 @@ pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode
     for target in &targets {
         let mut told = Told { target, first: &mut first };
         one(&cluster, cli, target, &images, &mut told).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives containers other images in objects of files, which no API server is asked about.
+fn in_files(
+    targets: &[Target],
+    objects: &[Value],
+    images: &[(String, String)],
+    flags: &cli::Image,
+) -> anyhow::Result<ExitCode> {
+    let mut first = true;
+    for (target, object) in targets.iter().zip(objects) {
+        if let Some(object) = edit::with_images(target.kind, object, images)? {
+            let mut told = Told { target, first: &mut first };
+            told.done("image updated", flags.dry_run, flags.printing, &object)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -126,7 +156,7 @@ async fn one(
         }
         Command::Set(Set::Image(flags)) => {
             let mut object = cluster.get(target).await?;
-            let Some(patch) = edit::set_images(&object, images)? else { return Ok(()) };
+            let Some(patch) = edit::set_images(target.kind, &object, images)? else { return Ok(()) };
             if flags.dry_run != DryRun::Client {
                 object = cluster.patch(target, patch, flags.dry_run == DryRun::Server).await?;
             }

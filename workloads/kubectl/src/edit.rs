@@ -56,8 +56,8 @@ pub(crate) fn restart(kind: Kind, object: &Value, now: &str) -> anyhow::Result<V
         name(object)
     );
     let mut patch = begun(object);
-    for (at, container) in containers(object, "containers").iter().enumerate() {
-        let path = format!("/spec/template/spec/containers/{at}");
+    for (at, container) in containers(kind, object, "containers").iter().enumerate() {
+        let path = format!("{}/containers/{at}", place(kind));
         patch.push(json!({ "op": "test", "path": format!("{path}/name"), "value": container["name"] }));
         let variable = json!({ "name": RESTARTED_AT, "value": now });
         let Some(env) = container["env"].as_array() else {
@@ -109,26 +109,50 @@ pub(crate) fn images(words: &[String]) -> anyhow::Result<(Vec<String>, Vec<NewIm
 }
 
 /// Patch that gives containers other images; `None`: they have them.
-pub(crate) fn set_images(object: &Value, images: &[(String, String)]) -> anyhow::Result<Option<Value>> {
+pub(crate) fn set_images(kind: Kind, object: &Value, images: &[NewImage]) -> anyhow::Result<Option<Value>> {
     let mut patch = begun(object);
+    for (path, container, image) in changed(kind, object, images)? {
+        patch.push(json!({ "op": "test", "path": format!("{path}/name"), "value": container["name"] }));
+        patch.push(json!({ "op": "add", "path": format!("{path}/image"), "value": image }));
+    }
+    Ok((patch.len() > 1).then(|| patch.into()))
+}
+
+/// The object with other images, where no API server has it; `None`: it has them.
+pub(crate) fn with_images(kind: Kind, object: &Value, images: &[NewImage]) -> anyhow::Result<Option<Value>> {
+    let changed = changed(kind, object, images)?;
+    let mut new = object.clone();
+    for (path, _, image) in &changed {
+        if let Some(container) = new.pointer_mut(path).and_then(Value::as_object_mut) {
+            container.insert("image".to_owned(), (*image).into());
+        }
+    }
+    Ok((!changed.is_empty()).then_some(new))
+}
+
+/// Containers that get other images: the path of each, the container, and the image.
+fn changed<'a>(
+    kind: Kind,
+    object: &'a Value,
+    images: &'a [NewImage],
+) -> anyhow::Result<Vec<(String, &'a Value, &'a str)>> {
+    let mut changed = Vec::new();
     let mut missing: Vec<_> = images.iter().map(|(name, _)| name.as_str()).collect();
     for list in ["initContainers", "containers"] {
-        for (at, container) in containers(object, list).iter().enumerate() {
+        for (at, container) in containers(kind, object, list).iter().enumerate() {
             // The last one that names it counts.
             let given = images.iter().rfind(|(name, _)| name == "*" || container["name"] == name.as_str());
             missing.retain(|name| *name != "*" && container["name"] != *name);
             let Some((_, image)) = given.filter(|(_, image)| container["image"] != image.as_str()) else {
                 continue;
             };
-            let path = format!("/spec/template/spec/{list}/{at}");
-            patch.push(json!({ "op": "test", "path": format!("{path}/name"), "value": container["name"] }));
-            patch.push(json!({ "op": "add", "path": format!("{path}/image"), "value": image }));
+            changed.push((format!("{}/{list}/{at}", place(kind)), container, image.as_str()));
         }
     }
     if let Some(name) = missing.first() {
         bail!("unable to find container named \"{name}\"");
     }
-    Ok((patch.len() > 1).then(|| patch.into()))
+    Ok(changed)
 }
 
 /// Names of pods as they were given, without blanks and each once.
@@ -188,8 +212,14 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-fn containers<'a>(object: &'a Value, list: &str) -> &'a [Value] {
-    object["spec"]["template"]["spec"][list].as_array().map(Vec::as_slice).unwrap_or_default()
+/// Path of what has the lists of containers.
+fn place(kind: Kind) -> &'static str {
+    if kind == Kind::SidecarSet { "/spec" } else { "/spec/template/spec" }
+}
+
+fn containers<'a>(kind: Kind, object: &'a Value, list: &str) -> &'a [Value] {
+    let all = object.pointer(place(kind)).and_then(|spec| spec.get(list)?.as_array());
+    all.map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -271,13 +301,39 @@ mod tests {
             "containers": [{ "name": "a", "image": "a:1" }, { "name": "b", "image": "b:1" }] } } }));
         let images: Vec<_> =
             images.iter().map(|(name, image)| ((*name).to_owned(), (*image).to_owned())).collect();
-        let patch = set_images(&set, &images).unwrap();
+        let patch = set_images(Kind::CloneSet, &set, &images).unwrap();
         assert_eq!(patch.as_ref().map(steps).unwrap_or_default(), expected);
         let unknown = [("z".to_owned(), "z:1".to_owned())];
         assert_eq!(
-            set_images(&set, &unknown).unwrap_err().to_string(),
+            set_images(Kind::CloneSet, &set, &unknown).unwrap_err().to_string(),
             "unable to find container named \"z\""
         );
+    }
+
+    #[test]
+    fn sidecars_get_images_where_they_are() {
+        let set = object(json!({ "containers": [{ "name": "a", "image": "a:1" }] }));
+        let images = [("*".to_owned(), "a:2".to_owned())];
+        let patch = set_images(Kind::SidecarSet, &set, &images).unwrap().unwrap();
+        assert_eq!(
+            steps(&patch),
+            ["test /spec/containers/0/name \"a\"", "add /spec/containers/0/image \"a:2\""]
+        );
+        assert!(set_images(Kind::CloneSet, &set, &images).is_err(), "it has no template");
+    }
+
+    #[test]
+    fn objects_of_files_get_images_here() {
+        let set = object(json!({ "template": { "spec": { "containers": [
+            { "name": "a", "image": "a:1" }, { "name": "b" }, "odd"] } } }));
+        let images = [("*".to_owned(), "c:1".to_owned())];
+        let same = [("a".to_owned(), "a:1".to_owned())];
+        assert_eq!(with_images(Kind::DaemonSet, &set, &same).unwrap(), None);
+        let new = with_images(Kind::DaemonSet, &set, &images).unwrap().unwrap();
+        let containers = json!([{ "name": "a", "image": "c:1" }, { "name": "b", "image": "c:1" }, "odd"]);
+        assert_eq!(new["spec"]["template"]["spec"]["containers"], containers);
+        assert_eq!(new["metadata"], set["metadata"]);
+        assert!(with_images(Kind::DaemonSet, &set, &[("z".to_owned(), "z:1".to_owned())]).is_err());
     }
 
     #[rstest]

@@ -1,4 +1,4 @@
-//! Objects that files name (`-f`): which they are, not what is in them.
+//! Objects of files (`-f`): which they are, and, where no API server is asked, what is in them.
 
 use std::{
     fs::{self, File},
@@ -16,12 +16,12 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Ends of the names of files that are taken from a folder.
 const ENDINGS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// Reads the objects that these files and folders name, in their order; `-` is the standard input.
-pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Named>> {
+/// Reads the objects of these files and folders, in their order; `-` is the standard input.
+pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<(Named, Value)>> {
     let mut all = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            all.extend(named(&text(io::stdin().lock())?, "the standard input")?);
+            all.extend(objects(&text(io::stdin().lock())?, "the standard input")?);
             continue;
         }
         let shown = path.display().to_string();
@@ -29,7 +29,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Named>> {
         for file in files(path).with_context(|| shown.clone())? {
             let shown = file.display().to_string();
             let opened = File::open(&file).with_context(|| shown.clone())?;
-            all.extend(named(&text(opened).with_context(|| shown.clone())?, &shown)?);
+            all.extend(objects(&text(opened).with_context(|| shown.clone())?, &shown)?);
         }
     }
     let shown = || paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
@@ -62,7 +62,7 @@ fn text(from: impl Read) -> anyhow::Result<String> {
 }
 
 /// Reads the objects of a text, JSON or YAML, several of them or a list; `from`: its name.
-fn named(text: &str, from: &str) -> anyhow::Result<Vec<Named>> {
+fn objects(text: &str, from: &str) -> anyhow::Result<Vec<(Named, Value)>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
         // Lines below show the place once more.
         let said = error.to_string();
@@ -70,17 +70,19 @@ fn named(text: &str, from: &str) -> anyhow::Result<Vec<Named>> {
         anyhow!("{from} is neither YAML nor JSON: {first}")
     })?;
     let mut all = Vec::new();
-    for document in documents {
-        match document.get("items").and_then(Value::as_array) {
-            Some(items) => items.iter().try_for_each(|item| one(item, from).map(|one| all.push(one)))?,
-            None if document.is_null() => {}
-            None => all.push(one(&document, from)?),
+    for mut document in documents {
+        if let Some(items) = document.get_mut("items").and_then(Value::as_array_mut) {
+            for item in std::mem::take(items) {
+                all.push((named(&item, from)?, item));
+            }
+        } else if !document.is_null() {
+            all.push((named(&document, from)?, document));
         }
     }
     Ok(all)
 }
 
-fn one(object: &Value, from: &str) -> anyhow::Result<Named> {
+fn named(object: &Value, from: &str) -> anyhow::Result<Named> {
     let field = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (version, kind, name) = (field("/apiVersion"), field("/kind"), field("/metadata/name"));
     ensure!(
@@ -106,6 +108,10 @@ mod tests {
         }
     }
 
+    fn names(all: Vec<(Named, Value)>) -> Vec<Named> {
+        all.into_iter().map(|(named, _)| named).collect()
+    }
+
     #[test]
     fn several_documents_lists_and_json_name_objects() {
         let yaml = "
@@ -119,10 +125,12 @@ kind: List
 items:
 - {apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, metadata: {name: b}}
 ";
-        assert_eq!(named(yaml, "x").unwrap(), [object("a", Some("shop")), object("b", None)]);
+        let read = objects(yaml, "x").unwrap();
+        assert_eq!(read[1].1["metadata"], serde_json::json!({ "name": "b" }));
+        assert_eq!(names(read), [object("a", Some("shop")), object("b", None)]);
         let json =
             r#"{"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "metadata": {"name": "a"}}"#;
-        assert_eq!(named(json, "x").unwrap(), [object("a", None)]);
+        assert_eq!(names(objects(json, "x").unwrap()), [object("a", None)]);
     }
 
     #[test]
@@ -132,7 +140,7 @@ items:
             ("kind: CloneSet", "no apiVersion or kind"),
             ("{apiVersion: v1, kind: Pod, metadata: {}}", "Pod: metadata.name"),
         ] {
-            let error = format!("{:#}", named(text, "set.yaml").unwrap_err());
+            let error = format!("{:#}", objects(text, "set.yaml").unwrap_err());
             assert!(error.contains(says) && error.contains("set.yaml"), "{error}");
         }
         assert!(text(io::repeat(b'a').take(MOST_BYTES + 5)).is_err());
@@ -150,7 +158,7 @@ items:
         }
         let read = read(std::slice::from_ref(&folder));
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(read.unwrap(), [object("a", None), object("b", None)]);
+        assert_eq!(names(read.unwrap()), [object("a", None), object("b", None)]);
         assert!(super::read(&[folder]).is_err());
         assert!(
             super::read(&["https://example.com/a.yaml".into()])

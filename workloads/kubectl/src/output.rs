@@ -29,6 +29,15 @@ pub(crate) fn check(output: Option<Output>, dry_run: DryRun) -> anyhow::Result<(
     Ok(())
 }
 
+/// Refuses to ask the API server about an object that it is not to see.
+pub(crate) fn check_local(dry_run: DryRun) -> anyhow::Result<()> {
+    ensure!(
+        dry_run != DryRun::Server,
+        "cannot specify --local and --dry-run=server - did you mean --dry-run=client?"
+    );
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -58,5 +67,7 @@ mod tests {
         ] {
             assert_eq!(check(output, dry_run).is_err(), is_refused, "{output:?} {dry_run:?}");
         }
+        let of_files = [DryRun::None, DryRun::Client, DryRun::Server].map(|one| check_local(one).is_ok());
+        assert_eq!(of_files, [true, true, false]);
     }
 }

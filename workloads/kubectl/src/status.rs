@@ -33,6 +33,7 @@ pub(crate) fn of(kind: Kind, object: &Value) -> anyhow::Result<Progress> {
         Kind::DaemonSet => daemon(object),
         Kind::CloneSet => set(kind, object, cloned(object)),
         Kind::StatefulSet => set(kind, object, numbered(object)),
+        Kind::SidecarSet => bail!("a SidecarSet has no pods of its own"),
     })
 }
 

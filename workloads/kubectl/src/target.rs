@@ -6,13 +6,14 @@ use kube::core::{ApiResource, GroupVersionKind};
 /// Group of the kinds.
 const GROUP: &str = "apps.kruise.io";
 
-/// Kind whose rollouts are ours.
+/// Kind that is ours: workloads, and SidecarSets, whose images are set.
 #[expect(clippy::enum_variant_names, reason = "these are the names of the kinds")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     CloneSet,
     StatefulSet,
     DaemonSet,
+    SidecarSet,
 }
 
 /// One object.
@@ -51,6 +52,7 @@ impl Kind {
             Self::CloneSet => ("v1alpha1", "CloneSet", "clonesets"),
             Self::StatefulSet => ("v1beta1", "StatefulSet", "statefulsets"),
             Self::DaemonSet => ("v1alpha1", "DaemonSet", "daemonsets"),
+            Self::SidecarSet => ("v1alpha1", "SidecarSet", "sidecarsets"),
         };
         ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, version, kind), plural)
     }
@@ -66,8 +68,24 @@ impl Kind {
             Self::CloneSet => "CloneSet",
             Self::StatefulSet => "Advanced StatefulSet",
             Self::DaemonSet => "Advanced DaemonSet",
+            Self::SidecarSet => "SidecarSet",
         }
     }
+}
+
+/// Refuses what has no pods of its own, where their rollout or their number is meant.
+pub(crate) fn have_pods(targets: &Targets) -> anyhow::Result<()> {
+    let is_other = match targets {
+        Targets::Ours(all) => all.iter().any(|one| one.kind == Kind::SidecarSet),
+        Targets::Selected(kind) => *kind == Kind::SidecarSet,
+        Targets::Native => false,
+    };
+    ensure!(
+        !is_other,
+        "a SidecarSet has no pods of its own: kubectl berth sidecarsets lists how far each is rolled out, and set image \
+         changes one"
+    );
+    Ok(())
 }
 
 /// Reads the words that name objects.
@@ -131,6 +149,7 @@ pub(crate) fn of_files(all: Vec<Named>, namespace: Option<&str>) -> anyhow::Resu
             (GROUP, "CloneSet") => ours.push(Target { kind: Kind::CloneSet, name, namespace: own }),
             (GROUP, "StatefulSet") => ours.push(Target { kind: Kind::StatefulSet, name, namespace: own }),
             (GROUP, "DaemonSet") => ours.push(Target { kind: Kind::DaemonSet, name, namespace: own }),
+            (GROUP, "SidecarSet") => ours.push(Target { kind: Kind::SidecarSet, name, namespace: None }),
             ("apps", "Deployment" | "StatefulSet" | "DaemonSet") => native = true,
             _ => bail!(
                 "{kind} {name} of group \"{group}\" has no rollouts: leave it out of the file, or name the others"
@@ -166,6 +185,7 @@ fn of(word: &str) -> anyhow::Result<Option<Kind>> {
         ("ads" | "daemon" | "advanceddaemonset", "" | GROUP) | ("daemonset" | "daemonsets" | "ds", GROUP) => {
             Some(Kind::DaemonSet)
         }
+        ("sidecarset" | "sidecarsets", "" | GROUP) => Some(Kind::SidecarSet),
         (
             "deployment" | "deployments" | "deploy" | "statefulset" | "statefulsets" | "sts" | "daemonset"
             | "daemonsets" | "ds",
@@ -209,6 +229,8 @@ mod tests {
     #[case("statefulset.v1beta1.apps.kruise.io a", Kind::StatefulSet)]
     #[case("ads a", Kind::DaemonSet)]
     #[case("daemonsets.apps.kruise.io/a", Kind::DaemonSet)]
+    #[case("sidecarset/a", Kind::SidecarSet)]
+    #[case("sidecarsets.v1alpha1.apps.kruise.io a", Kind::SidecarSet)]
     fn kinds_have_the_names_of_the_definitions(#[case] words: &str, #[case] kind: Kind) {
         assert_eq!(
             parsed(words).unwrap(),
@@ -249,6 +271,14 @@ mod tests {
             assert!(of(wrong).is_err(), "{wrong}");
         }
         assert!(selected(&[]).is_err());
+    }
+
+    #[test]
+    fn a_sidecar_set_has_no_pods() {
+        let refused = |words: &str| have_pods(&parsed(words).unwrap()).is_err();
+        assert_eq!(["cloneset/b sidecarset/a", "cloneset/b", "deploy/b"].map(refused), [true, false, false]);
+        assert!(have_pods(&selected(&["sidecarsets".to_owned()]).unwrap()).is_err());
+        assert!(have_pods(&selected(&["asts".to_owned()]).unwrap()).is_ok());
     }
 
     #[test]

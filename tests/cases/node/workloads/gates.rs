@@ -1,15 +1,16 @@
-//! Readiness gates that nobody else opens: a node without an agent, and what the policy lets the program
-//! write of a pod's status.
+//! A node without an agent: nobody else opens the readiness gates of its pods, and none is updated in place.
+//! And what the policy lets the program write of a pod's status.
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_tests::node::{deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Request};
 use serde_json::{Value, json};
 
-use super::Sheet;
-use crate::case::PATIENCE;
+use super::{Sheet, image};
+use crate::case::{PATIENCE, end_now};
 
 const NAMESPACE: &str = "workload-gates";
 
@@ -78,6 +79,9 @@ async fn gates_of_pods_are_opened_and_shut() -> Result<()> {
     has(&sheet, &name, "InPlaceUpdateReady", "True", "").await?;
     has(&sheet, &name, "KruisePodReady", "True", "[]").await?;
 
+    let name = is_made_anew(&sheet, &sets, &name).await?;
+    bind(&sheet, &name).await?;
+    has(&sheet, &name, "KruisePodReady", "True", "[]").await?;
     refusals(&sheet, &name).await?;
 
     // The hook holds the pod before its deletion, out of service.
@@ -89,6 +93,45 @@ async fn gates_of_pods_are_opened_and_shut() -> Result<()> {
     has(&sheet, &name, "KruisePodReady", "False", message).await?;
     sets.delete("shop", &DeleteParams::default()).await.context("remove the set")?;
     Ok(())
+}
+
+/// Changes the image: a set that may make no new pods waits and says why, and one that may makes one. Gives
+/// its name.
+async fn is_made_anew(sheet: &Sheet, sets: &Api<DynamicObject>, old: &str) -> Result<String> {
+    let edit = async |spec: Value| {
+        let patch = json!({ "spec": spec });
+        sets.patch("shop", &PatchParams::default(), &Patch::Merge(&patch)).await.context("edit")
+    };
+    let uid = sheet.pods.get(old).await?.uid();
+    let template = json!({ "spec": { "containers": [{ "name": "main", "image": "registry.test/a:2" }] } });
+    edit(json!({ "updateStrategy": { "type": "InPlaceOnly" }, "template": template })).await?;
+    await_condition("the set says what it waits for", PATIENCE, async || {
+        let status = &sets.get("shop").await?.data["status"];
+        let says = |one: &Value| {
+            let why = one["message"].as_str().unwrap_or_default();
+            one["type"] == "FailedUpdate" && why.contains("has no agent")
+        };
+        ensure!(status["conditions"].as_array().is_some_and(|all| all.iter().any(says)), "{status}");
+        Ok(())
+    })
+    .await?;
+    let kept = sheet.pods.get(old).await?;
+    ensure!(kept.uid() == uid && kept.metadata.deletion_timestamp.is_none(), "{:?}", kept.metadata);
+    ensure!(image(&kept) == "registry.test/a:1", "{}", image(&kept));
+
+    edit(json!({ "updateStrategy": { "type": "InPlaceIfPossible" } })).await?;
+    await_condition("another pod takes its place", PATIENCE, async || {
+        let mut pods = sheet.all().await?;
+        if let Some(before) = pods.remove(old) {
+            ensure!(before.metadata.deletion_timestamp.is_some(), "it stays");
+            // Its kubelet would.
+            end_now(&sheet.pods, old).await?;
+        }
+        let (name, pod) = pods.pop_first().context("none yet")?;
+        ensure!(image(&pod) == "registry.test/a:2" && pods.is_empty(), "{}, {pods:?}", image(&pod));
+        Ok(name)
+    })
+    .await
 }
 
 /// Tries what the program's own identity may not write of the status of a pod.

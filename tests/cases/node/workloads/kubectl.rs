@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{CloneSet, ContainerUpdateRequest};
+use berth_proto::crd::{CloneSet, ContainerUpdateRequest, SidecarSet};
 use berth_tests::node::{User, programs};
 use berth_tests::wait::await_condition;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -111,9 +111,12 @@ async fn rollouts_are_led_by_the_plugin() -> Result<()> {
     std::fs::write(&file, serde_json::to_string(&set)?)?;
     let said =
         plugin.says(&format!("set image -f {} main=a:9 --dry-run=server -o json", file.display())).await;
+    let here = plugin.says(&format!("set image -f {} main=a:8 --local -o json", file.display())).await;
     std::fs::remove_file(&file)?;
-    let printed: serde_json::Value = serde_json::from_str(&said?)?;
-    ensure!(printed["spec"]["template"]["spec"]["containers"][0]["image"] == "a:9", "{printed}");
+    for (said, image) in [(said?, "a:9"), (here?, "a:8")] {
+        let printed: serde_json::Value = serde_json::from_str(&said)?;
+        ensure!(printed["spec"]["template"]["spec"]["containers"][0]["image"] == image, "{printed}");
+    }
 
     // While it rests nothing is updated; the way back is there all the same.
     ensure!(plugin.says(&format!("rollout pause {SET}")).await? == "cloneset.apps.kruise.io/shop paused\n");
@@ -142,6 +145,7 @@ async fn rollouts_are_led_by_the_plugin() -> Result<()> {
     ensure!(sheet.all().await?.values().all(|pod| env(pod).iter().any(|one| one.name == "RESTARTED_AT")));
 
     asks_the_cluster(&sheet, &plugin).await?;
+    sets_images_of_sidecars(&sheet, &plugin).await?;
 
     // One pod goes, with its replica; the other one stays.
     let names = sheet.names().await?;
@@ -153,6 +157,28 @@ async fn rollouts_are_led_by_the_plugin() -> Result<()> {
         .serves_until("one pod is left", async || has_images(&sheet.all().await?, &[(stays.as_str(), "a:1")]))
         .await?;
     plugin.fails("rollout status cloneset/nobody", "Error from server (NotFound)").await
+}
+
+/// A SidecarSet is in no namespace, and has no rollout of its own.
+async fn sets_images_of_sidecars(sheet: &Sheet, plugin: &Plugin) -> Result<()> {
+    let sets: Api<SidecarSet> = Api::all(sheet.client.clone());
+    let set: SidecarSet = serde_json::from_value(json!({
+        "metadata": { "name": "plugin", "labels": { "team": "plugin" } },
+        "spec": {
+            "selector": { "matchLabels": { "app": "nowhere" } },
+            "containers": [{ "name": "log", "image": "log:1" }],
+        },
+    }))?;
+    sets.create(&PostParams::default(), &set).await.context("make the SidecarSet")?;
+    let said = plugin.says("set image sidecarset/plugin log=log:2").await?;
+    ensure!(said == "sidecarset.apps.kruise.io/plugin image updated\n", "{said}");
+    let said = plugin.says("set image sidecarsets -l team=plugin log=log:3 --dry-run=server -o name").await?;
+    ensure!(said == "sidecarset.apps.kruise.io/plugin\n", "{said}");
+    plugin.fails("rollout undo sidecarset/plugin", "a SidecarSet has no pods of its own").await?;
+    let set = serde_json::to_value(sets.get("plugin").await?)?;
+    ensure!(set["spec"]["containers"][0]["image"] == "log:2", "{set}");
+    sets.delete("plugin", &DeleteParams::default()).await.context("remove the SidecarSet")?;
+    Ok(())
 }
 
 /// Lists, and requests whose ends are written here, for want of an agent.

@@ -1,10 +1,6 @@
 //! Two replicas of berth-workloads in the midst of a rollout: the one that leads is killed, and later another
 //! one is stopped for longer than the Lease lasts and goes on. The log of the API server says who wrote what.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,23 +8,20 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use berth_tests::node::{ControlPlane, Replica, Workloads, crds, deploy, token};
 use berth_tests::wait::await_condition;
-use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::watcher::{self, Event};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::is_half_deleted;
-use crate::case::{PATIENCE, end_now};
+use super::witness::{USER, Witness, live, serves};
+use crate::case::PATIENCE;
 use crate::centre::namespace;
 
 const SPACE: &str = "two-replicas";
-const USER: &str = "system:serviceaccount:berth-system:berth-workloads";
 /// Pods of each set, and how many of them may be unavailable.
 const PODS: usize = 16;
 const MOST: usize = 2;
@@ -62,73 +55,6 @@ impl One {
     fn signal(&self, signal: Signal) -> Result<()> {
         let pid = self.workloads.service().pid().context("it does not run")?;
         kill(Pid::from_raw(i32::try_from(pid)?), signal).context("signal")
-    }
-}
-
-/// The pods, as they were seen.
-#[derive(Default)]
-struct Witness {
-    /// The most that were there at once, of a set.
-    most: AtomicUsize,
-    /// The fewest that served at once, of a set, once all did.
-    fewest: AtomicUsize,
-}
-
-fn serves(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")
-}
-
-/// Watches every version of every pod.
-async fn watch(pods: Api<Pod>, witness: Arc<Witness>) -> Result<()> {
-    let mut events = pin!(watcher::watcher(pods, watcher::Config::default()));
-    let mut all: BTreeMap<String, Pod> = BTreeMap::new();
-    let (mut whole, mut begun) = (false, BTreeSet::new());
-    while let Some(event) = events.next().await {
-        match event? {
-            Event::Init => ensure!(!whole, "the watch broke: nothing can be said of what it missed"),
-            Event::InitApply(pod) | Event::Apply(pod) => drop(all.insert(pod.name_any(), pod)),
-            Event::Delete(pod) => drop(all.remove(&pod.name_any())),
-            Event::InitDone => whole = true,
-        }
-        for app in ["shop", "db"] {
-            let of = || all.values().filter(|pod| pod.labels().get("app").is_some_and(|value| value == app));
-            let there = of().filter(|pod| pod.metadata.deletion_timestamp.is_none()).count();
-            let serving = of().filter(|pod| serves(pod)).count();
-            witness.most.fetch_max(there, Ordering::SeqCst);
-            if serving == PODS {
-                begun.insert(app);
-            }
-            if begun.contains(app) {
-                witness.fewest.fetch_min(serving, Ordering::SeqCst);
-            }
-        }
-    }
-    bail!("the watch ended")
-}
-
-/// Makes each new pod Ready after a while, as kubelets would.
-async fn live(pods: Api<Pod>) -> Result<()> {
-    let mut since: BTreeMap<String, Instant> = BTreeMap::new();
-    loop {
-        for pod in pods.list(&ListParams::default()).await? {
-            let name = pod.name_any();
-            if is_half_deleted(&pod) {
-                end_now(&pods, &name).await?;
-            } else if !serves(&pod) && pod.metadata.deletion_timestamp.is_none() {
-                let uid = pod.uid().unwrap_or_default();
-                if since.entry(uid).or_insert_with(Instant::now).elapsed() > READY_AFTER {
-                    let status = json!({ "status": {
-                        "phase": "Running",
-                        "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }],
-                    }});
-                    // It may have been deleted meanwhile.
-                    drop(pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status)).await);
-                }
-            }
-        }
-        sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -233,9 +159,9 @@ async fn a_rollout_goes_on_when_its_leader_is_killed_or_stopped() -> Result<()> 
     let second = One::start(&plane, Replica::Second).await?;
 
     let mut stage = Stage { pods: Api::namespaced(client.clone(), SPACE), sets: Vec::new() };
-    let witness = Arc::new(Witness { fewest: AtomicUsize::new(PODS), ..Witness::default() });
-    let watching = tokio::spawn(watch(stage.pods.clone(), witness.clone()));
-    let living = tokio::spawn(live(stage.pods.clone()));
+    let witness = Witness::new(&["shop", "db"], PODS);
+    let watching = tokio::spawn(witness.clone().watch(stage.pods.clone()));
+    let living = tokio::spawn(live(stage.pods.clone(), READY_AFTER));
     stage.make(&client).await?;
     stage.serve("a:1", PODS).await?;
 
@@ -259,7 +185,7 @@ async fn a_rollout_goes_on_when_its_leader_is_killed_or_stopped() -> Result<()> 
     stage.serve("a:2", PODS).await.context("the rollout ends")?;
     sleep(Duration::from_secs(2)).await;
     ensure!(!watching.is_finished() && !living.is_finished(), "nobody watched to the end");
-    let (most, fewest) = (witness.most.load(Ordering::SeqCst), witness.fewest.load(Ordering::SeqCst));
+    let (most, fewest) = (witness.most(), witness.fewest());
     ensure!(most == PODS, "{most} pods of a set were there at once");
     ensure!(fewest >= PODS - MOST, "only {fewest} pods of a set served");
     ensure!(fewest < PODS, "nothing was seen of the rollout");

@@ -207,7 +207,10 @@ impl<'a> Pass<'a> {
     pub(super) fn instances(&self, pods: &[&PodView]) -> Instances {
         let mut instances = Instances::default();
         let names = pods.iter().flat_map(|pod| [pod.name.clone(), pod.instance().to_owned()]);
-        instances.taken = names.chain(self.input.claims.iter().map(|one| one.instance.clone())).collect();
+        // A new pod with the name of one that is to go would be deleted as that one.
+        let condemned = self.rules.pods_to_delete.iter().map(|name| (*name).to_owned());
+        let claimed = self.input.claims.iter().map(|one| one.instance.clone());
+        instances.taken = names.chain(claimed).chain(condemned).collect();
         if !self.rules.reuses_claims || self.rules.claims.is_empty() {
             return instances;
         }

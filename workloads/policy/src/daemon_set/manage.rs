@@ -99,13 +99,18 @@ impl<'a> Pass<'a> {
         self.input.failures.scale.is_some() || written.all(is_off)
     }
 
-    /// Leaves one of several pods on a node; while pods surge, one of each template.
+    /// Leaves one of several pods on a node; while pods surge, one of each template, and rather one that
+    /// serves. One that is held before its deletion is none that is left.
     fn delete_surplus(&mut self, active: &[Member<'a>]) {
-        let (new, old): (Vec<Member<'a>>, Vec<Member<'a>>) = active.iter().partition(|one| one.updated);
+        let mut active = active.to_vec();
+        // Stable: the oldest ones stay.
+        active.sort_by_key(Member::is_going);
         if self.surge == 0 {
             active.iter().skip(1).for_each(|one| self.delete(one));
             return;
         }
+        active.sort_by_key(|one| !one.available);
+        let (new, old): (Vec<Member<'a>>, Vec<Member<'a>>) = active.iter().partition(|one| one.updated);
         new.iter().skip(1).chain(old.iter().skip(1)).for_each(|one| self.delete(one));
         if let (Some(new), Some(old)) = (new.first(), old.first())
             && (new.available || !old.pod.is_ready())
@@ -115,7 +120,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Pods that may be made while they are made progressively; `None`: as many as are missing.
-    fn progress(&self) -> Option<i64> {
+    pub(super) fn progress(&self) -> Option<i64> {
         let partition = self.rules.partition.up(self.desired).min(self.desired);
         if !self.rules.progressive || partition == 0 {
             return None;

@@ -7,6 +7,7 @@ mod held;
 mod model;
 mod nodes;
 mod status;
+mod surplus;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -274,6 +275,18 @@ fn n7_pods_come_progressively() {
     let mut world = World::new(json!({ "partition": 7 }), "");
     world.annotations = json!({ "daemonset.kruise.io/progressive-create-pod": "true" });
     assert_eq!(world.effect(), "+hn +in +jn");
+}
+
+/// Nodes without their first pod hold up no update of those that have one. Rows: pods, and what is done.
+#[rstest]
+#[case("h:o i:o j:o", "-j")]
+#[case("h:o i:o", "+jn")]
+#[case("h:o i:o j:n!", "")]
+#[case("h:o i:o j:n", "-i")]
+fn pods_that_came_progressively_are_updated(#[case] pods: &str, #[case] effect: &str) {
+    let mut world = World::new(json!({ "partition": 7 }), pods);
+    world.annotations = json!({ "daemonset.kruise.io/progressive-create-pod": "true" });
+    assert_eq!(world.effect(), effect);
 }
 
 #[test]

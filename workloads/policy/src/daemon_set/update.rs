@@ -66,8 +66,11 @@ impl<'a> Pass<'a> {
             return self.update_surging(&names);
         }
         let most = self.rules.max_unavailable.up(self.desired).max(1);
+        // Nodes that are to get their first pod later are not out of service: their author wants it so.
+        let later = if self.progress().is_some() { self.held_back() } else { BTreeSet::new() };
         let is_out = |(name, place): &(&String, &Place<'_>)| {
-            place.is_out() || place.should_run && busy.contains(*name)
+            let comes_later = place.members.is_empty() && later.contains(*name);
+            !comes_later && (place.is_out() || place.should_run && busy.contains(*name))
         };
         let mut out = count(self.places.iter().filter(is_out).count());
         // A node that gets no pod is none whose pod is on its way.

@@ -47,6 +47,20 @@ fn made(world: &World) -> Vec<(String, String)> {
     pods.collect()
 }
 
+/// The program was killed before it took the name out, and the claim waits for another pod.
+#[test]
+fn a_new_pod_has_no_name_that_is_still_to_go() {
+    let mut spec = spec(1);
+    spec["scaleStrategy"] = json!({ "podsToDelete": ["shop-abcde"] });
+    let mut world = World::new(spec, "");
+    world.claims = vec![claim("abcde")];
+    let all = made(&world);
+    assert_eq!((all.len(), all[0].0.as_str()), (1, "abcde"));
+    assert!(all[0].1 != "shop-abcde" && all[0].1.starts_with("shop-"), "{all:?}");
+    world.set.spec.scale_strategy = None;
+    assert_eq!(made(&world), [("abcde".to_owned(), "shop-abcde".to_owned())]);
+}
+
 #[test]
 fn a_new_pod_has_claims_of_its_own_before_it() {
     let world = World::new(spec(1), "");

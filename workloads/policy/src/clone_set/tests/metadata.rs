@@ -36,6 +36,24 @@ fn metadata_alone_is_one_write_and_needs_no_agent() {
     assert_eq!(patch["metadata"]["annotations"]["example.com/a"], "1");
 }
 
+/// Labels are long or short as the installation has chosen, and a pod with the other one counts as updated.
+#[test]
+fn a_new_pod_has_the_label_that_was_chosen() {
+    for (short_hash, label, other) in [(false, "shop-new", "new"), (true, "new", "shop-new")] {
+        let mut world = World::new(json!({ "replicas": 2 }), "1n");
+        world.settings.short_hash = short_hash;
+        world.pods[0].labels.insert(REVISION_LABEL.to_owned(), other.to_owned());
+        let plan = world.plan();
+        let [Action::CreatePod(pod)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+        let labels = &pod["metadata"]["labels"];
+        assert_eq!(
+            (&labels[REVISION_LABEL], &labels[TEMPLATE_HASH_LABEL]),
+            (&json!(label), &json!("new")),
+            "{short_hash}"
+        );
+    }
+}
+
 /// Clients take the record for the word on the update, whatever has changed. Rows: short labels, whether the
 /// gate is open where somebody has said so, and the revision that is recorded.
 #[test]

@@ -1,5 +1,6 @@
 //! Histories played at random: lost and late events, crashes between any two writes, evictions, deletions by
-//! hand, agents that are silent, nodes that come, go and are tainted, and edits in the midst of a rollout.
+//! hand, agents that are silent, hooks that let pods go, nodes that come, go and are tainted, and edits in
+//! the midst of a rollout.
 
 use berth_proto::crd::AdvancedDaemonSetStatus;
 use proptest::prelude::*;
@@ -21,6 +22,8 @@ enum Op {
     Node(usize),
     /// The agent of a node is silent, or heard again.
     Silence(usize),
+    /// The one that minds the hook looks at a pod.
+    Hook(usize),
     /// The agent of a pod cannot update it.
     Fail(usize),
     /// Writes to a pod are refused, or not any more.
@@ -39,6 +42,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..4_usize).prop_map(Op::Taint),
         1 => (0..4_usize).prop_map(Op::Node),
         1 => (0..4_usize).prop_map(Op::Silence),
+        3 => (0..8_usize).prop_map(Op::Hook),
         1 => (0..4_usize).prop_map(Op::Fail),
         1 => (0..4_usize).prop_map(Op::Refuse),
         1 => (0..4_usize).prop_map(Op::RefuseNode),
@@ -54,22 +58,41 @@ struct History {
     held: Held,
 }
 
+/// Tells whether the pod is held before its deletion.
+fn is_going(pod: &PodView) -> bool {
+    State::of(pod) == State::PreparingDelete
+}
+
 fn node(name: &str) -> NodeView {
     NodeView { name: name.to_owned(), labels: [].into(), taints: Vec::new() }
 }
 
 impl History {
-    fn new(kind: &str, most: i32) -> Self {
-        let spec = json!({
+    /// A set that may have so many nodes out of service for its update, or so many pods beside the old ones.
+    fn new(kind: &str, most: i32, hooked: bool) -> Self {
+        let most_key = if kind == "Surging" { "maxSurge" } else { "maxUnavailable" };
+        let mut spec = json!({
             "selector": { "matchLabels": { "app": "log" } },
             "template": template("a:1"),
             "minReadySeconds": 5,
             "updateStrategy": { "rollingUpdate": {
-                "rollingUpdateType": kind, "maxUnavailable": most, "partition": 0,
+                "rollingUpdateType": kind, most_key: most, "partition": 0,
             } },
         });
+        if hooked {
+            spec["template"]["metadata"]["labels"]["hook"] = json!("true");
+            spec["lifecycle"] = json!({ "preDelete": { "labelsHandler": { "hook": "true" } } });
+        }
         let nodes = NAMES.map(|name| (name.to_owned(), node(name))).into();
         Self { played: Played::new(&NAMES, true), spec, status: None, nodes, held: Held::new() }
+    }
+
+    fn rolling(&self) -> &Value {
+        &self.spec["updateStrategy"]["rollingUpdate"]
+    }
+
+    fn surges(&self) -> bool {
+        self.rolling()["rollingUpdateType"] == "Surging"
     }
 
     fn plan(&self) -> Plan {
@@ -112,7 +135,10 @@ impl History {
     fn play(&mut self, op: &Op) {
         match op {
             Op::Cluster(step) => self.played.play(step),
-            Op::Image(number) => self.spec["template"] = template(&format!("a:{number}")),
+            Op::Image(number) => {
+                let image = format!("a:{number}");
+                self.spec["template"]["spec"]["containers"][0]["image"] = json!(image);
+            }
             Op::Partition(partition) => {
                 self.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(partition);
             }
@@ -129,6 +155,11 @@ impl History {
                 }
             }
             Op::Silence(at) => self.played.silence(NAMES[*at].to_owned()),
+            Op::Hook(at) => {
+                if let Some(uid) = self.played.nth(*at) {
+                    self.played.mind(&uid);
+                }
+            }
             Op::Fail(at) => {
                 if let Some(uid) = self.played.nth(*at) {
                     self.played.fail(&uid);
@@ -164,12 +195,11 @@ impl History {
         for action in plan.actions.into_iter().take(writes) {
             if let Action::CreatePod(pod) = &action {
                 let pod = PodView::of(&serde_json::from_value(pod.clone()).unwrap());
-                let twice = self
-                    .played
-                    .pods
-                    .values()
-                    .any(|one| one.is_active() && one.wanted_node() == pod.placed_on);
-                assert!(!twice, "a second pod on node {}", pod.placed_on);
+                let beside = self.played.pods.values().filter(|one| {
+                    one.is_active() && one.wanted_node() == pod.placed_on && !is_going(one)
+                });
+                let most = usize::from(self.surges());
+                assert!(beside.count() <= most, "one pod too many on node {}", pod.placed_on);
             }
             let is_refused = self.played.is_refused(&action);
             is_done &= !is_refused;
@@ -186,12 +216,17 @@ impl History {
         }
     }
 
-    /// No pass leaves more nodes without an available pod than it may, as far as it can see.
+    /// No pass leaves more nodes without an available pod than it may, as far as it can see: none, where new
+    /// pods are made beside the old ones.
     fn keeps_its_bounds(&self, plan: &Plan) {
         let gone = |uid: &str| {
             plan.actions.iter().any(|action| match action {
                 Action::DeletePod(target) => target.uid == uid,
                 Action::UpdateInPlace(update) => update.uid == uid,
+                Action::PatchPod(target, patch) => {
+                    let state = &patch["metadata"]["labels"][STATE_LABEL];
+                    state == State::PreparingDelete.name() && target.uid == uid
+                }
                 _ => false,
             })
         };
@@ -204,7 +239,7 @@ impl History {
         let wanted: Vec<&str> = NAMES.into_iter().filter(|name| self.fits(name)).collect();
         let before = wanted.iter().filter(|name| serves(name, &|_| true)).count() as i64;
         let after = wanted.iter().filter(|name| serves(name, &|pod| !gone(&pod.uid))).count() as i64;
-        let most = self.spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"].as_i64().unwrap();
+        let most = if self.surges() { 0 } else { self.rolling()["maxUnavailable"].as_i64().unwrap() };
         let least = wanted.len() as i64 - most;
         assert!(after == before || after >= least, "{before} serve, {after} are left, least {least}");
     }
@@ -227,6 +262,7 @@ impl History {
             self.played.deliver_all();
             self.sync(usize::MAX);
             self.played.go_on();
+            self.played.mind_all();
             let nodes = &self.nodes;
             self.played.collect(|pod| !nodes.contains_key(pod.wanted_node()));
         }
@@ -244,7 +280,7 @@ impl History {
         let wanted: Vec<&str> = NAMES.into_iter().filter(|name| self.fits(name)).collect();
         assert_eq!(there, wanted);
         assert!(self.played.pods.values().all(|pod| self.played.is_available(pod)));
-        let partition = self.spec["updateStrategy"]["rollingUpdate"]["partition"].as_u64().unwrap() as usize;
+        let partition = self.rolling()["partition"].as_u64().unwrap() as usize;
         let status = plan.status.or(self.status.clone()).unwrap();
         let hash = status.daemon_set_hash.unwrap();
         let old = self.played.pods.values().filter(|pod| pod.label(REVISION_LABEL) != hash).count();
@@ -257,11 +293,12 @@ proptest! {
 
     #[test]
     fn every_history_ends_well(
-        kind in prop_oneof![Just("Standard"), Just("InPlaceIfPossible")],
+        kind in prop_oneof![Just("Standard"), Just("InPlaceIfPossible"), Just("Surging")],
         most in 1..3_i32,
+        hooked in any::<bool>(),
         ops in proptest::collection::vec(op(), 0..60),
     ) {
-        let mut history = History::new(kind, most);
+        let mut history = History::new(kind, most, hooked);
         for op in &ops {
             history.play(op);
         }
@@ -275,12 +312,14 @@ proptest! {
     /// A policy lets nobody write to a pod, or make one on its node, which is out of service then.
     #[test]
     fn a_node_that_is_refused_stops_no_other_one(
-        kind in prop_oneof![Just("Standard"), Just("InPlaceIfPossible")],
+        kind in prop_oneof![Just("Standard"), Just("InPlaceIfPossible"), Just("Surging")],
         most in 1..3_i32,
-        is_lost in any::<bool>(),
+        (is_lost, hooked) in any::<(bool, bool)>(),
         at in 0..4_usize,
     ) {
-        let mut history = History::new(kind, if is_lost { 2 } else { most });
+        // A node that is out of service counts, and so does one whose old pod cannot be deleted.
+        let most = if is_lost || kind == "Surging" { 2 } else { most };
+        let mut history = History::new(kind, most, hooked);
         history.is_as_wanted();
         let uid = history.played.nth(at).unwrap();
         let node = history.played.pods[&uid].node.clone();

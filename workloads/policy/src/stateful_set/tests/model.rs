@@ -1,5 +1,8 @@
 //! Histories played at random: lost and late events, crashes between any two writes, evictions, deletions by
-//! hand, agents that are silent, hooks that let pods go, and edits in the midst of a rollout.
+//! hand, claims that go with pods, agents that are silent, hooks that let pods go, and edits in the midst of
+//! a rollout.
+
+mod claims;
 
 use berth_proto::crd::AdvancedStatefulSetStatus;
 use proptest::prelude::*;
@@ -21,6 +24,12 @@ enum Op {
     Reserve(i64, i64),
     /// Another first number.
     Start(i64),
+    /// Claims go with the set or not, and with pods that are scaled away or not.
+    Retention(bool, bool),
+    /// Somebody deletes a claim.
+    DeleteClaim(usize),
+    /// The garbage collector looks at the claims.
+    Collect,
     /// The agents of a node are silent, or heard again.
     Silence(usize),
     /// Somebody wants a pod made anew.
@@ -44,6 +53,9 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (0..7).prop_map(Op::Partition),
         1 => (0..5_i64, 0..3_i64).prop_map(|(first, more)| Op::Reserve(first, first + more)),
         1 => (0..4_i64).prop_map(Op::Start),
+        1 => any::<(bool, bool)>().prop_map(|(deleted, scaled)| Op::Retention(deleted, scaled)),
+        1 => (0..8_usize).prop_map(Op::DeleteClaim),
+        2 => Just(Op::Collect),
         1 => (0..2_usize).prop_map(Op::Silence),
         1 => (0..8_usize).prop_map(Op::Specify),
         3 => (0..8_usize).prop_map(Op::Hook),
@@ -59,10 +71,15 @@ struct History {
     /// Changes of the spec, counted.
     generation: i64,
     status: Option<AdvancedStatefulSetStatus>,
+    claims: Vec<ClaimView>,
+}
+
+fn number_of(pod: &str) -> i64 {
+    super::super::ordinal("db", pod).unwrap()
 }
 
 impl History {
-    fn new(policy: &str, ordered: bool, most: i32, hooked: bool) -> Self {
+    fn new(policy: &str, ordered: bool, most: i32, hooked: bool, claimed: bool) -> Self {
         let mut spec = json!({
             "replicas": 3,
             "selector": { "matchLabels": { "app": "db" } },
@@ -79,7 +96,11 @@ impl History {
                 "inPlaceUpdate": { "labelsHandler": { "hook": "true" } },
             });
         }
-        Self { played: Played::new(&["n0", "n1"], false), spec, generation: 1, status: None }
+        if claimed {
+            spec["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" } }]);
+        }
+        let played = Played::new(&["n0", "n1"], false);
+        Self { played, spec, generation: 1, status: None, claims: Vec::new() }
     }
 
     fn plan(&self) -> Plan {
@@ -97,7 +118,7 @@ impl History {
             set: &set,
             revisions: &self.played.revisions.iter().collect::<Vec<_>>(),
             pods: &pods,
-            claims: &[],
+            claims: &self.claims.iter().collect::<Vec<_>>(),
             in_place: &self.played.in_place,
             agents: Agents {
                 updating: &nodes,
@@ -140,6 +161,17 @@ impl History {
                 self.spec["reserveOrdinals"] = json!([format!("{first}-{last}"), last]);
             }
             Op::Start(start) => self.spec["ordinals"] = json!({ "start": start }),
+            Op::Retention(deleted, scaled) => {
+                let policy = |is_deleted: &bool| if *is_deleted { "Delete" } else { "Retain" };
+                self.spec["persistentVolumeClaimRetentionPolicy"] =
+                    json!({ "whenDeleted": policy(deleted), "whenScaled": policy(scaled) });
+            }
+            Op::DeleteClaim(at) => {
+                if let Some(claim) = self.claims.get_mut(*at) {
+                    claim.terminating = true;
+                }
+            }
+            Op::Collect => self.collect_claims(),
             Op::Silence(at) => {
                 let node = self.played.nodes[*at].clone();
                 self.played.silence(node);
@@ -192,7 +224,7 @@ impl History {
         for action in plan.actions.into_iter().take(writes) {
             let is_refused = self.played.is_refused(&action);
             is_done &= !is_refused;
-            if !is_refused && !self.played.write(action) {
+            if !is_refused && !self.write(action) {
                 are_written = false;
                 break;
             }
@@ -211,7 +243,7 @@ impl History {
     /// No pass takes more pods with a slot out of service than it may, as far as it can see.
     fn keeps_its_bounds(&self, plan: &Plan) {
         let slots = self.slots();
-        let ordinal = |pod: &PodView| super::super::ordinal("db", &pod.name).unwrap();
+        let ordinal = |pod: &PodView| number_of(&pod.name);
         let counts = |pod: &&PodView| self.played.is_available(pod) && slots.contains(&ordinal(pod));
         let before = self.played.seen.iter().filter(counts).count() as i64;
         let available = |uid: &str| self.played.seen.get(uid).as_ref().is_some_and(counts);
@@ -245,6 +277,7 @@ impl History {
             self.sync(usize::MAX);
             self.played.go_on();
             self.played.mind_all();
+            self.collect_claims();
         }
         self.played.deliver_all();
     }
@@ -272,17 +305,17 @@ impl History {
         let plan = self.plan();
         assert_eq!(plan.actions, [], "something is left to do");
         let slots = self.slots();
-        let mut there: Vec<i64> =
-            self.played.pods.values().map(|pod| super::super::ordinal("db", &pod.name).unwrap()).collect();
+        let mut there: Vec<i64> = self.played.pods.values().map(|pod| number_of(&pod.name)).collect();
         there.sort_unstable();
         assert_eq!(there, slots);
+        self.claims_are_as_wanted(&slots);
         assert!(self.played.pods.values().all(|pod| self.played.is_available(pod)));
         assert!(self.played.pods.values().all(|pod| !pod.labels.contains_key(SPECIFIED_DELETE_LABEL)));
         let partition = self.spec["updateStrategy"]["rollingUpdate"]["partition"].as_i64().unwrap();
         let status = plan.status.or(self.status.clone()).unwrap();
         let update = status.update_revision.unwrap();
         let is_new = |pod: &PodView| pod.label(REVISION_LABEL) == update;
-        let ordinal = |pod: &PodView| super::super::ordinal("db", &pod.name).unwrap();
+        let ordinal = |pod: &PodView| number_of(&pod.name);
         assert!(self.played.pods.values().all(|pod| ordinal(pod) < self.start() + partition || is_new(pod)));
         // Metadata is that of the revision, whoever was to write it.
         for pod in self.played.pods.values().filter(|pod| is_new(pod)) {
@@ -302,10 +335,10 @@ proptest! {
         policy in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible"), Just("InPlaceOnly")],
         ordered in any::<bool>(),
         most in 1..3_i32,
-        hooked in any::<bool>(),
+        (hooked, claimed) in any::<(bool, bool)>(),
         ops in proptest::collection::vec(op(), 0..60),
     ) {
-        let mut history = History::new(policy, ordered, most, hooked);
+        let mut history = History::new(policy, ordered, most, hooked, claimed);
         for op in &ops {
             history.play(op);
         }
@@ -328,10 +361,10 @@ proptest! {
     fn a_pod_that_is_refused_stops_no_other_one(
         policy in prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible"), Just("InPlaceOnly")],
         most in 1..3_i32,
-        (hooked, specified) in any::<(bool, bool)>(),
+        (hooked, specified, claimed) in any::<(bool, bool, bool)>(),
         at in 0..3_usize,
     ) {
-        let mut history = History::new(policy, false, most, hooked);
+        let mut history = History::new(policy, false, most, hooked, claimed);
         history.is_as_wanted();
         let uid = history.played.nth(at).unwrap();
         history.played.refuse(uid.clone());
