@@ -3,8 +3,8 @@
 //!
 //! Authors of pods can write one that takes too much memory to be read. Nothing is known of it but
 //! its name: it is told of as one that cannot be read, and holds no other one up. They can also write that a
-//! pod mirrors a static pod, which the node knows by another UID. Where the runtime has a pod of that UID with
-//! another name, the object is taken for what it is: a pod of its own UID.
+//! pod mirrors a static pod, which the node knows by another UID. Where the runtime has a pod of that UID
+//! with another name, the object is taken for what it is: a pod of its own UID.
 
 use std::{collections::BTreeMap, future::ready, sync::Arc};
 

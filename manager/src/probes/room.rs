@@ -2,10 +2,11 @@
 //!
 //! etcd takes objects of 1.5 MiB, and the agent answers each probe in the same object. So what is wanted is
 //! weighed with its answers, and is 1 MiB at the most. The agent reads an object that takes so much memory
-//! and no more, so a probe of many small parts weighs more than its text. If it is more, namespaces share the
-//! room: one that wants less than its part has all of it, and what it leaves is for the others. In a
-//! namespace the marker made first comes first, then the first by name, on the pods in the order of their
-//! names.
+//! and no more, so a probe of many small parts weighs more than its text.
+//!
+//! If more is wanted, namespaces share the room: one that wants less than its part has all of it, and what it
+//! leaves is for the others. In a namespace the marker made first comes first, then the first by name, on the
+//! pods in the order of their names.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
