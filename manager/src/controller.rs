@@ -22,9 +22,9 @@ use crate::{
     podstates::{Annotated, PodStateStep},
     requests::{Ask, Reply},
     secrets::{Answer, Found, Vault},
-    seen::{Kind, Now, Object, Webhooks},
     sidecarsets::FiledEvent,
     spreads::{Replicas, SpreadStep},
+    store::{Kind, Now, Object, Webhooks},
     watch::Input,
     writer::Writer,
 };

@@ -26,9 +26,9 @@ use crate::{
     podstates::PodStateIndex,
     probes::ProbeIndex,
     requests::RequestIndex,
-    seen::{Key, Kind, Now, Object, PodChange, Pods, Views},
     sidecarsets::SidecarIndex,
     spreads::SpreadIndex,
+    store::{Key, Kind, Now, Object, PodChange, Pods, Views},
     write::Target,
 };
 

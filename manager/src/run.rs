@@ -41,8 +41,8 @@ use crate::{
     lease::{Candidate, Terms},
     metrics::Metrics,
     notes, podstates, secrets,
-    seen::Webhooks,
-    sidecarsets, spreads, telemetry,
+    sidecarsets, spreads,
+    store::Webhooks, telemetry,
     watch::Follower,
     wire::{
         AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,

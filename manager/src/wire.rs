@@ -39,8 +39,8 @@ pub use self::{
 };
 use crate::{
     admission::POD_UID,
-    seen::{CustomSeen, Kind, NodeSeen, Object, Owner},
     size,
+    store::{CustomSeen, Kind, NodeSeen, Object, Owner},
 };
 
 /// A kind that can be watched trimmed.

@@ -38,7 +38,7 @@ use crate::{
     },
     reads,
     requests::{Ask, Said},
-    seen::{Object, Owner, PodSeen},
+    store::{Object, Owner, PodSeen},
     telemetry::chain,
     wire::{self, Watched},
 };

@@ -47,7 +47,7 @@ use super::{
 };
 use crate::{
     reads,
-    seen::{Entry, Webhooks},
+    store::{Entry, Webhooks},
 };
 
 /// An object that is read for a decision is read within it: the API server waits for the answer.

@@ -96,7 +96,7 @@ use crate::{
     lease::Tenure,
     metrics::Metrics,
     requests::{Ask, Reply},
-    seen::Webhooks,
+    store::Webhooks,
     wire::{Budgets, PodStates, Spreads, Watched},
 };
 

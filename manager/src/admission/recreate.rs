@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::review::{Request, Verdict};
-use crate::{requests::Unfit, seen::PodStage};
+use crate::{requests::Unfit, store::PodStage};
 
 /// Label of a request to recreate: UID of the pod.
 pub(crate) const POD_UID: &str = "crr.apps.kruise.io/pod-uid";

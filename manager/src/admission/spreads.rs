@@ -33,8 +33,8 @@ use super::{
 use crate::{
     budgets::parent,
     reads,
-    seen::{Object, Owner},
     spreads::replicas,
+    store::{Object, Owner},
     telemetry::chain,
     wire::{self, Watched},
 };

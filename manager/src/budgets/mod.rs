@@ -60,7 +60,7 @@ use crate::{
     effect::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
+    store::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
     work::{Names, WorkQueue},
     write::Target,
 };

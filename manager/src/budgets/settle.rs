@@ -22,7 +22,7 @@ use super::{
 use crate::{
     condition::accepted,
     effect::Effect,
-    seen::{Key, Now, Owner, Pod, PodStage, Pods},
+    store::{Key, Now, Owner, Pod, PodStage, Pods},
     time::later,
     work::pods_unseen_until,
 };

@@ -8,7 +8,7 @@ use berth_proto::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::{seen::Owner, selector::Selector};
+use crate::{selector::Selector, store::Owner};
 
 /// Annotation of a budget: the operations that a budget limits, separated by commas; without it all of them.
 pub(crate) const OPERATIONS: &str = "kruise.io/pub-protect-operations";

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     effect::Effect,
-    seen::{Kind, Now},
+    store::{Kind, Now},
     time::later,
     write::Write,
 };

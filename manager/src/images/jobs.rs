@@ -20,7 +20,7 @@ use super::{
 use crate::{
     effect::Effect,
     notes::ended::is_news,
-    seen::{JobSeen, Key, Kind, Now, Pods},
+    store::{JobSeen, Key, Kind, Now, Pods},
     time::later,
 };
 

@@ -90,7 +90,7 @@ use crate::{
     effect::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, LabelSets, Now, Object, PodChange, Pods, Texts, Views},
+    store::{Key, Kind, LabelSets, Now, Object, PodChange, Pods, Texts, Views},
     time::later,
     timers::Timers,
     write::Target,

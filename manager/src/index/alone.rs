@@ -11,7 +11,7 @@ use super::{Index, Set};
 use crate::{
     effect::Effect,
     requests::StatusPatch,
-    seen::{Kind, Now, Object, Pods},
+    store::{Kind, Now, Object, Pods},
     write::{Target, Write},
 };
 

@@ -70,7 +70,7 @@ use crate::{
     effect::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, Now, Object, PodChange, Pods, Texts, Views},
+    store::{Key, Kind, Now, Object, PodChange, Pods, Texts, Views},
     time::later,
     timers::Timers,
     write::{Target, Write},

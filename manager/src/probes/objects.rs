@@ -14,7 +14,7 @@ use super::{
     spec,
     turns::Rank,
 };
-use crate::seen::{Key, Kind, MarkerSeen, NodePodProbeSeen, Pod, PodChange, Pods};
+use crate::store::{Key, Kind, MarkerSeen, NodePodProbeSeen, Pod, PodChange, Pods};
 
 /// Probes that are wanted for a pod, and its node.
 type Placed = Option<(Arc<str>, Arc<ProbedPod>)>;

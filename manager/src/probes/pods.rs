@@ -13,7 +13,7 @@ use super::{
     resolve::Selecting,
     turns::Turns,
 };
-use crate::seen::{Labels, Pod, PodStage};
+use crate::store::{Labels, Pod, PodStage};
 
 /// A namespace.
 #[derive(Debug, Default)]

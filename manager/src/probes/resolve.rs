@@ -19,7 +19,7 @@ use super::{
     spec::Plan,
     turns::Rank,
 };
-use crate::seen::{Shape, Texts};
+use crate::store::{Shape, Texts};
 
 /// A marker that selects a pod.
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ use serde::Serialize;
 
 use super::{node::ProbedPod, turns::Rank};
 use crate::{
-    seen::{Key, Uid},
     size,
+    store::{Key, Uid},
 };
 
 /// Room for all probes of a node.

@@ -13,7 +13,7 @@ use super::{
     names::{DELETION_COST, is_reserved},
     room::{self, OF_POD},
 };
-use crate::{seen::Key, selector::Selector};
+use crate::{selector::Selector, store::Key};
 
 /// Written by the kubelet, the control plane, and those who update pods in place.
 pub(super) const FOREIGN: [&str; 12] = [

@@ -69,7 +69,7 @@ fn only_the_node_it_is_for_opens_it() {
 fn what_is_missing_is_named_with_the_remedy() {
     let fetch = Fetch {
         uid: "u".into(),
-        job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
         names: Box::new(["one".to_owned(), "two".to_owned()]),
         image: "r.example.com/app".to_owned(),
     };
@@ -96,7 +96,7 @@ async fn an_answer_that_is_no_secret_is_told_without_a_word_of_it() {
         });
         let fetch = Fetch {
             uid: "u".into(),
-            job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+            job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
             names: ["pull".to_owned()].into(),
             image: "r.example.com/app:1".to_owned(),
         };
@@ -128,7 +128,7 @@ async fn a_secret_that_is_missing_hides_no_other(#[case] code: u16, #[case] lack
     });
     let fetch = Fetch {
         uid: "u".into(),
-        job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
         names: ["missing".to_owned(), "there".to_owned()].into(),
         image: "r.example.com/app:1".to_owned(),
     };
@@ -158,7 +158,7 @@ async fn a_secret_is_read_as_far_as_any() {
     });
     let fetch = Fetch {
         uid: "u".into(),
-        job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
         names: ["large".to_owned(), "deep-managed-fields".to_owned()].into(),
         image: "r.example.com/app:1".to_owned(),
     };

@@ -35,7 +35,7 @@ use crate::{
         budgets::BudgetKept, certificates::Served, path::Route, pod_states::StateKept, sets::SetSeen,
         spreads::SpreadKept, view::View,
     },
-    seen::{Entries, Webhooks},
+    store::{Entries, Webhooks},
     telemetry::chain,
     time::later_timer,
 };

@@ -19,7 +19,7 @@ use crate::{
     },
     effect::Effect,
     index::{Index, Set},
-    seen::{BudgetSeen, Kind, Now, Object, Owner, PodStage, Pods},
+    store::{BudgetSeen, Kind, Now, Object, Owner, PodStage, Pods},
 };
 
 /// Many budgets, and a leader's index whose lookups are answered when a test says so.

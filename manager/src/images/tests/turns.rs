@@ -7,7 +7,7 @@ use serde_json::json;
 use super::world::*;
 use crate::{
     images::turns::{FEW, FEW_RESTING, MOST, MOST_RESTING},
-    seen::PodStage,
+    store::PodStage,
 };
 
 const WAITS: &str = "job waits for older jobs of its namespace";

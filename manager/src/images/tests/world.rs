@@ -19,7 +19,7 @@ use crate::{
     images::{Fetch, ImageIndex, JobAct, NodeImageWrite, Seal},
     index::alone::Alone,
     notes::Note,
-    seen::{JobSeen, Kind, NodeImageSeen, NodeSeen, Now, Object, PodSeen, PodStage},
+    store::{JobSeen, Kind, NodeImageSeen, NodeSeen, Now, Object, PodSeen, PodStage},
     write::Write,
 };
 

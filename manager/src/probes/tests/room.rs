@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::world::*;
 use crate::{
     probes::{room, turns},
-    seen::{MarkerSeen, Object, PodSeen},
+    store::{MarkerSeen, Object, PodSeen},
 };
 
 /// A probe with a condition of its own, of so many KiB.

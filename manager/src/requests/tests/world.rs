@@ -17,7 +17,7 @@ use crate::{
     requests::{
         Assignment, FailureReason, RequestAct, RequestIndex, RequestKind, RequestStatus, StatusPatch,
     },
-    seen::{
+    store::{
         ContainerSeen, CustomSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RecreateSeen, Role,
         UpdateSeen,
     },

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::{
     admission::{certificates::made_for_tests, configuration::sample, sets::SetRules},
-    seen::Reach,
+    store::Reach,
 };
 
 type Changes = MutatingWebhookConfiguration;

@@ -1,7 +1,7 @@
 //! A pod is kept once, and what it has in common with others once for all.
 
 use super::*;
-use crate::seen::ContainerSeen;
+use crate::store::ContainerSeen;
 
 fn pod(name: &str, restarts: i32) -> PodSeen {
     PodSeen {
