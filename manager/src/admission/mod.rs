@@ -3,9 +3,9 @@
 //! ```text
 //!   API server ──AdmissionReview──▶ server ──▶ handler ──▶ pods, sidecar_sets, recreate, workloads (pure)
 //!                                     ▲           ▲
-//!   Secret ◀── certificates::Keeper ──┘           └── SidecarSets, namespaces (watched)
+//!   Secret ◀── CertificateReconciler ─┘           └── SidecarSets, namespaces (watched)
 //!                  │ bundle                             │ selectors
-//!                  └──▶ configuration::Keeper ◀─────────┘ ──▶ webhook configurations
+//!                  └──▶ ConfigurationReconciler ◀───────┘ ──▶ webhook configurations
 //! ```
 //!
 //! Every replica serves, the lease is only asked for where a request is marked.
@@ -157,8 +157,8 @@ pub async fn start(
     let shared = (client, &service, (choices, &writer), shown, (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let (changes, entries) =
-        keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
-    let (checks, _) = keeper::<ValidatingWebhookConfiguration>(watches, shared, validating, None);
+        reconciler::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
+    let (checks, _) = reconciler::<ValidatingWebhookConfiguration>(watches, shared, validating, None);
     let bundled = [changes, checks];
     let converts = ownership.has(SharedKind::StatefulSet);
     let converting = converter(converts, watches, client, &service, &serving);
@@ -166,7 +166,7 @@ pub async fn start(
     let (secret, secret_shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", options.admission_secret));
     watches.spawn(follow(api.clone(), one, "Secret of the certificates", Some, secret));
-    let keeper = certificates::Keeper {
+    let reconciler = certificates::CertificateReconciler {
         maker: options.admission_certificates,
         api,
         name: (namespace.to_owned(), options.admission_secret.clone()),
@@ -176,7 +176,7 @@ pub async fn start(
         converting,
         served,
     };
-    watches.spawn(keeper.run());
+    watches.spawn(reconciler.run());
     watches.spawn(tell(ready, serving.clone(), bundled, (sets_shown.clone(), namespaces_shown.clone())));
     if ownership.has(SharedKind::ContainerRecreateRequest) {
         watches.spawn(request_marks::run(client.clone(), tenure.clone()));
@@ -253,7 +253,7 @@ fn choices(options: &Options, ownership: Ownership) -> Choices {
 }
 
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it, and itself.
-fn keeper<K: Configuration>(
+fn reconciler<K: Configuration>(
     watches: &mut JoinSet<()>,
     (client, service, (choices, writer), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
     what: &'static str,
@@ -264,7 +264,7 @@ fn keeper<K: Configuration>(
     let one = watcher::Config::default().fields(&format!("metadata.name={CONFIGURATION}"));
     watches.spawn(follow(api.clone(), one, what, Some, view));
     let (bundled, standing) = watch::channel(Vec::new());
-    let keeper = configuration::Keeper {
+    let reconciler = configuration::ConfigurationReconciler {
         api,
         name: CONFIGURATION,
         service: service.clone(),
@@ -280,7 +280,7 @@ fn keeper<K: Configuration>(
         bundled,
         webhooks,
     };
-    watches.spawn(keeper.run());
+    watches.spawn(reconciler.run());
     (standing, shown)
 }
 
@@ -306,8 +306,9 @@ fn converter(
     let (view, shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", conversion::DEFINITION));
     watches.spawn(follow(api.clone(), one, "customresourcedefinitions", conversion::read, view));
-    let keeper = conversion::Keeper { api, service: service.clone(), shown, served: served.clone(), bundled };
-    watches.spawn(keeper.run());
+    let (service, served) = (service.clone(), served.clone());
+    let reconciler = conversion::ConversionReconciler { api, service, shown, served, bundled };
+    watches.spawn(reconciler.run());
     standing
 }
 

@@ -123,7 +123,7 @@ configuration!(MutatingWebhookConfiguration, mutating, |this| this.webhooks.as_d
 configuration!(ValidatingWebhookConfiguration, validating, |_| &[]);
 
 /// Owner of one configuration, as far as this replica goes.
-pub(in crate::admission) struct Keeper<K> {
+pub(in crate::admission) struct ConfigurationReconciler<K> {
     /// Its API.
     pub(in crate::admission) api: Api<K>,
     /// Its name.
@@ -154,7 +154,7 @@ pub(in crate::admission) struct Keeper<K> {
     pub(in crate::admission) webhooks: Option<watch::Sender<Webhooks>>,
 }
 
-impl<K: Configuration> Keeper<K> {
+impl<K: Configuration> ConfigurationReconciler<K> {
     /// Keeps it right, for ever.
     pub(in crate::admission) async fn run(mut self) {
         let mut told = Arc::new(Vec::new());

@@ -10,12 +10,12 @@ use crate::admission::configuration::{Announcer, announce, announcements};
 
 mod rivals;
 
-/// A keeper that is never answered, and those who tell it of changes.
+/// A reconciler that is never answered, and those who tell it of changes.
 struct Stage {
-    keeper: Keeper<MutatingWebhookConfiguration>,
+    reconciler: ConfigurationReconciler<MutatingWebhookConfiguration>,
     budgets: watch::Sender<View<BudgetKept>>,
     coming: Announcer,
-    /// They end the keeper when they go.
+    /// They end the reconciler when they go.
     _others: [Box<dyn Any>; 5],
 }
 
@@ -30,7 +30,7 @@ fn stage() -> Stage {
     let (state, states) = watch::channel(View::default());
     let (server, served) = watch::channel(Served::default());
     let (announcer, coming) = announcements();
-    let keeper = Keeper {
+    let reconciler = ConfigurationReconciler {
         api: Api::all(Client::new(service_fn(asked), "ns")),
         name: "berth-manager",
         service: Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() },
@@ -48,28 +48,28 @@ fn stage() -> Stage {
     };
     let others: [Box<dyn Any>; 5] =
         [Box::new(shower), Box::new(set), Box::new(spread), Box::new(state), Box::new(server)];
-    Stage { keeper, budgets: budget, coming: announcer, _others: others }
+    Stage { reconciler, budgets: budget, coming: announcer, _others: others }
 }
 
 /// The clock stands still but for the pauses.
 #[tokio::test(start_paused = true)]
 async fn many_changes_are_one_look_and_what_waits_for_its_entry_does_not_wait() {
-    let Stage { mut keeper, budgets, coming, _others } = stage();
+    let Stage { mut reconciler, budgets, coming, _others } = stage();
     let changed = || budgets.send_modify(|_| {});
     let looked = Instant::now();
     changed();
-    keeper.news(looked).await.unwrap();
+    reconciler.news(looked).await.unwrap();
     assert_eq!(looked.elapsed().as_millis(), LOOKED_EVERY.as_millis());
     // The first change after some time.
     let now = Instant::now();
     changed();
-    keeper.news(looked).await.unwrap();
+    reconciler.news(looked).await.unwrap();
     assert_eq!(now.elapsed(), Duration::ZERO);
     announce(&coming.sets, "a", Default::default());
-    keeper.news(now).await.unwrap();
+    reconciler.news(now).await.unwrap();
     assert_eq!(now.elapsed(), Duration::ZERO);
     changed();
     announce(&coming.sets, "b", Default::default());
-    keeper.news(now).await.unwrap();
+    reconciler.news(now).await.unwrap();
     assert_eq!(now.elapsed(), Duration::ZERO, "though others have changed as well");
 }

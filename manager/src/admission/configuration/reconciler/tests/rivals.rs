@@ -76,7 +76,7 @@ struct Replica {
 
 /// A replica that was started then. It wants an entry for the readiness gate, or not.
 fn replica(server: &Arc<Mutex<Server>>, served: &Served, started: i64, gate: bool) -> Replica {
-    let Stage { mut keeper, budgets, coming, _others } = stage();
+    let Stage { mut reconciler, budgets, coming, _others } = stage();
     let shared = server.clone();
     let asked = move |request: http::Request<Body>| {
         let server = shared.clone();
@@ -86,17 +86,18 @@ fn replica(server: &Arc<Mutex<Server>>, served: &Served, started: i64, gate: boo
             Ok::<_, Infallible>(server.lock().unwrap().replace(next))
         }
     };
-    keeper.api = Api::all(Client::new(service_fn(asked), "ns"));
-    keeper.options.pod_readiness_gate = gate;
+    reconciler.api = Api::all(Client::new(service_fn(asked), "ns"));
+    reconciler.options.pod_readiness_gate = gate;
     // Two builds: they were told the same.
     let choices = Choices {
-        others: keeper.options,
-        budgets: keeper.budgets.1,
-        spreads: keeper.spreads.1,
-        states: keeper.states.1,
+        others: reconciler.options,
+        budgets: reconciler.budgets.1,
+        spreads: reconciler.spreads.1,
+        states: reconciler.states.1,
     };
-    let wanted = sample(&keeper.service, choices);
-    keeper.precedence = Precedence::of(Writer::new(Timestamp::from_second(started).unwrap(), &"", &wanted));
+    let wanted = sample(&reconciler.service, choices);
+    let started = Timestamp::from_second(started).unwrap();
+    reconciler.precedence = Precedence::of(Writer::new(started, &"", &wanted));
     let mut server = server.lock().unwrap();
     let shown = View::of([(NAME.to_owned(), server.stored.clone())].into());
     let (shower, shown) = watch::channel(shown);
@@ -109,8 +110,9 @@ fn replica(server: &Arc<Mutex<Server>>, served: &Served, started: i64, gate: boo
     );
     let (server, served) = watch::channel(served.clone());
     let (bundle, bundled) = watch::channel(Vec::new());
-    (keeper.shown, keeper.sets, keeper.served, keeper.bundled) = (shown, sets, served, bundle);
-    (keeper.budgets.0, keeper.spreads.0, keeper.states.0) = (none.0.1, none.1.1, none.2.1);
+    (reconciler.shown, reconciler.sets) = (shown, sets);
+    (reconciler.served, reconciler.bundled) = (served, bundle);
+    (reconciler.budgets.0, reconciler.spreads.0, reconciler.states.0) = (none.0.1, none.1.1, none.2.1);
     let others: [Box<dyn Any>; 5] = [
         Box::new((budgets, coming, _others)),
         Box::new(none.0.0),
@@ -118,7 +120,7 @@ fn replica(server: &Arc<Mutex<Server>>, served: &Served, started: i64, gate: boo
         Box::new(none.2.0),
         Box::new(server),
     ];
-    Replica { task: tokio::spawn(keeper.run()), sets: set, bundled, _others: others }
+    Replica { task: tokio::spawn(reconciler.run()), sets: set, bundled, _others: others }
 }
 
 fn certificate() -> Served {

@@ -60,7 +60,7 @@ pub(in crate::admission) fn read(definition: CustomResourceDefinition) -> Option
 }
 
 /// Owner of `spec.conversion`, as far as this replica goes.
-pub(in crate::admission) struct Keeper {
+pub(in crate::admission) struct ConversionReconciler {
     /// API of the definitions.
     pub(in crate::admission) api: Api<CustomResourceDefinition>,
     /// Where the API server finds us.
@@ -84,7 +84,7 @@ enum Look {
     Owes(Box<CustomResourceConversion>),
 }
 
-impl Keeper {
+impl ConversionReconciler {
     /// Keeps it, for ever.
     pub(in crate::admission) async fn run(mut self) {
         let (mut said, mut writes, mut written) = (None::<String>, 0_usize, Instant::now());
