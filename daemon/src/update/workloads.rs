@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::{
-    turns::Turns,
+    round_robin::RoundRobin,
     words::{REFUSALS, Words},
 };
 use crate::{
@@ -47,7 +47,7 @@ pub(super) struct Workloads(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     words: Words<Unasked>,
-    turns: Turns,
+    turns: RoundRobin,
     refusals: u32,
 }
 

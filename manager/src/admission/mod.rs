@@ -22,6 +22,7 @@ mod evictions;
 mod handler;
 mod leaver;
 mod lists;
+mod locks;
 mod options;
 mod patch;
 mod path;
@@ -39,7 +40,6 @@ mod sidecar_sets;
 mod spread_rules;
 mod spreads;
 mod subject;
-mod turns;
 mod untouched;
 mod view;
 mod workloads;
@@ -85,10 +85,10 @@ use self::{
     },
     handler::{Handler, Namespaces},
     lists::Lists,
+    locks::ObjectLocks,
     pod_states::{Restorer, StateKept},
     server::Server,
     spreads::{Placer, SpreadKept},
-    turns::Turns,
     view::{View, follow, follow_owned},
 };
 use crate::{
@@ -181,7 +181,8 @@ pub async fn start(
     if ownership.has(SharedKind::ContainerRecreateRequest) {
         watches.spawn(request_marks::run(client.clone(), tenure.clone()));
     }
-    let guard = Arc::new(Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() });
+    let (budgets, locks) = (budgets_shown, ObjectLocks::default());
+    let guard = Arc::new(Guard { client: client.clone(), budgets, locks });
     watches.spawn(permits::give(guard.clone(), tenure, asks, replies));
 
     let handler = Handler {
@@ -194,7 +195,7 @@ pub async fn start(
             client: client.clone(),
             spreads: spreads_shown,
             lists: Lists::new(entries.clone(), one_is_for_all_spreads),
-            turns: Turns::default(),
+            locks: ObjectLocks::default(),
         },
         spreads: options.workload_spreads,
         restorer: Restorer {

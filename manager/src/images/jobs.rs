@@ -12,9 +12,9 @@ use super::{
     job::{Job, Secrets, Stage},
     memory,
     pods::counts,
+    queue::{Entrant, JobQueue},
     rollout::{Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
-    turns::{Entrant, Turns},
     write::JobAct,
 };
 use crate::{
@@ -155,8 +155,8 @@ impl ImageIndex {
             return;
         }
         let Some(namespace) = self.held_up.pop_front() else { return };
-        self.touched.extend(self.turns.get(&namespace).into_iter().flat_map(Turns::carried).cloned());
-        self.timers.set(Wake::Turns(namespace), Some(later(now.instant, TURN_AFTER)));
+        self.touched.extend(self.turns.get(&namespace).into_iter().flat_map(JobQueue::carried).cloned());
+        self.timers.set(Wake::Queue(namespace), Some(later(now.instant, TURN_AFTER)));
     }
 
     pub(super) fn leave_turns(&mut self, namespace: &str, job: &Entrant) {

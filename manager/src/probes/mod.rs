@@ -44,12 +44,12 @@ mod node;
 mod objects;
 mod pace;
 mod pods;
+mod queue;
 mod resolve;
 mod room;
 mod settle;
 mod spec;
 mod status;
-mod turns;
 mod write;
 
 #[cfg(test)]

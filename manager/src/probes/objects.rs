@@ -10,9 +10,9 @@ use super::{
     marker::Marker,
     node::{Node, ProbedPod, Shown},
     pods::{Space, are_same, counts},
+    queue::Rank,
     resolve::{Problem, Resolved},
     spec,
-    turns::Rank,
 };
 use crate::store::{Key, Kind, MarkerSeen, NodePodProbeSeen, Pod, PodChange, Pods};
 

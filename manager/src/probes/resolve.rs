@@ -15,9 +15,9 @@ use k8s_openapi::{api::core::v1::Probe, apimachinery::pkg::util::intstr::IntOrSt
 
 use super::{
     marker::Serial,
+    queue::Rank,
     room::{self, MARKERS_OF_POD, OF_POD, Share},
     spec::Plan,
-    turns::Rank,
 };
 use crate::store::{Shape, Texts};
 

@@ -16,7 +16,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{node::ProbedPod, turns::Rank};
+use super::{node::ProbedPod, queue::Rank};
 use crate::{
     size,
     store::{Key, Uid},

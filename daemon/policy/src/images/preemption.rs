@@ -1,4 +1,4 @@
-//! Turns: a pull that has run for long goes back into the queue when another wish waits for its slot.
+//! Preemption: a pull that has run for long goes back into the queue when another wish waits for its slot.
 //!
 //! An attempt may take as long as its wish says, and a registry can let it take for ever. So slots are shared
 //! by time: who has had one for long makes way for who has had less. A turn is longer each time, for a pull

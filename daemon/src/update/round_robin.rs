@@ -1,13 +1,13 @@
-//! Turns of the owners of entries: so many are read in one go, and those that could not be read wait for
-//! those that were not tried yet.
+//! Round robin of the owners of entries: so many are read in one go, and those that could not be read wait
+//! for those that were not tried yet.
 
 use std::collections::BTreeMap;
 
 /// The owner that was tried last.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Option<String>);
+pub(super) struct RoundRobin(Option<String>);
 
-impl Turns {
+impl RoundRobin {
     /// The owners whose turn it is, each once, by their names; of many the next ones after the last.
     pub(super) fn next<T>(&self, owners: impl Iterator<Item = (String, T)>, most: usize) -> Vec<(String, T)> {
         let mut owners: BTreeMap<String, T> = owners.collect();
@@ -43,7 +43,7 @@ mod tests {
             ("b", "", 2, ""),
         ];
         for (last, owners, most, expected) in table {
-            let mut turns = Turns::default();
+            let mut turns = RoundRobin::default();
             if !last.is_empty() {
                 turns.tried(last);
             }
@@ -52,7 +52,7 @@ mod tests {
             assert_eq!(names, expected, "after {last:?}");
         }
         // Those at the head cannot be read for ever, and the others are read all the same.
-        let (mut turns, mut tried) = (Turns::default(), Vec::new());
+        let (mut turns, mut tried) = (RoundRobin::default(), Vec::new());
         for _ in 0..3 {
             for (name, ()) in
                 turns.next(["a", "b", "c", "d"].map(|name| (name.to_owned(), ())).into_iter(), 2)

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::world::*;
 use crate::{
-    images::turns::{FEW, FEW_RESTING, MOST, MOST_RESTING},
+    images::queue::{FEW, FEW_RESTING, MOST, MOST_RESTING},
     store::PodStage,
 };
 

@@ -15,12 +15,12 @@ pub(super) type Rank = (Option<Timestamp>, Arc<str>);
 
 /// The markers of a namespace that make sense.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct MarkerQueue {
     carried: BTreeSet<Rank>,
     waiting: BTreeSet<Rank>,
 }
 
-impl Turns {
+impl MarkerQueue {
     /// Takes one in, and says who is carried out from now on or not any more, with it or because of it.
     pub(super) fn enter(&mut self, rank: Rank) -> Vec<(Rank, bool)> {
         if self.carried.contains(&rank) || self.waiting.contains(&rank) {
@@ -72,7 +72,7 @@ mod tests {
     /// Each by one step, however many there are.
     #[test]
     fn the_oldest_of_ten_thousand() {
-        let mut turns = Turns::default();
+        let mut turns = MarkerQueue::default();
         for number in (0..10_000).rev() {
             assert!(turns.enter(rank(number, "m")).len() <= 2);
         }
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn of_the_same_age_the_first_by_name() {
-        let mut turns = Turns::default();
+        let mut turns = MarkerQueue::default();
         for number in 0..MOST {
             turns.enter(rank(7, &format!("m{number:05}")));
         }

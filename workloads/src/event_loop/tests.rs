@@ -20,7 +20,7 @@ async fn a_plan_writes_nothing_after_its_term() {
     let (_sender, inputs) = mpsc::channel::<()>(1);
     let (lease, tenure) = Tenure::of_test();
     lease.send_replace(Some(Term::of_test(in_seconds(5))));
-    let mut turns = Turns::<(), ()>::new(inputs, tenure);
+    let mut turns = EventLoop::<(), ()>::new(inputs, tenure);
     turns.tenure.changed().await;
     let written = Arc::new(AtomicUsize::new(0));
     let count = written.clone();
@@ -52,7 +52,7 @@ async fn a_plan_that_waits_for_an_answer_ends_with_its_term(#[case] lost: Option
     let (_sender, inputs) = mpsc::channel::<()>(1);
     let (lease, tenure) = Tenure::of_test();
     lease.send_replace(Some(Term::of_test(in_seconds(10))));
-    let mut turns = Turns::<(), ()>::new(inputs, tenure);
+    let mut turns = EventLoop::<(), ()>::new(inputs, tenure);
     let (asks, asked) = tokio::sync::oneshot::channel::<()>();
     turns.spawn("hangs".to_owned(), async move {
         // Dropped with the plan, as its request is.
@@ -84,9 +84,9 @@ fn a_panic_ends_one_plan_and_no_other() {
 async fn what_is_due_wakes_only_one_that_may_begin_it() {
     let (_sender, inputs) = mpsc::channel::<()>(1);
     let (lease, tenure) = Tenure::of_test();
-    let mut turns = Turns::<_, ()>::new(inputs, tenure);
+    let mut turns = EventLoop::<_, ()>::new(inputs, tenure);
     turns.agenda.add("uid".to_owned(), Instant::now());
-    let wakes = async |turns: &mut Turns<(), ()>, listed| {
+    let wakes = async |turns: &mut EventLoop<(), ()>, listed| {
         tokio::time::timeout(Duration::from_millis(50), turns.next(listed)).await.is_ok()
     };
     assert!(!wakes(&mut turns, true).await, "another one leads");
@@ -116,7 +116,7 @@ async fn a_plan_ends_with_its_report_or_its_panic() {
     let (_sender, inputs) = mpsc::channel::<()>(1);
     let (lease, tenure) = Tenure::of_test();
     lease.send_replace(Some(Term::of_test(in_seconds(3600))));
-    let mut turns = Turns::new(inputs, tenure);
+    let mut turns = EventLoop::new(inputs, tenure);
     turns.tenure.changed().await;
     turns.spawn("well".to_owned(), async { 7 });
     assert!(turns.agenda.in_flight() == ["well"]);

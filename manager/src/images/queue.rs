@@ -24,13 +24,13 @@ pub(super) type Entrant = (Rank, Arc<str>);
 
 /// The jobs of one namespace that are not over.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct JobQueue {
     carried: BTreeSet<Entrant>,
     resting: BTreeSet<Entrant>,
     waiting: BTreeSet<Entrant>,
 }
 
-impl Turns {
+impl JobQueue {
     /// Lets a job wait for its turn, unless it has it.
     pub(super) fn enter(&mut self, job: Entrant) {
         if !self.carried.contains(&job) && !self.resting.contains(&job) {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_oldest_first_and_nobody_is_put_back() {
-        let mut turns = Turns::default();
+        let mut turns = JobQueue::default();
         for second in (1..=1000).rev() {
             turns.enter(job(second, "j"));
         }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn one_that_rests_gives_its_turn_away() {
-        let mut turns = Turns::default();
+        let mut turns = JobQueue::default();
         let count = MOST + MOST_RESTING + 1;
         (0..count as i64).for_each(|second| turns.enter(job(second, "j")));
         let mut begun = 0;
@@ -134,7 +134,7 @@ mod tests {
     /// While turns are few, those that have one keep it.
     #[test]
     fn few_turns() {
-        let mut turns = Turns::default();
+        let mut turns = JobQueue::default();
         (0..100).for_each(|second| turns.enter(job(second, "j")));
         let begun = std::iter::from_fn(|| turns.next(true)).count();
         assert_eq!(begun, FEW);
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn one_that_left_leaves_nothing() {
-        let mut turns = Turns::default();
+        let mut turns = JobQueue::default();
         turns.enter(job(1, "a"));
         turns.enter(job(2, "b"));
         turns.next(false);

@@ -1,5 +1,5 @@
-//! Turns of a controller: it waits for inputs, for plans that end, for the lease and for what is due. All
-//! controllers have it in common, so what wakes a replica, and which one may begin a plan and go on with
+//! Event loop of a controller: it waits for inputs, for plans that end, for the lease and for what is due.
+//! All controllers have it in common, so what wakes a replica, and which one may begin a plan and go on with
 //! it, is decided once.
 
 use std::{
@@ -43,7 +43,7 @@ pub(crate) struct Connections {
 }
 
 /// Inputs and plans of a controller, and when its objects are due.
-pub(crate) struct Turns<I, R> {
+pub(crate) struct EventLoop<I, R> {
     inputs: mpsc::Receiver<I>,
     tenure: Tenure,
     /// Term of the turn before.
@@ -82,7 +82,7 @@ impl Connections {
     }
 }
 
-impl<I, R: Send + 'static> Turns<I, R> {
+impl<I, R: Send + 'static> EventLoop<I, R> {
     pub(crate) fn new(inputs: mpsc::Receiver<I>, tenure: Tenure) -> Self {
         Self {
             inputs,
@@ -96,7 +96,7 @@ impl<I, R: Send + 'static> Turns<I, R> {
         }
     }
 
-    /// Turns of a controller that reads all objects before its first plan of a term.
+    /// Event loop of a controller that reads all objects before its first plan of a term.
     pub(crate) fn with_reading(inputs: mpsc::Receiver<I>, tenure: Tenure) -> Self {
         Self { reading: Some(Reading::default()), ..Self::new(inputs, tenure) }
     }
