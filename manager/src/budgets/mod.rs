@@ -27,9 +27,9 @@
 //!   taken to be available than the status says.
 
 mod adapter;
-mod asked;
 mod count;
 mod held;
+mod in_flight;
 mod known;
 mod lookup;
 mod objects;
@@ -50,7 +50,7 @@ pub use self::{
     adapter::{Answer, BudgetWrite, Step, carry_out},
     lookup::{Fact, Found, Lookup},
 };
-use self::{asked::Asked, held::Held, known::Known};
+use self::{held::Held, in_flight::InFlight, known::Known};
 pub(crate) use self::{
     lookup::{parent, scale},
     permit::{Answer as Permission, Question, decide},
@@ -100,7 +100,7 @@ pub struct BudgetIndex {
     spaces: Names,
     /// Controllers of ReplicaSets, as far as they were looked up.
     parents: Parents,
-    asked: Asked,
+    asked: InFlight,
     held: Held,
     queue: WorkQueue,
     steps: Vec<Effect>,

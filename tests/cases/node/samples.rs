@@ -13,9 +13,9 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::api_server::node_of_zone;
 use crate::admission::{Door, install_admission};
 use crate::case::{PATIENCE, end_now};
-use crate::centre::node_of_zone;
 
 const SPACE: &str = "default";
 const ZONE: &str = "topology.kubernetes.io/zone";

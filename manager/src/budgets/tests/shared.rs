@@ -14,7 +14,7 @@ use crate::{
     budgets::{
         BudgetIndex,
         adapter::{Answer, Step},
-        asked::OF_A_NAMESPACE,
+        in_flight::OF_A_NAMESPACE,
         lookup::{Fact, Found, Lookup, What},
     },
     effect::Effect,

@@ -24,8 +24,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::is_half_deleted;
+use crate::api_server::namespace;
 use crate::case::{PATIENCE, end_now};
-use crate::centre::namespace;
 
 const SPACE: &str = "two-replicas";
 const USER: &str = "system:serviceaccount:berth-system:berth-workloads";

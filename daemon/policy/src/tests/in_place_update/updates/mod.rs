@@ -7,6 +7,6 @@ mod kubelet;
 mod model;
 mod moments;
 mod play;
-mod seen;
 mod store;
+mod views;
 mod writes;

@@ -13,7 +13,7 @@ use kube::api::WatchEvent;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
-pub(crate) use self::flags::Asked;
+pub(crate) use self::flags::RequestArgs;
 use self::flags::Following;
 use crate::{
     cli::{DryRun, Global},
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Carries out a command.
-pub(crate) async fn run(global: &Global, asked: &Asked) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(global: &Global, asked: &RequestArgs) -> anyhow::Result<ExitCode> {
     let following = asked.following();
     let (sort, pod) = (asked.sort(), spec::pod(asked.pod())?);
     // What is wrong in the words themselves is said before a cluster is asked.

@@ -6,7 +6,7 @@ use anyhow::{bail, ensure};
 use berth_proto::names::is_dns_subdomain;
 use serde_json::{Map, Value, json};
 
-use super::flags::{Asked, FailurePolicy, Recreate, Update};
+use super::flags::{FailurePolicy, Recreate, RequestArgs, Update};
 use crate::object::{list, text};
 
 /// The shortest deadline that the kinds take.
@@ -36,13 +36,13 @@ pub(super) fn prefix(pod: &str) -> String {
 }
 
 /// Images that are given, by container; and whether anything is asked for.
-pub(super) fn images(asked: &Asked) -> anyhow::Result<Vec<(String, String)>> {
+pub(super) fn images(asked: &RequestArgs) -> anyhow::Result<Vec<(String, String)>> {
     let following = asked.following();
     if let Some(deadline) = following.deadline {
         ensure!(deadline >= SHORTEST_DEADLINE, "--deadline: give 3s or more");
     }
     ensure!(following.ttl >= SHORTEST_TTL, "--ttl: give 10s or more, so that its end can be seen");
-    let Asked::Update(Update { images, label, annotation, .. }) = asked else { return Ok(Vec::new()) };
+    let RequestArgs::Update(Update { images, label, annotation, .. }) = asked else { return Ok(Vec::new()) };
     ensure!(
         !(images.is_empty() && label.is_empty() && annotation.is_empty()),
         "nothing is asked for: give CONTAINER=IMAGE, --label or --annotation"
@@ -61,13 +61,13 @@ pub(super) fn images(asked: &Asked) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 /// The spec of a request. Containers that the pod has not are said here, with those that it has.
-pub(super) fn spec(asked: &Asked, pod: &Value, images: &[(String, String)]) -> anyhow::Result<Value> {
+pub(super) fn spec(asked: &RequestArgs, pod: &Value, images: &[(String, String)]) -> anyhow::Result<Value> {
     let name = text(pod, "/metadata/name");
     let mut spec = Map::new();
     spec.insert("podName".to_owned(), name.into());
     let mut strategy = Map::new();
     match asked {
-        Asked::Recreate(flags) => {
+        RequestArgs::Recreate(flags) => {
             let names = chosen(flags, pod)?;
             let containers: Vec<Value> = names.into_iter().map(|name| json!({ "name": name })).collect();
             spec.insert("containers".to_owned(), containers.into());
@@ -85,7 +85,7 @@ pub(super) fn spec(asked: &Asked, pod: &Value, images: &[(String, String)]) -> a
                 insert(&mut strategy, field, given);
             }
         }
-        Asked::Update(flags) => {
+        RequestArgs::Update(flags) => {
             known(images.iter().map(|(name, _)| name.as_str()), pod)?;
             if !images.is_empty() {
                 let containers = images.iter().map(|(name, image)| json!({ "name": name, "image": image }));
@@ -161,9 +161,9 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn asked(words: &str) -> Asked {
+    fn asked(words: &str) -> RequestArgs {
         let cli = Cli::try_parse_from(std::iter::once("kubectl-berth").chain(words.split(' '))).unwrap();
-        let Command::Asked(asked) = cli.command else { panic!("{words}") };
+        let Command::Request(asked) = cli.command else { panic!("{words}") };
         asked
     }
 

@@ -21,7 +21,7 @@ type Waiters = BTreeSet<Arc<str>>;
 
 /// Lookups without an answer.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct InFlight {
     /// Budgets of its namespace that wait for each.
     waiters: HashMap<Lookup, Waiters>,
     /// Lookups that are handed out, and since when.
@@ -32,7 +32,7 @@ pub(super) struct Asked {
     last: Arc<str>,
 }
 
-impl Asked {
+impl InFlight {
     /// Asks for a fact in the name of a budget. Nothing is done where that is asked for already.
     pub(super) fn ask(&mut self, lookup: &Lookup, budget: &Arc<str>) {
         if let Some(waiters) = self.waiters.get_mut(lookup) {

@@ -9,10 +9,10 @@ use super::{GONE, Link, RemoteGate, SILENT, State};
 use crate::remote::{
     VERSION,
     answers::held_of,
-    asked::{Heard, locked},
     calls::Beyond,
     frame::Outgoing,
     message::{Answers, Counts, Nothing, Refused, Said, ShimHello, ShimState, ToAgent, ToShim, Told},
+    questions::{Heard, locked},
 };
 
 impl RemoteGate {

@@ -11,7 +11,7 @@ use crate::{
 
 /// Commands that make a request for a pod.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Asked {
+pub(crate) enum RequestArgs {
     /// Restart containers of a running pod in place
     ///
     /// Makes a ContainerRecreateRequest. Each container is restarted exactly once: preStop hook, stop signal,
@@ -114,7 +114,7 @@ pub(crate) enum FailurePolicy {
     Ignore,
 }
 
-impl Asked {
+impl RequestArgs {
     /// Kind of the request.
     pub(crate) fn sort(&self) -> Sort {
         match self {

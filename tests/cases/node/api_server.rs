@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 /// When it does not come up, every test says why, and none tries again.
-static CENTRE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+static API_SERVER: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 
 /// The API server, with the kinds served and the roles and policies of `deploy/`.
-pub(crate) async fn centre() -> Result<&'static ControlPlane> {
+pub(crate) async fn api_server() -> Result<&'static ControlPlane> {
     crate::slots::take().await;
     let bring_up = async || {
         let started = async {
-            let centre = ControlPlane::start().await?;
-            deploy::install(&centre.client().await?).await?;
-            anyhow::Ok(centre)
+            let api_server = ControlPlane::start().await?;
+            deploy::install(&api_server.client().await?).await?;
+            anyhow::Ok(api_server)
         };
         started.await.map_err(|error| format!("{error:#}"))
     };
-    let centre = CENTRE.get_or_init(bring_up).await;
-    centre.as_ref().map_err(|error| anyhow!("the API server did not come up: {error}"))
+    let api_server = API_SERVER.get_or_init(bring_up).await;
+    api_server.as_ref().map_err(|error| anyhow!("the API server did not come up: {error}"))
 }
 
 /// Makes a namespace.
