@@ -15,7 +15,7 @@ use crate::{
     effect::Effect,
     health::Listed,
     images::Fetch,
-    index::Indexes,
+    indexes::Indexes,
     lease::Tenure,
     metrics::Metrics,
     notes::Notes,

@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     effect::Effect,
-    index::Indexes,
+    indexes::Indexes,
     store::{Kind, Now, Object},
     wire::{self, Watched},
     write::Write,

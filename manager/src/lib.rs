@@ -43,6 +43,7 @@ pub mod health;
 mod hex;
 pub mod images;
 pub mod index;
+pub mod indexes;
 pub mod metrics;
 pub mod notes;
 mod observed;

@@ -75,7 +75,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use self::options::{FailurePolicy, Maker, Options};
-pub(crate) use self::recreate::POD_UID;
 use self::{
     budgets::{BudgetKept, Guard},
     certificates::Served,

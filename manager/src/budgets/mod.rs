@@ -54,7 +54,7 @@ use self::{held::Held, in_flight::InFlight, known::Known};
 pub(crate) use self::{
     lookup::{parent, scale},
     permit::{Answer as Permission, Question, decide},
-    spec::{Budget, Cover, OPERATIONS, Operation, ReplicaSets, TOTAL, Workload, is_replica_set},
+    spec::{Budget, Cover, Operation, ReplicaSets, Workload, is_replica_set},
 };
 use crate::{
     effect::Effect,

@@ -6,6 +6,7 @@
 mod container_id;
 mod key;
 mod labels;
+mod names;
 mod object;
 mod pods;
 mod shape;
@@ -22,6 +23,7 @@ pub(crate) use self::{
     container_id::ContainerId,
     key::Texts,
     labels::{LabelSets, Labels},
+    names::{OPERATIONS, POD_UID, TOTAL},
     pods::{Container, Pod, PodChange, Pods},
     shape::Shape,
     sidecars::Sidecars,
