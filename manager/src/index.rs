@@ -4,8 +4,8 @@
 //! awaits and knows nothing of clients: `now` is an argument, a write is a value.
 //!
 //! A new one is a folder, and a line of [`crate::indexes`]. A kind that none had before is a [`Kind`] too,
-//! with its bytes in `wire` and its watch in `run`. An effect of a new sort is an [`Effect`], and has somebody
-//! who carries it out.
+//! with its bytes in `wire` and its watch in `run`. An effect of a new sort is an [`Effect`], and has
+//! somebody who carries it out.
 //!
 //! ```text
 //!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ Set ── Pods ──┬─▶ Index ──▶ Vec<Effect>

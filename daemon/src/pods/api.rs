@@ -182,13 +182,11 @@ impl ApiView {
     /// The pod, without the annotation of a mirror where the runtime knows better.
     fn unmasked(&self, mut pod: core::Pod) -> core::Pod {
         let meta = &pod.metadata;
-        let (uid, own) = (identity(meta).map(PodUid::from), meta.uid.as_deref().map(PodUid::from));
-        if uid == own {
-            return pod;
-        }
-        let claimed = uid.zip(meta.name.clone()).map(|(uid, name)| {
-            let namespace = meta.namespace.clone().unwrap_or_default();
-            PodRef { uid, namespace, name }
+        let claimed = identity(meta).filter(|uid| Some(*uid) != meta.uid.as_deref());
+        let claimed = claimed.map(|uid| {
+            let (namespace, name) = (meta.namespace.clone(), meta.name.clone());
+            let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+            PodRef { uid: uid.into(), namespace, name }
         });
         let is_false = |claimed: &PodRef| self.agent.read(|node, _| node.is_of_another_name(claimed));
         if let Some(PodRef { uid, namespace, name }) = claimed.filter(is_false) {
