@@ -15,7 +15,7 @@
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
 //! - `room`: how much of a NodeImage who may have, and `crowd`: who waits for some;
-//! - `turns`: which jobs of a namespace are carried out, and `standings`: whether all keep too much;
+//! - `queue`: which jobs of a namespace are carried out, and `standings`: whether all keep too much;
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides,
 //!   `entries` says what a node's NodeImage is to contain.
 //!

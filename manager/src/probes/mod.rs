@@ -12,7 +12,7 @@
 //!
 //! - `spec`, `handler`, `names`: what a marker asks for, and whether that can be done;
 //! - `marker`, `pods`, `node`: what is remembered;
-//! - `turns`: which markers of a namespace are carried out; `room`: which probes a node has, if not all of
+//! - `queue`: which markers of a namespace are carried out; `room`: which probes a node has, if not all of
 //!   them fit;
 //! - `resolve`: what markers come to on a pod;
 //! - `pace`: how fast the statuses of a namespace's markers are written;
