@@ -13,7 +13,7 @@
 //!
 //! - `spec`: what a budget asks for; `permit`: the answer to one question; `count`: the status;
 //! - `held`: permits of pods that are being recreated, which stand until that has ended;
-//! - `lookup`: facts that no watch shows; `in_flight`: those that are on their way; `adapter`: carries out steps;
+//! - `lookup`: facts that no watch shows; `in_flight`: those on their way; `adapter`: carries out steps;
 //! - `known`: one budget as it is known; `objects` takes facts in, `settle` says what is owed.
 //!
 //! Costs: an event of a pod touches the budgets of its namespace that may cover it. A budget that was touched
