@@ -45,8 +45,6 @@ pub mod pods;
 pub(crate) mod probes;
 pub mod process;
 pub mod recreate;
-#[cfg(test)]
-mod rooms;
 pub(crate) mod scrape;
 pub mod succession;
 pub(crate) mod trace;

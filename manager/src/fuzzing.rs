@@ -7,8 +7,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
     effect::Effect,
-    index::Indexes,
-    seen::{Kind, Now, Object},
+    indexes::Indexes,
+    store::{Kind, Now, Object},
     wire::{self, Watched},
     write::Write,
 };

@@ -4,7 +4,7 @@
 use berth_base::http::{Check, Checks};
 use tokio::sync::watch;
 
-use crate::seen::Kind;
+use crate::store::Kind;
 
 /// The kinds that have been listed, or that there are none of.
 #[derive(Clone, Copy, Debug, Default)]

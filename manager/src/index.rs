@@ -1,11 +1,11 @@
-//! Trait of the indexes, and all of them side by side.
+//! Trait of the indexes, and what several of them are told together.
 //!
 //! An index is a pure core about some kinds: facts go in, effects come out. It never reads a clock, never
 //! awaits and knows nothing of clients: `now` is an argument, a write is a value.
 //!
-//! A new one is a folder, and a field of [`Indexes`] that [`Indexes::all`] gives. A kind that none had before
-//! is a [`Kind`] too, with its bytes in `wire` and its watch in `run`. An effect of a new sort is an
-//! [`Effect`], and has somebody who carries it out.
+//! A new one is a folder, and a line of [`crate::indexes`]. A kind that none had before is a [`Kind`] too,
+//! with its bytes in `wire` and its watch in `run`. An effect of a new sort is an [`Effect`], and has
+//! somebody who carries it out.
 //!
 //! ```text
 //!  watches ── apply / delete / list_begins / list_ends / view_broke ──▶ Set ── Pods ──┬─▶ Index ──▶ Vec<Effect>
@@ -19,16 +19,9 @@
 use std::{fmt::Debug, time::Instant};
 
 use crate::{
-    budgets::BudgetIndex,
     effect::Effect,
-    images::ImageIndex,
     metrics::Metrics,
-    podstates::PodStateIndex,
-    probes::ProbeIndex,
-    requests::RequestIndex,
-    seen::{Key, Kind, Now, Object, PodChange, Pods, Views},
-    sidecarsets::SidecarIndex,
-    spreads::SpreadIndex,
+    store::{Key, Kind, Now, Object, PodChange, Pods, Views},
     write::Target,
 };
 
@@ -76,34 +69,6 @@ pub(crate) trait Index: Debug {
 
     /// Counts what is remembered.
     fn count(&self, metrics: &Metrics);
-}
-
-/// All indexes, and the pods they share.
-#[derive(Debug, Default)]
-pub struct Indexes {
-    pub(crate) pods: Pods,
-    /// Requests to recreate containers and to update pods.
-    pub(crate) requests: RequestIndex,
-    /// Images.
-    pub(crate) images: ImageIndex,
-    /// Probes.
-    pub(crate) probes: ProbeIndex,
-    /// Sidecars.
-    pub(crate) sidecarsets: SidecarIndex,
-    /// Limits of how many pods are unavailable.
-    pub(crate) budgets: BudgetIndex,
-    /// Spreads of the pods of workloads.
-    pub(crate) spreads: SpreadIndex,
-    /// Records of where the pods of StatefulSets run.
-    pub(crate) pod_states: PodStateIndex,
-}
-
-impl Indexes {
-    /// All of them, to be told something.
-    pub(crate) fn all(&mut self) -> Set<'_, 7> {
-        let Self { pods, requests, images, probes, sidecarsets, budgets, spreads, pod_states } = self;
-        Set { pods, indexes: [requests, images, probes, sidecarsets, budgets, spreads, pod_states] }
-    }
 }
 
 /// Indexes that share their pods. Whatever is told, what follows from it is given back.

@@ -11,7 +11,7 @@
 //! Everything that touches a container or an image happens on its node, by the agent there, and what an agent
 //! has been told goes on while no manager runs.
 //!
-//! These seven decide and are pure, in the words of [`seen`]: each is an [`index`], and they share the pods.
+//! These seven decide and are pure, in the words of [`store`]: each is an [`index`], and they share the pods.
 //! [`watch`] and [`wire`] feed them, [`controller`]
 //! owns them, [`writer`] carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`]
 //! reads what a job's pulls need and seals it. [`pod_updates`] is the entrance to updates in place; [`notes`]
@@ -43,6 +43,7 @@ pub mod health;
 mod hex;
 pub mod images;
 pub mod index;
+pub mod indexes;
 pub mod metrics;
 pub mod notes;
 mod observed;
@@ -53,11 +54,11 @@ mod reads;
 pub mod requests;
 pub mod run;
 pub mod secrets;
-pub mod seen;
 mod selector;
 pub mod sidecarsets;
 pub mod spreads;
 mod steps;
+pub mod store;
 mod timers;
 pub mod watch;
 pub mod wire;

@@ -14,7 +14,7 @@ use prometheus_client::{
 
 use berth_base::lease::Counters;
 
-use crate::{budgets, images, podstates, probes, requests, seen::Kind, sidecarsets, spreads};
+use crate::{budgets, images, podstates, probes, requests, sidecarsets, spreads, store::Kind};
 
 type Pair = [(&'static str, &'static str); 2];
 type One = [(&'static str, &'static str); 1];

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use crate::{
     lease::Tenure,
-    seen::Key,
+    store::Key,
     wire::{Jobs, Requests, SidecarSets, Updates, Watchable},
 };
 

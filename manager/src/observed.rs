@@ -7,8 +7,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     effect::Effect,
-    seen::{CustomSeen, Key},
     steps::StatusWrite,
+    store::{CustomSeen, Key},
     work::Sent,
 };
 
@@ -100,7 +100,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::{seen::SpreadSeen, spreads::SpreadStep};
+    use crate::{spreads::SpreadStep, store::SpreadSeen};
 
     /// A spread whose patches are as large as they may be, and of as many parts.
     fn large() -> WorkloadSpreadSpec {

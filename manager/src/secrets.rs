@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use berth_base::sent::{Received, Sent};
 use berth_proto::{
     image::Reference,
     sealing::{Context, RegistryCredential, SealError, SealingKey},
@@ -32,6 +33,8 @@ use crate::{images::Fetch, size, telemetry::chain};
 const MOST: usize = 16;
 /// All credentials of a job together. Sealed they are a third larger, and each node has them in its object.
 const MOST_BYTES: usize = 6 << 10;
+/// Cause of a Secret that is set aside. The parser's own words may have something of what it holds.
+const UNREADABLE: &str = "it cannot be read: it is no Secret, or takes too much memory";
 /// A read without an answer has failed.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -147,12 +150,16 @@ pub async fn read(client: Client, mut asked: mpsc::UnboundedReceiver<Fetch>, ans
 
 async fn credentials(client: &Client, fetch: &Fetch) -> Result<Found, String> {
     let image: Reference = fetch.image.parse().map_err(|error| format!("{error}"))?;
-    let api: Api<Secret> = Api::namespaced(client.clone(), &fetch.job.namespace);
+    // Its author decides how deep and how large it is.
+    let api: Api<Sent<Secret>> = Api::namespaced(client.clone(), &fetch.job.namespace);
     let (mut credentials, mut lacks) = (Vec::new(), None);
     for name in &fetch.names {
         let failed = |why: &str| missing(fetch, name, why);
         let config = match timeout(ANSWER_WITHIN, api.get(name)).await {
-            Ok(Ok(secret)) => docker_config::of(&secret),
+            Ok(Ok(sent)) => match sent.read() {
+                Ok(secret) => docker_config::of(&secret),
+                Err(_) => Err(UNREADABLE.to_owned()),
+            },
             Ok(Err(kube::Error::Api(status))) => match status.code {
                 403 => Err("the manager may not get it".to_owned()),
                 404 => Err("it does not exist".to_owned()),

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::{reads, seen::Key, telemetry::chain};
+use crate::{reads, store::Key, telemetry::chain};
 
 /// Requests to the API server at the same time, for one kind; and as many writes beside them.
 pub(crate) const AT_ONCE: usize = 8;

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use crate::{
     metrics::Metrics,
-    seen::{Kind, Object},
+    store::{Kind, Object},
     wire::{Watchable, Watched},
 };
 pub(crate) use berth_base::outage::{Failure, Outage};

@@ -38,9 +38,8 @@ pub use self::{
     spreads::Spreads,
 };
 use crate::{
-    admission::POD_UID,
-    seen::{CustomSeen, Kind, NodeSeen, Object, Owner},
     size,
+    store::{CustomSeen, Kind, NodeSeen, Object, Owner, POD_UID},
 };
 
 /// A kind that can be watched trimmed.

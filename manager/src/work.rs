@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    seen::{Key, Kind, Now, Views},
+    store::{Key, Kind, Now, Views},
     time::later,
     timers::Timers,
 };

@@ -7,8 +7,8 @@ use crate::{
     pod_updates::PodUpdateWrite,
     probes::{MarkerWrite, NodeAct, NodeProbesWrite},
     requests::{RequestAct, StatusPatch},
-    seen::{Key, Kind},
     sidecarsets::SetWrite,
+    store::{Key, Kind},
 };
 
 /// One write to one object. It names the UID and the version it was decided on, and must fail on any other:

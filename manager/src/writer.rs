@@ -42,8 +42,8 @@ use crate::{
     probes::NodeAct,
     requests::RequestKind,
     secrets::Vault,
-    seen::Key,
     size,
+    store::Key,
     telemetry::chain,
     time::later_timer,
     wire::{

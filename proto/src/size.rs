@@ -13,8 +13,12 @@ const LIGHT: usize = 10;
 /// Weight of a part of an object that has to be read as a whole: bytes as JSON, and more where it takes far
 /// more memory than its text, as one of many small lists and maps does.
 pub fn weight(value: &impl Serialize) -> usize {
-    let read = serde_json::to_value(value).map_or(usize::MAX, |value| nested::memory(&value));
-    bytes(value).max(read.div_ceil(LIGHT))
+    bytes(value).max(memory(value).div_ceil(LIGHT))
+}
+
+/// Bytes that a value takes in memory when it is read, about.
+pub fn memory(value: &impl Serialize) -> usize {
+    serde_json::to_value(value).map_or(usize::MAX, |value| nested::memory(&value))
 }
 
 /// Bytes of a value as JSON. One that cannot be written has no size that would fit anywhere.

@@ -21,6 +21,8 @@ mod pages;
 pub mod recreate;
 #[cfg(test)]
 mod repository;
+#[cfg(test)]
+mod rooms;
 pub mod swaps;
 pub mod update;
 pub mod wait;

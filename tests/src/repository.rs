@@ -1,4 +1,4 @@
-//! Checks of the repository's own text: comments and dependencies. No node is needed for them.
+//! Checks of the repository's own text: comments, names and dependencies. No node is needed for them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,6 +21,35 @@ const FOR_TESTS: [&str; 2] = ["restated_answers", "shed_so_far"];
 /// Crates of a client of the API server, of TLS and of a store. `berth-shim` has none of them, berthd all.
 const NOT_IN_SHIM: [&str; 8] =
     ["berth-proto", "kube", "k8s-openapi", "tonic", "hyper", "rustls", "ring", "redb"];
+
+/// Names of files and folders that the field has words for, and these words.
+const FILES_RENAMED: [(&str, &str); 13] = [
+    ("asked", "conversion, questions, in_flight"),
+    ("centre", "controller, api_server"),
+    ("desk", "cache"),
+    ("errand", "in_flight"),
+    ("keeper", "reconciler"),
+    ("kept", "store, fd_store"),
+    ("mailbox", "queue"),
+    ("seen", "store, snapshot, views"),
+    ("strain", "backlog"),
+    ("tell", "events"),
+    ("told", "reports, events, table"),
+    ("turns", "queue, scheduler, round_robin, event_loop"),
+    ("ward", "work_queue"),
+];
+/// Names of types that the field has words for, and these words.
+const TYPES_RENAMED: [(&str, &str); 9] = [
+    ("Centre", "Controller"),
+    ("Desk", "Cache"),
+    ("Driver", "Reconciler"),
+    ("Errand", "InFlight"),
+    ("Keeper", "CertificateReconciler and the like"),
+    ("Mailbox", "Queue"),
+    ("Strain", "Backlog"),
+    ("Turns", "Queue, Scheduler, RoundRobin, EventLoop"),
+    ("Ward", "WorkQueue"),
+];
 
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
@@ -93,6 +122,33 @@ fn misplaced_headings(source: &str) -> Vec<String> {
         let next = lines.clone().find(|line| line.starts_with("impl"));
         if !next.is_some_and(|next| next.contains(named)) {
             found.push(named.to_owned());
+        }
+    }
+    found
+}
+
+/// Reports whether a file or a folder of this path has a name that the field has a word for.
+fn renamed_file(path: &Path) -> Option<String> {
+    let mut stems = path.iter().filter_map(|part| Path::new(part).file_stem()?.to_str());
+    let (name, words) =
+        stems.find_map(|stem| FILES_RENAMED.into_iter().find(|(renamed, _)| *renamed == stem))?;
+    Some(format!("{}: {name} is called {words}", path.display()))
+}
+
+/// Types that have a name which the field has a word for.
+fn renamed_types(source: &str) -> Vec<String> {
+    const SORTS: [&str; 4] = ["struct", "enum", "trait", "type"];
+    let mut found = Vec::new();
+    for (at, line) in source.lines().enumerate() {
+        let line = line.trim_start();
+        if !line.starts_with("pub") && !SORTS.iter().any(|sort| line.starts_with(sort)) {
+            continue;
+        }
+        let words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+        let mut words = words.skip_while(|word| !SORTS.contains(word));
+        let Some(named) = words.nth(1) else { continue };
+        if let Some((name, words)) = TYPES_RENAMED.into_iter().find(|(renamed, _)| *renamed == named) {
+            found.push(format!("{}: {name} is called {words}", at + 1));
         }
     }
     found
@@ -211,6 +267,13 @@ fn headings_name_what_follows() {
 }
 
 #[test]
+fn names_are_words_of_the_field() {
+    let mut found: Vec<String> = sources().iter().filter_map(|(path, _)| renamed_file(path)).collect();
+    found.extend(found_in_sources(renamed_types));
+    none(&found, "a file or a type has a name that the field has a word for");
+}
+
+#[test]
 fn every_dependency_is_used() {
     let manifests: Vec<PathBuf> =
         SOURCES.iter().flat_map(|folder| files(&root().join(folder), "Cargo.toml")).collect();
@@ -280,6 +343,13 @@ fn findings_are_found() {
     let heading = "// === impl Own ===\n\n";
     assert_eq!(misplaced_headings(&format!("{heading}impl Other {{}}\nimpl Own {{}}\n")), ["Own"]);
     assert_eq!(misplaced_headings(&format!("{heading}impl Drop for Own {{}}\n")), [""; 0]);
+    let named = ["a/src/turns.rs", "a/src/keeper/mod.rs", "a/src/return.rs", "a/src/foreseen.rs"];
+    let renamed = named.map(|path| renamed_file(Path::new(path)).is_some());
+    assert_eq!(renamed, [true, true, false, false]);
+    let types = "pub(in crate::a) struct Keeper<K> {\n// struct Turns\n  type Turns = u8;\nstruct Returns;\n\
+                 let a: Keeper;\n";
+    let lines: Vec<String> = renamed_types(types).iter().map(|found| found[..2].to_owned()).collect();
+    assert_eq!(lines, ["1:", "3:"]);
     let manifest = "[package]\nname = \"a\"\n[dependencies]\n# Why = so\nserde.workspace = true\nb-c = { path = \"c\" }\n\n\
                     [dev-dependencies]\nx = \"1\"\n[lints]\nworkspace = true\n";
     assert_eq!(dependencies(manifest), ["serde", "b-c", "x"]);

@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
 use crate::{
+    event_loop::{Connections, EventLoop, Turn},
     owned::Concerned,
     reading::Ended,
     state::{Came, Look, Next, State},
-    turns::{Connections, Turn, Turns},
     watch::Input,
     write::{End, HELD_BACK, Report, STATUS_NOT_KEPT, Wrote},
 };
@@ -27,7 +27,7 @@ pub(crate) struct Controller {
 impl Controller {
     /// Runs until the watches have ended.
     pub(crate) async fn run(self, inputs: mpsc::Receiver<Input>) {
-        let mut state = State::new(Turns::with_reading(inputs, self.connections.tenure.clone()));
+        let mut state = State::new(EventLoop::with_reading(inputs, self.connections.tenure.clone()));
         while let Some(turn) = state.turns.next(state.is_listed()).await {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(&mut state, input)),

@@ -18,6 +18,7 @@ use tracing::error;
 use crate::{
     agenda::Share,
     cluster::Cluster,
+    event_loop::{EventLoop, guarded},
     events::Events,
     kinds::{Given, Plan, Set},
     memory::Memory,
@@ -25,7 +26,6 @@ use crate::{
     owned::Concerned,
     reading::Ended,
     timing::AT_ONCE,
-    turns::{Turns, guarded},
     watch::Input,
     write::Report,
 };
@@ -33,7 +33,7 @@ use crate::{
 /// All that the program knows.
 pub(crate) struct State {
     pub(crate) cluster: Cluster,
-    pub(crate) turns: Turns<Input, Came>,
+    pub(crate) turns: EventLoop<Input, Came>,
     memory: BTreeMap<String, Memory>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Next {
 }
 
 impl State {
-    pub(crate) fn new(turns: Turns<Input, Came>) -> Self {
+    pub(crate) fn new(turns: EventLoop<Input, Came>) -> Self {
         Self { cluster: Cluster::default(), turns, memory: BTreeMap::new() }
     }
 

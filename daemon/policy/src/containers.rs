@@ -12,6 +12,10 @@ use crate::{
 impl Node {
     pub(crate) fn sandbox_seen(&mut self, id: SandboxId, pod: PodRef, declared: Declared) {
         let seq = self.seq;
+        if self.pods.get(&pod.uid).is_some_and(|known| known.mirror.is_some() && known.pod != pod) {
+            // It was seen before there was anything that spoke against it.
+            self.pod_gone(&pod.uid);
+        }
         let sandbox = self.sandboxes.entry(id).or_insert_with(|| Sandbox::new(pod, Declared::default(), seq));
         sandbox.confirmed = true;
         sandbox.declared = declared;

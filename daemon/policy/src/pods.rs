@@ -64,6 +64,12 @@ impl Node {
         self.told_of_lost_order.retain(|uid| pods.contains_key(uid));
     }
 
+    /// Whether the runtime has a pod of this UID with another name: an object of the API that says to mirror
+    /// it is a lie then. Anybody who makes pods can write one.
+    pub fn is_of_another_name(&self, pod: &PodRef) -> bool {
+        self.sandboxes_of(&pod.uid).any(|sandbox| sandbox.pod != *pod)
+    }
+
     /// The pod view has these pods and cannot read them. Their users are told once.
     pub(crate) fn pods_unread(&mut self, pods: Vec<PodRef>) {
         let before = std::mem::take(&mut self.unread);

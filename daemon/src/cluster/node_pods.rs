@@ -87,6 +87,44 @@ impl NodePods {
 
 /// The UID by which the kubelet and the runtime know the pod.
 pub(crate) fn identity(meta: &ObjectMeta) -> Option<&str> {
-    let mirrored = meta.annotations.as_ref().and_then(|annotations| annotations.get(MIRROR_ANNOTATION));
-    mirrored.or(meta.uid.as_ref()).map(String::as_str)
+    mirrored(meta).or(meta.uid.as_deref())
+}
+
+/// The UID of the static pod that the object mirrors. Authors of pods may write any text there, the UID of
+/// somebody else's pod as well. The kubelet makes that of a static pod of a hash: what has the form of a UID
+/// of the API server's is no static pod's.
+fn mirrored(meta: &ObjectMeta) -> Option<&str> {
+    let uid = meta.annotations.as_ref()?.get(MIRROR_ANNOTATION)?;
+    (!is_made_by_the_api_server(uid)).then_some(uid.as_str())
+}
+
+/// Tells whether it is a UUID, which the API server gives to each object.
+fn is_made_by_the_api_server(uid: &str) -> bool {
+    let are_digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let groups = uid.split('-').map(|group| (group.len(), are_digits(group)));
+    groups.eq([8, 4, 4, 4, 12].map(|digits| (digits, true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::of_the_api(None, "own")]
+    #[case::hash(Some("7aa1b5fde7b4a2c29d7a1b5fde7b4a2c"), "7aa1b5fde7b4a2c29d7a1b5fde7b4a2c")]
+    #[case::in_a_manifest(Some("static-uid"), "static-uid")]
+    #[case::one_group_more(
+        Some("0cbbf9c8-5d6a-4c3e-9a47-1a0f3d1f2b11-a"),
+        "0cbbf9c8-5d6a-4c3e-9a47-1a0f3d1f2b11-a"
+    )]
+    #[case::no_digits(Some("0cbbf9c8-5d6a-4c3e-9a47-1a0f3d1f2bxy"), "0cbbf9c8-5d6a-4c3e-9a47-1a0f3d1f2bxy")]
+    #[case::somebody_elses(Some("0cbbf9c8-5d6a-4c3e-9a47-1a0f3d1f2b11"), "own")]
+    #[case::in_capitals(Some("0CBBF9C8-5D6A-4C3E-9A47-1A0F3D1F2B11"), "own")]
+    fn whose_pod_it_is(#[case] mirrors: Option<&str>, #[case] expected: &str) {
+        let annotations = mirrors.map(|uid| [(MIRROR_ANNOTATION.to_owned(), uid.to_owned())].into());
+        let meta = ObjectMeta { uid: Some("own".to_owned()), annotations, ..ObjectMeta::default() };
+        assert_eq!(identity(&meta), Some(expected));
+    }
 }

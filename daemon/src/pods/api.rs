@@ -2,7 +2,9 @@
 //! it.
 //!
 //! Authors of pods can write one that takes too much memory to be read. Nothing is known of it but
-//! its name: it is told of as one that cannot be read, and holds no other one up.
+//! its name: it is told of as one that cannot be read, and holds no other one up. They can also write that a
+//! pod mirrors a static pod, which the node knows by another UID. Where the runtime has a pod of that UID
+//! with another name, the object is taken for what it is: a pod of its own UID.
 
 use std::{collections::BTreeMap, future::ready, sync::Arc};
 
@@ -12,7 +14,7 @@ use futures::FutureExt;
 use kube::runtime::watcher;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::convert;
 use crate::{
@@ -20,6 +22,7 @@ use crate::{
     cluster::{
         client::Connection,
         follow::{Shown, Watch, follow},
+        node_pods::{MIRROR_ANNOTATION, identity},
         raw::{self, Raw, Untyped},
         v1 as core,
     },
@@ -108,8 +111,9 @@ impl ApiView {
                 for sent in sent {
                     match sent {
                         Sent::Read(pod) => {
+                            let pod = self.unmasked(*pod);
                             self.seen(&pod);
-                            pods.extend(convert::pod(*pod));
+                            pods.extend(convert::pod(pod));
                         }
                         Sent::Unread(pod, why) => {
                             if !before.contains_key(&pod.uid) {
@@ -125,8 +129,9 @@ impl ApiView {
                 self.listed(pods);
             }
             Shown::Applied(Sent::Read(pod)) => {
+                let pod = self.unmasked(*pod);
                 self.seen(&pod);
-                if let Some(pod) = convert::pod(*pod) {
+                if let Some(pod) = convert::pod(pod) {
                     self.read(&pod.pod.uid, unread);
                     self.agent.observe(Event::PodSeen(Box::new(pod)));
                 }
@@ -141,7 +146,7 @@ impl ApiView {
             }
             Shown::Deleted(sent) => {
                 let uid = match sent {
-                    Sent::Read(pod) => convert::pod(*pod).map(|pod| pod.pod.uid),
+                    Sent::Read(pod) => convert::pod(self.unmasked(*pod)).map(|pod| pod.pod.uid),
                     Sent::Unread(pod, _) => Some(pod.uid),
                 };
                 if let Some(uid) = uid {
@@ -172,6 +177,23 @@ impl ApiView {
         self.agent.observe(Event::ViewFresh(true));
         self.agent.metrics().view_fresh(true);
         self.health.send_replace(Health { synced: true, error: None });
+    }
+
+    /// The pod, without the annotation of a mirror where the runtime knows better.
+    fn unmasked(&self, mut pod: core::Pod) -> core::Pod {
+        let meta = &pod.metadata;
+        let claimed = identity(meta).filter(|uid| Some(*uid) != meta.uid.as_deref());
+        let claimed = claimed.map(|uid| {
+            let (namespace, name) = (meta.namespace.clone(), meta.name.clone());
+            let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+            PodRef { uid: uid.into(), namespace, name }
+        });
+        let is_false = |claimed: &PodRef| self.agent.read(|node, _| node.is_of_another_name(claimed));
+        if let Some(PodRef { uid, namespace, name }) = claimed.filter(is_false) {
+            debug!(namespace, name, pod.uid = %uid, "Pod says to mirror a pod of another name");
+            pod.metadata.annotations.get_or_insert_default().remove(MIRROR_ANNOTATION);
+        }
+        pod
     }
 
     fn seen(&self, pod: &core::Pod) {
@@ -307,6 +329,45 @@ current-context: x
         assert_eq!(*looked.0.lock().unwrap(), ["before", "after", "after", "last"]);
         assert_eq!(agent.metrics().unread(), 1, "the other one is gone");
         task.abort();
+    }
+
+    /// The kubelet ends such a pod, and nothing of it reaches the pod that it names.
+    #[test]
+    fn a_pod_that_says_to_mirror_somebody_elses_is_one_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let agent = agent(&dir);
+        let kubeconfig = dir.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, NOBODY).unwrap();
+        let connection = Connection::new(Source::kubeconfig(kubeconfig));
+        let view = ApiView::new(agent.clone(), connection, "node-a".to_owned(), Vec::new());
+        let pod = PodRef { uid: "hash".into(), namespace: "kube-system".to_owned(), name: "etcd".to_owned() };
+        let declared = berth_policy::Declared::default();
+        agent.observe(Event::SandboxCreated { sandbox: "s".into(), pod, declared });
+        let sent = |namespace: &str, name: &str, mirrors: &str| {
+            let annotations = json!({ "kubernetes.io/config.mirror": mirrors });
+            let metadata =
+                json!({ "namespace": namespace, "name": name, "uid": "own", "annotations": annotations });
+            let object = json!({ "metadata": metadata, "spec": { "containers": [] } });
+            Sent::Read(Box::new(serde_json::from_value(object).unwrap()))
+        };
+        let local = || agent.read(|node, _| node.local_uid(&"own".into()).to_string());
+        let table = [
+            ("kube-system", "etcd", "hash", "hash"),
+            ("thiefs", "etcd", "hash", "own"),
+            ("kube-system", "thief", "hash", "own"),
+            ("thiefs", "thief", "of-nobody", "of-nobody"),
+        ];
+        for (namespace, name, mirrors, expected) in table {
+            let mut unread = Unread::new();
+            view.take(Shown::Listed(vec![sent(namespace, name, mirrors)]), &mut unread);
+            assert_eq!(local(), expected, "listed {namespace}/{name} {mirrors}");
+            view.take(Shown::Listed(Vec::new()), &mut unread);
+            view.take(Shown::Applied(sent(namespace, name, mirrors)), &mut unread);
+            assert_eq!(local(), expected, "applied {namespace}/{name} {mirrors}");
+            assert_eq!(agent.read(|node, _| node.size().pods), 1);
+            view.take(Shown::Deleted(sent(namespace, name, mirrors)), &mut unread);
+            assert_eq!(agent.read(|node, _| node.size().pods), 0);
+        }
     }
 
     #[tokio::test]

@@ -5,9 +5,9 @@ mod object;
 mod pace;
 mod reports;
 mod room;
-mod told;
 mod understood;
 mod withdrawal;
+mod words;
 
 use std::time::{Duration, Instant};
 

@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::{
-    turns::Turns,
+    round_robin::RoundRobin,
     words::{REFUSALS, Words},
 };
 use crate::{
@@ -54,7 +54,7 @@ pub(super) struct Workloads(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     words: Words<Unasked>,
-    turns: Turns,
+    turns: RoundRobin,
     refusals: u32,
 }
 

@@ -27,9 +27,9 @@ use tracing::debug;
 use super::{
     configuration::LEFT_OUT,
     evictions,
+    locks::ObjectLocks,
     review::{Request, Verdict},
     subject::{Subject, changed, limited},
-    turns::Turns,
     view::View,
 };
 use crate::{
@@ -38,7 +38,7 @@ use crate::{
     },
     reads,
     requests::{Ask, Said},
-    seen::{Object, Owner, PodSeen},
+    store::{Object, Owner, PodSeen},
     telemetry::chain,
     wire::{self, Watched},
 };
@@ -74,7 +74,7 @@ pub(super) fn read(object: Watched<wire::Budgets>) -> Option<BudgetKept> {
 pub(super) struct Guard {
     pub(super) client: Client,
     pub(super) budgets: watch::Receiver<View<BudgetKept>>,
-    pub(super) turns: Turns<PodUnavailableBudget>,
+    pub(super) locks: ObjectLocks<PodUnavailableBudget>,
 }
 
 /// Number of pods that are wanted.
@@ -262,7 +262,7 @@ impl Guard {
             Wanted::Gone => return Ok(Verdict::AS_IT_IS),
         };
         let api: Api<Sent<PodUnavailableBudget>> = Api::namespaced(self.client.clone(), &pod.namespace);
-        let turn = self.turns.of(&format!("{}/{name}", pod.namespace));
+        let turn = self.locks.of(&format!("{}/{name}", pod.namespace));
         let mut known = turn.lock().await;
         for tried in 0..TRIES {
             let cached = known.take();

@@ -47,7 +47,7 @@ use super::{
 };
 use crate::{
     reads,
-    seen::{Entry, Webhooks},
+    store::{Entry, Webhooks},
 };
 
 /// An object that is read for a decision is read within it: the API server waits for the answer.
@@ -76,7 +76,7 @@ pub(super) struct Handler {
     pub(super) sets: watch::Receiver<View<SetSeen>>,
     /// Labels of all namespaces.
     pub(super) namespaces: watch::Receiver<Namespaces>,
-    /// Tells the keeper of sets and spreads that are about to be stored.
+    /// Tells the reconciler of sets and spreads that are about to be stored.
     pub(super) coming: Announcer,
     /// Which entries of sets stand.
     pub(super) webhooks: watch::Receiver<Webhooks>,

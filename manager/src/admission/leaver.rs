@@ -4,7 +4,7 @@ use berth_spread::{MATCHED, Matched};
 use serde_json::Value;
 
 use super::{evictions, review::Request};
-use crate::seen::Owner;
+use crate::store::Owner;
 
 /// A pod whose place is given back.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{configuration::Configuration, turns::Turn, view::View};
+use super::{configuration::Configuration, locks::ObjectLock, view::View};
 
 /// A list answers for so long after its end, where one entry is for all objects.
 const ANSWERS_FOR: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) struct Lists<T> {
     /// Says whether one entry is for all objects of the kind.
     is_shared: fn(&[MutatingWebhook]) -> bool,
     /// The newest list of each namespace that was listed of late. A std lock: nothing is awaited under it.
-    newest: Mutex<HashMap<String, Turn<Listed<T>>>>,
+    newest: Mutex<HashMap<String, ObjectLock<Listed<T>>>>,
     places: Arc<Semaphore>,
 }
 
@@ -88,7 +88,7 @@ impl<T: Send + Sync + 'static> Lists<T> {
         one.is_some_and(|one| (self.is_shared)(one.mutating()))
     }
 
-    fn turn(&self, namespace: &str) -> Turn<Listed<T>> {
+    fn turn(&self, namespace: &str) -> ObjectLock<Listed<T>> {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         // One that somebody holds is needed.
@@ -126,10 +126,10 @@ mod tests {
     use super::*;
     use crate::admission::{
         configuration::{one_is_for_all_spreads, one_is_for_all_states},
+        locks::ObjectLocks,
         pod_states::Restorer,
         review::{Request, Verdict},
         spreads::Placer,
-        turns::Turns,
     };
 
     /// A client that counts its requests, whose lists have the objects that are given.
@@ -188,7 +188,7 @@ mod tests {
             client,
             spreads: watch::channel(View::of(BTreeMap::new())).1,
             lists: Lists::new(entries(entry), one_is_for_all_spreads),
-            turns: Turns::default(),
+            locks: ObjectLocks::default(),
         };
         for _ in 0..2 {
             for _ in 0..PODS {
@@ -231,7 +231,7 @@ mod tests {
             client,
             spreads: watch::channel(View::of(BTreeMap::new())).1,
             lists: Lists::new(entries("pods.workloadspreads.berth.dev"), one_is_for_all_spreads),
-            turns: Turns::default(),
+            locks: ObjectLocks::default(),
         };
         let is_placed = |verdict: &Verdict| matches!(verdict, Verdict::Allowed { object: Some(_), .. });
         let first = placer.place(&pod("batch/v1", "Job")).await;
@@ -253,7 +253,7 @@ mod tests {
             client,
             spreads: watch::channel(View::of(BTreeMap::new())).1,
             lists: Lists::new(entries("pods.workloadspreads.berth.dev"), one_is_for_all_spreads),
-            turns: Turns::default(),
+            locks: ObjectLocks::default(),
         };
         let (begun, pod) = (Instant::now(), pod("batch/v1", "Job"));
         for (millis, answered) in crowds {
@@ -283,7 +283,7 @@ mod tests {
             client,
             spreads: watch::channel(View::of(BTreeMap::new())).1,
             lists: Lists::new(entries("b.shop.workloadspread.berth.dev"), one_is_for_all_spreads),
-            turns: Turns::default(),
+            locks: ObjectLocks::default(),
         };
         let Verdict::Allowed { object: Some(pod), .. } = placer.place(&pod("batch/v1", "Job")).await else {
             panic!("not placed");

@@ -3,9 +3,9 @@
 //! ```text
 //!   API server ──AdmissionReview──▶ server ──▶ handler ──▶ pods, sidecar_sets, recreate, workloads (pure)
 //!                                     ▲           ▲
-//!   Secret ◀── certificates::Keeper ──┘           └── SidecarSets, namespaces (watched)
+//!   Secret ◀── CertificateReconciler ─┘           └── SidecarSets, namespaces (watched)
 //!                  │ bundle                             │ selectors
-//!                  └──▶ configuration::Keeper ◀─────────┘ ──▶ webhook configurations
+//!                  └──▶ ConfigurationReconciler ◀───────┘ ──▶ webhook configurations
 //! ```
 //!
 //! Every replica serves, the lease is only asked for where a request is marked.
@@ -22,6 +22,7 @@ mod evictions;
 mod handler;
 mod leaver;
 mod lists;
+mod locks;
 mod options;
 mod patch;
 mod path;
@@ -39,7 +40,6 @@ mod sidecar_sets;
 mod spread_rules;
 mod spreads;
 mod subject;
-mod turns;
 mod untouched;
 mod view;
 mod workloads;
@@ -75,7 +75,6 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use self::options::{FailurePolicy, Maker, Options};
-pub(crate) use self::recreate::POD_UID;
 use self::{
     budgets::{BudgetKept, Guard},
     certificates::Served,
@@ -85,10 +84,10 @@ use self::{
     },
     handler::{Handler, Namespaces},
     lists::Lists,
+    locks::ObjectLocks,
     pod_states::{Restorer, StateKept},
     server::Server,
     spreads::{Placer, SpreadKept},
-    turns::Turns,
     view::{View, follow, follow_owned},
 };
 use crate::{
@@ -96,7 +95,7 @@ use crate::{
     lease::Tenure,
     metrics::Metrics,
     requests::{Ask, Reply},
-    seen::Webhooks,
+    store::Webhooks,
     wire::{Budgets, PodStates, Spreads, Watched},
 };
 
@@ -157,8 +156,8 @@ pub async fn start(
     let shared = (client, &service, (choices, &writer), shown, (&serving, &announced));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let (changes, entries) =
-        keeper::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
-    let (checks, _) = keeper::<ValidatingWebhookConfiguration>(watches, shared, validating, None);
+        reconciler::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
+    let (checks, _) = reconciler::<ValidatingWebhookConfiguration>(watches, shared, validating, None);
     let bundled = [changes, checks];
     let converts = ownership.has(SharedKind::StatefulSet);
     let converting = converter(converts, watches, client, &service, &serving);
@@ -166,7 +165,7 @@ pub async fn start(
     let (secret, secret_shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", options.admission_secret));
     watches.spawn(follow(api.clone(), one, "Secret of the certificates", Some, secret));
-    let keeper = certificates::Keeper {
+    let reconciler = certificates::CertificateReconciler {
         maker: options.admission_certificates,
         api,
         name: (namespace.to_owned(), options.admission_secret.clone()),
@@ -176,12 +175,13 @@ pub async fn start(
         converting,
         served,
     };
-    watches.spawn(keeper.run());
+    watches.spawn(reconciler.run());
     watches.spawn(tell(ready, serving.clone(), bundled, (sets_shown.clone(), namespaces_shown.clone())));
     if ownership.has(SharedKind::ContainerRecreateRequest) {
         watches.spawn(request_marks::run(client.clone(), tenure.clone()));
     }
-    let guard = Arc::new(Guard { client: client.clone(), budgets: budgets_shown, turns: Turns::default() });
+    let (budgets, locks) = (budgets_shown, ObjectLocks::default());
+    let guard = Arc::new(Guard { client: client.clone(), budgets, locks });
     watches.spawn(permits::give(guard.clone(), tenure, asks, replies));
 
     let handler = Handler {
@@ -194,7 +194,7 @@ pub async fn start(
             client: client.clone(),
             spreads: spreads_shown,
             lists: Lists::new(entries.clone(), one_is_for_all_spreads),
-            turns: Turns::default(),
+            locks: ObjectLocks::default(),
         },
         spreads: options.workload_spreads,
         restorer: Restorer {
@@ -253,7 +253,7 @@ fn choices(options: &Options, ownership: Ownership) -> Choices {
 }
 
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it, and itself.
-fn keeper<K: Configuration>(
+fn reconciler<K: Configuration>(
     watches: &mut JoinSet<()>,
     (client, service, (choices, writer), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
     what: &'static str,
@@ -264,7 +264,7 @@ fn keeper<K: Configuration>(
     let one = watcher::Config::default().fields(&format!("metadata.name={CONFIGURATION}"));
     watches.spawn(follow(api.clone(), one, what, Some, view));
     let (bundled, standing) = watch::channel(Vec::new());
-    let keeper = configuration::Keeper {
+    let reconciler = configuration::ConfigurationReconciler {
         api,
         name: CONFIGURATION,
         service: service.clone(),
@@ -280,7 +280,7 @@ fn keeper<K: Configuration>(
         bundled,
         webhooks,
     };
-    watches.spawn(keeper.run());
+    watches.spawn(reconciler.run());
     (standing, shown)
 }
 
@@ -306,8 +306,9 @@ fn converter(
     let (view, shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", conversion::DEFINITION));
     watches.spawn(follow(api.clone(), one, "customresourcedefinitions", conversion::read, view));
-    let keeper = conversion::Keeper { api, service: service.clone(), shown, served: served.clone(), bundled };
-    watches.spawn(keeper.run());
+    let (service, served) = (service.clone(), served.clone());
+    let reconciler = conversion::ConversionReconciler { api, service, shown, served, bundled };
+    watches.spawn(reconciler.run());
     standing
 }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     reads,
-    seen::Object,
+    store::Object,
     telemetry::chain,
     wire::{self, Watched},
 };

@@ -13,10 +13,11 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
 use super::review::{Request, Verdict};
-use crate::{requests::Unfit, seen::PodStage};
+use crate::{
+    requests::Unfit,
+    store::{POD_UID, PodStage},
+};
 
-/// Label of a request to recreate: UID of the pod.
-pub(crate) const POD_UID: &str = "crr.apps.kruise.io/pod-uid";
 /// Label of a request to recreate: name of the pod's node.
 pub(super) const NODE_NAME: &str = "crr.apps.kruise.io/node-name";
 /// Label of a request to recreate: `true` until it has ended.

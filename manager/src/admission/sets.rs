@@ -8,7 +8,7 @@ use berth_sidecarset::Set;
 use kube::{ResourceExt, api::DynamicObject};
 use tracing::warn;
 
-use crate::{seen::Reach, telemetry::chain};
+use crate::{store::Reach, telemetry::chain};
 
 /// The annotation by which a set's author chooses what happens to its pods when no manager answers.
 const FAILURE_POLICY: &str = "berth.dev/failure-policy";

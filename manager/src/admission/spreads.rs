@@ -26,15 +26,15 @@ use super::{
     evictions,
     leaver::{Leaver, controller, leaver, lives},
     lists::Lists,
+    locks::ObjectLocks,
     review::{Request, Verdict},
-    turns::Turns,
     view::View,
 };
 use crate::{
     budgets::parent,
     reads,
-    seen::{Object, Owner},
     spreads::replicas,
+    store::{Object, Owner},
     telemetry::chain,
     wire::{self, Watched},
 };
@@ -75,7 +75,7 @@ pub(super) struct Placer {
     pub(super) client: Client,
     pub(super) spreads: watch::Receiver<View<SpreadKept>>,
     pub(super) lists: Lists<SpreadKept>,
-    pub(super) turns: Turns<WorkloadSpread>,
+    pub(super) locks: ObjectLocks<WorkloadSpread>,
 }
 
 impl Placer {
@@ -206,7 +206,7 @@ impl Placer {
             return Ok(placed(0));
         }
         let api: Api<Sent<WorkloadSpread>> = Api::namespaced(self.client.clone(), &request.namespace);
-        let turn = self.turns.of(&format!("{}/{name}", request.namespace));
+        let turn = self.locks.of(&format!("{}/{name}", request.namespace));
         let mut known = turn.lock().await;
         for tried in 0..TRIES {
             let cached = known.take();
@@ -256,7 +256,7 @@ impl Placer {
         };
         let Some(spread) = spread else { return Ok(()) };
         let api: Api<Sent<WorkloadSpread>> = Api::namespaced(self.client.clone(), namespace);
-        let turn = self.turns.of(&format!("{namespace}/{}", matched.name));
+        let turn = self.locks.of(&format!("{namespace}/{}", matched.name));
         let mut known = turn.lock().await;
         for tried in 0..TRIES {
             let object = match known.take() {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::review::Request;
 use crate::{
     budgets::Operation,
-    seen::{Object, PodSeen, PodStage},
+    store::{Object, PodSeen, PodStage},
     wire::{self, Watched},
 };
 

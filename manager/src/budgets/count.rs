@@ -15,7 +15,7 @@ use super::{
     permit::{DISRUPTED_FOR, UPDATED_FOR},
     spec::Budget,
 };
-use crate::{seen::PodStage, time::later};
+use crate::{store::PodStage, time::later};
 
 /// A pod of the budget.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::seen::Key;
+use crate::store::Key;
 
 /// Requests by pod.
 type OfSpace = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;

@@ -12,7 +12,7 @@ use super::{
     lookup::{Fact, Lookup},
     spec::Budget,
 };
-use crate::{observed::Observed, seen::BudgetSeen};
+use crate::{observed::Observed, store::BudgetSeen};
 
 #[derive(Debug)]
 pub(super) struct Known {

@@ -17,7 +17,7 @@ use kube::{
 use tokio::time::timeout;
 
 use super::spec::{Workload, is_name};
-use crate::{reads, seen::Owner, telemetry::chain};
+use crate::{reads, store::Owner, telemetry::chain};
 
 /// An answer that takes longer is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@
 //!
 //! - `spec`: what a budget asks for; `permit`: the answer to one question; `count`: the status;
 //! - `held`: permits of pods that are being recreated, which stand until that has ended;
-//! - `lookup`: facts that no watch shows; `asked`: those that are on their way; `adapter`: carries out steps;
+//! - `lookup`: facts that no watch shows; `in_flight`: those on their way; `adapter`: carries out steps;
 //! - `known`: one budget as it is known; `objects` takes facts in, `settle` says what is owed.
 //!
 //! Costs: an event of a pod touches the budgets of its namespace that may cover it. A budget that was touched
@@ -27,9 +27,9 @@
 //!   taken to be available than the status says.
 
 mod adapter;
-mod asked;
 mod count;
 mod held;
+mod in_flight;
 mod known;
 mod lookup;
 mod objects;
@@ -50,17 +50,17 @@ pub use self::{
     adapter::{Answer, BudgetWrite, Step, carry_out},
     lookup::{Fact, Found, Lookup},
 };
-use self::{asked::Asked, held::Held, known::Known};
+use self::{held::Held, in_flight::InFlight, known::Known};
 pub(crate) use self::{
     lookup::{parent, scale},
     permit::{Answer as Permission, Question, decide},
-    spec::{Budget, Cover, OPERATIONS, Operation, ReplicaSets, TOTAL, Workload, is_replica_set},
+    spec::{Budget, Cover, Operation, ReplicaSets, Workload, is_replica_set},
 };
 use crate::{
     effect::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
+    store::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
     work::{Names, WorkQueue},
     write::Target,
 };
@@ -100,7 +100,7 @@ pub struct BudgetIndex {
     spaces: Names,
     /// Controllers of ReplicaSets, as far as they were looked up.
     parents: Parents,
-    asked: Asked,
+    asked: InFlight,
     held: Held,
     queue: WorkQueue,
     steps: Vec<Effect>,

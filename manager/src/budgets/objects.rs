@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     requests::under_way,
-    seen::{BudgetSeen, Key, Kind, Pod, PodChange, RecreateSeen},
+    store::{BudgetSeen, Key, Kind, Pod, PodChange, RecreateSeen},
 };
 
 impl BudgetIndex {

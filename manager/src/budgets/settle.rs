@@ -12,9 +12,9 @@ use tracing::warn;
 use super::{
     AGAIN, BudgetIndex, COUNTED_EVERY, KINDS, LOOKED_EVERY, LOOKED_UP_WITHIN, MOST_OF_ROUND,
     MOST_TIMES_LONGER, Parent, Parents, RENEWED_EVERY, Step,
-    asked::Asked,
     count::{Facts, Member, count},
     held::Held,
+    in_flight::InFlight,
     known::{Known, Round},
     lookup::{Fact, Lookup, What},
     spec::{Budget, Cover, Workload, is_replica_set},
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     condition::accepted,
     effect::Effect,
-    seen::{Key, Now, Owner, Pod, PodStage, Pods},
+    store::{Key, Now, Owner, Pod, PodStage, Pods},
     time::later,
     work::pods_unseen_until,
 };
@@ -56,7 +56,7 @@ fn advance(
     pods: &Pods,
     doubt: Option<Instant>,
     now: Now,
-    (asked, steps): (&mut Asked, &mut Vec<Effect>),
+    (asked, steps): (&mut InFlight, &mut Vec<Effect>),
 ) -> Option<Instant> {
     let pauses = known.pauses.filter(|until| *until > now.instant);
     if let Some(until) = known.object.waits(now.instant).max(pauses) {

@@ -8,12 +8,10 @@ use berth_proto::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::{seen::Owner, selector::Selector};
-
-/// Annotation of a budget: the operations that a budget limits, separated by commas; without it all of them.
-pub(crate) const OPERATIONS: &str = "kruise.io/pub-protect-operations";
-/// Annotation of a budget: the number of pods that counts where no workload says one.
-pub(crate) const TOTAL: &str = "pub.kruise.io/protect-total-replicas";
+use crate::{
+    selector::Selector,
+    store::{OPERATIONS, Owner, TOTAL},
+};
 
 /// A budget that can be kept.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     effect::Effect,
-    seen::{Kind, Now},
+    store::{Kind, Now},
     time::later,
     write::Write,
 };
@@ -205,7 +205,7 @@ impl ImageIndex {
         self.rollouts.remove(uid);
         self.leave_pods(uid);
         self.leave_turns(&namespace, &entrant);
-        self.timers.set(Wake::Turns(namespace), Some(later(now.instant, TURN_AFTER)));
+        self.timers.set(Wake::Queue(namespace), Some(later(now.instant, TURN_AFTER)));
         true
     }
 
@@ -215,7 +215,7 @@ impl ImageIndex {
         let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
         let are_few = self.standings.are_many();
         if self.turns.get_mut(&namespace).is_some_and(|turns| turns.rest(&entrant, are_few)) {
-            self.timers.set(Wake::Turns(namespace), Some(later(now.instant, TURN_AFTER)));
+            self.timers.set(Wake::Queue(namespace), Some(later(now.instant, TURN_AFTER)));
         } else if are_few {
             self.hold_up(&namespace);
         }

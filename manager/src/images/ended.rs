@@ -2,7 +2,7 @@
 
 use crate::{
     notes::{About, Note, ended::Ended},
-    seen::{JobSeen, Key},
+    store::{JobSeen, Key},
 };
 
 /// News of a job that has ended; none while its status cannot be read.

@@ -11,7 +11,7 @@ use super::{
     rollout::Standing,
     write::{NodeImageWrite, Seal, Wish},
 };
-use crate::{effect::Effect, seen::Now, time::later, write::Write};
+use crate::{effect::Effect, store::Now, time::later, write::Write};
 
 impl ImageIndex {
     /// Orders the write that is owed to a node, if there is one.

@@ -6,7 +6,7 @@ use berth_proto::crd::ImagePullJobStatus;
 use jiff::Timestamp;
 
 use super::{rollout::Rank, spec::Spec, write::JobAct};
-use crate::seen::Key;
+use crate::store::Key;
 
 /// A job.
 #[derive(Debug)]

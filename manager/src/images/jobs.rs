@@ -12,15 +12,15 @@ use super::{
     job::{Job, Secrets, Stage},
     memory,
     pods::counts,
+    queue::{Entrant, JobQueue},
     rollout::{Plan, Rank, Rollout, Standing, Which},
     spec::{self, Spec},
-    turns::{Entrant, Turns},
     write::JobAct,
 };
 use crate::{
     effect::Effect,
     notes::ended::is_news,
-    seen::{JobSeen, Key, Kind, Now, Pods},
+    store::{JobSeen, Key, Kind, Now, Pods},
     time::later,
 };
 
@@ -155,8 +155,8 @@ impl ImageIndex {
             return;
         }
         let Some(namespace) = self.held_up.pop_front() else { return };
-        self.touched.extend(self.turns.get(&namespace).into_iter().flat_map(Turns::carried).cloned());
-        self.timers.set(Wake::Turns(namespace), Some(later(now.instant, TURN_AFTER)));
+        self.touched.extend(self.turns.get(&namespace).into_iter().flat_map(JobQueue::carried).cloned());
+        self.timers.set(Wake::Queue(namespace), Some(later(now.instant, TURN_AFTER)));
     }
 
     pub(super) fn leave_turns(&mut self, namespace: &str, job: &Entrant) {

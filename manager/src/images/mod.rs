@@ -15,7 +15,7 @@
 //! - `rollout`: one image on its way to many nodes;
 //! - `job`, `status`, `memory`: what a job's status says, and what of it a later manager goes on from;
 //! - `room`: how much of a NodeImage who may have, and `crowd`: who waits for some;
-//! - `turns`: which jobs of a namespace are carried out, and `standings`: whether all keep too much;
+//! - `queue`: which jobs of a namespace are carried out, and `standings`: whether all keep too much;
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides,
 //!   `entries` says what a node's NodeImage is to contain.
 //!
@@ -41,7 +41,7 @@
 //!   counts for nodes that are asked after that;
 //! - a write is asked for once for each version of an object, and again only if it was lost or the lease came
 //!   anew;
-//! - a namespace never has more jobs carried out than [`turns::MOST`], or few while there are many standings:
+//! - a namespace never has more jobs carried out than [`queue::MOST`], or few while there are many standings:
 //!   the oldest ones. A later one has no rollout, its time does not begin, and its status says that it waits;
 //! - a job that pauses has no rollout once its status is written, and goes on from it;
 //! - the end of a job is told once, by who leads and has seen the job before its end.
@@ -58,12 +58,12 @@ mod objects;
 mod parallelism;
 mod place;
 mod pods;
+mod queue;
 mod rollout;
 mod room;
 mod spec;
 mod standings;
 mod status;
-mod turns;
 mod write;
 
 #[cfg(test)]
@@ -81,16 +81,16 @@ pub use self::write::{Fetch, JobAct, JobWrite, NodeImageWrite, Seal, Wish};
 use self::{
     job::{Job, Secrets, Stage},
     node::NodeState,
+    queue::JobQueue,
     rollout::Rollout,
     spec::Spec,
     standings::Standings,
-    turns::Turns,
 };
 use crate::{
     effect::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, LabelSets, Now, Object, PodChange, Pods, Texts, Views},
+    store::{Key, Kind, LabelSets, Now, Object, PodChange, Pods, Texts, Views},
     time::later,
     timers::Timers,
     write::Target,
@@ -143,7 +143,7 @@ pub struct ImageIndex {
     jobs: HashMap<Arc<str>, Job>,
     uids: HashMap<Key, Arc<str>>,
     /// Turns of jobs that are not over, by namespace.
-    turns: HashMap<Arc<str>, Turns>,
+    turns: HashMap<Arc<str>, JobQueue>,
     /// By UID; of jobs that have their turn, or rest.
     rollouts: HashMap<Arc<str>, Rollout>,
     standings: Standings,
@@ -175,7 +175,7 @@ enum Wake {
     /// A node.
     Node(Arc<str>),
     /// The turns of this namespace: one is free.
-    Turns(Arc<str>),
+    Queue(Arc<str>),
 }
 
 /// How much is remembered.
@@ -240,7 +240,7 @@ impl Index for ImageIndex {
                 Wake::Wish(uid) => drop(self.touched.insert(uid)),
                 Wake::Entries(uid) => self.dirty.extend(self.placed.get(&uid).into_iter().flatten().cloned()),
                 Wake::Node(name) => drop(self.dirty.insert(name)),
-                Wake::Turns(namespace) => self.take_turns(&namespace, pods, now),
+                Wake::Queue(namespace) => self.take_turns(&namespace, pods, now),
             }
         }
     }

@@ -15,7 +15,7 @@ use super::{
     room::Room,
     write::{Seal, Wish},
 };
-use crate::seen::{Labels, NodeImageSeen, Texts};
+use crate::store::{Labels, NodeImageSeen, Texts};
 
 /// State of a name.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use super::{
     room,
 };
 use crate::{
-    seen::{Key, Kind, NodeImageSeen, NodeSeen, Now, Pods},
+    store::{Key, Kind, NodeImageSeen, NodeSeen, Now, Pods},
     time::later,
 };
 

@@ -6,7 +6,7 @@ use super::{
     ImageIndex, SILENCE, UNHEARD,
     rollout::{End, Standing},
 };
-use crate::{seen::Now, time::later};
+use crate::{store::Now, time::later};
 
 impl ImageIndex {
     /// A node came, went, or has other labels: every selector looks at it anew.

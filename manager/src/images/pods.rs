@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::seen::{Labels, Pod, PodStage};
+use crate::store::{Labels, Pod, PodStage};
 
 /// A pod that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

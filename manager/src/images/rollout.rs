@@ -21,7 +21,7 @@ use berth_proto::crd::DesiredImage;
 use jiff::Timestamp;
 
 use super::{parallelism::Parallelism, room::SEALED, standings::Standings};
-use crate::{seen::Labels, selector::Selector};
+use crate::{selector::Selector, store::Labels};
 
 /// Which nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! The room in the NodeImage of a node: what one namespace may have there, and what all may have together.
 //!
 //! etcd takes objects of 1.5 MiB. A third of that is left to what users and OpenKruise's controllers write
-//! there; the rest is shared by the wishes of all namespaces. An entry once written stays until its job goes,
-//! so nothing is taken from one namespace for another: a namespace has [`OF_ONE`] at the most, and the last
-//! [`FOR_LITTLE`] are for those that have little.
+//! there; the rest is shared by the wishes of all namespaces. An agent reads an object that takes so much
+//! memory and no more, so a wish of many small labels weighs more than its text. An entry once written stays
+//! until its job goes, so nothing is taken from one namespace for another: a namespace has [`OF_ONE`] at the
+//! most, and the last [`FOR_LITTLE`] are for those that have little.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,12 +27,13 @@ pub(super) const EACH: usize = 1 << 10;
 /// Bytes that the credentials of a wish take, until they are sealed and weighed.
 pub(super) const SEALED: usize = 10 << 10;
 
-/// The room that a wish takes. Keys of maps count twice: they are in `managedFields` too.
+/// The room that a wish takes: bytes as JSON, or more (`size::weight`). Keys of maps count twice: they are in
+/// `managedFields` too.
 pub(super) fn weight(content: &DesiredImage, sealed: usize) -> usize {
     let config = content.sandbox_config.iter();
     let keys = config.flat_map(|config| config.labels.keys().chain(config.annotations.keys()));
     let keys = keys.map(|key| key.len().saturating_add(8)).fold(0, usize::saturating_add);
-    [size::bytes(content), keys, sealed, EACH].into_iter().fold(0, usize::saturating_add)
+    [size::weight(content), keys, sealed, EACH].into_iter().fold(0, usize::saturating_add)
 }
 
 /// Use of the room of one node.
@@ -73,9 +75,66 @@ impl Room {
 
 #[cfg(test)]
 mod tests {
+    use berth_base::sent::Sent;
+    use berth_proto::crd::{ImagePhase, NodeImage, NodeImageStatus, PullStatus, SandboxConfig, WantedBy};
     use rstest::rstest;
 
     use super::*;
+
+    /// A wish with so many labels and annotations, whose values have so many bytes.
+    fn wish(each: usize, bytes: usize) -> DesiredImage {
+        let map = || (0..each).map(|key| (key.to_string(), "x".repeat(bytes))).collect();
+        let namespace = "shop".to_owned();
+        DesiredImage {
+            uid: "0cbbf9c8-5d6a-4c3e-9a47-1a0f3d1f2b11".to_owned(),
+            image: "registry.example.com/shop/app:1".to_owned(),
+            wanted_by: Some(WantedBy { kind: "ImagePullJob".to_owned(), namespace, name: "job".to_owned() }),
+            sandbox_config: (each > 0).then(|| SandboxConfig { labels: map(), annotations: map() }),
+            ..DesiredImage::default()
+        }
+    }
+
+    #[rstest]
+    #[case::plain(0, 0, false)]
+    #[case::large(1, 4096, false)]
+    #[case::many_small_labels(256, 0, true)]
+    fn many_small_labels_weigh_more_than_their_text(
+        #[case] each: usize,
+        #[case] bytes: usize,
+        #[case] more: bool,
+    ) {
+        let wish = wish(each, bytes);
+        let keys: usize = (0..each).map(|key| key.to_string().len() + 8).sum();
+        let text = size::bytes(&wish) + 2 * keys + EACH;
+        let is_more = weight(&wish, 0) > text + text / 8;
+        assert_eq!(is_more, more, "{} {text}", weight(&wish, 0));
+        assert!(weight(&wish, 0) <= OF_ONE, "the largest numbers of labels that the definition lets in");
+    }
+
+    /// With an answer to each wish.
+    #[rstest]
+    #[case::plain(0, 0)]
+    #[case::small_labels(256, 0)]
+    #[case::a_few_labels(8, 1)]
+    fn an_object_that_is_full_can_be_read(#[case] each: usize, #[case] bytes: usize) {
+        let wish = wish(each, bytes);
+        let answer = PullStatus {
+            uid: wish.uid.clone(),
+            phase: ImagePhase::Failed,
+            message: Some("x".repeat(512)),
+            version: None,
+            progress: None,
+            start_time: None,
+            completion_time: None,
+            image_id: None,
+        };
+        let count = OF_ALL / weight(&wish, 0);
+        let (desired_images, pulls) = (vec![wish; count], vec![answer; count]);
+        let mut object = NodeImage::new("node-a", Default::default());
+        object.status = Some(NodeImageStatus { desired_images, pulls, ..NodeImageStatus::default() });
+        let read: Sent<NodeImage> = serde_json::from_str(&serde_json::to_string(&object).unwrap()).unwrap();
+        assert!(matches!(read, Sent::Read(_)), "{count} wishes");
+    }
 
     fn taken(of: &[(&str, usize)]) -> Room {
         let mut room = Room::default();

@@ -15,7 +15,7 @@ use super::{
     rollout::{Plan, Which},
     room::{self, OF_ONE, SEALED},
 };
-use crate::{seen::Key, selector::Selector};
+use crate::{selector::Selector, store::Key};
 
 /// Seconds one attempt may take, where nothing is said.
 pub(super) const TIMEOUT: i32 = 600;

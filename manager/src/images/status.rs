@@ -10,9 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use super::{
     job::Job,
     memory,
+    queue::{FEW, MOST},
     rollout::Rollout,
     room::{OF_ALL, OF_ONE},
-    turns::{FEW, MOST},
 };
 use crate::condition::seconds;
 

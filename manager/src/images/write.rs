@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_proto::crd::{DesiredImage, ImagePullJobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::seen::Key;
+use crate::store::Key;
 
 /// The Secrets of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,7 @@ use std::{
 use super::{Index, Set};
 use crate::{
     effect::Effect,
-    requests::StatusPatch,
-    seen::{Kind, Now, Object, Pods},
+    store::{Kind, Now, Object, Pods},
     write::{Target, Write},
 };
 
@@ -98,15 +97,6 @@ impl From<Effect> for Write {
         match effect {
             Effect::Write(write) => write,
             other => panic!("no write: {other:?}"),
-        }
-    }
-}
-
-impl From<Effect> for StatusPatch {
-    fn from(effect: Effect) -> Self {
-        match effect.into() {
-            Write::Request(patch) => patch,
-            other => panic!("no request: {other:?}"),
         }
     }
 }

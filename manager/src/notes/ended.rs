@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{About, Note};
-use crate::seen::Key;
+use crate::store::Key;
 
 /// An object that has ended.
 #[derive(Clone, Copy, Debug)]

@@ -36,7 +36,7 @@ use berth_proto::crd::{DesiredPod, UpdatedPod};
 
 pub use self::said::Progress;
 use self::{pace::Pace, said::Said, shown::Shown};
-use crate::seen::{NodePodUpdateSeen, Now};
+use crate::store::{NodePodUpdateSeen, Now};
 
 /// A write of `status.desiredPods`, all of it.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use berth_proto::crd::{DesiredPod, UpdatePhase, UpdatedPod};
 use jiff::Timestamp;
 
-use crate::seen::Now;
+use crate::store::Now;
 
 /// A word that was said before this replica saw the node's object is at most that old: the clock of a node
 /// may be wrong by any time.

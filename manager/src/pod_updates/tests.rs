@@ -1,4 +1,7 @@
-//! Wishes of workloads against what the nodes' objects show; and random histories against a model.
+//! Wishes of workloads against what the nodes' objects show.
+
+mod pace;
+mod random;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +12,6 @@ use berth_base::entry_room::MOST_BYTES;
 use berth_proto::crd::{UpdateContainer, UpdatePhase};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use proptest::prelude::*;
 
 use super::{pace::NODE_EVERY, *};
 
@@ -244,97 +246,6 @@ fn progress_is_about_the_revision_that_is_wanted() {
     assert!(world.updates.progress(&id("p0")).is_none());
 }
 
-/// The object is dear to write, and the agent writes it as well. Rows: how the others of the node stand,
-/// whether another pod is wanted along with it, and whether the entry that is done goes at once.
-#[test]
-fn an_entry_that_is_done_goes_with_the_next_write_of_its_node() {
-    use UpdatePhase::{Failed, RollingBack, Succeeded, Updating};
-    let table = [
-        (None, None, false, true),
-        (None, Some(Updating), false, true),
-        (Some(Succeeded), None, false, false),
-        (Some(Succeeded), Some(Updating), false, false),
-        (Some(Succeeded), Some(RollingBack), false, false),
-        (Some(Succeeded), Some(Succeeded), false, true),
-        (Some(Succeeded), Some(Failed), false, true),
-        (Some(Succeeded), Some(Updating), true, true),
-        (Some(Failed), Some(Updating), false, true),
-    ];
-    for (said, other, is_more, goes) in table {
-        let mut world = World::new();
-        world.want("p0", 1);
-        world.want("p2", 1);
-        world.settle();
-        for (uid, said) in [("p0", said), ("p2", other)] {
-            if let Some(said) = said {
-                world.answer(uid, 1, said);
-            }
-        }
-        world.updates.forget(&id("p0"));
-        if is_more {
-            world.want("p4", 1);
-        }
-        world.settle();
-        let there: Vec<&str> = world.there("even").into_iter().map(|(uid, _)| uid).collect();
-        assert_eq!(!there.contains(&"p0"), goes, "{said:?} {other:?} {is_more}: {there:?}");
-        // Once nothing goes on, nothing is left.
-        world.answer("p2", 1, Succeeded);
-        world.updates.forget(&id("p2"));
-        world.updates.forget(&id("p4"));
-        world.settle();
-        assert!(world.there("even").is_empty(), "{said:?} {other:?} {is_more}");
-    }
-}
-
-#[test]
-fn a_node_that_was_just_written_waits() {
-    let mut world = World::new();
-    world.want("p0", 1);
-    world.want("p1", 1);
-    let (first, again) = world.updates.owed(now().instant);
-    assert_eq!((first.len(), again), (2, None), "nothing was written before");
-    let begun = now().instant;
-    first.iter().for_each(|order| world.write(order));
-    world.show("even");
-    world.want("p2", 1);
-    world.want("p3", 1);
-    let (orders, again) = world.updates.owed(begun);
-    assert_eq!(orders.iter().map(|order| &*order.node).collect::<Vec<_>>(), ["odd"]);
-    let until = again.unwrap();
-    assert!(until >= begun + Duration::from_millis(100) && world.updates.owes());
-    let (orders, again) = world.updates.owed(until);
-    assert_eq!((orders.len(), again), (1, None));
-}
-
-/// The agent writes the object all the time.
-#[test]
-fn writes_that_come_too_late_are_asked_for_less_often() {
-    let mut world = World::new();
-    world.want("p0", 1);
-    let mut pauses = Vec::new();
-    let mut orders = world.owed();
-    for _ in 0..9 {
-        assert_eq!(orders.len(), 1);
-        let begun = now().instant;
-        world.changed("even");
-        let (early, again) = world.updates.owed(begun);
-        assert!(early.is_empty());
-        let until = again.unwrap();
-        pauses.push((until - begun).as_millis() / 50 * 50);
-        orders = world.updates.owed(until).0;
-    }
-    assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 3200, 3200]);
-    // The one that is in time ends that.
-    world.write(&orders[0]);
-    world.show("even");
-    world.want("p2", 1);
-    world.owed();
-    let begun = now().instant;
-    world.changed("even");
-    let pause = world.updates.owed(begun).1.unwrap() - begun;
-    assert!(pause < Duration::from_millis(100), "{pause:?}");
-}
-
 /// Its deadline counts from there, whoever leads.
 #[test]
 fn a_revision_keeps_the_time_at_which_it_was_asked_for() {
@@ -419,105 +330,4 @@ fn a_new_leader_owes_everything_and_what_was_lost_is_owed_again() {
     world.updates.lost("even");
     assert_eq!(world.owed(), first);
     assert!(world.owed().is_empty());
-}
-
-/// Deed around the index. Five pods on two nodes.
-#[derive(Clone, Debug)]
-enum Deed {
-    Want {
-        pod: u8,
-        revision: u32,
-    },
-    Forget {
-        pod: u8,
-    },
-    Gone {
-        pod: u8,
-    },
-    Answer {
-        pod: u8,
-    },
-    /// Orders are taken, and written only later, if at all.
-    Ask {
-        write: bool,
-    },
-    Show,
-    Restart,
-}
-
-fn deed() -> impl Strategy<Value = Deed> {
-    prop_oneof![
-        6 => (0..5u8, 1..4u32).prop_map(|(pod, revision)| Deed::Want { pod, revision }),
-        2 => (0..5u8).prop_map(|pod| Deed::Forget { pod }),
-        1 => (0..5u8).prop_map(|pod| Deed::Gone { pod }),
-        2 => (0..5u8).prop_map(|pod| Deed::Answer { pod }),
-        4 => any::<bool>().prop_map(|write| Deed::Ask { write }),
-        3 => Just(Deed::Show),
-        1 => Just(Deed::Restart),
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
-    /// However writes, events and restarts fall: in the end each node has what is wanted of its pods, and
-    /// nothing of pods that are gone or forgotten.
-    #[test]
-    fn in_the_end_each_node_has_what_is_wanted(deeds in proptest::collection::vec(deed(), 1..60)) {
-        let mut world = World::new();
-        let (mut wanted, mut gone) = (BTreeMap::new(), BTreeSet::new());
-        let mut on_their_way = Vec::new();
-        for deed in deeds {
-            match deed {
-                Deed::Want { pod, revision } => {
-                    let uid = format!("p{pod}");
-                    if !gone.contains(&uid) {
-                        world.want(&uid, revision);
-                        wanted.insert(uid, revision);
-                    }
-                }
-                Deed::Forget { pod } => {
-                    world.updates.forget(&id(&format!("p{pod}")));
-                    wanted.remove(&format!("p{pod}"));
-                }
-                Deed::Gone { pod } => {
-                    let uid = format!("p{pod}");
-                    world.updates.gone(&id(&uid), node_of(&uid));
-                    wanted.remove(&uid);
-                    gone.insert(uid);
-                }
-                Deed::Answer { pod } => world.answer(&format!("p{pod}"), 1, UpdatePhase::Updating),
-                Deed::Ask { write } => {
-                    on_their_way.extend(world.owed());
-                    if write {
-                        std::mem::take(&mut on_their_way).iter().for_each(|order| world.write(order));
-                    }
-                }
-                Deed::Show => ["even", "odd"].into_iter().for_each(|node| world.show(node)),
-                Deed::Restart => {
-                    // What was forgotten and never written is forgotten twice: its workload says so, as it
-                    // says what it wants. Its writes have arrived before the lists, or never do: the lease
-                    // comes free only after them.
-                    on_their_way.clear();
-                    world.updates = PodUpdates::default();
-                    ["even", "odd"].into_iter().for_each(|node| world.show(node));
-                    for pod in 0..5 {
-                        let uid = format!("p{pod}");
-                        world.want(&uid, wanted.get(&uid).copied().unwrap_or(1));
-                        if !wanted.contains_key(&uid) {
-                            world.updates.forget(&id(&uid));
-                        }
-                    }
-                    world.updates.pods_listed(|pod| !gone.contains(&pod.uid));
-                }
-            }
-        }
-        on_their_way.iter().for_each(|order| world.write(order));
-        ["even", "odd"].into_iter().for_each(|node| world.show(node));
-        world.settle();
-        let there = ["even", "odd"].into_iter().flat_map(|node| world.there(node));
-        let there: BTreeMap<_, _> = there.map(|(uid, revision)| (uid.to_owned(), revision.parse().unwrap())).collect();
-        prop_assert_eq!(there, wanted);
-        prop_assert!(world.updates.nodes.values().all(|node| node.let_go.is_empty()));
-    }
 }

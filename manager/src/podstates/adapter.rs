@@ -11,8 +11,8 @@ use crate::{
     effect::Effect,
     lease::Tenure,
     reads,
-    seen::Key,
     steps::{self, ANSWER_WITHIN, StatusWrite},
+    store::Key,
 };
 
 /// Something to be done for the index.

@@ -42,7 +42,7 @@ use crate::{
     index::Index,
     metrics::Metrics,
     observed::Observed,
-    seen::{
+    store::{
         self, Key, Kind, LabelSets, Now, Object, Pod, PodChange, PodStateSeen, Pods, SetSeen, Texts, Views,
     },
     work::WorkQueue,
@@ -98,7 +98,7 @@ struct KnownSet {
 
 #[derive(Debug)]
 struct KnownNode {
-    labels: seen::Labels,
+    labels: store::Labels,
     list: u32,
 }
 

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     condition::accepted,
     effect::Effect,
-    seen::{Key, Now, Pod, PodStage, Pods, SetSeen},
     steps::LOST_AFTER,
+    store::{Key, Now, Pod, PodStage, Pods, SetSeen},
     time::later,
 };
 

@@ -8,7 +8,7 @@ use std::{
 use berth_pod_state::TargetName;
 
 use super::Known;
-use crate::seen::Key;
+use crate::store::Key;
 
 /// Names of states, by StatefulSet.
 type OfSpace = HashMap<TargetName, BTreeSet<Arc<str>>>;

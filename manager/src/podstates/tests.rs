@@ -14,7 +14,7 @@ use super::{Annotated, PodStateIndex, PodStateStep};
 use crate::{
     effect::Effect,
     index::{Index, Set},
-    seen::{Kind, NodeSeen, Now, Object, Owner, PodSeen, PodStage, PodStateSeen, Pods, SetSeen},
+    store::{Kind, NodeSeen, Now, Object, Owner, PodSeen, PodStage, PodStateSeen, Pods, SetSeen},
 };
 
 struct World {

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 
 use super::{
     pace::Ticket,
+    queue::Rank,
     resolve::{Problem, Selecting},
     spec::Plan,
-    turns::Rank,
 };
 
 /// Number of a spec with its place in the order: no two have the same, so a result that was worked out for

@@ -12,7 +12,7 @@
 //!
 //! - `spec`, `handler`, `names`: what a marker asks for, and whether that can be done;
 //! - `marker`, `pods`, `node`: what is remembered;
-//! - `turns`: which markers of a namespace are carried out; `room`: which probes a node has, if not all of
+//! - `queue`: which markers of a namespace are carried out; `room`: which probes a node has, if not all of
 //!   them fit;
 //! - `resolve`: what markers come to on a pod;
 //! - `pace`: how fast the statuses of a namespace's markers are written;
@@ -44,12 +44,12 @@ mod node;
 mod objects;
 mod pace;
 mod pods;
+mod queue;
 mod resolve;
 mod room;
 mod settle;
 mod spec;
 mod status;
-mod turns;
 mod write;
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ use crate::{
     effect::Effect,
     index::Index,
     metrics::Metrics,
-    seen::{Key, Kind, Now, Object, PodChange, Pods, Texts, Views},
+    store::{Key, Kind, Now, Object, PodChange, Pods, Texts, Views},
     time::later,
     timers::Timers,
     write::{Target, Write},

@@ -9,7 +9,7 @@ use super::{
     resolve::{Resolved, text},
     write::NodeAct,
 };
-use crate::seen::{Key, NodePodProbeSeen, Texts, Uid};
+use crate::store::{Key, NodePodProbeSeen, Texts, Uid};
 
 /// A node of which something is wanted or shown.
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@ use super::{
     marker::Marker,
     node::{Node, ProbedPod, Shown},
     pods::{Space, are_same, counts},
+    queue::Rank,
     resolve::{Problem, Resolved},
     spec,
-    turns::Rank,
 };
-use crate::seen::{Key, Kind, MarkerSeen, NodePodProbeSeen, Pod, PodChange, Pods};
+use crate::store::{Key, Kind, MarkerSeen, NodePodProbeSeen, Pod, PodChange, Pods};
 
 /// Probes that are wanted for a pod, and its node.
 type Placed = Option<(Arc<str>, Arc<ProbedPod>)>;

@@ -10,10 +10,10 @@ use super::{
     marker::Marker,
     node::ProbedPod,
     pace::{Line, Pace},
+    queue::MarkerQueue,
     resolve::Selecting,
-    turns::Turns,
 };
-use crate::seen::{Labels, Pod, PodStage};
+use crate::store::{Labels, Pod, PodStage};
 
 /// A namespace.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct Space {
     pub(super) wanted: HashMap<Arc<str>, Arc<ProbedPod>>,
     /// By name.
     pub(super) markers: BTreeMap<Arc<str>, Marker>,
-    pub(super) turns: Turns,
+    pub(super) turns: MarkerQueue,
     pub(super) pace: Pace,
     /// Markers whose status is owed.
     pub(super) line: Line,

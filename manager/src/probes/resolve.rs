@@ -15,14 +15,11 @@ use k8s_openapi::{api::core::v1::Probe, apimachinery::pkg::util::intstr::IntOrSt
 
 use super::{
     marker::Serial,
+    queue::Rank,
     room::{self, MARKERS_OF_POD, OF_POD, Share},
     spec::Plan,
-    turns::Rank,
 };
-use crate::{
-    seen::{Shape, Texts},
-    size,
-};
+use crate::store::{Shape, Texts};
 
 /// A marker that selects a pod.
 #[derive(Clone, Debug)]
@@ -164,7 +161,7 @@ fn resolve(markers: &[Selecting], shape: &Shape, texts: &mut Texts) -> Resolved 
         }
         let of = first..probes.len();
         if !of.is_empty() {
-            let each = |probe| room::weight(size::bytes(probe));
+            let each = |probe| room::weight(probe, 0);
             let weight = probes[of.clone()].iter().map(each).fold(0, usize::saturating_add);
             shares.push(Share { rank: marker.rank.clone(), probes: of, weight });
         }

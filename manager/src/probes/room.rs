@@ -1,9 +1,12 @@
 //! The room in the NodePodProbe of a node: which probes it has, if there are more than fit.
 //!
 //! etcd takes objects of 1.5 MiB, and the agent answers each probe in the same object. So what is wanted is
-//! weighed with its answers, and is 1 MiB at the most. If it is more, namespaces share the room: one that
-//! wants less than its part has all of it, and what it leaves is for the others. In a namespace the marker
-//! made first comes first, then the first by name, on the pods in the order of their names.
+//! weighed with its answers, and is 1 MiB at the most. The agent reads an object that takes so much memory
+//! and no more, so a probe of many small parts weighs more than its text.
+//!
+//! If more is wanted, namespaces share the room: one that wants less than its part has all of it, and what it
+//! leaves is for the others. In a namespace the marker made first comes first, then the first by name, on the
+//! pods in the order of their names.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,8 +14,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{node::ProbedPod, turns::Rank};
-use crate::seen::{Key, Uid};
+use serde::Serialize;
+
+use super::{node::ProbedPod, queue::Rank};
+use crate::{
+    size,
+    store::{Key, Uid},
+};
 
 /// Room for all probes of a node.
 pub(super) const OF_ALL: usize = 1 << 20;
@@ -23,6 +31,11 @@ pub(super) const OF_POD: usize = 64 << 10;
 pub(super) const MARKERS_OF_POD: usize = 4;
 /// Bytes of an answer: the probe's name, what it said (1 KiB at the most), and two times.
 const ANSWER: usize = 1 << 10;
+/// Bytes of memory that an answer takes when it is read, its message included.
+const READ_ANSWER: usize = 5 << 9;
+/// Bytes in memory that weigh as much as one byte of JSON: all of a node takes 5 MiB, what the agent copies
+/// for OpenKruise's clients takes 2 MiB, and an object may take 8 MiB.
+const LIGHT: usize = 5;
 /// Bytes of a pod without a probe: its names, twice, and who owns which field.
 const POD: usize = 512;
 
@@ -35,9 +48,11 @@ pub(super) struct Share {
     pub(super) weight: usize,
 }
 
-/// The room that a probe of so many bytes takes, with its answer.
-pub(super) fn weight(bytes: usize) -> usize {
-    bytes.saturating_add(ANSWER)
+/// The room that a probe takes with its answer, and with so many bytes of its name that it does not have yet.
+pub(super) fn weight(probe: &impl Serialize, name: usize) -> usize {
+    let text = size::bytes(probe).saturating_add(name).saturating_add(ANSWER);
+    let read = size::memory(probe).saturating_add(name).saturating_add(READ_ANSWER);
+    text.max(read.div_ceil(LIGHT))
 }
 
 /// A choice of what is wanted of a node.

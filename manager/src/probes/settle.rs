@@ -17,7 +17,7 @@ use super::{
     write::{MarkerWrite, NodeAct, NodeProbesWrite},
 };
 use crate::{
-    seen::{Key, Now},
+    store::{Key, Now},
     time::later,
     write::Write,
 };

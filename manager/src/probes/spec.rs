@@ -13,7 +13,7 @@ use super::{
     names::{DELETION_COST, is_reserved},
     room::{self, OF_POD},
 };
-use crate::{seen::Key, selector::Selector, size};
+use crate::{selector::Selector, store::Key};
 
 /// Written by the kubelet, the control plane, and those who update pods in place.
 pub(super) const FOREIGN: [&str; 12] = [
@@ -49,7 +49,7 @@ pub(super) fn parse(key: &Key, spec: &PodProbeMarkerSpec) -> Result<Plan, String
     let fault = |(field, problem): Fault| format!("spec.{field} of PodProbeMarker {key} {problem}");
     let mut plan = check(spec).map_err(fault)?;
     // Each is named with its marker.
-    let each = |probe| room::weight(size::bytes(probe).saturating_add(key.name.len()));
+    let each = |probe| room::weight(probe, key.name.len());
     plan.weight = plan.probes.iter().map(each).fold(0, usize::saturating_add);
     if plan.weight > OF_POD {
         let problem = format!(

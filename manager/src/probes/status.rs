@@ -61,7 +61,7 @@ static WAITS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "of the markers of a namespace the first {} that can be carried out are, by the time they were made and by name, and this one \
          comes after them; delete others, or put several probes into one marker",
-        turns::MOST
+        queue::MOST
     )
 });
 

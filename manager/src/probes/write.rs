@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_proto::crd::PodProbeMarkerStatus;
 
 use super::node::ProbedPod;
-use crate::seen::Key;
+use crate::store::Key;
 
 /// A write to a NodePodProbe.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use super::{
     unfit::Unfit,
 };
 use crate::{
-    seen::{Container, ContainerId, Now, Pod, Role},
+    store::{Container, ContainerId, Now, Pod, Role},
     time::later,
 };
 

@@ -1,7 +1,7 @@
 //! Answers of budgets to requests, and the requests that ask again when a budget has room.
 
 use super::{Reply, RequestIndex, model::Stage};
-use crate::seen::{BudgetSeen, Now};
+use crate::store::{BudgetSeen, Now};
 
 impl RequestIndex {
     /// From now on no pod is recreated before its budget lets it.

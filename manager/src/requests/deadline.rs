@@ -13,7 +13,7 @@ use super::{
     model::Assigned,
 };
 use crate::{
-    seen::{Now, Pod, Uid},
+    store::{Now, Pod, Uid},
     time::later,
 };
 

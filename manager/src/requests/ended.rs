@@ -3,7 +3,7 @@
 use super::{kind::RequestKind, spec::Spec, status::Status};
 use crate::{
     notes::{About, Note, ended::Ended},
-    seen::{CustomSeen, Key},
+    store::{CustomSeen, Key},
 };
 
 /// News of a request that has ended; none while its status cannot be read.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::seen::{Key, Kind};
+use crate::store::{Key, Kind};
 
 /// Action that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

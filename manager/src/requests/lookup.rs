@@ -10,7 +10,7 @@ use super::{
     kind::{RequestId, RequestKind},
     model::{Request, Stage},
 };
-use crate::seen::Key;
+use crate::store::Key;
 
 /// All requests that exist. Those that are over are in none of the other collections.
 #[derive(Debug, Default)]

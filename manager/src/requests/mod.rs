@@ -87,7 +87,7 @@ use crate::{
     index::Index,
     metrics::Metrics,
     notes::ended::is_news,
-    seen::{CustomSeen, Key, Kind, Now, Object, Pod, PodChange, Pods, Texts, Views},
+    store::{CustomSeen, Key, Kind, Now, Object, Pod, PodChange, Pods, Texts, Views},
     time::later,
     write::{Target, Write},
 };

@@ -15,7 +15,7 @@ use super::{
     spec::Spec,
     status::Status,
 };
-use crate::seen::{CustomSeen, Key, Now, Texts, Uid};
+use crate::store::{CustomSeen, Key, Now, Texts, Uid};
 
 /// A request.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use std::{
 use berth_proto::text::cut;
 
 use super::kind::RequestId;
-use crate::{seen::Key, time::later};
+use crate::{store::Key, time::later};
 
 /// An answer that has not come by then is asked for again.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    seen::{ContainerId, Uid},
+    store::{ContainerId, Uid},
     time::later,
 };
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{kind::RequestKind, replaced::Instance};
-use crate::seen::{RecreateSeen, Uid};
+use crate::store::{RecreateSeen, Uid};
 
 /// Status of both kinds of requests.
 pub(super) trait Status {

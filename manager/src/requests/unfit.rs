@@ -2,7 +2,7 @@
 //! with, and that its status has.
 
 use super::failure::{Failure, FailureReason};
-use crate::seen::PodStage;
+use crate::store::PodStage;
 
 /// Obstacle to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,7 +69,7 @@ fn only_the_node_it_is_for_opens_it() {
 fn what_is_missing_is_named_with_the_remedy() {
     let fetch = Fetch {
         uid: "u".into(),
-        job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
         names: Box::new(["one".to_owned(), "two".to_owned()]),
         image: "r.example.com/app".to_owned(),
     };
@@ -85,6 +85,7 @@ async fn an_answer_that_is_no_secret_is_told_without_a_word_of_it() {
         r#"{"data": "topsecret"}"#,
         r#"{"data": {".dockerconfigjson": "topsecret!"}}"#,
         r#"{"data": {".dockerconfigjson": 4711471147}}"#,
+        r#"{"metadata": {"name": ["topsecret"]}}"#,
         r#"{"type": "topsecret", "stringData": {"a": "tops"#,
     ] {
         let answer = http::Response::new(kube::client::Body::from(body.as_bytes().to_vec()));
@@ -95,7 +96,7 @@ async fn an_answer_that_is_no_secret_is_told_without_a_word_of_it() {
         });
         let fetch = Fetch {
             uid: "u".into(),
-            job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+            job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
             names: ["pull".to_owned()].into(),
             image: "r.example.com/app:1".to_owned(),
         };
@@ -127,7 +128,7 @@ async fn a_secret_that_is_missing_hides_no_other(#[case] code: u16, #[case] lack
     });
     let fetch = Fetch {
         uid: "u".into(),
-        job: crate::seen::Key { namespace: "shop".into(), name: "job".into() },
+        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
         names: ["missing".to_owned(), "there".to_owned()].into(),
         image: "r.example.com/app:1".to_owned(),
     };
@@ -140,4 +141,30 @@ async fn a_secret_that_is_missing_hides_no_other(#[case] code: u16, #[case] lack
         }
         None => assert!(read.err().unwrap().contains("500")),
     }
+}
+
+/// A Secret that takes much memory hides no other one, and no more of it is read than of any object.
+#[tokio::test]
+async fn a_secret_is_read_as_far_as_any() {
+    let there = config(json!({ "r.example.com": { "username": "user", "password": "word" } }));
+    let mut large = serde_json::to_value(&there).unwrap();
+    large["tops"] = json!(vec![json!({ "ecret": 1 }); 20_000]);
+    let mut deep = serde_json::to_value(&there).unwrap();
+    deep["metadata"] = json!({ "managedFields": (0..500).fold(Value::Null, |inner, _| json!([inner])) });
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let object = if request.uri().path().ends_with("/large") { &large } else { &deep };
+        let answer = http::Response::new(kube::client::Body::from(object.to_string().into_bytes()));
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let fetch = Fetch {
+        uid: "u".into(),
+        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
+        names: ["large".to_owned(), "deep-managed-fields".to_owned()].into(),
+        image: "r.example.com/app:1".to_owned(),
+    };
+    let found = credentials(&Client::new(service, "default"), &fetch).await.ok().unwrap();
+    assert_eq!(found.credentials.len(), 1);
+    let lacks = found.lacks.unwrap();
+    assert!(lacks.contains("shop/large") && lacks.contains(UNREADABLE), "{lacks}");
+    assert!(!lacks.contains("tops") && !lacks.contains("word"), "{lacks}");
 }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{SidecarIndex, set::Known, spec::Rules};
 use crate::{
-    seen::{Entry, Now, Webhooks},
+    store::{Entry, Now, Webhooks},
     time::later,
 };
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     condition::seconds,
-    seen::{Key, Pod},
+    store::{Key, Pod},
 };
 
 /// Kind of the owners of these entries.

@@ -65,7 +65,7 @@ use crate::{
     index::Index,
     metrics::Metrics,
     pod_updates::PodUpdates,
-    seen::{Key, Kind, LabelSets, Labels, Now, Object, PodChange, Pods, Texts, Views, Webhooks},
+    store::{Key, Kind, LabelSets, Labels, Now, Object, PodChange, Pods, Texts, Views, Webhooks},
     time::later,
     timers::Timers,
     write::Target,

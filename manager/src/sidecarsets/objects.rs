@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     pod_updates::{EntryId, PodUpdates},
-    seen::{
+    store::{
         Key, Kind, Labels, NamespaceSeen, NodePodUpdateSeen, Now, Pod, PodChange, Pods, SidecarSetSeen,
         Sidecars,
     },

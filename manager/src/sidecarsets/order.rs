@@ -4,7 +4,7 @@
 use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use super::strategy::{Priority, Strategy};
-use crate::seen::{Labels, Phase};
+use crate::store::{Labels, Phase};
 
 /// Place of a pod before the set has its say. The smallest comes first: no node, not running, not ready, not
 /// for long, restarted often, made last.

@@ -24,7 +24,7 @@ use super::{
     progress::Progress,
     strategy::Strategy,
 };
-use crate::seen::Labels;
+use crate::store::Labels;
 
 /// A failed upgrade is tried again after it, then after twice as long, and so on.
 const RETRIED_AFTER: Duration = Duration::from_secs(30);

@@ -15,7 +15,7 @@ use super::{
     spec::{Named, Rules},
     standing::{Standing, State},
 };
-use crate::seen::{Key, Pod};
+use crate::store::{Key, Pod};
 
 /// A set.
 #[derive(Debug)]

@@ -25,7 +25,7 @@ use crate::{
     effect::Effect,
     notes::{About, Note},
     pod_updates::{EntryId, PodUpdates},
-    seen::{Key, Now},
+    store::{Key, Now},
     time::later,
     write::Write,
 };

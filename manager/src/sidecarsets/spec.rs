@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use super::strategy::Strategy;
 use crate::{
-    seen::{Labels, Reach, SidecarSetSeen},
     selector::Selector,
+    store::{Labels, Reach, SidecarSetSeen},
 };
 
 /// Namespaces in which nothing is injected.

@@ -2,7 +2,7 @@
 //! that it has the set, and has all containers of it.
 
 use super::spec::{Rules, Sidecar};
-use crate::seen::{Pod, PodStage, Sidecars};
+use crate::store::{Pod, PodStage, Sidecars};
 
 /// A pod towards a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use crate::{
     effect::Effect,
     lease::Tenure,
     notes::AUTHOR,
-    seen::Key,
     steps::{self, StatusWrite},
+    store::Key,
 };
 
 /// Something to be done for the index.

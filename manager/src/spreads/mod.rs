@@ -41,7 +41,7 @@ use crate::{
     index::Index,
     metrics::Metrics,
     observed::Observed,
-    seen::{Key, Kind, Now, Object, Pod, PodChange, Pods, SpreadSeen, Texts, Views},
+    store::{Key, Kind, Now, Object, Pod, PodChange, Pods, SpreadSeen, Texts, Views},
     work::{Names, WorkQueue},
     write::Target,
 };

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::{
     budgets::{Fact, Workload, scale},
     reads,
-    seen::Owner,
+    store::Owner,
 };
 
 /// An answer that takes longer is none.

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     condition::accepted,
     effect::Effect,
-    seen::{Key, Now, PodStage, Pods},
     steps::LOST_AFTER,
+    store::{Key, Now, PodStage, Pods},
     time::later,
     work::pods_unseen_until,
 };
@@ -102,7 +102,7 @@ fn advance(
             continue;
         };
         let owner = pod.owner.as_deref();
-        let is_of = |one: &crate::seen::Owner| {
+        let is_of = |one: &crate::store::Owner| {
             spread.target.is(&one.api_version, &one.kind, &one.name)
                 || spread.target.may_have(&one.api_version, &one.kind, &one.name)
         };

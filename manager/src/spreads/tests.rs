@@ -14,7 +14,7 @@ use super::{Replicas, SpreadIndex, SpreadStep, SpreadWrite};
 use crate::{
     effect::Effect,
     index::Set,
-    seen::{Kind, Now, Object, Owner, PodSeen, PodSpread, PodStage, Pods, SpreadSeen},
+    store::{Kind, Now, Object, Owner, PodSeen, PodSpread, PodStage, Pods, SpreadSeen},
 };
 
 struct World {

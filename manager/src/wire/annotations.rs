@@ -3,6 +3,8 @@
 use berth_base::metadata::ReadAnnotations;
 use berth_sidecarset::names;
 
+use crate::store::{OPERATIONS, TOTAL};
+
 /// Images that the containers had before an upgrade; a JSON object by set.
 pub(super) const STATE: &str = "kruise.io/sidecarset-inplace-update-state";
 
@@ -25,8 +27,8 @@ impl ReadAnnotations for Annotations {
         names::REFRESH_METADATA,
         STATE,
         UPDATE_STATE,
-        crate::budgets::OPERATIONS,
-        crate::budgets::TOTAL,
+        OPERATIONS,
+        TOTAL,
         berth_spread::MATCHED,
     ];
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::{FreeForm, Watchable, custom, readable};
-use crate::seen::{Kind, NodeImageSeen, Object};
+use crate::store::{Kind, NodeImageSeen, Object};
 
 /// Label of a NodeImage without a Node: jobs take it for a node, which never answers.
 const ALONE: &str = "apps.kruise.io/fake-nodeimage";

@@ -10,7 +10,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::{FreeForm, MOST_ENTRIES, Watchable, custom};
-use crate::seen::{Kind, Object, SetSeen};
+use crate::store::{Kind, Object, SetSeen};
 
 /// PersistentPodStates.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use super::{
     LONGEST_NAME, Watchable, owner,
     sidecars::{Running, Shown, sidecars, updates},
 };
-use crate::seen::{ContainerSeen, Kind, Object, Phase, PodSeen, PodSpread, PodStage, Role, SidecarsSeen};
+use crate::store::{ContainerSeen, Kind, Object, Phase, PodSeen, PodSpread, PodStage, Role, SidecarsSeen};
 
 /// Labels with it say that a pod does not serve, whatever its readiness says.
 const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";

@@ -9,7 +9,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::{FreeForm, Watchable, custom, readable};
-use crate::seen::{Kind, NodePodProbeSeen, Object};
+use crate::store::{Kind, NodePodProbeSeen, Object};
 
 /// PodProbeMarkers.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
 use super::{FreeForm, Watchable, custom};
-use crate::seen::{Kind, Object};
+use crate::store::{Kind, Object};
 
 /// ContainerRecreateRequests.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use super::{
     LONGEST_NAME,
     annotations::{STATE, UPDATE_STATE},
 };
-use crate::seen::{Phase, SidecarsSeen};
+use crate::store::{Phase, SidecarsSeen};
 
 /// The most sets of one pod that are looked at.
 const MOST_SETS: usize = 256;

@@ -11,7 +11,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::{FreeForm, Watchable, read, readable};
-use crate::seen::{Kind, NamespaceSeen, NodePodUpdateSeen, Object, SidecarSetSeen};
+use crate::store::{Kind, NamespaceSeen, NodePodUpdateSeen, Object, SidecarSetSeen};
 
 /// SidecarSets.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use berth_proto::crd::UpdatePhase;
 use serde_json::json;
 
 use super::*;
-use crate::seen::{MarkerSeen, NodePodProbeSeen, PodSeen, PodStage, RecreateSeen, Role, UpdateSeen};
+use crate::store::{MarkerSeen, NodePodProbeSeen, PodSeen, PodStage, RecreateSeen, Role, UpdateSeen};
 
 fn pod(value: Value) -> PodSeen {
     let watched: Watched<Pods> = serde_json::from_value(value).unwrap();

@@ -14,7 +14,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    seen::Kind,
+    store::Kind,
     write::{Target, Write},
 };
 

@@ -32,8 +32,8 @@ use crate::{
     lease::Term,
     probes::{MarkerWrite, NodeProbesWrite},
     requests::{Assignment, Failure, FailureReason, RequestAct, RequestId, StatusPatch},
-    seen::Key,
     sidecarsets::SetWrite,
+    store::Key,
 };
 
 pub(super) fn patch(name: &str, resource_version: &str) -> Write {

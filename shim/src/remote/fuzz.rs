@@ -12,11 +12,11 @@ use tokio::sync::watch;
 use super::{
     AgentLink, Foresight,
     answers::{answer_of, answer_to_wire, decision_of, decision_to_wire, held_of, held_to_wire},
-    asked::locked,
     calls::{call_of, call_to_wire, event_of, event_to_wire},
     frame::{Incoming, MAX_FRAME},
     gate::RemoteGate,
     message::{Asks, Said, TableChange, ToAgent, ToShim, Told},
+    questions::locked,
     table::{Table, changes},
 };
 use crate::{

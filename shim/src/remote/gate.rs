@@ -1,8 +1,8 @@
 //! The gate of a data path whose agent is another process: from the table where it says, by a question where
 //! it does not, by the default of the call where nobody answers.
 
+mod agents;
 mod known;
-mod told;
 mod waiting;
 
 use std::{
@@ -24,11 +24,11 @@ use tracing::{debug, info, warn};
 use self::waiting::{Asked, Bound, Presence, Turn};
 use super::{
     answers::{answer_of, decision_of},
-    asked::{Question, Questions, locked},
     away::{self, PATIENCE},
     calls::{Beyond, call_to_wire, event_to_wire},
     frame::{Outgoing, Unput},
     message::{Counts, ToAgent, Told},
+    questions::{Question, Questions, locked},
     table::Table,
 };
 use crate::{

@@ -27,7 +27,6 @@
 
 mod agent;
 mod answers;
-mod asked;
 mod away;
 mod calls;
 mod control;
@@ -35,6 +34,7 @@ mod frame;
 mod gate;
 mod line;
 mod message;
+mod questions;
 mod session;
 mod table;
 

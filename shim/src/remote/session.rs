@@ -22,13 +22,13 @@ use tracing::{debug, error, info, warn};
 use super::{
     agent::{Known, Shared, Succeeded},
     answers::{answer_to_wire, decision_to_wire, held_to_wire},
-    asked::locked,
     calls::{Beyond, call_of, event_of, name, text, trace_of},
     frame::{Incoming, Outgoing},
     line::{LineError, next},
     message::{
         AnswerTo, Answers, Asks, EventTold, Nothing, Question, Said, TableChange, ToAgent, ToShim, Told,
     },
+    questions::locked,
     table,
 };
 use crate::{

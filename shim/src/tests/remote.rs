@@ -31,9 +31,9 @@ use tokio_util::sync::CancellationToken;
 use self::bed::{Authority, Bed, PASS, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
-    asked::{Question, locked},
     line::check_peer,
     message::{Nothing, ShimHello, ToAgent, Told as Words},
+    questions::{Question, locked},
 };
 use crate::{
     Listener, Metrics, RuntimeEndpoint, bind,

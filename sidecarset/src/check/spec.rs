@@ -123,7 +123,8 @@ fn canary(written: &Written, faults: &mut Vec<Fault>) {
 /// The annotation with the time of hot upgrades. One that stands was taken before it was looked at.
 fn migration(written: &Written, faults: &mut Vec<Fault>) {
     let time = |set: &SidecarSet| set.metadata.annotations.as_ref()?.get(names::MIGRATION_SECONDS).cloned();
-    let Some(text) = time(written.set).filter(|text| written.old.and_then(time).as_ref() != Some(text)) else {
+    let Some(text) = time(written.set).filter(|text| written.old.and_then(time).as_ref() != Some(text))
+    else {
         return;
     };
     if !text.parse().is_ok_and(|seconds: i32| (1..=MOST_SECONDS).contains(&i64::from(seconds))) {

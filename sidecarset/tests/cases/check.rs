@@ -203,9 +203,8 @@ fn an_update_is_refused(#[case] spec: Value, #[case] field: &str, #[case] part: 
 /// An annotation that was taken before it was looked at is no reason to refuse another edit.
 #[test]
 fn what_stands_is_no_fault_of_an_edit() {
-    let set = |seconds: &str| {
-        stored(&with(log(), "$annotations", json!({"berth.dev/migration-seconds": seconds})))
-    };
+    let set =
+        |seconds: &str| stored(&with(log(), "$annotations", json!({"berth.dev/migration-seconds": seconds})));
     assert_eq!(faults(&set("soon"), Some(&set("soon")), &[], &open()), Vec::<String>::new());
     refused(&faults(&set("later"), Some(&set("soon")), &[], &open()), "metadata.annotations[", "from 1 on");
 }

@@ -10,7 +10,7 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::centre::{centre, namespace, namespace_with};
+use crate::api_server::{api_server, namespace, namespace_with};
 
 const MANIFESTS: [&str; 10] = [
     "recreate-plain",
@@ -27,7 +27,7 @@ const MANIFESTS: [&str; 10] = [
 
 #[tokio::test]
 async fn manifests_are_kept_whole() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     // What they would write on pods is not judged here.
     namespace_with(&client, "kinds-manifests", json!({ "berth.dev/agent-labels": "*" })).await?;
     for file in MANIFESTS {
@@ -63,7 +63,7 @@ fn is_in(given: &Value, kept: &Value) -> bool {
 /// Every field that one of the two writers of a status may write, in an order in which neither has the whole.
 #[tokio::test]
 async fn two_writers_share_a_status() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "kinds-writers").await?;
     let requests: Api<ContainerRecreateRequest> = Api::namespaced(client, "kinds-writers");
     requests.create(&PostParams::default(), &request("shared", json!({}))?).await?;
@@ -102,7 +102,7 @@ async fn two_writers_share_a_status() -> Result<()> {
 /// As above: neither writer of an update has the whole, and each keeps what it wrote.
 #[tokio::test]
 async fn two_writers_share_an_update() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "kinds-updates").await?;
     let requests: Api<ContainerUpdateRequest> = Api::namespaced(client.clone(), "kinds-updates");
     requests.create(&PostParams::default(), &update("shared", json!({}))?).await?;
@@ -166,7 +166,7 @@ fn update_json(name: &str, change: Value) -> Value {
 /// A `null` leaves the field out.
 #[tokio::test]
 async fn bad_updates_are_refused_by_field() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "kinds-bad-updates").await?;
     let container = |name: &str, image: &str| json!({ "name": name, "image": image });
     let twice = [container("a", "a:2"), container("a", "a:3")];
@@ -201,7 +201,7 @@ async fn bad_updates_are_refused_by_field() -> Result<()> {
 /// Nobody converts here: the API server changes the name of the version, and every field stays.
 #[tokio::test]
 async fn a_stateful_set_is_whole_in_both_versions() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "kinds-versions").await?;
     let sets = |version: &str| -> Result<Api<DynamicObject>> {
         let object = json!({ "apiVersion": format!("apps.kruise.io/{version}"), "kind": "StatefulSet",
@@ -233,7 +233,7 @@ async fn a_stateful_set_is_whole_in_both_versions() -> Result<()> {
 /// An assignment comes from the manager, never with the request.
 #[tokio::test]
 async fn a_status_given_with_a_request_is_dropped() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "kinds-dropped").await?;
     let requests: Api<ContainerRecreateRequest> = Api::namespaced(client, "kinds-dropped");
     let mut given = request("given", json!({}))?;
@@ -253,7 +253,7 @@ fn request(name: &str, change: Value) -> Result<ContainerRecreateRequest> {
 
 #[tokio::test]
 async fn bad_requests_are_refused_by_field() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "kinds-refused").await?;
     let refusals = [
         ("podName", json!({ "podName": "" })),
@@ -279,7 +279,7 @@ async fn bad_requests_are_refused_by_field() -> Result<()> {
 
 #[tokio::test]
 async fn bad_image_jobs_are_refused_by_field() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "kinds-jobs").await?;
     let jobs: Api<ImagePullJob> = Api::namespaced(client, "kinds-jobs");
     let job = |name: &str, change: &Value| -> Result<ImagePullJob> {

@@ -5,11 +5,11 @@
 //! no other does.
 
 mod admission;
+mod api_server;
 mod bad_input;
 mod baseline;
 mod broadcast_and_cron_jobs;
 mod case;
-mod centre;
 mod clone_sets;
 mod cluster_mode;
 mod cri;

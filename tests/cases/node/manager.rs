@@ -21,8 +21,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
+use crate::api_server::namespace;
 use crate::case::{Case, PATIENCE, container, run};
-use crate::centre::namespace;
 
 /// Where the Lease is, as in `deploy/`, and a duration short enough to wait for.
 const LEASE: (&str, u16) = ("berth-system", 3);

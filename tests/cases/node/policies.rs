@@ -21,11 +21,11 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use crate::centre::{centre, namespace, namespace_with};
+use crate::api_server::{api_server, namespace, namespace_with};
 
 #[tokio::test]
 async fn expressions_fit_the_types() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     deploy::apply(&client, "protection").await?;
     let policies: Api<ValidatingAdmissionPolicy> = Api::all(client);
     let mut names = deploy::objects("policies")?;
@@ -50,7 +50,7 @@ async fn expressions_fit_the_types() -> Result<()> {
 #[tokio::test]
 async fn the_whole_folder_is_accepted() -> Result<()> {
     let kubectl = programs::kubernetes("kubectl")?;
-    let kubeconfig = centre().await?.api().kubeconfig(User::Admin)?;
+    let kubeconfig = api_server().await?.api().kubeconfig(User::Admin)?;
     let (kubectl, kubeconfig) =
         (kubectl.display().to_string(), format!("--kubeconfig={}", kubeconfig.display()));
     let folder = deploy::path("").display().to_string();
@@ -84,7 +84,7 @@ async fn the_certificate_may_be_of_cert_manager() -> Result<()> {
 /// Each by itself, in a namespace of its own; tried only, as above.
 #[tokio::test]
 async fn the_samples_are_accepted() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     // As the samples say.
     let keys = "gameserver-idle,controller.kubernetes.io/pod-deletion-cost,example.com/app-config";
     namespace_with(&client, "policies-samples", json!({ "berth.dev/agent-labels": keys })).await?;
@@ -114,7 +114,7 @@ fn of_node(annotation: Option<&str>, env: EnvValue<'_>) -> Result<(), OrderError
 
 #[tokio::test]
 async fn a_launch_order_is_judged_as_on_the_node() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "policies-priorities").await?;
     let pods: Api<Pod> = Api::namespaced(client, "policies-priorities");
     let values = [
@@ -185,7 +185,7 @@ const MARKERS: &str = include_str!("../../../proto/tests/markers.json");
 /// the manager would name.
 #[tokio::test]
 async fn a_probe_marker_is_judged_as_by_the_manager() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace_with(&client, "policies-markers", all_keys()).await?;
     let markers: Api<DynamicObject> =
         Api::namespaced_with(client, "policies-markers", &ApiResource::erase::<PodProbeMarker>(&()));
@@ -230,7 +230,7 @@ fn pod(name: &str, env: Value) -> Value {
 /// policy that costs more refuses.
 #[tokio::test]
 async fn a_huge_pod_is_accepted() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "policies-huge").await?;
     let pods: Api<Pod> = Api::namespaced(client, "policies-huge");
     let entry = |number| json!({ "name": format!("VARIABLE_{number}"), "value": "some value" });
@@ -248,7 +248,7 @@ async fn a_huge_pod_is_accepted() -> Result<()> {
 
 #[tokio::test]
 async fn what_openkruise_fills_in_is_refused_from_users() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "policies-requests").await?;
     let filled = [
         ("preStop", json!({ "exec": { "command": ["true"] } })),

@@ -3,7 +3,7 @@
 
 mod forged;
 mod together;
-mod told;
+mod upgradable;
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, SidecarSetStatus};
@@ -173,7 +173,7 @@ async fn rolls_out(stage: &Stage<'_>) -> Result<()> {
         ensure!(found == [Some("1"), Some("{\"log\":1}"), Some("1")], "{name}: {found:?}");
     }
     stage.status("both are upgraded", |status| status.updated_ready_pods == Some(2)).await?;
-    told::who_cannot_follow(stage).await?;
+    upgradable::who_cannot_follow(stage).await?;
     await_condition("nothing is asked for any more", PATIENCE, async || {
         let status = stage.updates.get(NODE_NAME).await?.status.unwrap_or_default();
         ensure!(status.desired_pods.is_empty() && status.pods.is_empty(), "{status:?}");

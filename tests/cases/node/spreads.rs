@@ -14,8 +14,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::admission::{Door, install_admission};
+use crate::api_server::{namespace, node_of_zone};
 use crate::case::{PATIENCE, end_now};
-use crate::centre::{namespace, node_of_zone};
 
 const SPACE: &str = "spreads";
 const ZONE: &str = "topology.kubernetes.io/zone";

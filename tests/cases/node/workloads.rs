@@ -34,8 +34,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, OnceCell};
 
+use crate::api_server::namespace;
 use crate::case::{PATIENCE, end_now};
-use crate::centre::namespace;
 
 /// When it does not come up, every test says why, and none tries again.
 static PAPER: OnceCell<Result<Paper, String>> = OnceCell::const_new();

@@ -8,7 +8,7 @@ use std::{
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::{asked::Asked, listed::Listed};
+use crate::{listed::Listed, make_request::RequestArgs};
 
 /// Widest line of a help text.
 const WIDTH: usize = 100;
@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Delete these pods of a CloneSet, and lower its replicas by their number
     Scaledown(Scaledown),
     #[command(flatten)]
-    Asked(Asked),
+    Request(RequestArgs),
     #[command(flatten)]
     Listed(Listed),
 }

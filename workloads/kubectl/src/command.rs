@@ -13,10 +13,9 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    asked,
     cli::{self, Choice, Cli, Command, DryRun, Output, Printing, Rollout, Set},
     cluster::Cluster,
-    edit, files, listed, output,
+    edit, files, listed, make_request, output,
     revision::{self, Undo},
     status,
     target::{self, Named, Target, Targets},
@@ -50,7 +49,7 @@ pub(crate) async fn run(cli: &Cli, args: &[OsString]) -> anyhow::Result<ExitCode
             edit::pod_names(&scaledown.pods)?;
             (scaledown.objects.clone(), none)
         }
-        Command::Asked(asked) => return asked::run(&cli.global, asked).await,
+        Command::Request(args) => return make_request::run(&cli.global, args).await,
         Command::Listed(listed) => return listed::run(&cli.global, listed).await,
     };
     if let Command::Rollout(Rollout::Undo(undo)) = &cli.command {
@@ -164,7 +163,7 @@ async fn one(
         }
         Command::Scaledown(flags) => scale_down(cluster, target, &flags.pods).await,
         // They name no workloads.
-        Command::Asked(_) | Command::Listed(_) => Ok(()),
+        Command::Request(_) | Command::Listed(_) => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The plugin of kubectl.
 //!
 //! - `cli`: the command line;
-//! - `asked`: requests for pods, followed to their end; `request`: how far one is, pure;
+//! - `make_request`: requests for pods, followed to their end; `request`: how far one is, pure;
 //! - `listed`: questions about the whole cluster; `object`, `table`: what they read and print, pure;
 //! - `target`, `files`: which objects are meant, in the ways that kubectl lets people say it;
 //! - `output`: an object that was written, as `-o` asks for it;
@@ -12,7 +12,6 @@
 //!
 //! Kinds of Kubernetes itself are kubectl's: for them it is run with the same words.
 
-mod asked;
 mod cli;
 mod cluster;
 mod command;
@@ -20,6 +19,7 @@ mod edit;
 mod failure;
 mod files;
 mod listed;
+mod make_request;
 mod object;
 mod output;
 mod request;

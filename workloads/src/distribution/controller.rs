@@ -22,15 +22,15 @@ use super::{
 };
 use crate::{
     agenda::Share,
+    event_loop::{Connections, EventLoop, Turn, guarded},
     owned::Concerned,
     timing::{AT_ONCE, Backoff, SPACING},
-    turns::{Connections, Turn, Turns, guarded},
 };
 
 /// The picture, and what it is connected to.
 pub(super) struct Controller {
     connections: Connections,
-    turns: Turns<Input, Report>,
+    turns: EventLoop<Input, Report>,
     picture: Picture,
     memory: BTreeMap<String, Memory>,
     /// Failures of writes of the status, by UID.
@@ -43,7 +43,7 @@ type Decided = (Option<Arc<Rules>>, Plan);
 impl Controller {
     pub(super) fn new(connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
-            turns: Turns::new(inputs, connections.tenure.clone()),
+            turns: EventLoop::new(inputs, connections.tenure.clone()),
             connections,
             picture: Picture::default(),
             memory: BTreeMap::new(),

@@ -15,7 +15,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use self::{controller::Controller, picture::Picture};
 use crate::{
-    turns::{Connections, Listed},
+    event_loop::{Connections, Listed},
     write::Writer,
 };
 

@@ -11,8 +11,8 @@ use berth_workloads_policy::{
 
 use super::watches::{Filed, Input};
 use crate::{
+    event_loop::Listed,
     owned::{self, Concerned, Ownable, Owned},
-    turns::Listed,
     watch::Shown,
 };
 

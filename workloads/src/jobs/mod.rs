@@ -17,8 +17,8 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use self::picture::Jobs;
 use crate::{
+    event_loop::{Connections, Listed},
     planner::{Controller, Picture},
-    turns::{Connections, Listed},
     write::Writer,
 };
 

@@ -20,11 +20,11 @@ use super::{
     write::Wrote,
 };
 use crate::{
+    event_loop::Listed,
     object::Object,
     owned::{self, Concerned, Ownable, Owned},
     planner::{End, Memory, Picture, Plan, Work},
     reading::{self, Ended},
-    turns::Listed,
     watch::Shown,
     write::{Failure, Writer},
 };

@@ -17,9 +17,9 @@ use tracing::{error, warn};
 use super::{MARKERS, NODES, nodes::Nodes, view::MarkerView, write};
 use crate::{
     agenda::Share,
+    event_loop::{Connections, EventLoop, Turn},
     owned::Concerned,
     timing::{AT_ONCE, Backoff},
-    turns::{Connections, Turn, Turns},
     watch::Shown,
     write::Failure,
 };
@@ -46,7 +46,7 @@ pub(super) struct Report {
 /// Markers and nodes as they are known, and their connections.
 pub(super) struct Controller {
     connections: Connections,
-    turns: Turns<Input, Report>,
+    turns: EventLoop<Input, Report>,
     markers: Store<MarkerView>,
     markers_listed: bool,
     nodes: Nodes,
@@ -61,7 +61,7 @@ pub(super) struct Controller {
 impl Controller {
     pub(super) fn new(connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
-            turns: Turns::new(inputs, connections.tenure.clone()),
+            turns: EventLoop::new(inputs, connections.tenure.clone()),
             connections,
             markers: Store::default(),
             markers_listed: false,

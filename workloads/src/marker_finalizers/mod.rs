@@ -25,7 +25,7 @@ use self::{
     view::{MarkerView, probed},
 };
 use crate::{
-    turns::{Connections, Listed},
+    event_loop::{Connections, Listed},
     watch::{relay, shown},
     write::{CHANGED_BY_CLUSTER, Failure, Writer, params},
 };

@@ -17,11 +17,11 @@ use super::{
 };
 use crate::{
     agenda::Share,
+    event_loop::{Connections, EventLoop, Turn, guarded},
     object::Object,
     owned::Concerned,
     reading::Ended,
     timing::{AT_ONCE, SPACING},
-    turns::{Connections, Turn, Turns, guarded},
     write::HELD_BACK,
 };
 
@@ -40,7 +40,7 @@ enum Came<P: Picture> {
 /// The picture, and what it is connected to.
 pub(crate) struct Controller<P: Picture> {
     connections: Connections,
-    turns: Turns<P::Input, Came<P>>,
+    turns: EventLoop<P::Input, Came<P>>,
     picture: P,
     /// By UID.
     memory: BTreeMap<String, Memory>,
@@ -49,7 +49,7 @@ pub(crate) struct Controller<P: Picture> {
 impl<P: Picture> Controller<P> {
     pub(crate) fn new(picture: P, connections: Connections, inputs: mpsc::Receiver<P::Input>) -> Self {
         Self {
-            turns: Turns::with_reading(inputs, connections.tenure.clone()),
+            turns: EventLoop::with_reading(inputs, connections.tenure.clone()),
             connections,
             picture,
             memory: BTreeMap::new(),

@@ -26,10 +26,10 @@ pub(crate) use self::{
     work::{End, Work},
 };
 use crate::{
+    event_loop::Listed,
     object::Object,
     owned::Concerned,
     reading::Ended,
-    turns::Listed,
     write::{Failure, Writer},
 };
 

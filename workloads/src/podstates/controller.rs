@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     agenda::Share,
+    event_loop::{Connections, EventLoop, Listed, Turn},
     timing::{AT_ONCE, Backoff},
-    turns::{Connections, Listed, Turn, Turns},
     watch::Shown,
 };
 
@@ -41,7 +41,7 @@ pub(super) enum Input {
 /// StatefulSets and PersistentPodStates as they are known, and their connections.
 pub(super) struct Controller {
     connections: Connections,
-    turns: Turns<Input, Report>,
+    turns: EventLoop<Input, Report>,
     sets: BTreeMap<String, SetView>,
     /// By UID.
     states: BTreeMap<String, PersistentPodState>,
@@ -56,7 +56,7 @@ pub(super) struct Controller {
 impl Controller {
     pub(super) fn new(connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
-            turns: Turns::new(inputs, connections.tenure.clone()),
+            turns: EventLoop::new(inputs, connections.tenure.clone()),
             connections,
             sets: BTreeMap::new(),
             states: BTreeMap::new(),

@@ -23,7 +23,7 @@ use self::{
     view::{SetView, known},
 };
 use crate::{
-    turns::{Connections, Listed},
+    event_loop::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
 };

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     agenda::Share,
+    event_loop::{Connections, EventLoop, Turn, guarded},
     owned::{Concerned, Owned},
     timing::{AT_ONCE, Backoff},
-    turns::{Connections, Turn, Turns, guarded},
     watch::Shown,
     write::{Failure, Writer, params},
 };
@@ -65,7 +65,7 @@ pub(super) struct Controller {
     connections: Connections,
     /// Namespace of the ControllerRevisions.
     namespace: String,
-    turns: Turns<Input, Report>,
+    turns: EventLoop<Input, Report>,
     sets: Store<SetView>,
     sets_listed: bool,
     copies: Owned<CopyView>,
@@ -81,7 +81,7 @@ pub(super) struct Controller {
 impl Controller {
     pub(super) fn new(namespace: String, connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
-            turns: Turns::new(inputs, connections.tenure.clone()),
+            turns: EventLoop::new(inputs, connections.tenure.clone()),
             connections,
             namespace,
             sets: Store::default(),

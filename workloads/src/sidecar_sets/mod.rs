@@ -22,7 +22,7 @@ use self::{
     view::{CopyView, SetView},
 };
 use crate::{
-    turns::{Connections, Listed},
+    event_loop::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
 };

@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     agenda::Share,
+    event_loop::{Connections, EventLoop, Turn},
     timing::{AT_ONCE, Backoff},
-    turns::{Connections, Turn, Turns},
     watch::{Shown, relay, shown},
     write::{HELD_BACK, Writer},
 };
@@ -62,7 +62,7 @@ struct Space {
 pub(super) struct Controller {
     connections: Connections,
     sender: mpsc::Sender<Input>,
-    turns: Turns<Input, Report>,
+    turns: EventLoop<Input, Report>,
     spreads: BTreeMap<String, SpreadView>,
     /// The same of the spreads.
     listing: Option<BTreeSet<String>>,
@@ -94,7 +94,7 @@ impl Controller {
         inputs: mpsc::Receiver<Input>,
     ) -> Self {
         Self {
-            turns: Turns::new(inputs, connections.tenure.clone()),
+            turns: EventLoop::new(inputs, connections.tenure.clone()),
             connections,
             sender,
             spreads: BTreeMap::new(),

@@ -26,7 +26,7 @@ use self::{
     view::SpreadView,
 };
 use crate::{
-    turns::{Connections, Listed},
+    event_loop::{Connections, Listed},
     watch::{relay, shown},
     write::Writer,
 };

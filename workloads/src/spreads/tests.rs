@@ -239,9 +239,7 @@ async fn a_pod_that_would_take_minutes_holds_no_other_up() {
 /// A ReplicaSet of nobody, as `--cascade=orphan` leaves it, may be adopted by the next Deployment.
 #[tokio::test]
 async fn a_replica_set_of_nobody_is_looked_at_again() {
-    let owned = |kind: &str, name: &str| {
-        json!([{ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true }])
-    };
+    let owned = |kind: &str, name: &str| json!([{ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true }]);
     let spread = json!({
         "metadata": { "namespace": "ns", "name": "s", "uid": "s", "generation": 1 },
         "spec": {

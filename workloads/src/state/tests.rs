@@ -51,7 +51,7 @@ impl Workload for Made {
 }
 
 fn state() -> State {
-    State::new(Turns::with_reading(mpsc::channel(1).1, Tenure::of_test().1))
+    State::new(EventLoop::with_reading(mpsc::channel(1).1, Tenure::of_test().1))
 }
 
 fn reading(state: &mut State) -> &mut Reading {

@@ -14,8 +14,8 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use self::picture::UnitedDeployments;
 use crate::{
+    event_loop::{Connections, Listed},
     planner::{Controller, Picture},
-    turns::{Connections, Listed},
     write::Writer,
 };
 

@@ -23,11 +23,11 @@ use super::{
     write::{Wrote, last},
 };
 use crate::{
+    event_loop::Listed,
     object::Object,
     owned::{self, Concerned, Owned},
     planner::{End, Memory, Picture, Plan, Work},
     reading::Ended,
-    turns::Listed,
     watch::Shown,
     write::{Failure, Writer},
 };

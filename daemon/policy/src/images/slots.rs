@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::{
     ImageStep, Images, PullOrder,
+    preemption::{TURN, turn},
     pulls::Pull,
-    turns::{TURN, turn},
     wanted::{State, Wanted},
     wish::{PullId, Wish, WishId, WishSource},
 };

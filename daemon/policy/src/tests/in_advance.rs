@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::world::{World, latch, pod};
 use crate::{
     CallId, Config, ConnectionId, Container, ContainerState, CreateContainer, CreationEnv, Creations,
-    CredentialKey, Declared, EnvValues, Event, Foretold, HookTurn, InAdvance, Request, RestartPolicy, Showing,
-    ShownInAdvance, StopContainer, Verdict,
+    CredentialKey, Declared, EnvValues, Event, Foretold, HookTurn, InAdvance, Request, RestartPolicy,
+    Showing, ShownInAdvance, StopContainer, Verdict,
 };
 
 fn foretold(world: &World) -> InAdvance {

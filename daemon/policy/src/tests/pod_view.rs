@@ -111,6 +111,37 @@ fn of_a_pod_that_cannot_be_read_its_users_are_told_once() {
     assert_eq!(told(&mut world, &[&one]).len(), 1, "it was read in between");
 }
 
+/// Authors of pods write objects that say to mirror a static pod of somebody else.
+#[test]
+fn a_static_pod_is_not_mirrored_under_another_name() {
+    let static_pod = pod(&[("b", "1"), ("a", "2")]);
+    let mirror = Pod { mirror: Some("mirror".into()), ..static_pod.clone() };
+    let mut thief = Pod { mirror: Some("thief".into()), ..pod(&[]) };
+    thief.pod.namespace = "thiefs".to_owned();
+    let begins = |world: &mut World| {
+        let (sandbox, pod, declared) = ("sandbox".into(), static_pod.pod.clone(), Declared::default());
+        world.apply(Event::SandboxCreated { sandbox, pod, declared });
+    };
+    let known = |world: &World| {
+        let [of_mirror, of_thief] = ["mirror", "thief"].map(|uid| world.node.local_uid(&uid.into()));
+        (of_mirror == static_pod.pod.uid, of_thief == static_pod.pod.uid)
+    };
+
+    let mut world = World::new();
+    world.apply(thief.seen());
+    assert!(!world.node.is_of_another_name(&thief.pod), "nothing speaks against it yet");
+    assert_eq!(known(&world), (false, true));
+    begins(&mut world);
+    assert_eq!(known(&world), (false, false));
+    assert!(world.node.is_of_another_name(&thief.pod) && !world.node.is_of_another_name(&mirror.pod));
+
+    let mut world = World::new();
+    world.apply(mirror.seen());
+    begins(&mut world);
+    assert_eq!(known(&world), (true, false));
+    assert_eq!(world.create(&static_pod, "b").1, waiting(&["a"]));
+}
+
 #[test]
 fn a_plan_needs_no_view_and_running_is_ready() {
     let pod = pod(&[]);

@@ -1,7 +1,7 @@
 //! This node's `NodeImage` in the API server: made if it is missing, followed, and answered.
 //!
 //! ```text
-//!   NodeImage --watch--> wishes --> Keeper            Keeper --reports--> status --server-side apply--> NodeImage
+//!   NodeImage --watch--> wishes --> SharedImages      SharedImages --reports--> status --server-side apply--> NodeImage
 //!                        (spec.images,                (pulls, imageStatuses, counts, sealingKey)
 //!                         status.desiredImages)
 //! ```

@@ -6,7 +6,10 @@
 
 use std::time::Duration;
 
-use berth_proto::crd::{ContainerProbe, NodePodProbe, PodProbe};
+use berth_proto::{
+    crd::{ContainerProbe, NodePodProbe, PodProbe},
+    size,
+};
 use serde_json::json;
 use tokio::{sync::watch, time::sleep};
 use tracing::warn;
@@ -20,6 +23,9 @@ use crate::{
 const MANAGER: &str = "berth-agent-mirror";
 /// Most bytes of a copy: the object has each list twice then, and etcd takes 1.5 MB.
 const LARGEST: usize = 256 << 10;
+/// Most bytes of memory of a copy when it is read: an object that takes 8 MiB is read by nobody here, and the
+/// manager lets what it desires take 5 MiB.
+const MOST_MEMORY: usize = 2 << 20;
 /// Pause between two writes: pods of a node come and go in crowds.
 const EVERY: Duration = Duration::from_secs(1);
 /// Longest pause after writes that failed: it doubles with each.
@@ -90,7 +96,7 @@ pub(super) fn compare(object: &NodePodProbe, accepted: bool, foreign: bool) -> M
         return Mirror::Foreign;
     }
     let mut list = copy(desired);
-    if serde_json::to_vec(&list).map_or(usize::MAX, |json| json.len()) > LARGEST {
+    if size::bytes(&list) > LARGEST || size::memory(&list) > MOST_MEMORY {
         list.clear();
     }
     if spec.is_empty() && list.is_empty() { Mirror::Right } else { Mirror::Stale(list) }
@@ -181,7 +187,8 @@ mod tests {
     fn a_list_that_is_too_large_is_not_shown() {
         let desired = |count: usize| (0..count).map(|at| entry(&at.to_string(), true)).collect::<Value>();
         let shown = |count| compare(&object(&json!([]), &desired(count)), false, false);
-        assert!(matches!(shown(1000), Mirror::Stale(list) if list.len() == 1000));
+        assert!(matches!(shown(500), Mirror::Stale(list) if list.len() == 500));
+        assert_eq!(shown(1000), Mirror::Right, "it takes too much memory");
         assert_eq!(shown(10_000), Mirror::Right);
         // What stood there goes.
         let before = compare(&object(&json!([entry("a", false)]), &desired(10_000)), false, false);

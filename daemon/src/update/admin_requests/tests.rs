@@ -1,5 +1,7 @@
 //! Requests that are kept, across restarts and accidents.
 
+mod sources;
+
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use berth_policy::in_place_update::{FailureReason, UpdateOutcome, UpdatePhase};

@@ -19,7 +19,7 @@ use tracing::warn;
 use self::verify::SetView;
 pub(super) use self::verify::Unasked;
 use super::{
-    turns::Turns,
+    round_robin::RoundRobin,
     words::{REFUSALS, Words},
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) struct SidecarSets(Mutex<State>);
 struct State {
     sets: BTreeMap<String, Arc<SetView>>,
     words: Words<Unasked>,
-    turns: Turns,
+    turns: RoundRobin,
     /// How often each set was refused in a row.
     refused: BTreeMap<String, u32>,
 }

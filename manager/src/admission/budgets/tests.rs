@@ -68,7 +68,7 @@ async fn a_pod_with_deep_managed_fields_is_evicted() {
         async move { Ok::<_, Infallible>(http::Response::new(body)) }
     });
     let budgets = watch::channel(View::of(BTreeMap::new())).1;
-    let guard = Guard { client: Client::new(service, "shop"), budgets, turns: Turns::default() };
+    let guard = Guard { client: Client::new(service, "shop"), budgets, locks: ObjectLocks::default() };
     let text = str::to_owned;
     let request = Request {
         operation: text("CREATE"),

@@ -74,7 +74,7 @@ impl ResolvesServerCert for Resolver {
 }
 
 /// Owner of the certificate.
-pub(super) struct Keeper {
+pub(super) struct CertificateReconciler {
     /// Maker of the certificates.
     pub(super) maker: Maker,
     /// The Secret's API.
@@ -93,7 +93,7 @@ pub(super) struct Keeper {
     pub(super) served: watch::Sender<Served>,
 }
 
-impl Keeper {
+impl CertificateReconciler {
     /// Keeps it, for ever.
     pub(super) async fn run(mut self) {
         let (mut told, key) = (None, format!("{}/{}", self.name.0, self.name.1));

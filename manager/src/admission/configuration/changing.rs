@@ -61,7 +61,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::seen::Reach;
+    use crate::store::Reach;
 
     fn rules(values: &[&str]) -> SetRules {
         let expression = json!({ "key": "app", "operator": "In", "values": values });

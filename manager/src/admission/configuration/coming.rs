@@ -2,7 +2,7 @@
 //! a pod made right after its set gets the sidecars, and one made right after its spread a subset. Pure, but
 //! for the channel.
 //!
-//! The replica that checks a new one tells its keeper, which writes the entry, and answers when the entry
+//! The replica that checks a new one tells its reconciler, which writes the entry, and answers when the entry
 //! stands. The other replicas see an entry of an object that they do not know: they leave it for a while, for
 //! the object follows. A set that gets another reach is announced as well.
 
@@ -45,7 +45,7 @@ pub(in crate::admission) fn announcements() -> (Announcer, Announced) {
     (Announcer { sets, spreads }, Announced { sets: of_sets, spreads: of_spreads })
 }
 
-/// Announces an object to the keeper.
+/// Announces an object to the reconciler.
 pub(in crate::admission) fn announce<T>(coming: &watch::Sender<Coming<T>>, name: &str, object: T) {
     let now = Instant::now();
     coming.send_modify(|coming| {

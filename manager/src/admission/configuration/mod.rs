@@ -1,5 +1,5 @@
 //! The manager's webhook configurations: what is to stand in them, from the SidecarSets and the bundle of
-//! CAs. Pure; `keeper` writes it.
+//! CAs. Pure; `reconciler` writes it.
 //!
 //! One entry for each set, with the set's own selectors: when no manager answers, exactly the pods that the
 //! set selects wait, or start without its sidecars where the set's annotation `berth.dev/failure-policy` says
@@ -11,11 +11,11 @@
 mod budgets;
 mod changing;
 mod coming;
-mod keeper;
 mod left;
 mod pod_states;
 mod precedence;
 mod protection;
+mod reconciler;
 mod selectors;
 mod spreads;
 mod standing;
@@ -35,9 +35,9 @@ pub(super) use self::{
     budgets::BudgetOptions,
     changing::{next_of, set_of},
     coming::{Announced, Announcer, announce, announcements},
-    keeper::{ANSWER_WITHIN, Configuration, Keeper, PAUSES, QUIET},
     pod_states::{StateOptions, is_shared as one_is_for_all_states},
     precedence::{Precedence, Writer},
+    reconciler::{ANSWER_WITHIN, Configuration, ConfigurationReconciler, PAUSES, QUIET},
     spreads::{SpreadOptions, has_entry, is_shared as one_is_for_all_spreads},
     wanted::{Choices, sample},
 };

@@ -5,7 +5,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 use super::{Desired, OF_ALL_SETS, is_named, of_set};
 use crate::{
     admission::sets::SetRules,
-    seen::{Entries, Entry},
+    store::{Entries, Entry},
 };
 
 /// Entries of all sets, by what stands.
@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
     use crate::admission::configuration::{MOST_SETS, Options, Service, desired};
-    use crate::seen::Reach;
+    use crate::store::Reach;
 
     fn rules(name: &str) -> (String, SetRules) {
         let selector = serde_json::from_value(json!({ "matchLabels": { "app": name } })).ok();

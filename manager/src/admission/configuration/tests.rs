@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::seen::Reach;
+use crate::store::Reach;
 
 fn service() -> Service {
     Service { namespace: "berth-system".to_owned(), name: "berth-manager".to_owned() }

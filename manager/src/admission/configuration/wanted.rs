@@ -16,7 +16,7 @@ use super::{
 use crate::{
     admission::{budgets::BudgetKept, pod_states::StateKept, sets::SetRules, spreads::SpreadKept},
     budgets::Budget,
-    seen::Reach,
+    store::Reach,
 };
 
 /// Choices of the operator.

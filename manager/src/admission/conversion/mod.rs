@@ -7,10 +7,10 @@
 //!
 //! - `text`: JSON cut at its first level;
 //! - `review`: one ConversionReview, and its answer;
-//! - `keeper`: tells the API server, in `spec.conversion` of the definition, to ask here;
+//! - `reconciler`: tells the API server, in `spec.conversion` of the definition, to ask here;
 //! - here: the conversion of one object.
 
-mod keeper;
+mod reconciler;
 mod review;
 mod text;
 
@@ -18,7 +18,7 @@ use berth_proto::crd::MOST_ANNOTATION_BYTES;
 
 use self::text::{Members, is_json, quoted};
 pub(super) use self::{
-    keeper::{Bundled, DEFINITION, Keeper, read},
+    reconciler::{Bundled, ConversionReconciler, DEFINITION, read},
     review::answer,
 };
 

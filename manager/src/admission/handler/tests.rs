@@ -9,7 +9,7 @@ use serde_json::json;
 use tower::service_fn;
 
 use super::*;
-use crate::admission::{configuration::announcements, lists::Lists, turns::Turns, view::follow_owned};
+use crate::admission::{configuration::announcements, lists::Lists, locks::ObjectLocks, view::follow_owned};
 
 /// A client of an API server that has nothing.
 fn client() -> Client {
@@ -40,11 +40,11 @@ async fn handler() -> Handler {
         coming: announcements().0,
         webhooks: watch::channel(Webhooks::Off).1,
         entries: empty().await,
-        guard: Arc::new(Guard { client: client(), budgets: empty().await, turns: Turns::default() }),
+        guard: Arc::new(Guard { client: client(), budgets: empty().await, locks: ObjectLocks::default() }),
         placer: Placer {
             client: client(),
             spreads: empty().await,
-            turns: Turns::default(),
+            locks: ObjectLocks::default(),
             lists: Lists::new(empty().await, |_| false),
         },
         spreads: false,

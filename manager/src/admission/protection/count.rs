@@ -1,7 +1,10 @@
-//! Counts objects at the API server, page by page, until the answer is due.
+//! Counts objects at the API server, page by page, until the answer is due. Their authors decide how large
+//! they are: a page has as many as one of a watch, each is read as one of a watch is, and as metadata where
+//! these are enough.
 
 use std::{fmt::Debug, time::Duration};
 
+use berth_base::sent::Sent;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -11,12 +14,10 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use crate::{telemetry::chain, time::later_timer};
+use crate::{telemetry::chain, time::later_timer, watch::PAGE};
 
-/// Objects of a page.
-const PAGE: u32 = 500;
 /// A number is exact below so many pages; a person reads it, and one is enough to refuse.
-const EXACT: usize = 4;
+const EXACT: usize = 40;
 /// The answer is due then: the API server waits 5 s, and the server answers within 4.
 const WITHIN: Duration = Duration::from_millis(2500);
 
@@ -33,19 +34,26 @@ pub(in crate::admission) enum Counted {
 
 /// Counts the pods of a namespace that have not ended, and its bound claims.
 pub(in crate::admission) async fn of_namespace(client: &Client, namespace: &str) -> (Counted, Counted) {
-    let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(client.clone(), namespace);
+    let pods: Api<Sent<PartialObjectMeta<Pod>>> = Api::namespaced(client.clone(), namespace);
     let active = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
-    let is_bound = |claim: &PersistentVolumeClaim| {
-        claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
-    };
+    let claims: Api<Sent<PersistentVolumeClaim>> = Api::namespaced(client.clone(), namespace);
     tokio::join!(count(&pods, active, is_staying), count(&claims, ListParams::default(), is_bound))
 }
 
 /// Counts the custom resources of a kind, in all namespaces.
 pub(in crate::admission) async fn of_kind(client: &Client, resource: &ApiResource) -> Counted {
-    let api: Api<PartialObjectMeta<DynamicObject>> = Api::all_with(client.clone(), resource);
+    let api: Api<Sent<PartialObjectMeta<DynamicObject>>> = Api::all_with(client.clone(), resource);
     count(&api, ListParams::default(), is_staying).await
+}
+
+/// Whether the phase of the claim says so. One that cannot be read may be.
+fn is_bound(claim: &Sent<PersistentVolumeClaim>) -> bool {
+    match claim {
+        Sent::Read(claim) => {
+            claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
+        }
+        Sent::Aside(..) => true,
+    }
 }
 
 fn is_staying(object: &impl ResourceExt) -> bool {
@@ -78,4 +86,79 @@ where
         }
     }
     Counted::Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{Arc, Mutex},
+    };
+
+    use http::Response;
+    use kube::client::Body;
+    use rstest::rstest;
+    use serde_json::{Value, json};
+    use tower::service_fn;
+
+    use super::*;
+
+    /// A client of an API server whose lists have so many pages of these, and the questions it was asked.
+    fn client(pages: usize, pods: Vec<Value>, claims: Vec<Value>) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let told = asked.clone();
+        let service = service_fn(move |request: http::Request<Body>| {
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let accepts = request.headers().get("accept").and_then(|value| value.to_str().ok());
+            let of = if path.ends_with("/pods") { "pods" } else { "claims" };
+            let is_partial = accepts.is_some_and(|accepts| accepts.contains("PartialObjectMetadata"));
+            let page = query.split('&').find_map(|part| part.strip_prefix("continue="));
+            let page: usize = page.map_or(1, |page| page.parse().unwrap());
+            let limit = query.split('&').find_map(|part| part.strip_prefix("limit=")).unwrap_or_default();
+            told.lock().unwrap().push(format!("{of} {page} {is_partial} {limit}"));
+            let next = if page < pages { (page + 1).to_string() } else { String::new() };
+            let items = if of == "pods" { &pods } else { &claims };
+            let metadata = json!({ "continue": next });
+            let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items });
+            let body = Body::from(list.to_string().into_bytes());
+            async move { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        (Client::new(service, "shop"), asked)
+    }
+
+    fn pod(deleted: bool) -> Value {
+        let mut metadata = json!({ "name": "a", "namespace": "shop" });
+        if deleted {
+            metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        json!({ "metadata": metadata })
+    }
+
+    fn claim(phase: &str, parts: usize) -> Value {
+        let (metadata, more) = (json!({ "name": "a", "namespace": "shop" }), vec![json!({ "a": 1 }); parts]);
+        json!({ "metadata": metadata, "spec": {}, "status": { "phase": phase }, "more": more })
+    }
+
+    #[rstest]
+    #[case::nothing(1, vec![], vec![], 0, 0)]
+    #[case::some(1, vec![pod(false), pod(true)], vec![claim("Bound", 0), claim("Pending", 0)], 1, 1)]
+    #[case::in_pages(3, vec![pod(false)], vec![claim("Bound", 0)], 3, 3)]
+    #[case::nothing_on_any_page(45, vec![pod(true)], vec![claim("Pending", 0)], 0, 0)]
+    #[case::more_than_are_counted(1000, vec![pod(false)], vec![claim("Bound", 0)], EXACT, EXACT)]
+    #[case::one_that_cannot_be_read(1, vec![], vec![claim("Pending", 20_000)], 0, 1)]
+    #[tokio::test]
+    async fn of_a_namespace(
+        #[case] pages: usize,
+        #[case] pods: Vec<Value>,
+        #[case] claims: Vec<Value>,
+        #[case] of_pods: usize,
+        #[case] of_claims: usize,
+    ) {
+        let (client, asked) = client(pages, pods, claims);
+        let counted = of_namespace(&client, "shop").await;
+        assert_eq!(counted, (Counted::Some(of_pods), Counted::Some(of_claims)));
+        let asked = asked.lock().unwrap();
+        assert!(asked.contains(&format!("pods 1 true {PAGE}")), "{asked:?}");
+        assert!(asked.contains(&format!("claims 1 false {PAGE}")), "{asked:?}");
+    }
 }

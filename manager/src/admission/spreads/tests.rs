@@ -77,7 +77,7 @@ async fn a_pod_goes_though_its_place_cannot_be_given_back(
         client,
         spreads: watch::channel(View::of(BTreeMap::from([("shop/s".to_owned(), kept)]))).1,
         lists: Lists::new(watch::channel(View::default()).1, one_is_for_all_spreads),
-        turns: Turns::default(),
+        locks: ObjectLocks::default(),
     };
     let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "2", "controller": true });
     let pod = json!({ "metadata": { "name": "web-1", "uid": "u", "ownerReferences": [owner],

@@ -12,7 +12,7 @@ use crate::{
         lookup::{Fact, Lookup, What},
         spec::Workload,
     },
-    seen::Owner,
+    store::Owner,
 };
 
 fn parent() -> Lookup {

@@ -6,7 +6,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::{Pod, World, of_web, owner};
-use crate::seen::{PodSeen, PodStage};
+use crate::store::{PodSeen, PodStage};
 
 #[rstest]
 #[case::again(|_: &mut PodSeen| {}, false)]

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::answers::budget;
 use crate::{
     budgets::count::{Facts, Member, Permits, count},
-    seen::PodStage,
+    store::PodStage,
 };
 
 fn member(name: &str, stage: PodStage, available: bool) -> Member<'_> {

@@ -13,7 +13,7 @@ use crate::{
         permit::Answer,
         spec::{Operation, Workload},
     },
-    seen::{Owner, PodStage},
+    store::{Owner, PodStage},
 };
 
 #[derive(Clone, Debug)]

@@ -14,12 +14,12 @@ use crate::{
     budgets::{
         BudgetIndex,
         adapter::{Answer, Step},
-        asked::OF_A_NAMESPACE,
+        in_flight::OF_A_NAMESPACE,
         lookup::{Fact, Found, Lookup, What},
     },
     effect::Effect,
     index::{Index, Set},
-    seen::{BudgetSeen, Kind, Now, Object, Owner, PodStage, Pods},
+    store::{BudgetSeen, Kind, Now, Object, Owner, PodStage, Pods},
 };
 
 /// Many budgets, and a leader's index whose lookups are answered when a test says so.

@@ -23,7 +23,7 @@ use crate::{
     },
     effect::Effect,
     index::Set,
-    seen::{BudgetSeen, Kind, Now, Object, Owner, PodSeen, PodStage, Pods, RecreateSeen},
+    store::{BudgetSeen, Kind, Now, Object, Owner, PodSeen, PodStage, Pods, RecreateSeen},
 };
 
 pub(super) const SPACE: &str = "shop";

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::world::*;
 use crate::{
     images::{SILENCE, UNHEARD},
-    seen::Kind,
+    store::Kind,
 };
 
 #[test]

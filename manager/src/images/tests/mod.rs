@@ -3,9 +3,9 @@
 mod endings;
 mod failover;
 mod jobs;
+mod queue;
 mod random;
 mod room_of_nodes;
 mod secrets;
 mod selection;
-mod turns;
 mod world;

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::*;
-use crate::seen::PodStage;
+use crate::store::PodStage;
 
 #[rstest]
 #[case::nothing(Value::Null, &["n0", "n1", "n2"])]

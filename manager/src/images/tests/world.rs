@@ -1,7 +1,7 @@
 //! A cluster in miniature: an index that leads, a clock that stands still, an API server that carries out
 //! what is owed and shows it, and agents that answer when told to.
 
-mod told;
+mod queries;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -19,7 +19,7 @@ use crate::{
     images::{Fetch, ImageIndex, JobAct, NodeImageWrite, Seal},
     index::alone::Alone,
     notes::Note,
-    seen::{JobSeen, Kind, NodeImageSeen, NodeSeen, Now, Object, PodSeen, PodStage},
+    store::{JobSeen, Kind, NodeImageSeen, NodeSeen, Now, Object, PodSeen, PodStage},
     write::Write,
 };
 

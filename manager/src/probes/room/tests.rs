@@ -1,6 +1,12 @@
 //! Shares of a node's object.
 
+use berth_base::sent::Sent;
+use berth_proto::crd::{
+    ContainerProbe, ContainerProbeState, NodePodProbe, NodePodProbeStatus, PodProbe, PodProbeStatus,
+    ProbeState,
+};
 use rstest::rstest;
+use serde_json::{Value, json};
 
 use super::{super::resolve::Resolved, *};
 
@@ -95,4 +101,70 @@ fn the_oldest_markers_come_first() {
     assert!(!choice.left_out.contains_key(&name(0)));
     assert_eq!(choice.left_out[&name(63)], 10);
     assert_eq!(NOTHING, choice.pods.values().filter(|parts| parts.contains(&63)).count());
+}
+
+/// A probe whose command has so many words.
+fn probe(words: usize, word: &str, marks: &Value) -> ContainerProbe {
+    let exec = json!({ "command": vec![word; words] });
+    let probe = json!({ "name": "marker#idle", "containerName": "game", "probe": { "exec": exec },
+        "markerPolicy": marks });
+    serde_json::from_value(probe).unwrap()
+}
+
+#[rstest]
+#[case::plain(probe(2, "/idle.sh", &json!([])), false)]
+#[case::large(probe(1, &"x".repeat(20_000), &json!([])), false)]
+#[case::many_words(probe(4096, "", &json!([])), true)]
+#[case::many_labels(probe(1, "x", &marks(64)), true)]
+fn many_small_parts_weigh_more_than_their_text(#[case] probe: ContainerProbe, #[case] more: bool) {
+    let (text, weighed) = (size::bytes(&probe) + ANSWER, weight(&probe, 0));
+    assert_eq!(weighed > text, more, "{weighed} {text}");
+    assert!(weight(&probe, 253) >= weighed + 253 / LIGHT);
+}
+
+/// Both states set so many labels.
+fn marks(labels: usize) -> Value {
+    let labels: serde_json::Map<String, Value> =
+        (0..labels).map(|label| (label.to_string(), json!(""))).collect();
+    json!([{ "state": "Succeeded", "labels": labels }, { "state": "Failed", "labels": labels }])
+}
+
+/// With an answer to each probe, and the agent's copy in the spec.
+#[rstest]
+#[case::plain(probe(1, "/idle.sh", &json!([])), 6)]
+#[case::one_a_pod(probe(1, "", &json!([])), 1)]
+#[case::many_words(probe(6000, "", &json!([])), 1)]
+#[case::labels(probe(1, "", &marks(40)), 2)]
+fn an_object_that_is_full_can_be_read(#[case] probe: ContainerProbe, #[case] of_pod: usize) {
+    /// Bytes that the agent's copy takes at the most.
+    const COPY: usize = 2 << 20;
+    let (name, namespace, uid) = ("p".to_owned(), "shop".to_owned(), "u".repeat(36));
+    let time = || serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let answer = || ContainerProbeState {
+        name: probe.name.clone(),
+        state: ProbeState::Failed,
+        last_probe_time: time(),
+        last_transition_time: time(),
+        message: Some("x".repeat(1000)),
+    };
+    let answers = PodProbeStatus {
+        name: name.clone(),
+        namespace: namespace.clone(),
+        uid: uid.clone(),
+        probe_states: (0..of_pod).map(|_| answer()).collect(),
+    };
+    let weighed = of_pod * weight(&probe, 0);
+    let (ip, probes) = ("10.0.0.1".to_owned(), vec![probe.clone(); of_pod]);
+    let pod = PodProbe { name, namespace, uid, ip, probes };
+    assert!(weighed <= OF_POD, "{weighed}");
+    let count = OF_ALL / (weighed + POD);
+    let mut object = NodePodProbe::new("node-a", Default::default());
+    object.spec.pod_probes = vec![pod.clone(); COPY / size::memory(&pod)];
+    object.status = Some(NodePodProbeStatus {
+        desired_pod_probes: vec![pod; count],
+        pod_probe_statuses: vec![answers; count],
+        conditions: Vec::new(),
+    });
+    let read: Sent<NodePodProbe> = serde_json::from_str(&serde_json::to_string(&object).unwrap()).unwrap();
+    assert!(matches!(read, Sent::Read(_)), "{count} pods");
 }

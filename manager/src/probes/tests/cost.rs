@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::world::*;
 use crate::{
     probes::node::ProbedPod,
-    seen::{Object, PodSeen},
+    store::{Object, PodSeen},
 };
 
 /// Only the markers of its namespace look at a pod, and only when something that counts has changed.

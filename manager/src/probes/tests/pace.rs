@@ -5,7 +5,7 @@ use serde_json::json;
 use super::world::*;
 use crate::{
     probes::SETTLE,
-    seen::{Kind, MarkerSeen, Object},
+    store::{Kind, MarkerSeen, Object},
 };
 
 #[test]

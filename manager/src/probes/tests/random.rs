@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::world::*;
 use crate::{
-    seen::{PodSeen, PodStage},
+    store::{PodSeen, PodStage},
     write::Target,
 };
 

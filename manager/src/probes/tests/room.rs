@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::world::*;
 use crate::{
-    probes::{room, turns},
-    seen::{MarkerSeen, Object, PodSeen},
+    probes::{queue, room},
+    store::{MarkerSeen, Object, PodSeen},
 };
 
 /// A probe with a condition of its own, of so many KiB.
@@ -136,7 +136,7 @@ fn two_thousand_markers() {
     let waits = world.accepted("m01999");
     assert_eq!((&*waits.status, &*waits.reason), ("False", "NoRoom"));
     assert!(waits.message.contains("512") && waits.message.contains("delete"), "{}", waits.message);
-    assert_eq!(world.index.size().refused, 2_000 - turns::MOST);
+    assert_eq!(world.index.size().refused, 2_000 - queue::MOST);
 
     world.pod(pod("q", "n0", GAME));
     settle(&mut world);
@@ -147,5 +147,5 @@ fn two_thousand_markers() {
     world.no_marker("m00000");
     settle(&mut world);
     assert_eq!(world.accepted("m00512").reason, "NotOnAllPods", "the next one has its turn");
-    assert!(world.marker_writes - writes <= 2 * turns::MOST, "{}", world.marker_writes - writes);
+    assert!(world.marker_writes - writes <= 2 * queue::MOST, "{}", world.marker_writes - writes);
 }

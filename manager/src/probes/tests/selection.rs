@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::*;
-use crate::seen::{Kind, PodSeen, PodStage, Role};
+use crate::store::{Kind, PodSeen, PodStage, Role};
 
 /// A world with one marker, `server`, and the pod as given on `n0`; after all has settled.
 fn with(pod: PodSeen) -> World {

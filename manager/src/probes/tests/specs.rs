@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::world::*;
-use crate::{probes::spec::parse, seen::Key};
+use crate::{probes::spec::parse, store::Key};
 
 /// Also what the policy is tried with, on an API server.
 const CASES: &str = include_str!("../../../../proto/tests/markers.json");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     index::alone::Alone,
     probes::{NodeAct, ProbeIndex, SETTLE, WRITTEN_EVERY},
-    seen::{ContainerSeen, Kind, MarkerSeen, NodePodProbeSeen, Now, Object, PodSeen, PodStage, Role},
+    store::{ContainerSeen, Kind, MarkerSeen, NodePodProbeSeen, Now, Object, PodSeen, PodStage, Role},
     write::{Target, Write},
 };
 

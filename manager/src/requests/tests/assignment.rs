@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::world::*;
 use crate::{
     requests::{FailureReason, RequestAct},
-    seen::{ContainerSeen, Kind, PodSeen, PodStage, Role},
+    store::{ContainerSeen, Kind, PodSeen, PodStage, Role},
 };
 
 #[test]

@@ -7,7 +7,7 @@ use berth_proto::crd::RecreatePhase;
 use super::world::*;
 use crate::{
     requests::{FailureReason, RequestAct, RequestIndex},
-    seen::{Kind, Object, PodSeen, PodStage, RecreateSeen},
+    store::{Kind, Object, PodSeen, PodStage, RecreateSeen},
 };
 
 /// A world in which the request `r` for the pod `p` is assigned; the request as it is then.

@@ -10,7 +10,7 @@ use crate::{
     index::alone::Alone,
     notes::Note,
     requests::RequestIndex,
-    seen::{Now, Object, RecreateSeen},
+    store::{Now, Object, RecreateSeen},
 };
 
 struct Telling {

@@ -4,7 +4,7 @@ use berth_proto::crd::SpecStatusContext;
 use rstest::rstest;
 
 use super::world::*;
-use crate::seen::RecreateSeen;
+use crate::store::RecreateSeen;
 
 /// Labels a request as one for the pod of this UID, and notes an instance of each of its containers.
 fn noted(mut request: RecreateSeen, pod: &str, instances: &[&str]) -> RecreateSeen {

@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::{
     requests::{FailureReason, RequestKind},
-    seen::{Kind, Object},
+    store::{Kind, Object},
     write::Write,
 };
 

@@ -16,7 +16,7 @@ use crate::{
     requests::{
         Ask, Assignment, FailureReason, Reply, RequestAct, RequestIndex, RequestStatus, Said, StatusPatch,
     },
-    seen::{BudgetSeen, Kind, Now, Object, PodSeen, RecreateSeen},
+    store::{BudgetSeen, Kind, Now, Object, PodSeen, RecreateSeen},
     write::Write,
 };
 

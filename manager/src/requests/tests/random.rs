@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::world::*;
 use crate::{
     requests::{RequestId, RequestKind, StatusPatch},
-    seen::{Object, PodSeen, PodStage},
+    store::{Object, PodSeen, PodStage},
 };
 
 /// Deed of a user or a kubelet. Three pods, four requests of each kind.

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::world::*;
 use crate::{
     requests::{FailureReason, RequestKind},
-    seen::{ContainerSeen, Kind, PodSeen, PodStage, Role, UpdateSeen},
+    store::{ContainerSeen, Kind, PodSeen, PodStage, Role, UpdateSeen},
     write::Write,
 };
 

@@ -13,15 +13,26 @@ use berth_proto::crd::{
 use jiff::Timestamp;
 
 use crate::{
+    effect::Effect,
     index::alone::Alone,
     requests::{
         Assignment, FailureReason, RequestAct, RequestIndex, RequestKind, RequestStatus, StatusPatch,
     },
-    seen::{
+    store::{
         ContainerSeen, CustomSeen, Kind, NodeSeen, Now, Object, PodSeen, PodStage, RecreateSeen, Role,
         UpdateSeen,
     },
+    write::Write,
 };
+
+impl From<Effect> for StatusPatch {
+    fn from(effect: Effect) -> Self {
+        match effect.into() {
+            Write::Request(patch) => patch,
+            other => panic!("no request: {other:?}"),
+        }
+    }
+}
 
 pub(super) const NAMESPACE: &str = "default";
 

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::seen::Phase;
+use crate::store::Phase;
 
 fn strategy(given: Value) -> Strategy {
     let given: SidecarSetUpdateStrategy = serde_json::from_value(given).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::world::{World, pod, set};
-use crate::seen::{Entries, Entry, Reach, Webhooks};
+use crate::store::{Entries, Entry, Reach, Webhooks};
 
 fn reach(app: &str) -> Reach {
     let selector = serde_json::from_value(json!({ "matchLabels": { "app": app } })).ok();

@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::{SPACE, World, pod, set, spec, with};
-use crate::seen::{Kind, PodSeen, PodStage, SidecarSetSeen};
+use crate::store::{Kind, PodSeen, PodStage, SidecarSetSeen};
 
 /// One pod, and the set `s` with `log:1`: matched, updated, ready, both, not injected.
 #[rstest]

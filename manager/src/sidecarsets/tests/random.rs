@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::world::{World, pod, with};
-use crate::seen::{PodSeen, PodStage};
+use crate::store::{PodSeen, PodStage};
 
 #[derive(Clone, Debug)]
 enum Deed {

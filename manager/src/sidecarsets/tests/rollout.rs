@@ -6,7 +6,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::world::{World, hash, pod, set, spec, with};
-use crate::seen::{PodStage, SidecarSetSeen};
+use crate::store::{PodStage, SidecarSetSeen};
 
 /// Three pods with `log:1`, and the set upgraded to `log:2`.
 pub(super) fn upgraded(strategy: Value) -> World {

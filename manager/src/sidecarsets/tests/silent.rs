@@ -4,7 +4,7 @@ use berth_proto::crd::UpdatePhase;
 use serde_json::json;
 
 use super::world::{World, pod};
-use crate::seen::{Kind, PodSeen};
+use crate::store::{Kind, PodSeen};
 
 const MINUTE: u64 = 60_000;
 

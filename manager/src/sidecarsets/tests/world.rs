@@ -16,11 +16,11 @@ use crate::{
     effect::Effect,
     index::alone::Alone,
     notes::Note,
-    seen::{
+    sidecarsets::SidecarIndex,
+    store::{
         Kind, NamespaceSeen, NodePodUpdateSeen, Now, Object, Phase, PodSeen, PodStage, SidecarSetSeen,
         SidecarsSeen,
     },
-    sidecarsets::SidecarIndex,
     write::Write,
 };
 

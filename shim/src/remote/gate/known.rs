@@ -9,8 +9,8 @@ use super::RemoteGate;
 use crate::{
     gate::Answer,
     remote::{
-        asked::{Question, locked},
         away::PATIENCE,
+        questions::{Question, locked},
     },
 };
 

@@ -10,9 +10,9 @@ use tokio::{
 
 use super::RemoteGate;
 use crate::remote::{
-    asked::{Heard, locked},
     away::{HOOK_PATIENCE, PATIENCE},
     message::{Answers, Told},
+    questions::{Heard, locked},
 };
 
 /// A question that is withdrawn when this is dropped.

@@ -13,8 +13,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::scene::{Scene, pod, sidecars};
+use crate::api_server::namespace;
 use crate::case::PATIENCE;
-use crate::centre::namespace;
 
 /// A set, a pod, and what is looked at of the pod that is stored.
 struct Row {

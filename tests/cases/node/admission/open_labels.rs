@@ -9,8 +9,8 @@ use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use super::scene::Scene;
+use crate::api_server::{namespace, namespace_with};
 use crate::case::PATIENCE;
-use crate::centre::{namespace, namespace_with};
 
 const SILENT: &str = "open-labels-silent";
 const SHUT: &str = "open-labels-shut";

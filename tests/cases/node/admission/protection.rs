@@ -11,8 +11,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::scene::{Scene, pod};
+use crate::api_server::namespace;
 use crate::case::PATIENCE;
-use crate::centre::namespace;
 
 const LABEL: &str = "policy.kruise.io/delete-protection";
 const FORBIDDEN: &str = "forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection=";

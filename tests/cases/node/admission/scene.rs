@@ -19,8 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use tokio::task::JoinHandle;
 
+use crate::api_server::namespace;
 use crate::case::PATIENCE;
-use crate::centre::namespace;
 
 /// One API server for all of these tests.
 static PLANE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();

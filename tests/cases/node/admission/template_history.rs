@@ -54,7 +54,8 @@ async fn a_clone_set_notes_what_its_templates_had() -> Result<()> {
         "metadata": { "annotations": { TEMPLATE_HISTORY: forged } },
         "spec": { "template": { "spec": { "containers": [{ "name": "main", "image": "registry.example/a:3" }] } } },
     });
-    let edited = sets.patch(NAME, &PatchParams::default(), &Patch::Merge(&change)).await.context("forge it")?;
+    let edited =
+        sets.patch(NAME, &PatchParams::default(), &Patch::Merge(&change)).await.context("forge it")?;
     let both = [image("registry.example/a:2"), label, image("registry.example/a:1")].join(",");
     ensure!(noted(&edited) == Some(both.as_str()), "{:?}", edited.annotations());
     sets.delete(NAME, &DeleteParams::default()).await.context("remove the set")?;

@@ -8,7 +8,7 @@ use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::updates::asked;
-use crate::centre::{centre, namespace_with};
+use crate::api_server::{api_server, namespace_with};
 
 /// The annotation of the namespace, the keys that are taken then, and those that are not.
 type Row = (Option<&'static str>, &'static [&'static str], &'static [&'static str]);
@@ -28,7 +28,7 @@ const ROWS: [Row; 6] = [
 
 #[tokio::test]
 async fn who_asks_for_a_label_is_told_that_the_namespace_does_not_let_it_be_written() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     for (number, (listed, taken, refused)) in ROWS.into_iter().enumerate() {
         let home = format!("policies-keys-{number}");
         let annotations = listed.map_or(json!({}), |keys| json!({ "berth.dev/agent-labels": keys }));
@@ -59,7 +59,7 @@ async fn who_asks_for_a_label_is_told_that_the_namespace_does_not_let_it_be_writ
 #[tokio::test]
 async fn a_list_of_keys_that_is_too_long_counts_for_nothing() -> Result<()> {
     const HOME: &str = "policies-keys-long";
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     let keys = (0..1000).map(|number| format!("key-{number}")).collect::<Vec<_>>().join(",");
     namespace_with(&client, HOME, json!({ "berth.dev/agent-labels": keys })).await?;
     let outcome = asked(&client, HOME, &json!({ "metadata": { "labels": { "key-1": "1" } } })).await?;

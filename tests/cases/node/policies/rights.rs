@@ -14,26 +14,26 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::updates::asked;
-use crate::centre::{centre, namespace_with};
+use crate::api_server::{api_server, namespace_with};
 
 /// A client that acts as the account `user` of a namespace, both of which are made.
 async fn user(home: &str) -> Result<Client> {
-    let centre = centre().await?;
-    let client = centre.client().await?;
+    let api_server = api_server().await?;
+    let client = api_server.client().await?;
     namespace_with(&client, home, json!({ "berth.dev/agent-labels": "a" })).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(client, home);
     let account = serde_json::from_value(json!({ "metadata": { "name": "user" } }))?;
     accounts.create(&PostParams::default(), &account).await.context("make an account")?;
     let token =
         accounts.create_token_request("user", &PostParams::default(), &TokenRequest::default()).await?;
-    centre.api().client_with(home, &token.status.context("a token without a status")?.token).await
+    api_server.api().client_with(home, &token.status.context("a token without a status")?.token).await
 }
 
 /// The agent patches the pod in its own name, so the right to patch it is asked of who makes the request.
 #[tokio::test]
 async fn who_updates_a_pod_must_be_allowed_to_patch_it() -> Result<()> {
     const HOME: &str = "policies-updates-by";
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     let user = user(HOME).await?;
     let ask = async |pod: &str| -> Result<String> {
         Ok(
@@ -85,7 +85,7 @@ async fn who_updates_a_pod_must_be_allowed_to_patch_it() -> Result<()> {
 #[tokio::test]
 async fn who_makes_a_marker_must_be_allowed_what_it_does() -> Result<()> {
     const HOME: &str = "policies-markers-by";
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     let user = user(HOME).await?;
     let marker = |name: &str, probe: Value| -> Result<PodProbeMarker> {
         Ok(serde_json::from_value(json!({
@@ -171,7 +171,7 @@ async fn who_makes_a_marker_must_be_allowed_what_it_does() -> Result<()> {
 #[tokio::test]
 async fn who_recreates_containers_must_be_allowed_to_delete_the_pod() -> Result<()> {
     const HOME: &str = "policies-requests-by";
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     let user = user(HOME).await?;
     let own: Api<ContainerRecreateRequest> = Api::namespaced(user, HOME);
     let dry = PostParams { dry_run: true, ..Default::default() };

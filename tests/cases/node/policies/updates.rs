@@ -8,7 +8,7 @@ use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use super::{all_keys, pod};
-use crate::centre::{centre, namespace_with};
+use crate::api_server::{api_server, namespace_with};
 
 /// Object that is asked for, and the words of the refusal; none when it is accepted.
 type Judged = (Value, &'static [&'static str]);
@@ -76,7 +76,7 @@ fn updates() -> Vec<Judged> {
 /// And nothing is refused that the API server would take in a pod, nor taken what it would refuse there.
 #[tokio::test]
 async fn updates_that_cannot_be_carried_out_are_refused() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace_with(&client, "policies-updates", all_keys()).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), "policies-updates");
     let params = PostParams { dry_run: true, ..Default::default() };
@@ -129,7 +129,7 @@ pub(super) async fn asked(
 /// As with a huge pod: the most that the definition lets in.
 #[tokio::test]
 async fn a_huge_update_is_accepted() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace_with(&client, "policies-huge-update", all_keys()).await?;
     let keys = (0..256).map(|number| format!("{}.example.com/{}-{number}", "p".repeat(50), "k".repeat(50)));
     let labels: serde_json::Map<_, _> = keys.map(|key| (key, "v".repeat(63).into())).collect();

@@ -10,8 +10,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::attempts::{Who, version};
+use crate::api_server::{api_server, namespace, namespace_with};
 use crate::case::PATIENCE;
-use crate::centre::{centre, namespace, namespace_with};
 
 /// Node A is the one whose credentials were stolen.
 pub(super) const A: &str = NODE_NAME;
@@ -45,8 +45,8 @@ pub(super) const AGENTS: [&str; 2] = ["agent-mine", "agent-theirs"];
 
 impl World {
     pub(super) async fn make() -> Result<Self> {
-        let centre = centre().await?;
-        let admin = centre.client().await?;
+        let api_server = api_server().await?;
+        let admin = api_server.client().await?;
         namespace_with(&admin, NAMESPACE, json!({ "berth.dev/agent-labels": ALLOWED })).await?;
         namespace_with(&admin, OPEN, json!({ "berth.dev/agent-labels": "*" })).await?;
         for name in [ELSEWHERE, "kruise-system"] {
@@ -69,10 +69,10 @@ impl World {
         let unbound = token::of(&admin, "berth-agent", None).await?;
         let manager = token::of(&admin, "berth-manager", None).await?;
         let world = Self {
-            agent: centre.api().client_with("agent", &agent).await?,
-            unbound: centre.api().client_with("unbound", &unbound).await?,
-            kubelet: centre.api().client(User::Node).await?,
-            manager: centre.api().client_with("manager", &manager).await?,
+            agent: api_server.api().client_with("agent", &agent).await?,
+            unbound: api_server.api().client_with("unbound", &unbound).await?,
+            kubelet: api_server.api().client(User::Node).await?,
+            manager: api_server.api().client_with("manager", &manager).await?,
             others: others(&admin).await?,
             admin,
             uid,
@@ -310,7 +310,7 @@ async fn others(admin: &Client) -> Result<Vec<(Who, Client)>> {
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let token = accounts.create_token_request(name, &PostParams::default(), &request).await?;
         let token = token.status.context("a token without a status")?.token;
-        clients.push((who, centre().await?.api().client_with(name, &token).await?));
+        clients.push((who, api_server().await?.api().client_with(name, &token).await?));
     }
     bind(
         admin,

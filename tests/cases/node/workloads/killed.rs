@@ -21,8 +21,8 @@ use tokio::time::{Instant, sleep};
 
 use super::image;
 use super::witness::{USER, Witness, live, serves};
+use crate::api_server::namespace;
 use crate::case::PATIENCE;
-use crate::centre::namespace;
 
 const SPACE: &str = "killed";
 const SET: &str = "shop";

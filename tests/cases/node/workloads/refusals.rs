@@ -5,7 +5,7 @@ use berth_tests::node::deploy;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use crate::centre::{centre, namespace};
+use crate::api_server::{api_server, namespace};
 
 const NAMESPACE: &str = "workload-kinds";
 
@@ -31,7 +31,7 @@ fn rolling(change: &Value) -> Value {
 
 #[tokio::test]
 async fn workloads_that_make_no_sense_are_refused_by_field() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, NAMESPACE).await?;
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let create = async |kind: &str, change: &Value| {
@@ -196,7 +196,7 @@ async fn workloads_that_make_no_sense_are_refused_by_field() -> Result<()> {
 
 #[tokio::test]
 async fn numbers_of_subsets_that_make_no_sense_are_refused_by_field() -> Result<()> {
-    let client = centre().await?.client().await?;
+    let client = api_server().await?.client().await?;
     namespace(&client, "subset-numbers").await?;
     let united = |topology: &Value| -> Result<DynamicObject> {
         let metadata = json!({ "labels": { "app": "a" } });

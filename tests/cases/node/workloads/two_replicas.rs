@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::witness::{USER, Witness, live, serves};
+use crate::api_server::namespace;
 use crate::case::PATIENCE;
-use crate::centre::namespace;
 
 const SPACE: &str = "two-replicas";
 /// Pods of each set, and how many of them may be unavailable.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{super::watches::Filed, *};
-use crate::{served, turns::Listed, watch::Shown, write::Writer};
+use crate::{event_loop::Listed, served, watch::Shown, write::Writer};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

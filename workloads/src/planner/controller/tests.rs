@@ -13,9 +13,9 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::{
+    event_loop::Listed,
     planner::Work,
     served::Served,
-    turns::Listed,
     write::{Failure, Writer},
 };
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::*;
-use crate::{events, served::Served, turns::Listed};
+use crate::{event_loop::Listed, events, served::Served};
 
 /// Rows: how plans end one after the other, and how often it is said by then that a name is taken.
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::{
     super::tests::{pod, spread, view},
     *,
 };
-use crate::{served::Served, turns::Listed};
+use crate::{event_loop::Listed, served::Served};
 
 /// A controller of one WorkloadSpread, whose pods are listed.
 fn controller() -> Controller {

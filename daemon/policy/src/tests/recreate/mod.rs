@@ -1,7 +1,7 @@
 //! Recreate, as a conversation between a request, the agent, the kubelet and the runtime.
 
-mod asked;
 mod crowd;
 mod ended;
 mod play;
+mod requests;
 mod unlisted;

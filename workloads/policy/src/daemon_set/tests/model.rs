@@ -195,9 +195,10 @@ impl History {
         for action in plan.actions.into_iter().take(writes) {
             if let Action::CreatePod(pod) = &action {
                 let pod = PodView::of(&serde_json::from_value(pod.clone()).unwrap());
-                let beside = self.played.pods.values().filter(|one| {
-                    one.is_active() && one.wanted_node() == pod.placed_on && !is_going(one)
-                });
+                let beside =
+                    self.played.pods.values().filter(|one| {
+                        one.is_active() && one.wanted_node() == pod.placed_on && !is_going(one)
+                    });
                 let most = usize::from(self.surges());
                 assert!(beside.count() <= most, "one pod too many on node {}", pod.placed_on);
             }

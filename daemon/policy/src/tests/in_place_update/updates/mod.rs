@@ -8,6 +8,6 @@ mod model;
 mod moments;
 mod play;
 mod resets;
-mod seen;
 mod store;
+mod views;
 mod writes;

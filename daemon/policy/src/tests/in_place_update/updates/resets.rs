@@ -25,9 +25,8 @@ fn told(is_finish_taken: bool) -> Vec<(&'static str, String)> {
                 action => play.take(action),
             }
         }
-        let is_finish = |write: &PodWrite| {
-            matches!(write, PodWrite::Patch(patch) if patch.stage == Some(Stage::Finish))
-        };
+        let is_finish =
+            |write: &PodWrite| matches!(write, PodWrite::Patch(patch) if patch.stage == Some(Stage::Finish));
         let finishes = matches!(&play.step, Some(UpdateAction::Write { write, .. }) if is_finish(write));
         if finishes && !is_finish_taken {
             play.answer_step(Some(WriteOutcome::Refused { why: "no".to_owned(), for_good: true }));

@@ -1,0 +1,382 @@
+//! Writes the manager's two webhook configurations, and writes them again when somebody changes them.
+//!
+//! Every replica does. All of them compute the same from the same objects, each write names the version it
+//! was decided on, and what stands already is not written. Of two that compute something else, as during an
+//! upgrade, the one that started later has its way (`precedence`). Another program that writes too, such as
+//! an older version of this one, does so in turn: the pauses between a replica's writes grow then. So a
+//! replica is ready when its entries stood once, not while they stand.
+//!
+//! A look goes over all objects that have entries, so many changes at once are one look.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::{Api, Resource, ResourceExt, api::PostParams};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    sync::watch::{self, error::RecvError},
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use tracing::{info, warn};
+
+use super::{
+    Announced, BudgetOptions, Desired, MOST_SETS, OF_A_SET, OF_A_SPREAD, Options, Service, SpreadOptions,
+    StateOptions, changing, client,
+    coming::{Strangers, on_their_way},
+    precedence::{Named, Precedence, WRITTEN_BY, Writer, brought},
+    spreads,
+    standing::entries,
+    wanted::{Choices, Kept, wanted},
+};
+use crate::{
+    admission::{
+        budgets::BudgetKept, certificates::Served, path::Route, pod_states::StateKept, sets::SetSeen,
+        spreads::SpreadKept, view::View,
+    },
+    store::{Entries, Webhooks},
+    telemetry::chain,
+    time::later_timer,
+};
+
+/// A write without an answer has failed.
+pub(in crate::admission) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Pauses after a write, by how many there were in a row; the last one is repeated.
+pub(in crate::admission) const PAUSES: [Duration; 7] = [
+    Duration::from_millis(50),
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+];
+/// Time without a write after which the pauses are short again.
+pub(in crate::admission) const QUIET: Duration = Duration::from_secs(60);
+
+/// Objects that change are looked at once in it at the most. One that is about to be stored waits for its
+/// entry, and no entry waits for this then.
+const LOOKED_EVERY: Duration = Duration::from_millis(100);
+
+/// One of the two kinds of configuration.
+pub(in crate::admission) trait Configuration:
+    Resource<DynamicType = ()>
+    + Clone
+    + PartialEq
+    + fmt::Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+    /// Returns a copy with the entries that are wanted.
+    fn with(&self, desired: &Desired) -> Self;
+    /// Returns a copy with what has changed since then, if there is anything.
+    fn bring(&self, before: &Desired, now: &Desired) -> Option<Self>;
+    /// Says whether all entries are asked by this bundle.
+    fn is_asked_by(&self, bundle: &[u8]) -> bool;
+    /// Says whether it has them already.
+    fn stands(&self, desired: &Desired) -> bool;
+    /// Entries that stand in it and change objects.
+    fn mutating(&self) -> &[MutatingWebhook];
+    /// Says whether both have the same entries.
+    fn same(&self, other: &Self) -> bool;
+}
+
+macro_rules! configuration {
+    ($kind:ty, $field:ident, $mutating:expr) => {
+        impl Configuration for $kind {
+            fn with(&self, desired: &Desired) -> Self {
+                Self { webhooks: Some(desired.$field.clone()), ..self.clone() }
+            }
+
+            fn bring(&self, before: &Desired, now: &Desired) -> Option<Self> {
+                let standing = self.webhooks.as_deref().unwrap_or_default();
+                let entries = brought(&before.$field, &now.$field, standing)?;
+                Some(Self { webhooks: Some(entries), ..self.clone() })
+            }
+
+            fn is_asked_by(&self, bundle: &[u8]) -> bool {
+                self.webhooks.iter().flatten().all(|entry| entry.bundle() == Some(bundle))
+            }
+
+            fn stands(&self, desired: &Desired) -> bool {
+                // The API server shows no entries as none at all.
+                self.webhooks.as_deref().unwrap_or_default() == desired.$field
+            }
+
+            fn mutating(&self) -> &[MutatingWebhook] {
+                let mutating: fn(&Self) -> &[MutatingWebhook] = $mutating;
+                mutating(self)
+            }
+
+            fn same(&self, other: &Self) -> bool {
+                self.webhooks == other.webhooks
+            }
+        }
+    };
+}
+
+configuration!(MutatingWebhookConfiguration, mutating, |this| this.webhooks.as_deref().unwrap_or_default());
+configuration!(ValidatingWebhookConfiguration, validating, |_| &[]);
+
+/// Owner of one configuration, as far as this replica goes.
+pub(in crate::admission) struct ConfigurationReconciler<K> {
+    /// Its API.
+    pub(in crate::admission) api: Api<K>,
+    /// Its name.
+    pub(in crate::admission) name: &'static str,
+    /// Where the API server finds us.
+    pub(in crate::admission) service: Service,
+    /// Options besides sidecars.
+    pub(in crate::admission) options: Options,
+    /// Its place among replicas that want something else.
+    pub(in crate::admission) precedence: Precedence,
+    /// The configuration, watched.
+    pub(in crate::admission) shown: watch::Receiver<View<K>>,
+    /// The sets.
+    pub(in crate::admission) sets: watch::Receiver<View<SetSeen>>,
+    /// The budgets, and what of them is limited.
+    pub(in crate::admission) budgets: (watch::Receiver<View<BudgetKept>>, BudgetOptions),
+    /// The spreads, and whether they are carried out.
+    pub(in crate::admission) spreads: (watch::Receiver<View<SpreadKept>>, SpreadOptions),
+    /// The PersistentPodStates, and whether they are carried out.
+    pub(in crate::admission) states: (watch::Receiver<View<StateKept>>, StateOptions),
+    /// Sets and spreads that are about to be stored.
+    pub(in crate::admission) coming: Announced,
+    /// The certificate.
+    pub(in crate::admission) served: watch::Receiver<Served>,
+    /// Learns the bundle that stands in it; empty while another content does.
+    pub(in crate::admission) bundled: watch::Sender<Vec<u8>>,
+    /// Learns which sets have their entries; of the configuration that has them.
+    pub(in crate::admission) webhooks: Option<watch::Sender<Webhooks>>,
+}
+
+impl<K: Configuration> ConfigurationReconciler<K> {
+    /// Keeps it right, for ever.
+    pub(in crate::admission) async fn run(mut self) {
+        let mut told = Arc::new(Vec::new());
+        let mut said: Option<String> = None;
+        // Writes of the same entries in a row, when the last one was, and what it wrote.
+        let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
+        let mut strangers = [OF_A_SPREAD, OF_A_SET].map(Strangers::of);
+        loop {
+            match self.look(&mut told, &mut strangers) {
+                Look::Stands(bundle) => {
+                    said = None;
+                    self.tell(bundle);
+                }
+                Look::Waits => {}
+                Look::Absent => {
+                    say(
+                        &mut said,
+                        format!("{} {} is not there; apply deploy/manager", K::kind(&()), self.name),
+                    );
+                }
+                Look::Owes(next) => {
+                    self.tell(Vec::new());
+                    // New entries are no quarrel: only the same ones again are.
+                    let again = last.as_ref().is_some_and(|last| last.same(&next));
+                    if written.elapsed() > QUIET || !again {
+                        writes = 0;
+                    }
+                    match timeout(ANSWER_WITHIN, self.api.replace(self.name, &PostParams::default(), &next))
+                        .await
+                    {
+                        Ok(Ok(stands)) => {
+                            info!(kind = %K::kind(&()), "Webhook configuration written");
+                            self.precedence.wrote();
+                            // Somebody else may write over it before the watch shows it.
+                            self.tell_of(&stands);
+                        }
+                        // Another replica was first: its version comes by the watch.
+                        Ok(Err(kube::Error::Api(status))) if status.code == 409 => {}
+                        Ok(Err(error)) => {
+                            say(&mut said, format!("{} not written: {}", K::kind(&()), chain(&error)));
+                        }
+                        Err(_) => say(&mut said, format!("{} not written: no answer", K::kind(&()))),
+                    }
+                    // It comes back by the watch. A new change of the sets waits no longer than this.
+                    sleep(PAUSES[writes.min(PAUSES.len() - 1)]).await;
+                    (writes, written) = (writes.saturating_add(1), Instant::now());
+                    let behind = self.behind(&next);
+                    last = Some(next);
+                    if !behind {
+                        continue;
+                    }
+                }
+            }
+            // The pause begins at its end, for a look may take longer.
+            if self.news(Instant::now()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Waits until there is something to look at again after the look that ended at this time, or a write
+    /// that failed is to be made again. An error: the program ends.
+    async fn news(&mut self, looked: Instant) -> Result<(), RecvError> {
+        let Self { shown, coming, served, sets, budgets, spreads, states, .. } = self;
+        let some_of_many = async {
+            // Cancel-safe: a change that is not taken is seen the next time.
+            tokio::select! {
+                changed = sets.changed() => changed?,
+                changed = budgets.0.changed() => changed?,
+                changed = spreads.0.changed() => changed?,
+                changed = states.0.changed() => changed?,
+            }
+            sleep_until(later_timer(looked, LOOKED_EVERY)).await;
+            Ok(())
+        };
+        // Cancel-safe as before: whatever wins is followed by a look.
+        tokio::select! {
+            changed = shown.changed() => changed,
+            changed = coming.sets.changed() => changed,
+            changed = coming.spreads.changed() => changed,
+            changed = served.changed() => changed,
+            () = sleep(QUIET / 6) => Ok(()),
+            changed = some_of_many => changed,
+        }
+    }
+
+    fn tell(&self, bundle: Vec<u8>) {
+        self.bundled.send_if_modified(|known| {
+            let news = *known != bundle;
+            *known = bundle;
+            news
+        });
+    }
+
+    fn tell_of(&self, standing: &K) {
+        let bundle = self.served.borrow().bundle.clone();
+        self.tell(if standing.is_asked_by(&bundle) { bundle } else { Vec::new() });
+    }
+
+    /// Whether the version that was written over is still the one shown.
+    fn behind(&self, written: &K) -> bool {
+        let shown = self.shown.borrow();
+        shown.get(self.name).is_some_and(|now| now.resource_version() == written.resource_version())
+    }
+
+    fn look(
+        &mut self,
+        told: &mut Arc<Vec<(String, String)>>,
+        [of_spreads, of_sets]: &mut [Strangers; 2],
+    ) -> Look<K> {
+        let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
+        let served = self.served.borrow_and_update();
+        let kept = self.budgets.0.borrow_and_update();
+        let (spread, state) = (self.spreads.0.borrow_and_update(), self.states.0.borrow_and_update());
+        let choices = Choices {
+            others: self.options,
+            budgets: self.budgets.1,
+            spreads: self.spreads.1,
+            states: self.states.1,
+        };
+        let (Some(_), Some(sets), Some(kept), Some(spread), Some(state)) =
+            (shown.listed(), sets.listed(), kept.listed(), spread.listed(), state.listed())
+        else {
+            return Look::Waits;
+        };
+        let (coming, instant) = (self.coming.sets.borrow_and_update(), Instant::now());
+        let next = self.coming.spreads.borrow_and_update();
+        let next = on_their_way(&next, instant).filter(|(name, _)| !spread.contains_key(*name));
+        let spreads = spread.values().chain(next.map(|(_, kept)| kept)).collect();
+        // One that is stored is as it is stored; if it is about to be stored with another reach, it has both.
+        let stored = |name: &str| sets.get(name).map(|set| &set.rules);
+        let changing = changing::changing(on_their_way(&coming, instant), stored);
+        let mut rules: BTreeMap<_, _> = on_their_way(&coming, instant).collect();
+        rules.extend(sets.iter().map(|(name, set)| (name, &set.rules)));
+        let (budgets, states) = (kept.values().collect(), state.values().collect());
+        let kept = Kept { sets: rules, changing, budgets, spreads, states };
+        let Some(now) = shown.get(self.name) else {
+            say_which(self.webhooks.as_ref(), || entries(kept.of_sets(), &Desired::default(), &[]));
+            return Look::Absent;
+        };
+        // Nothing is asked of a server that cannot answer.
+        if !served.is_loaded() {
+            return Look::Waits;
+        }
+        let (bundle, service) = (&served.bundle, &self.service);
+        let mut desired = wanted(&kept, bundle, service, choices);
+        let writer = now.annotations().get(WRITTEN_BY).and_then(|text| Writer::read(text));
+        let before = self.precedence.gives_way(writer.as_ref(), &desired, instant);
+        // Without those of others: what goes of them is theirs.
+        let given = before.map(|before| (now.bring(before, &desired), desired.clone()));
+        let entered = &mut desired.mutating;
+        if !spreads::is_shared(entered) {
+            let names: Vec<String> = kept.spreads.iter().map(|kept| spreads::key(kept)).collect();
+            let client = |_: &str| spreads::asks(bundle, service);
+            of_spreads.spare(entered, now.mutating(), names.iter(), client, instant);
+        }
+        if !desired.shared {
+            let names = kept.of_sets().map(|(name, _)| name);
+            let client = |set: &str| client(&Route::Pods(Some(set.to_owned())), bundle, service);
+            of_sets.spare(entered, now.mutating(), names, client, instant);
+        }
+        say_which(self.webhooks.as_ref(), || entries(kept.of_sets(), &desired, now.mutating()));
+        if desired.left_out != **told {
+            for (set, reason) in &desired.left_out {
+                warn!(set, reason, "SidecarSet is injected into no pod");
+            }
+            *told = Arc::new(desired.left_out.clone());
+        }
+        if now.stands(&desired) {
+            return Look::Stands(served.bundle.clone());
+        }
+        if let Some((brought, own)) = given {
+            self.precedence.brings(own, brought.is_some());
+            return match brought {
+                Some(next) => Look::Owes(Box::new(next)),
+                None if now.is_asked_by(bundle) => Look::Stands(bundle.clone()),
+                None => Look::Stands(Vec::new()),
+            };
+        }
+        if desired.shared {
+            warn!(
+                most = MOST_SETS,
+                "More SidecarSets than entries: one is for all, and pods do not wait for it"
+            );
+        }
+        let mut next = now.with(&desired);
+        let writer = self.precedence.mine.named(writer).to_string();
+        next.annotations_mut().insert(WRITTEN_BY.to_owned(), writer);
+        Look::Owes(Box::new(next))
+    }
+}
+
+/// State of the configuration.
+enum Look<K> {
+    /// Not everything that it follows from is known yet.
+    Waits,
+    /// It is not installed.
+    Absent,
+    /// It is right, or another replica's, with this bundle; none is that of the other one.
+    Stands(Vec<u8>),
+    /// It is to be this.
+    Owes(Box<K>),
+}
+
+fn say_which(webhooks: Option<&watch::Sender<Webhooks>>, entries: impl FnOnce() -> Entries) {
+    let Some(webhooks) = webhooks else { return };
+    let entries = entries();
+    webhooks.send_if_modified(|known| {
+        let news = !matches!(known, Webhooks::Known(known) if **known == entries);
+        if news {
+            *known = Webhooks::Known(Arc::new(entries));
+        }
+        news
+    });
+}
+
+fn say(said: &mut Option<String>, text: String) {
+    if said.as_ref() != Some(&text) {
+        warn!("{text}");
+        *said = Some(text);
+    }
+}
+
+#[cfg(test)]
+mod tests;
