@@ -145,13 +145,19 @@ impl ApiView {
                 self.unread(unread);
             }
             Shown::Deleted(sent) => {
-                let uid = match sent {
-                    Sent::Read(pod) => convert::pod(self.unmasked(*pod)).map(|pod| pod.pod.uid),
+                let own = match sent {
+                    Sent::Read(pod) => pod.metadata.uid.map(PodUid::from),
                     Sent::Unread(pod, _) => Some(pod.uid),
                 };
-                if let Some(uid) = uid {
-                    self.read(&uid, unread);
-                    self.gone(uid);
+                if let Some(own) = own {
+                    self.read(&own, unread);
+                    self.gone(own.clone());
+                    // And as the mirror that it was taken for, whatever the runtime has by now: what it says to
+                    // mirror may be somebody else's.
+                    let mirrored = self.agent.read(|node, _| node.local_uid(&own));
+                    if mirrored != own {
+                        self.gone(mirrored);
+                    }
                 }
             }
             Shown::NotInstalled(why) => self.broke(why),
@@ -343,13 +349,14 @@ current-context: x
         let pod = PodRef { uid: "hash".into(), namespace: "kube-system".to_owned(), name: "etcd".to_owned() };
         let declared = berth_policy::Declared::default();
         agent.observe(Event::SandboxCreated { sandbox: "s".into(), pod, declared });
-        let sent = |namespace: &str, name: &str, mirrors: &str| {
+        let object = |uid: &str, namespace: &str, name: &str, mirrors: &str| {
             let annotations = json!({ "kubernetes.io/config.mirror": mirrors });
             let metadata =
-                json!({ "namespace": namespace, "name": name, "uid": "own", "annotations": annotations });
+                json!({ "namespace": namespace, "name": name, "uid": uid, "annotations": annotations });
             let object = json!({ "metadata": metadata, "spec": { "containers": [] } });
             Sent::Read(Box::new(serde_json::from_value(object).unwrap()))
         };
+        let sent = |namespace: &str, name: &str, mirrors: &str| object("own", namespace, name, mirrors);
         let local = || agent.read(|node, _| node.local_uid(&"own".into()).to_string());
         let table = [
             ("kube-system", "etcd", "hash", "hash"),
@@ -368,6 +375,14 @@ current-context: x
             view.take(Shown::Deleted(sent(namespace, name, mirrors)), &mut unread);
             assert_eq!(agent.read(|node, _| node.size().pods), 0);
         }
+        // It goes while the runtime has no such pod: the one that it names stays in view.
+        let mut unread = Unread::new();
+        view.take(Shown::Applied(object("mirror", "kube-system", "etcd", "hash")), &mut unread);
+        view.take(Shown::Applied(sent("thiefs", "etcd", "hash")), &mut unread);
+        agent.observe(Event::SandboxRemoved("s".into()));
+        view.take(Shown::Deleted(sent("thiefs", "etcd", "hash")), &mut unread);
+        assert_eq!(agent.read(|node, _| node.local_uid(&"mirror".into()).to_string()), "hash");
+        assert_eq!(agent.read(|node, _| node.size().pods), 1);
     }
 
     #[tokio::test]

@@ -163,7 +163,7 @@ async fn every_phase_and_reason_reads_the_same_from_all_sources() {
     }
     let (admin_requests, updates) = (AdminRequests::new(dir.path()), SharedUpdates::default());
     admin_requests.load(&updates).await;
-    assert_eq!(updates.entries().len(), cases.len());
+    assert_eq!(updates.standing().len(), cases.len());
     let clock = admin_requests.kept().clock;
     for (number, Case { status, words: expected }) in cases.iter().enumerate() {
         let object = of_api(number, status, &clock);
