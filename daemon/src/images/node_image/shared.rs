@@ -27,7 +27,7 @@ pub(crate) struct SharedImages {
     /// Grows with every fact and every plan: then there may be something to tell. A number of its own,
     /// because a plan that called for a plan would never end.
     news: watch::Sender<u64>,
-    /// Whether one is pulled, or may have to be. Until the first plan it may.
+    /// Whether one is pulled, or may have to be. Before the first fact or plan it may.
     busy: watch::Sender<bool>,
     metrics: AgentMetrics,
 }

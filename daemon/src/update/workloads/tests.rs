@@ -1,3 +1,5 @@
+//! Entries that the template of a workload asks for, or had before, and entries that nothing asks for.
+
 use serde_json::json;
 
 use super::*;
