@@ -152,8 +152,8 @@ impl ApiView {
                 if let Some(own) = own {
                     self.read(&own, unread);
                     self.gone(own.clone());
-                    // And as the mirror that it was taken for, whatever the runtime has by now: what it says to
-                    // mirror may be somebody else's.
+                    // And as the mirror that it was taken for, whatever the runtime has by now: what it says
+                    // to mirror may be somebody else's.
                     let mirrored = self.agent.read(|node, _| node.local_uid(&own));
                     if mirrored != own {
                         self.gone(mirrored);
