@@ -78,13 +78,9 @@ impl Agents<'_> {
         self.labelling.contains(node)
     }
 
-    /// Tells whether an update has come to nothing, or is left to a silent agent.
-    pub(crate) fn is_lost(&self, known: &InPlaceState) -> bool {
-        match known.phase {
-            InPlacePhase::Pending => self.silent.contains(&known.node),
-            InPlacePhase::Failed(_) | InPlacePhase::GivenUp(_) | InPlacePhase::NotAskedFor { .. } => true,
-            InPlacePhase::Done => false,
-        }
+    /// Tells whether an update is left to a silent agent.
+    pub(crate) fn is_left(&self, known: &InPlaceState) -> bool {
+        known.is_pending() && self.silent.contains(&known.node)
     }
 
     /// Tells whether the agent of a node takes what earlier templates had; an older one would refuse it.

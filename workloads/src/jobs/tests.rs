@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use berth_base::lease::{Tenure, Term};
 use berth_workloads_policy::{
+    action::Target,
     broadcast_job::{self, NodeView},
     jobs::{self, Action},
 };
@@ -227,14 +228,37 @@ async fn a_job_that_is_there_already_is_the_one_that_was_to_be_made(
     });
     let filed = Kind::Cron.read(serde_json::from_value(cron).unwrap()).unwrap();
     let (wrote, put_off) = (Vec::new(), Vec::new());
-    let mut work = Work::<Jobs> { writer, object: filed.object.clone(), wrote, put_off, unread: false };
+    let object = filed.object.clone();
+    let mut work = Work::<Jobs> { writer, object, wrote, put_off, unread: false, made: false };
     let actions = vec![Action::Create(jobs::Kind::Job, job)];
     let plan = Plan { actions, status: None, status_first: false, again: None, notes: Vec::new() };
     let end = work.run(plan).await;
     let is_taken = matches!(work.wrote.first(), Some(Wrote::Job(job)) if job.uid == "there");
-    assert_eq!((end == End::Done, is_taken), (is_its_own, is_its_own), "{end:?}");
+    assert_eq!((end == End::Done, is_taken, work.made), (is_its_own, is_its_own, is_its_own), "{end:?}");
     let says = |end: &End| matches!(end, End::Failed { text, .. } if text.contains("of another owner"));
     assert!(is_its_own || says(&end), "{end:?}");
+}
+
+/// A run that was refused before is made in a plan that is held back: nobody takes it for one that is not
+/// there, and makes it twice when it has deleted itself.
+#[tokio::test]
+async fn a_run_that_is_made_beside_what_is_held_back_is_known_as_made() {
+    let served = Served::default();
+    served.refuse(Method::DELETE, "nightly-1", 429);
+    let cron = object(Kind::Cron, "nightly", json!({ "schedule": "0 0 * * *", "template": {} }));
+    let filed = Kind::Cron.read(serde_json::from_value(cron).unwrap()).unwrap();
+    let (writer, object) = (served.writer(), filed.object.clone());
+    let mut work =
+        Work::<Jobs> { writer, object, wrote: Vec::new(), put_off: Vec::new(), unread: false, made: false };
+    let target = |name: &str| Target { name: name.to_owned(), uid: name.to_owned(), version: "1".to_owned() };
+    let run =
+        json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "namespace": "ns", "name": "run" } });
+    let actions =
+        vec![Action::Forget(jobs::Kind::Job, target("nightly-1")), Action::Create(jobs::Kind::Job, run)];
+    let plan = Plan { actions, status: None, status_first: false, again: None, notes: Vec::new() };
+    let end = work.run(plan).await;
+    assert!(matches!(&end, End::Held { refused: None, .. }), "{end:?}");
+    assert!(work.made && served.names("jobs") == ["run"], "{served:?}");
 }
 
 /// A pod of a job on a node.

@@ -173,6 +173,7 @@ impl Work<Jobs> {
                             let kind = kind.name().to_lowercase();
                             self.tell(false, "SuccessfulCreate", format!("created {kind} {name}"));
                         }
+                        self.made = true;
                         self.wrote.push(wrote);
                     }
                     Err(failure) => {

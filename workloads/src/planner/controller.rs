@@ -189,12 +189,16 @@ impl<P: Picture> Controller<P> {
     }
 
     /// Takes in what a plan has written.
-    fn settle(&mut self, Report { uid, wrote, put_off, unread, end }: Report<P::Wrote>) {
+    fn settle(&mut self, Report { uid, wrote, put_off, unread, made, end }: Report<P::Wrote>) {
         wrote.into_iter().for_each(|wrote| self.picture.wrote(&uid, wrote));
         let planned = self.picture.object(&uid);
         let title = || planned.map(Object::title);
         let memory = self.memory.entry(uid.clone()).or_default();
         memory.put_off.add(put_off);
+        if made {
+            // What was refused before is made now, or what comes after it.
+            memory.refused = None;
+        }
         let pause = match end {
             End::Held { .. } => memory.backoff.is_held(),
             // What failed before is still to be done.

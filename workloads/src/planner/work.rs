@@ -48,6 +48,8 @@ pub(super) struct Report<W> {
     pub(super) put_off: Vec<String>,
     /// Nobody knows what one of the writes did, though the plan went on.
     pub(super) unread: bool,
+    /// One of its objects was made.
+    pub(super) made: bool,
     pub(super) end: End,
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct Work<P: Picture> {
     pub(crate) put_off: Vec<String>,
     /// The API server answered a write with an error of its own: all is read before the next plan.
     pub(crate) unread: bool,
+    /// One of its objects was made, or was there already.
+    pub(crate) made: bool,
 }
 
 impl End {
@@ -99,12 +103,12 @@ pub(super) async fn read<P: Picture>(writer: Writer, object: P::Object) -> Repor
 
 impl<P: Picture> Work<P> {
     const fn new(writer: Writer, object: P::Object) -> Self {
-        Self { writer, object, wrote: Vec::new(), put_off: Vec::new(), unread: false }
+        Self { writer, object, wrote: Vec::new(), put_off: Vec::new(), unread: false, made: false }
     }
 
     fn report(self, end: End) -> Report<P::Wrote> {
-        let Self { object, wrote, put_off, unread, .. } = self;
-        Report { uid: object.uid().to_owned(), wrote, put_off, unread, end }
+        let Self { object, wrote, put_off, unread, made, .. } = self;
+        Report { uid: object.uid().to_owned(), wrote, put_off, unread, made, end }
     }
 
     /// Objects of a kind beside the object.

@@ -17,8 +17,9 @@ pub(super) struct Member<'a> {
     pub(super) pod: &'a PodView,
     /// It has the newest revision, or is being brought to it.
     pub(super) updated: bool,
-    /// Its way back to the current revision has come to nothing before its node began. It counts as updated
-    /// as long as pods are to go back, and otherwise as one that has no revision that anybody knows.
+    /// It says that it has the newest revision, and an update of it has come to nothing, or its node was told
+    /// nothing: no revision that anybody knows. Where pods may go back it counts as updated as long as some
+    /// are to, so that it is one of them, and otherwise as the others that are to be updated.
     pub(super) lost: bool,
     /// It says that it has the newest revision: its node has begun to give it that one at least.
     pub(super) labelled: bool,
@@ -46,18 +47,13 @@ impl<'a> Member<'a> {
         let in_place = input.in_place.get(&pod.uid);
         // Its own name may have other segments, so what the entry says is a name and not a label.
         let labelled = live.update.is_of(pod.label(REVISION_LABEL)) && !pod.is_in_grace(in_place);
+        let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
         let goes_back = input.settings.partition_rollback && live.current.name != live.update.name;
-        let is_lost = match in_place {
-            Some(known) if known.revision == live.current.name => input.agents.is_lost(known),
-            Some(known) if known.is_pending() => false,
-            // It was given labels and annotations, and its node was told nothing.
-            _ => pod.ahead() == Some(live.current.hash()),
-        };
-        let lost = goes_back && labelled && is_lost;
-        let updated = lost || input.agents.is_updated(pod, in_place, &live.update.name, labelled);
+        let goes_on = in_place.is_some_and(|known| known.is_pending() && !input.agents.is_left(known));
+        let lost = goes_back && labelled && !updated && !goes_on;
         Self {
             pod,
-            updated,
+            updated: updated || lost,
             lost,
             labelled,
             specified: pod.labels.contains_key(SPECIFIED_DELETE_LABEL)

@@ -247,16 +247,19 @@ impl Pass<'_> {
         self.input.put_off.contains(&member.pod.uid)
     }
 
-    /// Calculates the numbers. Where no pods are to go back, those whose way back has come to nothing are to
-    /// be updated, as all that have no revision that anybody knows.
+    /// Calculates the numbers. Where no pods are to go back, those of which nobody knows what they have are to
+    /// be updated.
     fn numbers(&mut self) -> Numbers {
         let course = self.course();
         let back = numbers(self.rules, &self.members, course);
         if back.update < 0 || !self.members.iter().any(|one| one.lost) {
             return back;
         }
+        let update = &self.live.update.name;
         for member in self.members.iter_mut().filter(|one| one.lost) {
-            (member.updated, member.ready_anew) = (false, false);
+            member.updated = false;
+            // One that could not be given the newest revision keeps no others from it.
+            member.lost = member.in_place.is_none_or(|known| known.revision != *update);
         }
         numbers(self.rules, &self.members, course)
     }

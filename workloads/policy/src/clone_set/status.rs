@@ -23,7 +23,7 @@ impl Pass<'_> {
         let of = |takes: fn(&super::Member<'_>) -> bool| {
             number(self.members.iter().filter(|member| takes(member)).count())
         };
-        let (replicas, updated) = (of(|_| true), of(|one| one.updated && one.labelled));
+        let (replicas, updated) = (of(|_| true), of(|one| one.updated && one.labelled && !one.lost));
         // Before all pods are there, that all of them are new says nothing.
         let all_updated = updated == replicas && i64::from(replicas) == self.rules.replicas;
         let current = if all_updated { self.live.update } else { self.live.current };

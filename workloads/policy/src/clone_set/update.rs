@@ -50,6 +50,7 @@ impl<'a> Pass<'a> {
             return leaving;
         }
         waiting.sort_by_key(|one| self.is_off(one));
+        let left = self.left_to_silent_agents(&waiting);
         let is_out = |one: &&Member<'_>| !one.available;
         let is_going = |one: &&Member<'_>| one.available && going.contains(&one.pod.uid);
         let mut out = count(self.members.iter().filter(is_out).count()) + leaving;
@@ -82,7 +83,24 @@ impl<'a> Pass<'a> {
                 self.update_one(&member, target);
             }
         }
+        for member in left {
+            let uid = &member.pod.uid;
+            let goes = member.specified || going.contains(uid) || to_go.contains(uid.as_str());
+            if !goes && !is_late.contains(uid) {
+                self.update_one(&member, self.live.current);
+            }
+        }
         taken_out
+    }
+
+    /// Pods that a silent agent keeps out of service in the midst of an update which is not wanted any more,
+    /// as the partition was raised: none of those that are `waiting`, so nothing else would end that.
+    fn left_to_silent_agents(&self, waiting: &[Member<'_>]) -> Vec<Member<'a>> {
+        let agents = self.input.agents;
+        let is_left = |one: &&Member<'_>| one.in_place.is_some_and(|known| agents.is_left(known));
+        let left = self.members.iter().filter(is_left).filter(|one| !one.is_preparing_delete());
+        let waits = |one: &Member<'_>| waiting.iter().any(|other| other.pod.uid == one.pod.uid);
+        left.filter(|one| !waits(one)).copied().collect()
     }
 
     fn update_one(&mut self, member: &Member<'a>, target: &Revision) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     in_place::{known, spec},
-    world::{NODE, NOW, World},
+    world::{NODE, NOW, World, pod},
 };
 use crate::{
     action::{Action, InPlaceUpdate},
@@ -144,6 +144,55 @@ fn a_way_back_that_fails_is_not_the_end() {
             let update = asked(&world);
             assert_eq!((update.name.as_str(), update.revision.as_str()), ("p2", "shop-new"));
             assert_eq!(update.images, image("a:2"), "all of it: some containers may have gone back");
+        }
+    }
+}
+
+/// The newest image does not come up, and the partition is raised for that: the pod is the one that goes back.
+/// Its label says that its node had begun.
+#[test]
+fn a_pod_that_the_newest_revision_failed_on_goes_back() {
+    for phase in [InPlacePhase::GivenUp("no image".to_owned()), InPlacePhase::Failed("no room".to_owned())] {
+        let mut world = world("InPlaceOnly", &[IMAGE]);
+        world.in_place.insert("uid-p2".to_owned(), known(phase.clone()));
+        let update = asked(&world);
+        assert_eq!((update.name.as_str(), update.revision.as_str()), ("p2", "shop-old"), "{phase:?}");
+        assert_eq!(update.images, image("a:1"));
+        let status = world.plan().status.unwrap();
+        assert_eq!((status.updated_replicas, status.updated_ready_replicas), (0, 0), "nobody knows");
+        // It is the first one.
+        world.pods =
+            ["o", "n", "n"].iter().zip(0..).map(|(marks, at)| pod(&format!("p{at}"), marks)).collect();
+        assert_eq!(asked(&world).name, "p2");
+        // While the way back rests, nobody takes its label for the end of the rollout.
+        let strategy = world.set.spec.update_strategy.as_mut().unwrap();
+        strategy.paused = true;
+        world.pods[0] = pod("p0", "n");
+        assert_eq!(world.plan().status.unwrap().current_revision.as_deref(), Some("shop-old"));
+    }
+}
+
+/// Rows: whether pods go back, the revision that a pod of the partition was to have, and what is done while
+/// its agent is heard.
+#[test]
+fn a_pod_of_the_partition_is_not_left_to_a_silent_agent() {
+    for (goes_back, revision, heard) in
+        [(false, "shop-new", ""), (true, "shop-old", ""), (true, "shop-new", "update o")]
+    {
+        for (type_, silent) in [("InPlaceIfPossible", "forget, delete o"), ("InPlaceOnly", "")] {
+            let mut world = world(type_, &[IMAGE]);
+            world.settings.partition_rollback = goes_back;
+            world.pods = ["p0", "p1", "p2"].iter().map(|name| pod(name, "o")).collect();
+            let mut begun = known(InPlacePhase::Pending);
+            revision.clone_into(&mut begun.revision);
+            world.in_place.insert("uid-p1".to_owned(), begun);
+            assert_eq!(world.effect(), heard, "{type_} {revision}");
+            world.silent.insert(NODE.to_owned());
+            assert_eq!(world.effect(), silent, "{type_} {revision}");
+            if silent.is_empty() {
+                let condition = world.plan().status.unwrap().conditions.remove(0);
+                assert!(condition.message.unwrap().contains("has been silent"), "{revision}");
+            }
         }
     }
 }
