@@ -14,8 +14,8 @@ const NAMELESS: [&str; 7] = ["What", "Whoever", "Who", "Of", "Those", "Or", "Tha
 /// Crates that generated code names, which is not among the sources.
 const GENERATED: [(&str, &str); 3] = [("proto", "prost"), ("proto", "tonic-prost"), ("proto/cri", "prost")];
 /// Folders with sources.
-const SOURCES: [&str; 9] =
-    ["daemon", "fuzz", "malloc", "manager", "proto", "shim", "sidecarset", "tests", "workloads"];
+const SOURCES: [&str; 10] =
+    ["daemon", "fuzz", "malloc", "manager", "pace", "proto", "shim", "sidecarset", "tests", "workloads"];
 /// Functions that are there for the tests of another package, which count by them.
 const FOR_TESTS: [&str; 2] = ["restated_answers", "shed_so_far"];
 /// Crates of a client of the API server, of TLS and of a store. `berth-shim` has none of them, berthd all.
