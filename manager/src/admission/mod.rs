@@ -102,8 +102,8 @@ use crate::{
 /// Name of both configurations; they stand in deploy/manager.
 const CONFIGURATION: &str = "berth-manager";
 
-/// Starts everything that admission needs: watches and keepers into `watches`, which are ended at the stop,
-/// and the server into `tasks`, which ends by itself.
+/// Starts everything that admission needs: watches and reconcilers into `watches`, which are ended at the
+/// stop, and the server into `tasks`, which ends by itself.
 pub async fn start(
     (options, ownership): (&Options, Ownership),
     namespace: &str,

@@ -9,7 +9,7 @@ use berth_proto::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{marker::Marker, resolve::Problem, room, turns};
+use super::{marker::Marker, queue, resolve::Problem, room};
 use crate::condition::seconds;
 
 /// The condition.

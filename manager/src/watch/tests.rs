@@ -17,10 +17,8 @@ use serde_json::json;
 use tokio::time::Instant;
 use tower::{Layer, service_fn};
 
-use berth_base::{
-    outage::{ABSENT_PAUSE, PAUSES},
-    pace::Pace,
-};
+use berth_base::outage::{ABSENT_PAUSE, PAUSES};
+use berth_pace::Pace;
 
 use super::*;
 use crate::wire::Updates;

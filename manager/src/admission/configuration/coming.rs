@@ -31,7 +31,7 @@ pub(in crate::admission) struct Announcer {
     pub(in crate::admission) spreads: watch::Sender<Coming<SpreadKept>>,
 }
 
-/// Where the keepers learn of them.
+/// Where the reconcilers learn of them.
 #[derive(Clone)]
 pub(in crate::admission) struct Announced {
     pub(super) sets: watch::Receiver<Coming<SetRules>>,

@@ -3,11 +3,15 @@
 //!
 //! Only a change of what a running pod can be given notes anything: what berth-workloads writes of a set, the
 //! names in `podsToDelete`, leaves the annotation as it is, for its policy lets it change nothing else. A set
-//! whose pods are made anew gets none.
+//! whose pods are made anew gets none. Clients leave out what they do not know, so an annotation that is
+//! missing comes back; an empty one is its author's word that all is to be forgotten.
 //!
 //! [`template_history`]: berth_proto::template_history
 
-use berth_proto::template_history::{MOST_PARTS, Part, TEMPLATE_HISTORY};
+use berth_proto::{
+    crd::MOST_ANNOTATION_BYTES,
+    template_history::{MOST_PARTS, Part, TEMPLATE_HISTORY},
+};
 use serde_json::{Value, json};
 
 use super::is_in_place;
@@ -16,14 +20,18 @@ use super::is_in_place;
 const HASH: usize = 64;
 
 /// Writes the annotation of a set that is being written: what its stored template has, where the new one has
-/// something else, and what was noted before. A value of the author's own is overwritten. `old` is the stored
-/// set, and null where there is none.
+/// something else, and what was noted before. A value of the author's own is overwritten, and an empty one
+/// forgets what was noted before. `old` is the stored set, and null where there is none.
 pub(super) fn note(object: &mut Value, old: &Value) {
-    let before = old["metadata"]["annotations"][TEMPLATE_HISTORY].as_str().unwrap_or_default();
+    let (given, stored) = (annotation(object), annotation(old));
     let had = parts(&old["spec"]["template"]);
     let in_place = object["spec"]["updateStrategy"]["type"].as_str().is_some_and(is_in_place);
     let changes = in_place && had != parts(&object["spec"]["template"]);
-    let noted = if changes { joined(&had, before) } else { before.to_owned() };
+    if !changes && given == stored {
+        return;
+    }
+    let before = if given == Some("") { "" } else { stored.unwrap_or_default() };
+    let noted = if changes { joined(&had, before, room(object)) } else { before.to_owned() };
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     match metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         Some(annotations) if noted.is_empty() => drop(annotations.remove(TEMPLATE_HISTORY)),
@@ -31,6 +39,20 @@ pub(super) fn note(object: &mut Value, old: &Value) {
         None if noted.is_empty() => {}
         None => drop(metadata.insert("annotations".to_owned(), json!({ TEMPLATE_HISTORY: noted }))),
     }
+}
+
+fn annotation(set: &Value) -> Option<&str> {
+    set["metadata"]["annotations"][TEMPLATE_HISTORY].as_str()
+}
+
+/// Hashes that there is room for beside the other annotations: what is noted is no reason to refuse a set.
+fn room(object: &Value) -> usize {
+    /// Bytes of a hash with its comma.
+    const EACH: usize = HASH + 1;
+    let others = texts(&object["metadata"]["annotations"]).filter(|(key, _)| *key != TEMPLATE_HISTORY);
+    let others = others.map(|(key, value)| key.len().saturating_add(value.len()));
+    let taken = others.fold(TEMPLATE_HISTORY.len(), usize::saturating_add);
+    MOST_ANNOTATION_BYTES.saturating_sub(taken) / EACH
 }
 
 /// Parts of a template that a running pod can be given.
@@ -49,13 +71,14 @@ fn texts(map: &Value) -> impl Iterator<Item = (&str, &str)> {
     map.as_object().into_iter().flatten().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
-/// Hashes of these parts, then those of before, each once, and as many as count.
-fn joined(had: &[Part<'_>], before: &str) -> String {
+/// Hashes of these parts, then those of before, each once, and as many as count and as there is room for.
+fn joined(had: &[Part<'_>], before: &str, room: usize) -> String {
+    let most = MOST_PARTS.min(room);
     let had = had.iter().take(MOST_PARTS).map(|part| part.digest());
     let before = before.split(',').map(str::trim).filter(|hash| is_hash(hash)).map(str::to_owned);
     let mut noted: Vec<String> = Vec::new();
     for hash in had.chain(before.take(MOST_PARTS)) {
-        if noted.len() < MOST_PARTS && !noted.contains(&hash) {
+        if noted.len() < most && !noted.contains(&hash) {
             noted.push(hash);
         }
     }
@@ -71,6 +94,9 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    /// A hash of something.
+    const NOTED: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     fn set(type_: &str, image: &str, history: Option<&str>) -> Value {
         let annotations = history.map(|history| json!({ TEMPLATE_HISTORY: history, "a": "b" }));
@@ -122,6 +148,12 @@ mod tests {
     #[case::forged_alone("InPlaceOnly", ("a:1", Some("forged")), Some(("a:1", None)), None)]
     #[case::kept("InPlaceOnly", ("a:1", Some("x")), Some(("a:1", Some("x"))), Some(vec!["x".to_owned()]))]
     #[case::left_out("InPlaceOnly", ("a:1", None), Some(("a:1", Some("x"))), Some(vec!["x".to_owned()]))]
+    #[case::as_it_stands("InPlaceOnly", ("a:1", Some("")), Some(("a:1", Some(""))), Some(vec![String::new()]))]
+    #[case::forgotten("InPlaceOnly", ("a:1", Some("")), Some(("a:1", Some("x"))), None)]
+    #[case::one_more("InPlaceOnly", ("a:2", None), Some(("a:1", Some(NOTED))),
+        Some(vec![image("a:1"), label(), NOTED.to_owned()]))]
+    #[case::forgotten_but_for_the_last("InPlaceOnly", ("a:2", Some("")), Some(("a:1", Some(NOTED))),
+        Some(vec![image("a:1"), label()]))]
     #[case::made_anew("ReCreate", ("a:2", None), Some(("a:1", None)), None)]
     #[case::made_anew_now("ReCreate", ("a:2", None), Some(("a:1", Some("x"))), Some(vec!["x".to_owned()]))]
     #[case::no_hash("InPlaceOnly", ("a:2", None), Some(("a:1", Some("x"))), Some(vec![image("a:1"), label()]))]
@@ -149,6 +181,21 @@ mod tests {
         let labels = (0..100).map(|at| (format!("l{at}"), Value::from("x")));
         many["spec"]["template"]["metadata"]["labels"] = Value::Object(labels.collect());
         assert_eq!(noted(set("InPlaceOnly", "a:1", None), &many).unwrap().len(), MOST_PARTS);
+    }
+
+    /// Rows: bytes that are free beside the other annotations, and the hashes that are noted.
+    #[rstest]
+    #[case::for_all(26 + 2 * 65, 2)]
+    #[case::for_one(26 + 2 * 65 - 1, 1)]
+    #[case::for_none(26, 0)]
+    #[case::more_than_there_may_be(0, 0)]
+    fn other_annotations_come_first(#[case] free: usize, #[case] hashes: usize) {
+        let mut new = set("InPlaceOnly", "a:2", None);
+        let key = "other";
+        let other = "x".repeat(MOST_ANNOTATION_BYTES - free - key.len());
+        new["metadata"]["annotations"] = json!({ key: other });
+        let noted = noted(new, &set("InPlaceOnly", "a:1", None)).unwrap_or_default();
+        assert_eq!((noted.len(), TEMPLATE_HISTORY.len()), (hashes, 26));
     }
 
     #[test]
