@@ -118,7 +118,7 @@ async fn an_agent_that_stands_still_is_one_that_is_away_until_it_goes_on() {
     assert!(gate.has_agent());
 }
 
-/// Of an agent that goes at once, and of one that says more. Without an answer the hook would run.
+/// An agent that goes at once, and one that says more. Without an answer the hook would run.
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_has_answered_has_answered() {
     for goes in [true, false] {
