@@ -171,8 +171,8 @@ fn dependencies(manifest: &str) -> Vec<String> {
     listed
 }
 
-/// Crates that this one is built of, at any remove. Those that only its build and its tests need are among them,
-/// as `Cargo.lock` does not tell them apart: what is not there is in no program either.
+/// Crates that this one is built of, at any remove. Those that only its build and its tests need are among
+/// them, as `Cargo.lock` does not tell them apart: what is not there is in no program either.
 fn built_of<'a>(lock: &'a str, package: &'a str) -> BTreeSet<&'a str> {
     let mut needs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let quoted = |line: &'a str| line.split('"').nth(1).unwrap_or_default();

@@ -32,7 +32,7 @@ const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 struct Stage<'a> {
     case: &'a Case,
-    /// Of a client that shows each refusal.
+    /// By a client that shows each refusal.
     pods: Api<Pod>,
     sets: Api<CloneSet>,
     budgets: Api<PodUnavailableBudget>,

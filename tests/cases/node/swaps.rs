@@ -21,6 +21,7 @@ use serde_json::json;
 
 use crate::admission::{Door, install_admission};
 use crate::case::{Case, PATIENCE, run_updating_alone};
+use crate::faults;
 
 /// Sets, each with a pod of its name, by how the next version comes to listen.
 const SETS: [(&str, Sockets); 2] =
@@ -115,12 +116,8 @@ impl Stage<'_> {
         self.explained(" to take over.").await?;
         // The kubelet has heard of the first patch by then, and the hooks take three seconds.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let api = self.case.node.api()?;
-        api.service().kill()?;
-        let explained = self.explained(" has taken over, and ").await;
-        api.service().start()?;
-        api.ready().await?;
-        explained
+        let explained = async || self.explained(" has taken over, and ").await;
+        faults::without_api_server(self.case, explained).await
     }
 
     /// Waits until the agent has told this of each pod.

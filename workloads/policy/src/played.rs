@@ -190,8 +190,8 @@ impl Played {
         }
     }
 
-    /// The one that minds the hooks `hook` and `joined` lets a pod go that is new or held for its update or its
-    /// deletion, and holds one again that is updated.
+    /// The one that minds the hooks `hook` and `joined` lets a pod go that is new or held for its update or
+    /// its deletion, and holds one again that is updated.
     pub(crate) fn mind(&mut self, uid: &str) {
         let Some(pod) = self.pods.get(uid) else { return };
         match (State::of(pod), pod.label("hook")) {

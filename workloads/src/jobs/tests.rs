@@ -377,7 +377,7 @@ async fn a_job_of_the_past_that_stays_keeps_no_run_waiting(#[case] code: u16) {
     served.until("it is said", |served| code == 429 || says(served)).await;
 }
 
-/// What is held back was not made: that a job would be gone soon makes no missed run of it.
+/// A job that is held back was not made: that it would be gone soon makes no missed run of it.
 #[tokio::test]
 async fn a_run_that_is_held_back_is_made_later() {
     let served = Served::default();

@@ -3,11 +3,13 @@
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::CloneSet;
 use berth_proto::template_history::{Part, TEMPLATE_HISTORY};
+use berth_tests::wait::await_condition;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::scene::Scene;
+use crate::case::PATIENCE;
 
 const NAMESPACE: &str = "admission-template-history";
 const NAME: &str = "shop";
@@ -29,6 +31,13 @@ async fn a_clone_set_notes_what_its_templates_had() -> Result<()> {
             },
         },
     }))?;
+    await_condition("the API server asks", PATIENCE, async || {
+        let tried = PostParams { dry_run: true, ..PostParams::default() };
+        let made = sets.create(&tried, &set).await.context("try to make the set")?;
+        ensure!(noted(&made).is_none(), "{:?}", made.annotations());
+        Ok(())
+    })
+    .await?;
     let made = sets.create(&PostParams::default(), &set).await.context("make the set")?;
     ensure!(noted(&made).is_none(), "{:?}", made.annotations());
 

@@ -22,6 +22,7 @@ struct Stage<'a> {
     db: Api<AdvancedStatefulSet>,
     shop: Api<CloneSet>,
     claims: Api<PersistentVolumeClaim>,
+    volumes: Api<PersistentVolume>,
 }
 
 fn template(labels: Value, image: &str) -> Value {
@@ -50,12 +51,12 @@ fn is_ready_in(pod: &Pod, state: &str) -> Result<()> {
 impl Stage<'_> {
     /// Makes folders of the node the volumes of two claims that are not there yet.
     async fn make_volumes(&self) -> Result<()> {
-        let volumes: Api<PersistentVolume> = Api::all(self.db.clone().into_client());
         for number in 0..2 {
             let name = format!("volume-{number}");
             let folder = self.case.node.run().make_dir(&name)?;
             let volume = json!({
-                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
+                "apiVersion": "v1", "kind": "PersistentVolume",
+                "metadata": { "name": name, "labels": { "of": self.case.namespace } },
                 "spec": {
                     "capacity": { "storage": "1Mi" }, "accessModes": ["ReadWriteOnce"],
                     "storageClassName": "", "persistentVolumeReclaimPolicy": "Retain",
@@ -64,7 +65,7 @@ impl Stage<'_> {
                 },
             });
             let volume = serde_json::from_value(volume)?;
-            volumes.create(&PostParams::default(), &volume).await.context("make a volume")?;
+            self.volumes.create(&PostParams::default(), &volume).await.context("make a volume")?;
         }
         Ok(())
     }
@@ -185,19 +186,23 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Removes the sets, whose pods would come back, and the claims of the one with it.
+    /// Removes the sets, whose pods would come back, and the claims of the one with it. Volumes are of no
+    /// namespace: the next test on the node would find them.
     async fn remove(&self) -> Result<()> {
-        let foreground = DeleteParams::foreground();
-        self.db.delete("db", &foreground).await.context("remove the StatefulSet")?;
-        self.shop.delete("shop", &foreground).await.context("remove the CloneSet")?;
+        let (all, foreground) = (ListParams::default(), DeleteParams::foreground());
+        self.db.delete_collection(&foreground, &all).await.context("remove the StatefulSet")?;
+        self.shop.delete_collection(&foreground, &all).await.context("remove the CloneSet")?;
         await_condition("the sets and the claims are gone", PATIENCE, async || {
             ensure!(self.db.get_opt("db").await?.is_none(), "the StatefulSet is there");
             ensure!(self.shop.get_opt("shop").await?.is_none(), "the CloneSet is there");
-            let claims = self.claims.list(&ListParams::default()).await?.items.len();
+            let claims = self.claims.list(&all).await?.items.len();
             ensure!(claims == 0, "{claims} claims are there");
             Ok(())
         })
-        .await
+        .await?;
+        let own = ListParams::default().labels(&format!("of={}", self.case.namespace));
+        self.volumes.delete_collection(&DeleteParams::default(), &own).await.context("remove the volumes")?;
+        Ok(())
     }
 }
 
@@ -215,11 +220,11 @@ async fn files_stay_and_hooks_hold_pods() -> Result<()> {
             workloads: Workloads::start(case.node.run(), &kubeconfig, "berth-system").await?,
             db: Api::namespaced(client.clone(), namespace),
             shop: Api::namespaced(client.clone(), namespace),
-            claims: Api::namespaced(client, namespace),
+            claims: Api::namespaced(client.clone(), namespace),
+            volumes: Api::all(client),
         };
         let outcome = stage.plays().await;
-        stage.remove().await?;
-        outcome
+        outcome.and(stage.remove().await)
     })
     .await
 }

@@ -17,7 +17,7 @@ use crate::case::{PATIENCE, end_now};
 const NAME: &str = "fleet";
 const PODS: [&str; 2] = ["fleet-0", "fleet-1"];
 
-/// Of two pods of a fleet one goes at a time, once the scale of fleets may be read.
+/// Two pods of a fleet go one at a time, once the scale of fleets may be read.
 pub(super) async fn is_limited(scene: &Scene, namespace: &str) -> Result<()> {
     let definition = definition()?;
     let definitions = deploy::api(&scene.client, &definition)?;

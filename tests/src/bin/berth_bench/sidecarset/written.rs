@@ -1,6 +1,6 @@
 //! Writes that an upgrade takes of agent and manager: to the pods of a node, and to its NodePodUpdate. They
-//! are counted by the versions that watches show, not by what the programs say of themselves. The Event that a
-//! swap ends with is one more.
+//! are counted by the versions that watches show, not by what the programs say of themselves. The Event that
+//! a swap ends with is one more.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
