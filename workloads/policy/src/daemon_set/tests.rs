@@ -321,6 +321,10 @@ fn what_a_silent_agent_has_begun_is_done_by_a_new_pod() {
     assert_eq!(world.effect(), "", "it is heard");
     world.silent.insert("j".to_owned());
     assert_eq!(world.effect(), "forget j -j");
+    world.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(10);
+    assert_eq!(world.effect(), "forget j -j", "the partition keeps it");
+    world.silent.clear();
+    assert_eq!(world.effect(), "");
 }
 
 /// A new pod would fare no better; that it waits is said.

@@ -62,6 +62,7 @@ impl<'a> Pass<'a> {
         };
         let mut names: Vec<String> = self.let_go().into_iter().filter(is_free).map(str::to_owned).collect();
         names.sort_by_key(|name| self.is_off(name));
+        self.take_from_silent_agents(busy);
         if self.surge > 0 {
             return self.update_surging(&names);
         }
@@ -99,6 +100,25 @@ impl<'a> Pass<'a> {
             taken += 1;
             old.iter().for_each(|one| self.update_one(one));
         }
+    }
+
+    /// Deletes pods that a silent agent keeps out of service in the midst of an update which is not wanted any
+    /// more, as the partition was raised: nothing else would end that.
+    fn take_from_silent_agents(&mut self, busy: &BTreeSet<String>) {
+        let agents = self.input.agents;
+        let is_left =
+            |one: &&Member<'_>| !one.is_going() && one.in_place.is_some_and(|known| agents.is_left(known));
+        let places = self.places.iter().filter(|(name, place)| place.should_run && !busy.contains(*name));
+        let left: Vec<(&str, Member<'a>)> = places
+            .flat_map(|(name, place)| place.active().filter(is_left).map(move |one| (name.as_str(), *one)))
+            .collect();
+        if left.is_empty() {
+            return;
+        }
+        let held = self.held_back();
+        let left: Vec<Member<'a>> =
+            left.into_iter().filter(|(name, _)| held.contains(*name)).map(|(_, one)| one).collect();
+        left.iter().for_each(|one| self.delete(one));
     }
 
     /// New pods beside the old ones; an old one goes once the new one is available.

@@ -51,6 +51,7 @@ impl<'a> Pass<'a> {
         let out = all.iter().filter(|one| !one.available).count();
         let mut out = out.saturating_add(empty).saturating_add(leaving);
         self.delete_specified(&all, false, &mut out, most);
+        self.take_from_silent_agents(&all, &going);
         self.update_slots(&all, &going, &mut out, most);
         // Others do not wait for those that could not be deleted.
         self.delete_specified(&all, true, &mut out, most);
@@ -102,7 +103,30 @@ impl<'a> Pass<'a> {
                 *out = out.saturating_add(1);
             }
             taken = taken.saturating_add(1);
-            self.update_one(&member);
+            self.update_one(&member, self.live.update);
+        }
+    }
+
+    /// Has pods serve again that a silent agent keeps out of service in the midst of an update which is not
+    /// wanted any more, as the partition was raised: nothing else would end that.
+    fn take_from_silent_agents(&mut self, all: &[Member<'a>], going: &BTreeSet<String>) {
+        let agents = self.input.agents;
+        let is_left = |one: &&Member<'_>| {
+            let is_free = one.pod.is_active() && !one.is_going() && !one.specified;
+            is_free && one.in_place.is_some_and(|known| agents.is_left(known))
+        };
+        let left: Vec<Member<'a>> = all.iter().filter(is_left).copied().collect();
+        if left.is_empty() || self.rules.on_delete {
+            return;
+        }
+        let Some(wanted) = self.wanted() else { return };
+        let late = self.late_states.pods();
+        for member in left {
+            let (ordinal, uid) = (member.ordinal, &member.pod.uid);
+            let waits = going.contains(uid) || late.contains(uid) || self.unkept.contains_key(&ordinal);
+            if !waits && !wanted.contains(&ordinal) {
+                self.update_one(&member, self.live.current);
+            }
         }
     }
 
@@ -256,8 +280,7 @@ impl<'a> Pass<'a> {
         self.plan.add_but(self.input.put_off, actions, &mut self.late_states)
     }
 
-    fn update_one(&mut self, member: &Member<'a>) {
-        let target = self.live.update;
+    fn update_one(&mut self, member: &Member<'a>, target: &Revision) {
         let in_place = match self.rules.update_type {
             UpdateType::ReCreate => Err(Obstacle::NewPod(String::new())),
             UpdateType::InPlaceIfPossible | UpdateType::InPlaceOnly => self.possible(member, target),

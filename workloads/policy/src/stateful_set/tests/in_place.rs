@@ -140,6 +140,10 @@ fn a_silent_agent_is_waited_for_only_where_nothing_else_is_allowed() {
     assert_eq!(world.effect(), "", "it is heard");
     world.silent.insert(NODE.to_owned());
     assert_eq!(world.effect(), "forget1 -1");
+    world.spec["updateStrategy"]["rollingUpdate"]["partition"] = json!(2);
+    assert_eq!(world.effect(), "forget1 -1", "the partition keeps it");
+    world.silent.clear();
+    assert_eq!(world.effect(), "");
     let mut world = silent("InPlaceOnly");
     world.silent.insert(NODE.to_owned());
     assert_eq!(world.effect(), "");
