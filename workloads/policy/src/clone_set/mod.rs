@@ -247,8 +247,8 @@ impl Pass<'_> {
         self.input.put_off.contains(&member.pod.uid)
     }
 
-    /// Calculates the numbers. Where no pods are to go back, those of which nobody knows what they have are to
-    /// be updated.
+    /// Calculates the numbers. Where no pods are to go back, those of which nobody knows what they have are
+    /// to be updated.
     fn numbers(&mut self) -> Numbers {
         let course = self.course();
         let back = numbers(self.rules, &self.members, course);

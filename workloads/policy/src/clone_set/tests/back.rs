@@ -148,8 +148,8 @@ fn a_way_back_that_fails_is_not_the_end() {
     }
 }
 
-/// The newest image does not come up, and the partition is raised for that: the pod is the one that goes back.
-/// Its label says that its node had begun.
+/// The newest image does not come up, and the partition is raised for that: the pod is the one that goes
+/// back. Its label says that its node had begun.
 #[test]
 fn a_pod_that_the_newest_revision_failed_on_goes_back() {
     for phase in [InPlacePhase::GivenUp("no image".to_owned()), InPlacePhase::Failed("no room".to_owned())] {
