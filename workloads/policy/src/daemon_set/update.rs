@@ -102,8 +102,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Deletes pods that a silent agent keeps out of service in the midst of an update which is not wanted any
-    /// more, as the partition was raised: nothing else would end that.
+    /// Deletes pods that a silent agent keeps out of service in the midst of an update which is not wanted
+    /// any more, as the partition was raised: nothing else would end that.
     fn take_from_silent_agents(&mut self, busy: &BTreeSet<String>) {
         let agents = self.input.agents;
         let is_left =
