@@ -46,10 +46,13 @@ async fn a_container_that_restarts() -> Result<()> {
             ("Unknown", "Container(main) has no result yet since it started"),
             ("True", "asked"),
         ];
-        let after: Vec<_> =
-            after.iter().map(|(status, message)| (status.as_str(), message.as_str())).collect();
+        // A command may come to an instance that has just ended: then nobody knows, as with the kubelet.
+        let too_late =
+            |seen: &(&str, &str)| seen.0 == "Unknown" && seen.1.starts_with("failed to exec in container");
+        let after = after.iter().map(|(status, message)| (status.as_str(), message.as_str()));
+        let after: Vec<_> = after.skip_while(too_late).collect();
         // A restart may be over before it was written that the container is down.
-        ensure!(expected.ends_with(&after) && after.len() > 1, "{after:?}");
+        ensure!(expected.ends_with(&after) && !after.is_empty(), "{after:?}");
         // Of the other container the same is known as before.
         let side = seen("side")?;
         ensure!(side.len() == 1, "{side:?}");
