@@ -1,7 +1,7 @@
 //! The one owner of what is known of WorkloadSpreads and their pods; begins the plans that are due.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -150,10 +150,12 @@ impl Controller {
                 self.turns.agenda.add(spread.uid.clone(), later(Instant::now(), PACE));
                 self.spreads.insert(spread.uid.clone(), spread);
             }
-            Shown::Gone(uid) => self.forget(|known| known == uid),
+            Shown::Gone(uid) => self.forget(&uid),
             Shown::ListEnds => {
                 let seen = self.listing.take().unwrap_or_default();
-                self.forget(|known| !seen.contains(known));
+                let gone: Vec<String> =
+                    self.spreads.keys().filter(|uid| !seen.contains(*uid)).cloned().collect();
+                gone.iter().for_each(|uid| self.forget(uid));
                 self.listed = true;
                 self.connections.listed.send_replace(vec![(SPREADS, true)]);
                 self.connections.writer.metrics.objects(SPREADS, self.spreads.len());
@@ -161,23 +163,19 @@ impl Controller {
         }
     }
 
-    /// Forgets spreads, and the pods of namespaces that have none any more.
-    fn forget(&mut self, gone: impl Fn(&str) -> bool) {
-        self.spreads.retain(|uid, _| !gone(uid));
-        self.backoff.retain(|uid, _| self.spreads.contains_key(uid));
-        self.memory.retain(|uid, _| self.spreads.contains_key(uid));
-        self.spaces.retain(|_, space| {
-            let before = space.spreads.len();
-            space.spreads.retain(|uid, _| !gone(uid));
-            if space.spreads.len() < before {
-                space.names = None;
-            }
-            let stays = !space.spreads.is_empty();
-            if !stays {
-                space.watch.abort();
-            }
-            stays
-        });
+    /// Forgets a spread, and the pods of its namespace if that has none any more. It looks at no other one:
+    /// ten thousand may go at once.
+    fn forget(&mut self, uid: &str) {
+        let Some(spread) = self.spreads.remove(uid) else { return };
+        self.backoff.remove(uid);
+        self.memory.remove(uid);
+        let Entry::Occupied(mut space) = self.spaces.entry(spread.namespace) else { return };
+        let of_space = space.get_mut();
+        of_space.spreads.remove(uid);
+        of_space.names = None;
+        if of_space.spreads.is_empty() {
+            space.remove().watch.abort();
+        }
     }
 
     /// Namespace whose pods are watched, once.
@@ -262,6 +260,10 @@ impl Controller {
 
     /// Takes in how a plan has ended.
     fn settle(&mut self, Report { uid, done, held, again }: Report) {
+        if !self.spreads.contains_key(&uid) {
+            // It has gone meanwhile.
+            return;
+        }
         let backoff = self.backoff.entry(uid.clone()).or_default();
         let pause = match held {
             Some(text) => {

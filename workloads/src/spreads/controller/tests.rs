@@ -123,3 +123,28 @@ async fn names_are_collected_once_for_all_plans() {
     controller.take_spread(Shown::ListEnds);
     assert!(controller.spaces.is_empty() && controller.spreads.is_empty());
 }
+
+/// A plan may end when its spread has gone: nothing of it is kept.
+#[tokio::test]
+async fn nothing_is_kept_of_a_spread_that_has_gone() {
+    let mut controller = controller();
+    let more = SpreadView { name: "more".to_owned(), uid: "m".to_owned(), ..spread() };
+    controller.take_spread(Shown::Applied(more));
+    let ended = |uid: &str| Report { uid: uid.to_owned(), done: false, held: None, again: None };
+    for uid in ["m", "s"] {
+        controller.settle(ended(uid));
+        controller.memory.entry(uid.to_owned()).or_default();
+    }
+    let kept = |controller: &Controller| {
+        let spaces = controller.spaces.values().map(|space| space.spreads.len()).collect::<Vec<_>>();
+        (controller.spreads.len(), controller.backoff.len(), controller.memory.len(), spaces)
+    };
+    assert_eq!(kept(&controller), (2, 2, 2, vec![2]));
+    controller.take_spread(Shown::Gone("m".to_owned()));
+    controller.take_spread(Shown::Gone("never".to_owned()));
+    controller.settle(ended("m"));
+    assert_eq!(kept(&controller), (1, 1, 1, vec![1]), "the other one stays");
+    controller.take_spread(Shown::Gone("s".to_owned()));
+    controller.settle(ended("s"));
+    assert_eq!(kept(&controller), (0, 0, 0, vec![]));
+}
