@@ -49,8 +49,8 @@ pub(super) enum Input {
 struct Space {
     /// By UID.
     spreads: BTreeMap<String, String>,
-    /// The same names, once for all plans; `None`: some have changed.
-    names: Option<Arc<BTreeSet<String>>>,
+    /// UIDs by the same names.
+    names: BTreeMap<String, String>,
     pods: BTreeMap<String, Arc<PodView>>,
     /// UIDs that the list which is coming in has shown. There may be none for weeks.
     listing: Option<BTreeSet<String>>,
@@ -77,13 +77,32 @@ pub(super) struct Controller {
 impl Space {
     fn of(watch: AbortHandle) -> Self {
         let (spreads, pods) = (BTreeMap::new(), BTreeMap::new());
-        Self { spreads, names: None, pods, listing: None, listed: false, watch }
+        Self { spreads, names: BTreeMap::new(), pods, listing: None, listed: false, watch }
     }
 
-    /// Names of its WorkloadSpreads.
-    fn names(&mut self) -> Arc<BTreeSet<String>> {
-        let spreads = &self.spreads;
-        self.names.get_or_insert_with(|| Arc::new(spreads.values().cloned().collect())).clone()
+    /// Takes in a spread.
+    fn add(&mut self, uid: &str, name: &str) {
+        if self.spreads.get(uid).is_some_and(|known| known == name) {
+            return;
+        }
+        self.spreads.insert(uid.to_owned(), name.to_owned());
+        self.names.insert(name.to_owned(), uid.to_owned());
+    }
+
+    /// Forgets a spread. Another one may have its name by now.
+    fn forget(&mut self, uid: &str) {
+        if let Some(name) = self.spreads.remove(uid)
+            && self.names.get(&name).is_some_and(|known| known == uid)
+        {
+            self.names.remove(&name);
+        }
+    }
+
+    /// Names of spreads that are there and that these pods say they are in. No other spread is looked at:
+    /// there may be thousands.
+    fn named(&self, pods: &[Arc<PodView>]) -> BTreeSet<String> {
+        let said = pods.iter().filter_map(|pod| Some(&pod.seen.matched.as_ref()?.name));
+        said.filter(|name| self.names.contains_key(*name)).cloned().collect()
     }
 }
 
@@ -142,11 +161,7 @@ impl Controller {
                 if let Some(seen) = &mut self.listing {
                     seen.insert(spread.uid.clone());
                 }
-                let space = self.follow(&spread.namespace);
-                let before = space.spreads.insert(spread.uid.clone(), spread.name.clone());
-                if before.as_ref() != Some(&spread.name) {
-                    space.names = None;
-                }
+                self.follow(&spread.namespace).add(&spread.uid, &spread.name);
                 self.turns.agenda.add(spread.uid.clone(), later(Instant::now(), PACE));
                 self.spreads.insert(spread.uid.clone(), spread);
             }
@@ -170,10 +185,8 @@ impl Controller {
         self.backoff.remove(uid);
         self.memory.remove(uid);
         let Entry::Occupied(mut space) = self.spaces.entry(spread.namespace) else { return };
-        let of_space = space.get_mut();
-        of_space.spreads.remove(uid);
-        of_space.names = None;
-        if of_space.spreads.is_empty() {
+        space.get_mut().forget(uid);
+        if space.get().spreads.is_empty() {
             space.remove().watch.abort();
         }
     }
@@ -246,11 +259,12 @@ impl Controller {
         for uid in due {
             let Some(spread) = self.spreads.get(&uid).cloned() else { continue };
             // The end of the list makes it due again.
-            let Some(space) = self.spaces.get_mut(&spread.namespace).filter(|space| space.listed) else {
+            let Some(space) = self.spaces.get(&spread.namespace).filter(|space| space.listed) else {
                 continue;
             };
-            let names = space.names();
-            let pods = space.pods.values().filter(|pod| spread.may_have(pod)).cloned().collect();
+            let pods: Vec<Arc<PodView>> =
+                space.pods.values().filter(|pod| spread.may_have(pod)).cloned().collect();
+            let names = space.named(&pods);
             let writer = self.connections.writer.clone();
             let memory = self.memory.entry(uid.clone()).or_default().clone();
             let work = Work { writer, spread, pods, memory, names };
