@@ -98,8 +98,11 @@ impl State {
             if self.turns.is_missing(set.namespace()) {
                 return Next::Nothing;
             }
-            if memory.unread || self.turns.is_unread(set.namespace(), memory.read_in) {
+            if memory.unread {
                 return Next::Read(set);
+            }
+            if self.turns.is_unread(set.namespace(), memory.read_in) {
+                return if self.turns.reads_apart(set.namespace()) { Next::Read(set) } else { Next::Nothing };
             }
         }
         memory.rests.begin(meta.generation);

@@ -143,8 +143,11 @@ impl<P: Picture> Controller<P> {
                 continue;
             }
             // What was written last may not have been shown yet.
-            let unread = memory.unread || self.turns.is_unread(object.namespace(), memory.read_in);
-            if unread && is_live {
+            let unread = is_live && self.turns.is_unread(object.namespace(), memory.read_in);
+            if unread && !memory.unread && !self.turns.reads_apart(object.namespace()) {
+                continue;
+            }
+            if is_live && (unread || memory.unread) {
                 let read = work::read::<P>(self.connections.writer.clone(), object);
                 self.turns.spawn(uid, async { Came::Report(read.await) });
                 continue;
