@@ -197,7 +197,7 @@ impl<I, R: Send + 'static> EventLoop<I, R> {
         !covers && read_in != self.read_in()
     }
 
-    /// Tells whether such an object is read by itself now. If not, all of its namespace is, and it is due then.
+    /// Tells whether such an object is read by itself now. If not, its namespace is, and it is due then.
     pub(crate) fn reads_apart(&mut self, namespace: &str) -> bool {
         self.reading.as_mut().is_none_or(|reading| reading.reads_apart(namespace))
     }
