@@ -150,8 +150,8 @@ mod tests {
         }
     }
 
-    fn test(namespace: &str, number: impl Into<Option<u32>>) -> Test {
-        Test(namespace.into(), number.into())
+    fn test(namespace: &str, number: Option<u32>) -> Test {
+        Test(namespace.into(), number)
     }
 
     /// Carries out steps: tells their numbers.
@@ -176,7 +176,7 @@ mod tests {
         for namespace in 0..100 {
             steps.send(test(&format!("ns-{namespace}"), None)).unwrap();
         }
-        steps.send(test("shop", 7)).unwrap();
+        steps.send(test("shop", Some(7))).unwrap();
         let all = reads_and_writes(due, |Test(_, number)| number.is_none(), tell(&told));
         tokio::select! {
             () = all => panic!("it has ended"),
@@ -193,7 +193,7 @@ mod tests {
             steps.send(test("crowd", None)).unwrap();
         }
         for number in 0..100 {
-            steps.send(test("shop", number)).unwrap();
+            steps.send(test("shop", Some(number))).unwrap();
         }
         let telling = tell(&told);
         let all = each(due, |step| {
@@ -222,7 +222,7 @@ mod tests {
         let (steps, due) = mpsc::unbounded_channel();
         let (told, mut shown) = mpsc::unbounded_channel();
         for number in 0..20 {
-            steps.send(test("shop", number)).unwrap();
+            steps.send(test("shop", Some(number))).unwrap();
         }
         drop(steps);
         reads_and_writes(due, |Test(_, number)| *number == Some(1), tell(&told)).await;
