@@ -137,7 +137,10 @@ pub(crate) async fn write<K, S, T>(
 mod tests {
     use std::sync::Arc;
 
-    use futures::future::{BoxFuture, pending};
+    use futures::{
+        FutureExt,
+        future::{BoxFuture, pending},
+    };
 
     use super::*;
 
@@ -159,12 +162,13 @@ mod tests {
         let told = told.clone();
         move |Test(_, number)| {
             let told = told.clone();
-            Box::pin(async move {
+            let step = async move {
                 match number {
                     Some(number) => told.send(number).unwrap(),
                     None => pending().await,
                 }
-            })
+            };
+            step.boxed()
         }
     }
 
