@@ -1,12 +1,12 @@
 //! Events: what the indexes have to tell of SidecarSets, and of requests and jobs that have ended, written
-//! one after the other and no faster than people read. One that cannot be written is lost; the object's
-//! status says the same.
+//! one after the other, by turns of their namespaces, and no faster than people read. One that cannot be
+//! written is lost; the object's status says the same.
 
 pub(crate) mod ended;
 
 use std::time::Duration;
 
-use berth_base::events::News;
+use berth_base::events::{News, Waiting};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::sync::mpsc;
@@ -107,7 +107,9 @@ pub fn channel(tenure: Tenure) -> (Notes, mpsc::Receiver<Note>) {
 
 /// Writes what is told, for ever. Ends when nobody tells any more.
 pub async fn write(client: Client, mut told: mpsc::Receiver<Note>) {
-    while let Some(Note { about, key, uid, warning, reason, text }) = told.recv().await {
+    let mut waiting = Waiting::default();
+    while let Some(note) = waiting.next(&mut told, |note: &Note| &*note.key.namespace).await {
+        let Note { about, key, uid, warning, reason, text } = note;
         let (api_version, kind) = about.names();
         let regarding = ObjectReference {
             api_version: Some(api_version),

@@ -2,21 +2,22 @@
 //! PersistentPodStates. Each such status is decided on what others have written into it, so a write that was
 //! decided on an older version has to fail; it is decided anew from what the watch shows then.
 //!
-//! Writes have places of their own: they wait for no answer that does not come to somebody's question.
+//! Writes have places of their own: they wait for no answer that does not come to somebody's question. Those
+//! who wait take turns by their namespaces (`turns`).
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+mod turns;
+
+use std::{collections::HashMap, fmt::Debug, time::Duration};
 
 use berth_base::sent::Sent;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Client, Resource, api::ObjectMeta};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::{
-    sync::{Semaphore, mpsc},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use tracing::{debug, warn};
 
+pub(crate) use self::turns::Queued;
+use self::turns::Turns;
 use crate::{reads, store::Key, telemetry::chain};
 
 /// Requests to the API server at the same time, for one kind; and as many writes beside them.
@@ -48,6 +49,7 @@ pub(crate) async fn reads_and_writes<S, F>(
     reads: impl Fn(&S) -> bool,
     carry_out: impl Fn(S) -> F,
 ) where
+    S: Queued,
     F: Future<Output = ()> + Send + 'static,
 {
     let ((to_read, due_reads), (to_write, due_writes)) =
@@ -62,21 +64,37 @@ pub(crate) async fn reads_and_writes<S, F>(
     tokio::join!(part, each(due_reads, &carry_out), each(due_writes, &carry_out));
 }
 
-/// Carries out steps until nobody gives any.
+/// Carries out steps until nobody gives any, a few at a time.
 pub(crate) async fn each<S, F>(mut steps: mpsc::UnboundedReceiver<S>, carry_out: impl Fn(S) -> F)
 where
+    S: Queued,
     F: Future<Output = ()> + Send + 'static,
 {
-    let permits = Arc::new(Semaphore::new(AT_ONCE));
-    let mut tasks = JoinSet::new();
-    while let Some(step) = steps.recv().await {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        let step = carry_out(step);
-        tasks.spawn(async move {
-            step.await;
-            drop(permit);
-        });
-        while tasks.try_join_next().is_some() {}
+    let (mut turns, mut tasks) = (Turns::default(), JoinSet::new());
+    // Namespace of each that is on its way: a task that ends in a panic does not say it.
+    let mut of = HashMap::new();
+    let mut are_given = true;
+    loop {
+        while tasks.len() < AT_ONCE
+            && let Some(step) = turns.next()
+        {
+            let namespace = step.namespace().clone();
+            of.insert(tasks.spawn(carry_out(step)).id(), namespace);
+        }
+        // Cancel-safe: neither takes anything unless it returns it.
+        tokio::select! {
+            step = steps.recv(), if are_given => match step {
+                Some(step) => turns.push(step),
+                None => are_given = false,
+            },
+            Some(ended) = tasks.join_next_with_id() => {
+                let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
+                if let Some(namespace) = of.remove(&id) {
+                    turns.done(&namespace);
+                }
+            }
+            else => return,
+        }
     }
 }
 
@@ -117,38 +135,106 @@ pub(crate) async fn write<K, S, T>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use futures::{
+        FutureExt,
+        future::{BoxFuture, pending},
+    };
+
     use super::*;
+
+    /// A step of a namespace; one without a number is never over.
+    struct Test(Arc<str>, Option<u32>);
+
+    impl Queued for Test {
+        fn namespace(&self) -> &Arc<str> {
+            &self.0
+        }
+    }
+
+    fn test(namespace: &str, number: Option<u32>) -> Test {
+        Test(namespace.into(), number)
+    }
+
+    /// Carries out steps: tells their numbers.
+    fn tell(told: &mpsc::UnboundedSender<u32>) -> impl Fn(Test) -> BoxFuture<'static, ()> {
+        let told = told.clone();
+        move |Test(_, number)| {
+            let told = told.clone();
+            let step = async move {
+                match number {
+                    Some(number) => told.send(number).unwrap(),
+                    None => pending().await,
+                }
+            };
+            step.boxed()
+        }
+    }
 
     /// Questions that nobody answers hold up each other, and no write.
     #[tokio::test(start_paused = true)]
     async fn a_write_waits_for_no_answer() {
         let (steps, due) = mpsc::unbounded_channel();
-        let (written, mut shown) = mpsc::unbounded_channel();
-        for _ in 0..100 {
-            steps.send(None).unwrap();
+        let (told, mut shown) = mpsc::unbounded_channel();
+        for namespace in 0..100 {
+            steps.send(test(&format!("ns-{namespace}"), None)).unwrap();
         }
-        steps.send(Some("status")).unwrap();
-        let carry_out = |step: Option<&'static str>| {
-            let written = written.clone();
-            async move {
-                match step {
-                    Some(status) => written.send(status).unwrap(),
-                    None => std::future::pending().await,
-                }
-            }
-        };
-        let all = reads_and_writes(due, Option::is_none, carry_out);
+        steps.send(test("shop", Some(7))).unwrap();
+        let all = reads_and_writes(due, |Test(_, number)| number.is_none(), tell(&told));
         tokio::select! {
             () = all => panic!("it has ended"),
-            status = timeout(ANSWER_WITHIN, shown.recv()) => assert_eq!(status, Ok(Some("status"))),
+            number = timeout(ANSWER_WITHIN, shown.recv()) => assert_eq!(number, Ok(Some(7))),
+        }
+    }
+
+    /// Steps of a namespace that are never over leave the others their places, and so does one that panics.
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_waits_for_no_other() {
+        let (steps, due) = mpsc::unbounded_channel();
+        let (told, mut shown) = mpsc::unbounded_channel();
+        for _ in 0..100 {
+            steps.send(test("crowd", None)).unwrap();
+        }
+        for number in 0..100 {
+            steps.send(test("shop", Some(number))).unwrap();
+        }
+        let telling = tell(&told);
+        let all = each(due, |step| {
+            let panics = step.1 == Some(50);
+            let told = telling(step);
+            async move {
+                assert!(!panics, "one of them");
+                told.await;
+            }
+        });
+        let shown = async {
+            let mut all = Vec::new();
+            while all.len() < 99 {
+                all.extend(shown.recv().await);
+            }
+            all
+        };
+        tokio::select! {
+            () = all => panic!("it has ended"),
+            all = timeout(ANSWER_WITHIN, shown) => assert_eq!(all.map(|all| all.len()), Ok(99)),
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_ends_with_who_gives_steps() {
         let (steps, due) = mpsc::unbounded_channel();
-        steps.send(1).unwrap();
+        let (told, mut shown) = mpsc::unbounded_channel();
+        for number in 0..20 {
+            steps.send(test("shop", Some(number))).unwrap();
+        }
         drop(steps);
-        reads_and_writes(due, |step| *step == 1, |_| std::future::ready(())).await;
+        reads_and_writes(due, |Test(_, number)| *number == Some(1), tell(&told)).await;
+        drop(told);
+        let mut count = 0;
+        while shown.recv().await.is_some() {
+            count += 1;
+        }
+        assert_eq!(count, 20, "what was given is carried out");
     }
 }

@@ -129,6 +129,9 @@ impl Controller {
         let set = cluster.set(&uid).cloned();
         let name = set.as_ref().map(|set| set.entry_owner());
         let read_in = state.turns.read_in();
+        // Thousands of sets may fail at once, and again and again.
+        let has_line = matches!(end, End::ScaleFailed(_) | End::UpdateFailed(_) | End::Held(_));
+        let line = has_line.then(|| state.lines.take(Instant::now())).flatten();
         let memory = state.memory(&uid);
         if was_read {
             (memory.unread, memory.read_in) = (false, read_in);
@@ -159,11 +162,15 @@ impl Controller {
             End::NameTaken => info!(set = name, "Name of a revision is taken, another one is made"),
             End::PullFailed(error) => warn!(set = name, error, "Image not pulled ahead, going on without"),
             End::ScaleFailed(error) | End::UpdateFailed(error) => {
-                warn!(set = name, error, "Plan not carried out, trying again");
+                if let Some(left_out) = line {
+                    warn!(set = name, error, left_out, "Plan not carried out, trying again");
+                }
             }
             End::Held(what) => {
                 let text = what.text().to_owned();
-                info!(set = name, text, "Plan is held back, trying again");
+                if let Some(left_out) = line {
+                    info!(set = name, text, left_out, "Plan is held back, trying again");
+                }
                 let note = Note { warning: false, reason: HELD_BACK, text };
                 if let Some(set) = set
                     && memory.told.is_news(Instant::now(), &note)

@@ -190,11 +190,16 @@ impl<I, R: Send + 'static> EventLoop<I, R> {
         self.reading.as_ref().is_some_and(|reading| reading.misses(namespace))
     }
 
-    /// Tells whether an object is to be read by itself: it is in a namespace that had none when all were read
-    /// in this term, and was not read since.
+    /// Tells whether an object is to be read first: it is in a namespace that had none when all were read in
+    /// this term, and was not read since.
     pub(crate) fn is_unread(&self, namespace: &str, read_in: Option<u64>) -> bool {
         let covers = self.reading.as_ref().is_some_and(|reading| reading.covers(namespace));
         !covers && read_in != self.read_in()
+    }
+
+    /// Tells whether such an object is read by itself now. If not, its namespace is, and it is due then.
+    pub(crate) fn reads_apart(&mut self, namespace: &str) -> bool {
+        self.reading.as_mut().is_none_or(|reading| reading.reads_apart(namespace))
     }
 
     /// Term in which the objects were read last.

@@ -1,9 +1,9 @@
-//! Events of workloads, written one after the other and no faster than people read. One that cannot be
-//! written is lost; the set's status says what lasts.
+//! Events of workloads, written one after the other, by turns of their namespaces, and no faster than people
+//! read. One that cannot be written is lost; the set's status says what lasts.
 
 use std::time::Duration;
 
-use berth_base::events::News;
+use berth_base::events::{News, Waiting};
 use berth_workloads_policy::action::Note;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -46,9 +46,16 @@ pub(crate) fn channel() -> (Events, mpsc::Receiver<Told>) {
     (Events(sender), told)
 }
 
+/// Namespace whose turn it takes.
+fn namespace((object, _): &Told) -> &str {
+    object.namespace.as_deref().unwrap_or_default()
+}
+
 /// Writes what is told, for ever. Ends when nobody tells any more.
 pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
-    while let Some((regarding, Note { warning, reason, text })) = told.recv().await {
+    let mut waiting = Waiting::default();
+    while let Some((regarding, note)) = waiting.next(&mut told, namespace).await {
+        let Note { warning, reason, text } = note;
         News { regarding, warning, reason, text }.write(&client, AUTHOR).await;
         tokio::time::sleep(PAUSE).await;
     }

@@ -7,8 +7,16 @@
 //!
 //! A namespace that cannot be read holds up none of the others: they are planned, and it is read again, by
 //! itself and less and less often. Its objects wait for that.
+//!
+//! A namespace that had no objects then may have some later. The first few of them are read each by itself,
+//! and all further ones at once, as at the start: ten thousand that come into a new namespace would be ten
+//! thousand lists of all of it.
 
-use std::{collections::BTreeSet, pin::pin, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    time::Instant,
+};
 
 use berth_base::sent::Received;
 use berth_base::time::later;
@@ -29,6 +37,10 @@ pub(crate) const PAGE: u32 = 100;
 const PODS: u32 = 50;
 /// Namespaces that are read at once.
 const AT_ONCE: usize = 4;
+/// Objects of a namespace that had none at the start which are read each by itself.
+const MOST_APART: usize = 8;
+/// Namespaces in which these are counted; past them all are counted anew.
+const MOST_COUNTED: usize = 4096;
 
 /// Objects of one kind and namespace, all there were at a version.
 #[derive(Debug)]
@@ -64,6 +76,10 @@ pub(crate) struct Reading {
     namespaces: BTreeSet<String>,
     /// Namespaces that were to be read then, and were not.
     missing: BTreeSet<String>,
+    /// Number of objects that were read each by itself, by namespace.
+    apart: BTreeMap<String, usize>,
+    /// Namespaces with more of them: they are to be read.
+    wanted: BTreeSet<String>,
     /// Term that the last reading was begun in.
     begun_in: Option<u64>,
     on_its_way: bool,
@@ -106,10 +122,29 @@ impl Reading {
         self.missing.contains(namespace)
     }
 
+    /// Tells whether an object of a namespace that was not read is read by itself. Otherwise it waits until
+    /// the namespace was.
+    pub(crate) fn reads_apart(&mut self, namespace: &str) -> bool {
+        // They may be gone by now.
+        if self.apart.len() >= MOST_COUNTED {
+            self.apart.clear();
+        }
+        let apart = self.apart.entry(namespace.to_owned()).or_default();
+        if *apart < MOST_APART {
+            *apart = apart.saturating_add(1);
+            return true;
+        }
+        self.wanted.insert(namespace.to_owned());
+        false
+    }
+
     /// Time of the next reading. `None`: all is done, or it is on its way.
     pub(crate) fn next(&self, term: u64, now: Instant) -> Option<Instant> {
-        if self.on_its_way || self.is_done(term) && self.missing.is_empty() {
+        if self.on_its_way || self.is_done(term) && self.missing.is_empty() && self.wanted.is_empty() {
             return None;
+        }
+        if self.is_done(term) && !self.wanted.is_empty() {
+            return Some(now);
         }
         // Another term waits for nothing that failed before it.
         Some(self.again.filter(|_| self.begun_in == Some(term)).unwrap_or(now))
@@ -117,9 +152,11 @@ impl Reading {
 
     /// Namespaces that are to be read in this term, of all that have objects.
     pub(crate) fn left(&mut self, term: u64, all: BTreeSet<String>) -> BTreeSet<String> {
+        let wanted = std::mem::take(&mut self.wanted);
         if !self.is_done(term) {
             return all;
         }
+        self.missing.extend(wanted);
         self.missing.retain(|namespace| all.contains(namespace));
         self.missing.clone()
     }
@@ -145,8 +182,11 @@ impl Reading {
         if !self.is_done(term) {
             self.read_in = Some(term);
             self.namespaces.clear();
+            self.apart.clear();
         }
         self.namespaces.extend(read);
+        self.apart.retain(|namespace, _| !self.namespaces.contains(namespace));
+        self.wanted.retain(|namespace| !self.namespaces.contains(namespace) && !missing.contains(namespace));
         let pause = self.backoff.ends(missing.is_empty());
         self.again = (!missing.is_empty()).then(|| later(now, pause));
         self.missing = missing;

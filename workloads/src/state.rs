@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use berth_base::time::later;
+use berth_base::{line_pace::LinePace, time::later};
 use berth_workloads_policy::{
     action::{Action, Note},
     clone_set::Settings,
@@ -35,6 +35,8 @@ pub(crate) struct State {
     pub(crate) cluster: Cluster,
     pub(crate) turns: EventLoop<Input, Came>,
     memory: BTreeMap<String, Memory>,
+    /// Lines about plans that are not carried out.
+    pub(crate) lines: LinePace,
 }
 
 /// Something that was on its way.
@@ -66,7 +68,7 @@ pub(crate) enum Next {
 
 impl State {
     pub(crate) fn new(turns: EventLoop<Input, Came>) -> Self {
-        Self { cluster: Cluster::default(), turns, memory: BTreeMap::new() }
+        Self { cluster: Cluster::default(), turns, memory: BTreeMap::new(), lines: LinePace::default() }
     }
 
     /// Tells whether all was listed once.
@@ -98,8 +100,11 @@ impl State {
             if self.turns.is_missing(set.namespace()) {
                 return Next::Nothing;
             }
-            if memory.unread || self.turns.is_unread(set.namespace(), memory.read_in) {
+            if memory.unread {
                 return Next::Read(set);
+            }
+            if self.turns.is_unread(set.namespace(), memory.read_in) {
+                return if self.turns.reads_apart(set.namespace()) { Next::Read(set) } else { Next::Nothing };
             }
         }
         memory.rests.begin(meta.generation);

@@ -1,5 +1,8 @@
 //! Events of objects, as the central programs write them. One that cannot be written is lost: the status of
-//! its object says what lasts.
+//! its object says what lasts. Those of a namespace wait for those of another one no longer than for one of
+//! them (`waiting`).
+
+mod waiting;
 
 use std::time::Duration;
 
@@ -13,6 +16,7 @@ use kube::{Api, Client, api::PostParams};
 use tokio::time::timeout;
 use tracing::warn;
 
+pub use self::waiting::Waiting;
 use crate::telemetry::chain;
 
 /// The longest note that the API takes, in bytes.

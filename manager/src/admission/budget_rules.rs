@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use berth_proto::crd::PodUnavailableBudgetSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
 use super::{
     budgets::BudgetKept,
@@ -63,24 +63,28 @@ fn is_same(one: &Workload, another: &Workload) -> bool {
     (one.group(), &one.kind, &one.name) == (another.group(), &another.kind, &another.name)
 }
 
-/// Says whether no pod can have labels that both select: they ask for different values of one key.
+/// Says whether no pod can have labels that both select: they ask for different values of one key. A budget
+/// is compared with all of its namespace, of which there may be thousands: nothing is copied.
 fn apart(one: &LabelSelector, another: &LabelSelector) -> bool {
-    let values = |selector: &LabelSelector| {
-        let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (key, value) in selector.match_labels.iter().flatten() {
-            values.insert(key.clone(), vec![value.clone()]);
-        }
-        for expression in selector.match_expressions.iter().flatten().filter(|one| one.operator == "In") {
-            values
-                .entry(expression.key.clone())
-                .or_insert_with(|| expression.values.clone().unwrap_or_default());
-        }
-        values
-    };
-    let (one, another) = (values(one), values(another));
-    one.iter().any(|(key, values)| {
-        another.get(key).is_some_and(|others| !values.iter().any(|value| others.contains(value)))
+    let labels = one.match_labels.iter().flatten().map(|(key, _)| key);
+    let mut keys = labels.chain(among(one).map(|expression| &expression.key));
+    keys.any(|key| match (values(one, key), values(another, key)) {
+        (Some(values), Some(others)) => !values.iter().any(|value| others.contains(value)),
+        _ => false,
     })
+}
+
+/// Values of a key that a selector asks for, if it asks for any.
+fn values<'a>(selector: &'a LabelSelector, key: &str) -> Option<&'a [String]> {
+    let label = selector.match_labels.as_ref().and_then(|labels| labels.get(key));
+    let expression = || among(selector).find(|one| one.key == key);
+    let values = || Some(expression()?.values.as_deref().unwrap_or_default());
+    label.map(std::slice::from_ref).or_else(values)
+}
+
+/// Expressions that name values of which a pod has one.
+fn among(selector: &LabelSelector) -> impl Iterator<Item = &LabelSelectorRequirement> {
+    selector.match_expressions.iter().flatten().filter(|one| one.operator == "In")
 }
 
 #[cfg(test)]
@@ -147,6 +151,9 @@ mod tests {
     #[case::one_of_these(labelled("web"), json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]}, "maxUnavailable": 1}), true)]
     #[case::none_of_these(labelled("web"), json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["db"]}]}, "maxUnavailable": 1}), false)]
     #[case::another_key(labelled("web"), json!({"selector": {"matchLabels": {"tier": "x"}}, "maxUnavailable": 1}), true)]
+    #[case::of_two_keys(labelled("web"), json!({"selector": {"matchLabels": {"tier": "x"}, "matchExpressions": [{"key": "app", "operator": "In", "values": ["db", "x"]}]}, "maxUnavailable": 1}), false)]
+    #[case::not_these(labelled("web"), json!({"selector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]}, "maxUnavailable": 1}), true)]
+    #[case::a_label_and_values(json!({"selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "app", "operator": "In", "values": ["db"]}]}, "maxUnavailable": 1}), labelled("web"), true)]
     #[case::not_compared(labelled("web"), web(), false)]
     fn two_of_the_same_pods(#[case] one: Value, #[case] another: Value, #[case] meet: bool) {
         let object = json!({"metadata": {"name": "b"}, "spec": one});

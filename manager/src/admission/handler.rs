@@ -30,7 +30,7 @@ use tracing::{debug, warn};
 use super::{
     budget_rules,
     budgets::Guard,
-    configuration::{Announcer, Configuration, announce, has_entry, next_of, set_of},
+    configuration::{Announcer, Configuration, all_spreads_are_asked, announce, has_entry, next_of, set_of},
     path::Route,
     pod_state_rules,
     pod_states::Restorer,
@@ -251,12 +251,24 @@ impl Handler {
             return;
         }
         let Some(kept) = SpreadKept::coming(request) else { return };
+        if self.stands_for_all(&kept) {
+            return;
+        }
         announce(&self.coming.spreads, &format!("{}/{}", kept.namespace, kept.name), kept.clone());
         let stands = |entries: &View<MutatingWebhookConfiguration>| {
             let one = entries.listed().and_then(|entries| entries.values().next());
             one.is_some_and(|entries| has_entry(entries.mutating(), &kept))
         };
         await_entry(self.entries.clone(), stands, "WorkloadSpread", &kept.name).await;
+    }
+
+    /// Says whether one entry is for all spreads of the namespace, and stays while others are there. Then
+    /// nobody is told of a new one: the reconciler would look at all spreads for each of thousands.
+    fn stands_for_all(&self, kept: &SpreadKept) -> bool {
+        let entries = self.entries.borrow();
+        let one = entries.listed().and_then(|entries| entries.values().next());
+        one.is_some_and(|one| all_spreads_are_asked(one.mutating(), &kept.namespace))
+            && self.placer.has_others(kept)
     }
 
     /// Ours, or OpenKruise's. One that may not be read is none.

@@ -9,8 +9,14 @@ use super::budgets::Guard;
 use crate::{
     lease::Tenure,
     requests::{Ask, Reply},
-    steps,
+    steps::{self, Queued},
 };
+
+impl Queued for Ask {
+    fn namespace(&self) -> &Arc<str> {
+        &self.id.key.namespace
+    }
+}
 
 /// Answers until nobody asks.
 pub(super) async fn give(

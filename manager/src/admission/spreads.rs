@@ -127,6 +127,16 @@ impl Placer {
         })
     }
 
+    /// Says whether another spread of the namespace is known than this one.
+    pub(super) fn has_others(&self, kept: &SpreadKept) -> bool {
+        let view = self.spreads.borrow();
+        let prefix = format!("{}/", kept.namespace);
+        view.listed().is_some_and(|spreads| {
+            let of_space = spreads.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+            of_space.map(|(_, known)| known).any(|known| known.name != kept.name && known.spread.is_ok())
+        })
+    }
+
     /// The spread of a pod's controller, the first by name.
     async fn of_owner(
         &self,

@@ -1,5 +1,7 @@
 //! The adapter: carries out the steps that the index gives, and tells it what it found.
 
+use std::sync::Arc;
+
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetSpec, PodUnavailableBudgetStatus};
 use kube::Client;
 use tokio::sync::mpsc;
@@ -8,7 +10,8 @@ use super::lookup::{Found, Lookup, look_up};
 use crate::{
     effect::Effect,
     lease::Tenure,
-    steps::{self, StatusWrite},
+    steps::{self, Queued, StatusWrite},
+    store::Key,
 };
 
 /// Something to be done for the index.
@@ -26,6 +29,23 @@ pub type BudgetWrite = StatusWrite<PodUnavailableBudgetSpec, PodUnavailableBudge
 impl From<BudgetWrite> for Effect {
     fn from(write: BudgetWrite) -> Self {
         Self::Budget(Step::Write(Box::new(write)))
+    }
+}
+
+impl Queued for Step {
+    fn namespace(&self) -> &Arc<str> {
+        match self {
+            Self::LookUp(lookup) => &lookup.namespace,
+            Self::Write(write) => &write.key.namespace,
+        }
+    }
+
+    fn object(&self) -> Option<&Key> {
+        match self {
+            // One is handed out once.
+            Self::LookUp(_) => None,
+            Self::Write(write) => Some(&write.key),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The adapter: carries out the steps that the index gives, and tells it what it found.
 
+use std::sync::Arc;
+
 use berth_base::sent::Sent;
 use berth_pod_state::Labels;
 use berth_proto::crd::{PersistentPodState, PersistentPodStateSpec, PersistentPodStateStatus};
@@ -11,7 +13,7 @@ use crate::{
     effect::Effect,
     lease::Tenure,
     reads,
-    steps::{self, ANSWER_WITHIN, StatusWrite},
+    steps::{self, ANSWER_WITHIN, Queued, StatusWrite},
     store::Key,
 };
 
@@ -41,6 +43,22 @@ pub type PodStateWrite = StatusWrite<PersistentPodStateSpec, PersistentPodStateS
 impl From<PodStateWrite> for Effect {
     fn from(write: PodStateWrite) -> Self {
         Self::PodState(PodStateStep::Write(Box::new(write)))
+    }
+}
+
+impl Queued for PodStateStep {
+    fn namespace(&self) -> &Arc<str> {
+        match self {
+            Self::Read { key, .. } => &key.namespace,
+            Self::Write(write) => &write.key.namespace,
+        }
+    }
+
+    fn object(&self) -> Option<&Key> {
+        match self {
+            Self::Read { key, .. } => Some(key),
+            Self::Write(write) => Some(&write.key),
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The adapter: carries out the steps that the index gives, and tells it what it found.
 
+use std::sync::Arc;
+
 use berth_base::events::News;
 use berth_proto::crd::{WorkloadSpread, WorkloadSpreadSpec, WorkloadSpreadStatus};
 use berth_spread::{Note, Target};
@@ -12,7 +14,7 @@ use crate::{
     effect::Effect,
     lease::Tenure,
     notes::AUTHOR,
-    steps::{self, StatusWrite},
+    steps::{self, Queued, StatusWrite},
     store::Key,
 };
 
@@ -47,6 +49,23 @@ pub type SpreadWrite = StatusWrite<WorkloadSpreadSpec, WorkloadSpreadStatus>;
 impl From<SpreadWrite> for Effect {
     fn from(write: SpreadWrite) -> Self {
         Self::Spread(SpreadStep::Write(Box::new(write)))
+    }
+}
+
+impl Queued for SpreadStep {
+    fn namespace(&self) -> &Arc<str> {
+        match self {
+            Self::Ask { key, .. } | Self::Tell { key, .. } => &key.namespace,
+            Self::Write(write) => &write.key.namespace,
+        }
+    }
+
+    fn object(&self) -> Option<&Key> {
+        match self {
+            Self::Ask { key, .. } => Some(key),
+            Self::Write(write) => Some(&write.key),
+            Self::Tell { .. } => None,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_base::time::later;
+use berth_base::{line_pace::LinePace, time::later};
 use berth_workloads_policy::action::Note;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -44,6 +44,8 @@ pub(crate) struct Controller<P: Picture> {
     picture: P,
     /// By UID.
     memory: BTreeMap<String, Memory>,
+    /// Lines about plans that are not carried out.
+    lines: LinePace,
 }
 
 impl<P: Picture> Controller<P> {
@@ -53,6 +55,7 @@ impl<P: Picture> Controller<P> {
             connections,
             picture,
             memory: BTreeMap::new(),
+            lines: LinePace::default(),
         }
     }
 
@@ -143,8 +146,11 @@ impl<P: Picture> Controller<P> {
                 continue;
             }
             // What was written last may not have been shown yet.
-            let unread = memory.unread || self.turns.is_unread(object.namespace(), memory.read_in);
-            if unread && is_live {
+            let unread = is_live && self.turns.is_unread(object.namespace(), memory.read_in);
+            if unread && !memory.unread && !self.turns.reads_apart(object.namespace()) {
+                continue;
+            }
+            if is_live && (unread || memory.unread) {
                 let read = work::read::<P>(self.connections.writer.clone(), object);
                 self.turns.spawn(uid, async { Came::Report(read.await) });
                 continue;
@@ -211,11 +217,15 @@ impl<P: Picture> Controller<P> {
             End::Changed => {}
             End::NameTaken => memory.collisions = memory.collisions.saturating_add(1),
             End::Failed { text, refused } => {
-                warn!(object = title(), error = text, "Plan not carried out, trying again");
+                if let Some(left_out) = self.lines.take(Instant::now()) {
+                    warn!(object = title(), error = text, left_out, "Plan not carried out, trying again");
+                }
                 (memory.failure, memory.refused) = (Some(text), refused);
             }
             End::Held { text, refused } => {
-                info!(object = title(), text, "Plan is held back, trying again");
+                if let Some(left_out) = self.lines.take(Instant::now()) {
+                    info!(object = title(), text, left_out, "Plan is held back, trying again");
+                }
                 let note = Note { warning: false, reason: HELD_BACK, text: text.clone() };
                 if let Some(planned) = planned
                     && memory.is_news(Instant::now(), &note)

@@ -43,6 +43,8 @@ pub(super) struct Controller {
     connections: Connections,
     turns: EventLoop<Input, Report>,
     sets: BTreeMap<String, SetView>,
+    /// UIDs of the sets, by namespace and name: one of each group may have the same.
+    named: BTreeMap<(String, String), BTreeSet<String>>,
     /// By UID.
     states: BTreeMap<String, PersistentPodState>,
     /// UIDs of the states, by namespace and name.
@@ -59,6 +61,7 @@ impl Controller {
             turns: EventLoop::new(inputs, connections.tenure.clone()),
             connections,
             sets: BTreeMap::new(),
+            named: BTreeMap::new(),
             states: BTreeMap::new(),
             by_name: BTreeMap::new(),
             listing: BTreeMap::new(),
@@ -109,18 +112,18 @@ impl Controller {
                 // Its status changes with each of its pods, and nothing follows from that.
                 if self.sets.get(&set.uid) != Some(&set) {
                     self.turns.agenda.add(set.uid.clone(), later(Instant::now(), PACE));
+                    let name = (set.namespace.clone(), set.name.clone());
+                    self.named.entry(name).or_default().insert(set.uid.clone());
                     self.sets.insert(set.uid.clone(), set);
                 }
             }
-            Shown::Gone(uid) => {
-                self.sets.remove(&uid);
-                self.backoff.remove(&uid);
-            }
+            Shown::Gone(uid) => self.forget_set(&uid),
             Shown::ListEnds => {
                 let seen = self.listing.remove(kind).unwrap_or_default();
                 let of_kind = |set: &SetView| (set.api_version == "apps/v1") == (kind == SETS);
-                self.sets.retain(|uid, set| !of_kind(set) || seen.contains(uid));
-                self.backoff.retain(|uid, _| self.sets.contains_key(uid));
+                let gone = self.sets.iter().filter(|(uid, set)| of_kind(set) && !seen.contains(*uid));
+                let gone: Vec<String> = gone.map(|(uid, _)| uid.clone()).collect();
+                gone.iter().for_each(|uid| self.forget_set(uid));
                 self.ends(kind);
             }
         }
@@ -175,11 +178,23 @@ impl Controller {
         self.touch(&name);
     }
 
+    fn forget_set(&mut self, uid: &str) {
+        self.backoff.remove(uid);
+        let Some(set) = self.sets.remove(uid) else { return };
+        let name = (set.namespace, set.name);
+        if let Some(uids) = self.named.get_mut(&name) {
+            uids.remove(uid);
+            if uids.is_empty() {
+                self.named.remove(&name);
+            }
+        }
+    }
+
     /// Looks at the StatefulSets of a name.
-    fn touch(&mut self, (namespace, name): &(String, String)) {
+    fn touch(&mut self, name: &(String, String)) {
         let at = later(Instant::now(), PACE);
-        for set in self.sets.values().filter(|set| set.namespace == *namespace && set.name == *name) {
-            self.turns.agenda.add(set.uid.clone(), at);
+        for uid in self.named.get(name).into_iter().flatten() {
+            self.turns.agenda.add(uid.clone(), at);
         }
     }
 
@@ -214,6 +229,10 @@ impl Controller {
 
     /// Takes in how a plan has ended.
     fn settle(&mut self, Report { uid, done }: Report) {
+        if !self.sets.contains_key(&uid) {
+            // It has gone meanwhile.
+            return;
+        }
         let pause = self.backoff.entry(uid.clone()).or_default().ends(done);
         if !done {
             self.turns.agenda.add(uid, later(Instant::now(), pause));

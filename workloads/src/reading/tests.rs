@@ -59,6 +59,39 @@ fn what_was_not_read_is_read_again_by_itself() {
     }
 }
 
+/// Objects come into two namespaces that had none, into one of them while it is read; that one cannot be read
+/// at first.
+#[test]
+fn a_namespace_into_which_many_come_is_read() {
+    let (mut reading, now) = (Reading::default(), Instant::now());
+    let all = || names(&["a", "new", "small"]);
+    reading.begins(1);
+    reading.ends(1, names(&["a"]), names(&[]), now);
+    let apart = |reading: &mut Reading, name: &str| {
+        (0..3 * MOST_APART).filter(|_| reading.reads_apart(name)).count()
+    };
+    assert!(reading.reads_apart("small"));
+    assert_eq!((reading.next(1, now), reading.left(1, all())), (None, names(&[])), "one is read by itself");
+    assert_eq!(apart(&mut reading, "new"), MOST_APART);
+    assert_eq!((reading.next(1, now), reading.left(1, all())), (Some(now), names(&["new"])));
+    reading.begins(1);
+    assert!(!reading.reads_apart("new") && reading.next(1, now).is_none(), "it is on its way");
+    reading.ends(1, names(&[]), names(&["new"]), now);
+    assert!(reading.misses("new") && reading.next(1, now).is_some_and(|next| next > now), "after a pause");
+    reading.begins(1);
+    reading.ends(1, names(&["new"]), names(&[]), now);
+    assert!(reading.covers("new") && !reading.covers("small") && reading.next(1, now).is_none());
+    // It has gone before it was read.
+    assert_eq!(apart(&mut reading, "gone"), MOST_APART);
+    assert_eq!((reading.left(1, all()), reading.next(1, now)), (names(&[]), None));
+    // Another term reads all, and counts anew.
+    assert_eq!(apart(&mut reading, "small"), MOST_APART - 1);
+    assert_eq!(reading.left(2, all()), all());
+    reading.begins(2);
+    reading.ends(2, names(&["a"]), names(&[]), now);
+    assert_eq!((reading.next(2, now), apart(&mut reading, "small")), (None, MOST_APART));
+}
+
 #[test]
 fn what_failed_in_a_term_is_no_matter_of_the_next_one() {
     let (mut reading, now) = (Reading::default(), Instant::now());

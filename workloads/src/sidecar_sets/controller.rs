@@ -164,7 +164,11 @@ impl Controller {
         let fails = |uid: &str| self.backoff.get(uid).is_some_and(Backoff::fails);
         let share = |uid: &str| Share { namespace: None, fails: fails(uid) };
         for uid in self.turns.agenda.take(Instant::now(), AT_ONCE, share) {
-            let Some(view) = self.sets.get(&uid) else { continue };
+            let Some(view) = self.sets.get(&uid) else {
+                // Its last plan may have ended when it had gone.
+                self.backoff.remove(&uid);
+                continue;
+            };
             if self.aside.get(&uid).is_some_and(|version| *version == view.version) {
                 continue;
             }

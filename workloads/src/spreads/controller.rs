@@ -1,7 +1,7 @@
 //! The one owner of what is known of WorkloadSpreads and their pods; begins the plans that are due.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -49,8 +49,8 @@ pub(super) enum Input {
 struct Space {
     /// By UID.
     spreads: BTreeMap<String, String>,
-    /// The same names, once for all plans; `None`: some have changed.
-    names: Option<Arc<BTreeSet<String>>>,
+    /// UIDs by the same names.
+    names: BTreeMap<String, String>,
     pods: BTreeMap<String, Arc<PodView>>,
     /// UIDs that the list which is coming in has shown. There may be none for weeks.
     listing: Option<BTreeSet<String>>,
@@ -77,13 +77,32 @@ pub(super) struct Controller {
 impl Space {
     fn of(watch: AbortHandle) -> Self {
         let (spreads, pods) = (BTreeMap::new(), BTreeMap::new());
-        Self { spreads, names: None, pods, listing: None, listed: false, watch }
+        Self { spreads, names: BTreeMap::new(), pods, listing: None, listed: false, watch }
     }
 
-    /// Names of its WorkloadSpreads.
-    fn names(&mut self) -> Arc<BTreeSet<String>> {
-        let spreads = &self.spreads;
-        self.names.get_or_insert_with(|| Arc::new(spreads.values().cloned().collect())).clone()
+    /// Takes in a spread.
+    fn add(&mut self, uid: &str, name: &str) {
+        if self.spreads.get(uid).is_some_and(|known| known == name) {
+            return;
+        }
+        self.spreads.insert(uid.to_owned(), name.to_owned());
+        self.names.insert(name.to_owned(), uid.to_owned());
+    }
+
+    /// Forgets a spread. Another one may have its name by now.
+    fn forget(&mut self, uid: &str) {
+        if let Some(name) = self.spreads.remove(uid)
+            && self.names.get(&name).is_some_and(|known| known == uid)
+        {
+            self.names.remove(&name);
+        }
+    }
+
+    /// Names of spreads that are there and that these pods say they are in. No other spread is looked at:
+    /// there may be thousands.
+    fn named(&self, pods: &[Arc<PodView>]) -> BTreeSet<String> {
+        let said = pods.iter().filter_map(|pod| Some(&pod.seen.matched.as_ref()?.name));
+        said.filter(|name| self.names.contains_key(*name)).cloned().collect()
     }
 }
 
@@ -142,18 +161,16 @@ impl Controller {
                 if let Some(seen) = &mut self.listing {
                     seen.insert(spread.uid.clone());
                 }
-                let space = self.follow(&spread.namespace);
-                let before = space.spreads.insert(spread.uid.clone(), spread.name.clone());
-                if before.as_ref() != Some(&spread.name) {
-                    space.names = None;
-                }
+                self.follow(&spread.namespace).add(&spread.uid, &spread.name);
                 self.turns.agenda.add(spread.uid.clone(), later(Instant::now(), PACE));
                 self.spreads.insert(spread.uid.clone(), spread);
             }
-            Shown::Gone(uid) => self.forget(|known| known == uid),
+            Shown::Gone(uid) => self.forget(&uid),
             Shown::ListEnds => {
                 let seen = self.listing.take().unwrap_or_default();
-                self.forget(|known| !seen.contains(known));
+                let gone: Vec<String> =
+                    self.spreads.keys().filter(|uid| !seen.contains(*uid)).cloned().collect();
+                gone.iter().for_each(|uid| self.forget(uid));
                 self.listed = true;
                 self.connections.listed.send_replace(vec![(SPREADS, true)]);
                 self.connections.writer.metrics.objects(SPREADS, self.spreads.len());
@@ -161,23 +178,17 @@ impl Controller {
         }
     }
 
-    /// Forgets spreads, and the pods of namespaces that have none any more.
-    fn forget(&mut self, gone: impl Fn(&str) -> bool) {
-        self.spreads.retain(|uid, _| !gone(uid));
-        self.backoff.retain(|uid, _| self.spreads.contains_key(uid));
-        self.memory.retain(|uid, _| self.spreads.contains_key(uid));
-        self.spaces.retain(|_, space| {
-            let before = space.spreads.len();
-            space.spreads.retain(|uid, _| !gone(uid));
-            if space.spreads.len() < before {
-                space.names = None;
-            }
-            let stays = !space.spreads.is_empty();
-            if !stays {
-                space.watch.abort();
-            }
-            stays
-        });
+    /// Forgets a spread, and the pods of its namespace if that has none any more. It looks at no other one:
+    /// ten thousand may go at once.
+    fn forget(&mut self, uid: &str) {
+        let Some(spread) = self.spreads.remove(uid) else { return };
+        self.backoff.remove(uid);
+        self.memory.remove(uid);
+        let Entry::Occupied(mut space) = self.spaces.entry(spread.namespace) else { return };
+        space.get_mut().forget(uid);
+        if space.get().spreads.is_empty() {
+            space.remove().watch.abort();
+        }
     }
 
     /// Namespace whose pods are watched, once.
@@ -248,11 +259,12 @@ impl Controller {
         for uid in due {
             let Some(spread) = self.spreads.get(&uid).cloned() else { continue };
             // The end of the list makes it due again.
-            let Some(space) = self.spaces.get_mut(&spread.namespace).filter(|space| space.listed) else {
+            let Some(space) = self.spaces.get(&spread.namespace).filter(|space| space.listed) else {
                 continue;
             };
-            let names = space.names();
-            let pods = space.pods.values().filter(|pod| spread.may_have(pod)).cloned().collect();
+            let pods: Vec<Arc<PodView>> =
+                space.pods.values().filter(|pod| spread.may_have(pod)).cloned().collect();
+            let names = space.named(&pods);
             let writer = self.connections.writer.clone();
             let memory = self.memory.entry(uid.clone()).or_default().clone();
             let work = Work { writer, spread, pods, memory, names };
@@ -262,6 +274,10 @@ impl Controller {
 
     /// Takes in how a plan has ended.
     fn settle(&mut self, Report { uid, done, held, again }: Report) {
+        if !self.spreads.contains_key(&uid) {
+            // It has gone meanwhile.
+            return;
+        }
         let backoff = self.backoff.entry(uid.clone()).or_default();
         let pause = match held {
             Some(text) => {

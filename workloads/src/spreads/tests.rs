@@ -89,7 +89,7 @@ async fn a_pod_that_is_refused_holds_no_other_up(
         spread: spread(),
         pods: all.iter().map(|pod| Arc::new(view(pod))).collect(),
         memory: Memory::default(),
-        names: Arc::new(["s".to_owned()].into()),
+        names: ["s".to_owned()].into(),
     };
     let report = work.carry_out().await;
     assert_eq!((served.count("PATCH pods one"), served.count("DELETE pods one")), asked, "{served:?}");
@@ -133,7 +133,7 @@ async fn a_pod_that_was_there_before_is_adopted_by_one_write(
         spread: SpreadView::of(serde_json::from_value(spread).unwrap()).unwrap(),
         pods: vec![Arc::new(view(&one))],
         memory: Memory::default(),
-        names: Arc::new(["s".to_owned()].into()),
+        names: ["s".to_owned()].into(),
     };
     assert!(work.carry_out().await.done);
     let mut wanted = json!({ "uid": "p0", "annotations": { MATCHED: "{\"name\":\"s\",\"subset\":\"a\"}" } });
@@ -178,7 +178,7 @@ async fn many_pods_that_fit_no_subset_are_read_once() {
             spread: SpreadView { generation, ..spread.clone() },
             pods: pods.iter().take(there).cloned().collect(),
             memory: memory.clone(),
-            names: Arc::new(["s".to_owned()].into()),
+            names: ["s".to_owned()].into(),
         };
         assert!(work.carry_out().await.done);
         asks.push(asked.swap(0, Ordering::Relaxed));
@@ -225,7 +225,7 @@ async fn a_pod_that_would_take_minutes_holds_no_other_up() {
             spread: SpreadView::of(serde_json::from_value(spread.clone()).unwrap()).unwrap(),
             pods: pods.iter().map(|pod| Arc::new(view(pod))).collect(),
             memory: memory.clone(),
-            names: Arc::new(["s".to_owned()].into()),
+            names: ["s".to_owned()].into(),
         };
         assert!(work.carry_out().await.done);
         asks.push(std::mem::take(&mut *asked.lock().unwrap()).join(" "));
@@ -271,7 +271,7 @@ async fn a_replica_set_of_nobody_is_looked_at_again() {
             spread: spread.clone(),
             pods: vec![Arc::new(view(&one))],
             memory: memory.clone(),
-            names: Arc::new(["s".to_owned()].into()),
+            names: ["s".to_owned()].into(),
         };
         assert!(work.carry_out().await.done);
         asks.push((read.load(Ordering::Relaxed), patched.load(Ordering::Relaxed)));

@@ -87,8 +87,8 @@ pub(super) struct Work {
     /// Pods that may be of its workload.
     pub(super) pods: Vec<Arc<PodView>>,
     pub(super) memory: Memory,
-    /// Names of the WorkloadSpreads of its namespace.
-    pub(super) names: Arc<BTreeSet<String>>,
+    /// Names of WorkloadSpreads of its namespace, of all those that these pods name.
+    pub(super) names: BTreeSet<String>,
 }
 
 impl Work {

@@ -131,6 +131,32 @@ fn a_set_in_a_namespace_that_was_not_read_is_read_first() {
     assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
 }
 
+/// Each reading of a set lists the namespace: thousands that come there are read at once, and then each is
+/// planned.
+#[test]
+fn many_sets_in_a_namespace_that_was_not_read_are_read_at_once() {
+    let (mut state, metrics) = (state(), Metrics::default());
+    let (events, _told) = events::channel();
+    let now = Instant::now();
+    let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
+    reading(&mut state).ends(1, ["others".to_owned()].into(), BTreeSet::new(), now);
+    let uids: Vec<String> = (0..100).map(|number| format!("late-{number:02}")).collect();
+    uids.iter().for_each(|uid| show(&mut state, uid, 1, false));
+    let looks = |state: &mut State| -> Vec<Next> { uids.iter().map(|uid| state.look(uid, look())).collect() };
+    let all = looks(&mut state);
+    let read = all.iter().take_while(|next| matches!(next, Next::Read(_))).count();
+    let wait = all.iter().filter(|next| matches!(next, Next::Nothing)).count();
+    assert!((1..20).contains(&read) && read + wait == 100, "{read}, {wait}");
+    assert_eq!(reading(&mut state).next(1, now), Some(now));
+    // Its namespace, as sets of tests have none.
+    let namespace = BTreeSet::from([String::new()]);
+    assert_eq!(reading(&mut state).left(1, namespace.clone()), namespace);
+    reading(&mut state).begins(1);
+    reading(&mut state).ends(1, namespace, BTreeSet::new(), now);
+    assert_eq!(reading(&mut state).next(1, now), None);
+    assert!(looks(&mut state).iter().all(|next| matches!(next, Next::CarryOut(..))));
+}
+
 /// Rows: ends of plans, and which of the next two looks have a status. After a pause nobody is to wait for
 /// it until the next one.
 #[test]

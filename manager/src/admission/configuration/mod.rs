@@ -38,7 +38,7 @@ pub(super) use self::{
     pod_states::{StateOptions, is_shared as one_is_for_all_states},
     precedence::{Precedence, Writer},
     reconciler::{ANSWER_WITHIN, Configuration, ConfigurationReconciler, PAUSES, QUIET},
-    spreads::{SpreadOptions, has_entry, is_shared as one_is_for_all_spreads},
+    spreads::{SpreadOptions, all_spreads_are_asked, has_entry, is_shared as one_is_for_all_spreads},
     wanted::{Choices, sample},
 };
 use super::{path::Route, sets::SetRules, workloads};

@@ -101,12 +101,18 @@ pub(in crate::admission) fn has_entry(standing: &[MutatingWebhook], kept: &Sprea
     }
     let own = format!("{}.{OF_A_SPREAD}.{DOMAIN}", key(kept));
     let condition = controlled(&spread.target);
-    standing.iter().any(|entry| {
+    let is_own = |entry: &MutatingWebhook| {
         let conditions = entry.match_conditions.iter().flatten();
-        let spaces = entry.namespace_selector.iter().flat_map(|selector| &selector.match_expressions);
-        let mut names = spaces.flatten().flat_map(|one| &one.values).flatten();
         entry.name == own && conditions.map(|one| &one.expression).eq([&condition])
-            || is_of_all(entry) && names.any(|name| *name == kept.namespace)
+    };
+    standing.iter().any(is_own) || all_spreads_are_asked(standing, &kept.namespace)
+}
+
+/// Says whether one of the entries is for all spreads, and those of this namespace among them.
+pub(in crate::admission) fn all_spreads_are_asked(standing: &[MutatingWebhook], namespace: &str) -> bool {
+    standing.iter().filter(|entry| is_of_all(entry)).any(|entry| {
+        let spaces = entry.namespace_selector.iter().flat_map(|selector| &selector.match_expressions);
+        spaces.flatten().flat_map(|one| &one.values).flatten().any(|name| name == namespace)
     })
 }
 
@@ -271,6 +277,9 @@ mod tests {
         }
         let all: Vec<_> = (0..=MOST).map(|at| spread("shop", &format!("s{at}"), "ReplicaSet")).collect();
         assert!(is_shared(&of(&all)) && has_entry(&of(&all), &kept) && !is_shared(&own));
+        let asked =
+            |entries: &[MutatingWebhook]| ["shop", "store"].map(|name| all_spreads_are_asked(entries, name));
+        assert_eq!([asked(&of(&all)), asked(&own)], [[true, false], [false, false]]);
         assert!(!has_entry(&of(&all), &spread("store", "a", "ReplicaSet")));
         assert!(has_entry(&[], &spread("kube-system", "a", "ReplicaSet")), "never");
     }

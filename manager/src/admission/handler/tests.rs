@@ -91,3 +91,45 @@ async fn one_that_is_deleted_loses_its_finalizers(#[case] route: Route, #[case] 
         assert!(matches!(verdict, Verdict::Refused { .. }), "{what}: {verdict:?}");
     }
 }
+
+/// Where one entry is for all spreads of a namespace, nothing is written for one more: none is announced, and
+/// no reconciler looks at all of them.
+#[rstest]
+#[case::one_more("shop", &["other"], 0)]
+#[case::the_first("shop", &[], 1)]
+#[case::made_anew("shop", &["web"], 1)]
+#[case::of_another_namespace("store", &["other"], 1)]
+#[tokio::test]
+async fn a_spread_that_is_asked_about_is_not_announced(
+    #[case] namespace: &str,
+    #[case] known: &[&str],
+    #[case] announced: usize,
+) {
+    let spec = |name: &str| {
+        let target = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "name": name });
+        json!({ "targetRef": target, "subsets": [{ "name": "a" }] })
+    };
+    let request = |name: &str| Request {
+        namespace: namespace.to_owned(),
+        object: json!({ "metadata": { "name": name }, "spec": spec(name) }),
+        ..Request::default()
+    };
+    let kept = known.iter().copied().filter_map(|name| SpreadKept::coming(&request(name)));
+    let kept: BTreeMap<_, _> = kept.map(|kept| (format!("{namespace}/{}", kept.name), kept)).collect();
+    let spaces = json!({ "key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"] });
+    let entry = json!({
+        "name": "pods.workloadspreads.berth.dev", "admissionReviewVersions": ["v1"], "clientConfig": {},
+        "sideEffects": "NoneOnDryRun", "namespaceSelector": { "matchExpressions": [spaces] },
+    });
+    let entries = serde_json::from_value(json!({ "metadata": {}, "webhooks": [entry] })).unwrap();
+    let entries = View::of(BTreeMap::from([("berth-manager".to_owned(), entries)]));
+    let all = handler().await;
+    let handler = Handler {
+        entries: watch::channel(entries).1,
+        placer: Placer { spreads: watch::channel(View::of(kept)).1, ..all.placer },
+        spreads: true,
+        ..all
+    };
+    assert_eq!(handler.decide(Route::CheckSpreads, &request("web")).await, Verdict::AS_IT_IS);
+    assert_eq!(handler.coming.spreads.borrow().len(), announced);
+}

@@ -104,22 +104,56 @@ async fn a_pod_of_another_workload_is_no_plan() {
     assert_eq!(due(&mut controller), 0);
 }
 
-/// Plans of a namespace have the names of its spreads in common.
+/// A plan knows which spreads are there of those that its pods name.
 #[tokio::test]
-async fn names_are_collected_once_for_all_plans() {
+async fn a_pod_names_a_spread_that_is_there() {
     let mut controller = controller();
     let named = |name: &str, uid: &str| SpreadView { name: name.to_owned(), uid: uid.to_owned(), ..spread() };
+    let mut pod = pod("p0", true);
+    let matched = json!({ "name": "more", "subset": "a" }).to_string();
+    pod["metadata"]["annotations"][berth_spread::MATCHED] = matched.into();
+    let pods = [Arc::new(view(&pod))];
+    let names = |controller: &Controller| -> Vec<String> {
+        controller.spaces["ns"].named(&pods).into_iter().collect()
+    };
+    assert_eq!(names(&controller), [""; 0]);
     controller.take_spread(Shown::Applied(named("more", "m")));
-    let names = |controller: &mut Controller| controller.spaces.get_mut("ns").unwrap().names();
-    let first = names(&mut controller);
-    assert_eq!(first.len(), 2);
     // Its status is another one.
     controller.take_spread(Shown::Applied(named("more", "m")));
-    controller.take_pod("ns", Shown::Applied(view(&pod("p0", true))));
-    assert!(Arc::ptr_eq(&first, &names(&mut controller)));
+    controller.take_spread(Shown::Applied(named("third", "t")));
+    assert_eq!(names(&controller), ["more"], "and no other one");
+    // It was made anew, and its end is seen late.
+    controller.take_spread(Shown::Applied(named("more", "n")));
     controller.take_spread(Shown::Gone("m".to_owned()));
-    assert_eq!(names(&mut controller).len(), 1);
+    assert_eq!(names(&controller), ["more"]);
+    controller.take_spread(Shown::Gone("n".to_owned()));
+    assert_eq!(names(&controller), [""; 0]);
     controller.take_spread(Shown::ListBegins);
     controller.take_spread(Shown::ListEnds);
     assert!(controller.spaces.is_empty() && controller.spreads.is_empty());
+}
+
+/// A plan may end when its spread has gone: nothing of it is kept.
+#[tokio::test]
+async fn nothing_is_kept_of_a_spread_that_has_gone() {
+    let mut controller = controller();
+    let more = SpreadView { name: "more".to_owned(), uid: "m".to_owned(), ..spread() };
+    controller.take_spread(Shown::Applied(more));
+    let ended = |uid: &str| Report { uid: uid.to_owned(), done: false, held: None, again: None };
+    for uid in ["m", "s"] {
+        controller.settle(ended(uid));
+        controller.memory.entry(uid.to_owned()).or_default();
+    }
+    let kept = |controller: &Controller| {
+        let spaces = controller.spaces.values().map(|space| space.spreads.len()).collect::<Vec<_>>();
+        (controller.spreads.len(), controller.backoff.len(), controller.memory.len(), spaces)
+    };
+    assert_eq!(kept(&controller), (2, 2, 2, vec![2]));
+    controller.take_spread(Shown::Gone("m".to_owned()));
+    controller.take_spread(Shown::Gone("never".to_owned()));
+    controller.settle(ended("m"));
+    assert_eq!(kept(&controller), (1, 1, 1, vec![1]), "the other one stays");
+    controller.take_spread(Shown::Gone("s".to_owned()));
+    controller.settle(ended("s"));
+    assert_eq!(kept(&controller), (0, 0, 0, vec![]));
 }
