@@ -3,9 +3,9 @@
 //! decided on an older version has to fail; it is decided anew from what the watch shows then.
 //!
 //! Writes have places of their own: they wait for no answer that does not come to somebody's question. Those
-//! who wait take turns by their namespaces (`turns`).
+//! who wait take turns by their namespaces (`round_robin`).
 
-mod turns;
+mod round_robin;
 
 use std::{collections::HashMap, fmt::Debug, time::Duration};
 
@@ -16,8 +16,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use tracing::{debug, warn};
 
-pub(crate) use self::turns::Queued;
-use self::turns::Turns;
+pub(crate) use self::round_robin::Queued;
+use self::round_robin::RoundRobin;
 use crate::{reads, store::Key, telemetry::chain};
 
 /// Requests to the API server at the same time, for one kind; and as many writes beside them.
@@ -70,7 +70,7 @@ where
     S: Queued,
     F: Future<Output = ()> + Send + 'static,
 {
-    let (mut turns, mut tasks) = (Turns::default(), JoinSet::new());
+    let (mut turns, mut tasks) = (RoundRobin::default(), JoinSet::new());
     // Namespace of each that is on its way: a task that ends in a panic does not say it.
     let mut of = HashMap::new();
     let mut are_given = true;

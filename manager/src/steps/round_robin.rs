@@ -29,7 +29,7 @@ pub(crate) trait Queued {
 
 /// Steps that wait, by namespace.
 #[derive(Debug)]
-pub(super) struct Turns<S> {
+pub(super) struct RoundRobin<S> {
     lanes: HashMap<Arc<str>, Lane<S>>,
     /// Namespaces with a step that waits; the first one is next.
     turns: VecDeque<Arc<str>>,
@@ -46,7 +46,7 @@ struct Lane<S> {
     on_their_way: usize,
 }
 
-impl<S> Default for Turns<S> {
+impl<S> Default for RoundRobin<S> {
     fn default() -> Self {
         Self { lanes: HashMap::new(), turns: VecDeque::new(), number: 0 }
     }
@@ -58,7 +58,7 @@ impl<S> Default for Lane<S> {
     }
 }
 
-impl<S: Queued> Turns<S> {
+impl<S: Queued> RoundRobin<S> {
     pub(super) fn push(&mut self, step: S) {
         let namespace = step.namespace().clone();
         let lane = self.lanes.entry(namespace.clone()).or_default();
@@ -73,7 +73,7 @@ impl<S: Queued> Turns<S> {
         lane.waiting.insert(number, step);
     }
 
-    /// The next one to carry out. [`Turns::done`] says when that is over.
+    /// The next one to carry out. [`RoundRobin::done`] says when that is over.
     pub(super) fn next(&mut self) -> Option<S> {
         for _ in 0..self.turns.len() {
             let namespace = self.turns.pop_front()?;
@@ -124,8 +124,8 @@ mod tests {
         }
     }
 
-    fn turns(steps: &[Given<'_>]) -> Turns<Test> {
-        let mut turns = Turns::default();
+    fn turns(steps: &[Given<'_>]) -> RoundRobin<Test> {
+        let mut turns = RoundRobin::default();
         for (number, (namespace, name, gives_way)) in (0..).zip(steps) {
             let key = Key { namespace: (*namespace).into(), name: (*name).into() };
             turns.push(Test(key, *gives_way, number));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     /// Numbers of all that come out, each of which is over at once.
-    fn order(mut turns: Turns<Test>) -> Vec<u32> {
+    fn order(mut turns: RoundRobin<Test>) -> Vec<u32> {
         let mut all = Vec::new();
         while let Some(Test(key, _, number)) = turns.next() {
             turns.done(&key.namespace);
