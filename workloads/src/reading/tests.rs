@@ -67,9 +67,8 @@ fn a_namespace_into_which_many_come_is_read() {
     let all = || names(&["a", "new", "small"]);
     reading.begins(1);
     reading.ends(1, names(&["a"]), names(&[]), now);
-    let apart = |reading: &mut Reading, name: &str| {
-        (0..3 * MOST_APART).filter(|_| reading.reads_apart(name)).count()
-    };
+    let apart =
+        |reading: &mut Reading, name: &str| (0..3 * MOST_APART).filter(|_| reading.reads_apart(name)).count();
     assert!(reading.reads_apart("small"));
     assert_eq!((reading.next(1, now), reading.left(1, all())), (None, names(&[])), "one is read by itself");
     assert_eq!(apart(&mut reading, "new"), MOST_APART);
