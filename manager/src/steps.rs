@@ -70,7 +70,7 @@ where
     S: Queued,
     F: Future<Output = ()> + Send + 'static,
 {
-    let (mut turns, mut tasks) = (RoundRobin::default(), JoinSet::new());
+    let (mut turns, mut tasks) = (RoundRobin::<S>::default(), JoinSet::new());
     // Namespace of each that is on its way: a task that ends in a panic does not say it.
     let mut of = HashMap::new();
     let mut are_given = true;
