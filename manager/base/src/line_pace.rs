@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Lines of one time.
 const MOST: u32 = 30;
-/// That time.
+/// Length of that time.
 const TIME: Duration = Duration::from_secs(10);
 
 /// Pace of one kind of line.
