@@ -78,9 +78,9 @@ impl Agents<'_> {
         self.labelling.contains(node)
     }
 
-    /// Tells whether an update is left to a silent agent.
-    pub(crate) fn is_left(&self, known: &InPlaceState) -> bool {
-        known.is_pending() && self.silent.contains(&known.node)
+    /// Tells whether an update, if there is one, is left to a silent agent.
+    pub(crate) fn is_left(&self, known: Option<&InPlaceState>) -> bool {
+        known.is_some_and(|known| known.is_pending() && self.silent.contains(&known.node))
     }
 
     /// Tells whether the agent of a node takes what earlier templates had; an older one would refuse it.

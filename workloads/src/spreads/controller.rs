@@ -47,10 +47,8 @@ pub(super) enum Input {
 
 /// A namespace with WorkloadSpreads: their names, and its pods with their watch.
 struct Space {
-    /// By UID.
+    /// UIDs of the spreads, by name.
     spreads: BTreeMap<String, String>,
-    /// UIDs by the same names.
-    names: BTreeMap<String, String>,
     pods: BTreeMap<String, Arc<PodView>>,
     /// UIDs that the list which is coming in has shown. There may be none for weeks.
     listing: Option<BTreeSet<String>>,
@@ -77,24 +75,18 @@ pub(super) struct Controller {
 impl Space {
     fn of(watch: AbortHandle) -> Self {
         let (spreads, pods) = (BTreeMap::new(), BTreeMap::new());
-        Self { spreads, names: BTreeMap::new(), pods, listing: None, listed: false, watch }
+        Self { spreads, pods, listing: None, listed: false, watch }
     }
 
     /// Takes in a spread.
     fn add(&mut self, uid: &str, name: &str) {
-        if self.spreads.get(uid).is_some_and(|known| known == name) {
-            return;
-        }
-        self.spreads.insert(uid.to_owned(), name.to_owned());
-        self.names.insert(name.to_owned(), uid.to_owned());
+        self.spreads.insert(name.to_owned(), uid.to_owned());
     }
 
     /// Forgets a spread. Another one may have its name by now.
-    fn forget(&mut self, uid: &str) {
-        if let Some(name) = self.spreads.remove(uid)
-            && self.names.get(&name).is_some_and(|known| known == uid)
-        {
-            self.names.remove(&name);
+    fn forget(&mut self, uid: &str, name: &str) {
+        if self.spreads.get(name).is_some_and(|known| known == uid) {
+            self.spreads.remove(name);
         }
     }
 
@@ -102,7 +94,7 @@ impl Space {
     /// there may be thousands.
     fn named(&self, pods: &[Arc<PodView>]) -> BTreeSet<String> {
         let said = pods.iter().filter_map(|pod| Some(&pod.seen.matched.as_ref()?.name));
-        said.filter(|name| self.names.contains_key(*name)).cloned().collect()
+        said.filter(|name| self.spreads.contains_key(*name)).cloned().collect()
     }
 }
 
@@ -185,7 +177,7 @@ impl Controller {
         self.backoff.remove(uid);
         self.memory.remove(uid);
         let Entry::Occupied(mut space) = self.spaces.entry(spread.namespace) else { return };
-        space.get_mut().forget(uid);
+        space.get_mut().forget(uid, &spread.name);
         if space.get().spreads.is_empty() {
             space.remove().watch.abort();
         }
@@ -238,13 +230,13 @@ impl Controller {
                 });
                 if !std::mem::replace(&mut space.listed, true) {
                     let at = later(Instant::now(), PACE);
-                    return space.spreads.keys().for_each(|uid| self.turns.agenda.add(uid.clone(), at));
+                    return space.spreads.values().for_each(|uid| self.turns.agenda.add(uid.clone(), at));
                 }
                 gone
             }
         };
         let at = later(Instant::now(), PACE);
-        let of_space = space.spreads.keys().filter_map(|uid| self.spreads.get(uid));
+        let of_space = space.spreads.values().filter_map(|uid| self.spreads.get(uid));
         for spread in of_space.filter(|spread| changed.iter().any(|pod| spread.may_have(pod))) {
             self.turns.agenda.add(spread.uid.clone(), at);
         }

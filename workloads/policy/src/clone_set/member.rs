@@ -49,7 +49,7 @@ impl<'a> Member<'a> {
         let labelled = live.update.is_of(pod.label(REVISION_LABEL)) && !pod.is_in_grace(in_place);
         let updated = input.agents.is_updated(pod, in_place, &live.update.name, labelled);
         let goes_back = input.settings.partition_rollback && live.current.name != live.update.name;
-        let goes_on = in_place.is_some_and(|known| known.is_pending() && !input.agents.is_left(known));
+        let goes_on = in_place.is_some_and(InPlaceState::is_pending) && !input.agents.is_left(in_place);
         let lost = goes_back && labelled && !updated && !goes_on;
         Self {
             pod,

@@ -97,7 +97,7 @@ impl<'a> Pass<'a> {
     /// as the partition was raised: none of those that are `waiting`, so nothing else would end that.
     fn left_to_silent_agents(&self, waiting: &[Member<'_>]) -> Vec<Member<'a>> {
         let agents = self.input.agents;
-        let is_left = |one: &&Member<'_>| one.in_place.is_some_and(|known| agents.is_left(known));
+        let is_left = |one: &&Member<'_>| agents.is_left(one.in_place);
         let left = self.members.iter().filter(is_left).filter(|one| !one.is_preparing_delete());
         let waits = |one: &Member<'_>| waiting.iter().any(|other| other.pod.uid == one.pod.uid);
         left.filter(|one| !waits(one)).copied().collect()

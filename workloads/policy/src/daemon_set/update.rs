@@ -106,8 +106,7 @@ impl<'a> Pass<'a> {
     /// any more, as the partition was raised: nothing else would end that.
     fn take_from_silent_agents(&mut self, busy: &BTreeSet<String>) {
         let agents = self.input.agents;
-        let is_left =
-            |one: &&Member<'_>| !one.is_going() && one.in_place.is_some_and(|known| agents.is_left(known));
+        let is_left = |one: &&Member<'_>| !one.is_going() && agents.is_left(one.in_place);
         let places = self.places.iter().filter(|(name, place)| place.should_run && !busy.contains(*name));
         let left: Vec<(&str, Member<'a>)> = places
             .flat_map(|(name, place)| place.active().filter(is_left).map(move |one| (name.as_str(), *one)))

@@ -113,7 +113,7 @@ impl<'a> Pass<'a> {
         let agents = self.input.agents;
         let is_left = |one: &&Member<'_>| {
             let is_free = one.pod.is_active() && !one.is_going() && !one.specified;
-            is_free && one.in_place.is_some_and(|known| agents.is_left(known))
+            is_free && agents.is_left(one.in_place)
         };
         let left: Vec<Member<'a>> = all.iter().filter(is_left).copied().collect();
         if left.is_empty() || self.rules.on_delete {
