@@ -18,6 +18,8 @@ use crate::slots;
 
 /// Far more than anything here takes on a machine with other work to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+/// Script of a container that ends as soon as it is told to.
+pub(crate) const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 /// A node that tests share, and the turns on it: a test that disturbs the node disturbs no other one.
 struct Bed {

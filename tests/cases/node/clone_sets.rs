@@ -18,10 +18,9 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::case::{Case, PATIENCE, container, is_ready, run_updating_alone};
+use crate::case::{Case, ENDS_AT_ONCE, PATIENCE, container, is_ready, run_updating_alone};
 
 const SET: &str = "shop";
-const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 struct Stage<'a> {
     case: &'a Case,

@@ -20,7 +20,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher;
 use serde_json::{Value, json};
 
-use crate::case::{Case, PATIENCE, container, is_ready, run_updating_alone};
+use crate::case::{Case, ENDS_AT_ONCE, PATIENCE, container, is_ready, run_updating_alone};
 use crate::swaps::admitted;
 
 /// Name of the CloneSet and of its budget.
@@ -28,7 +28,6 @@ const NAME: &str = "web";
 /// Pods of the set; its own rules let all of them go at once.
 const PODS: usize = 2;
 const SAYS: &str = "\"web\" is forbidden: pub unavailable allowed is negative";
-const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 struct Stage<'a> {
     case: &'a Case,

@@ -17,12 +17,11 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::admission::{Door, install_admission};
-use crate::case::{Case, PATIENCE, container, run_updating_alone};
+use crate::case::{Case, ENDS_AT_ONCE, PATIENCE, container, run_updating_alone};
 use crate::probes;
 
 const SET: &str = "logs";
 const LABEL: &str = "injects";
-const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 struct Stage<'a> {
     case: &'a Case,

@@ -12,8 +12,8 @@ use futures::try_join;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{ENDS_AT_ONCE, LABEL, Stage, containers, sidecar};
-use crate::case::{PATIENCE, container};
+use super::{LABEL, Stage, containers, sidecar};
+use crate::case::{ENDS_AT_ONCE, PATIENCE, container};
 
 const OTHER: &str = "more";
 const OTHER_LABEL: &str = "more";

@@ -10,10 +10,9 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::case::{Case, PATIENCE, container, is_ready, run_updating_alone};
+use crate::case::{Case, ENDS_AT_ONCE, PATIENCE, container, is_ready, run_updating_alone};
 
 const MISSING: &str = "berth.test/nobody-has:this";
-const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 fn template(app: &str, image: &str) -> Value {
     json!({
