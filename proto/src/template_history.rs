@@ -2,7 +2,7 @@
 //!
 //! Admission notes them within the author's own request. What an earlier template had stands in
 //! ControllerRevisions beside, and berth-workloads writes those: on its word alone an agent runs no image.
-//! Whoever may write the annotation may write the template too.
+//! The right to write the annotation is the right to write the template: nobody gains by a false one.
 
 use serde_json::json;
 use sha2::{Digest, Sha256};

@@ -112,36 +112,17 @@ impl Gate for ImageGate {
 mod tests {
     use std::time::Duration;
 
-    use berth_policy::{Credentials, ImageEvent, ImageLimits, ImageReference, Wish, WishId, WishSource};
+    use berth_policy::{ImageEvent, ImageLimits, WishId, WishSource};
+    use berth_proto::image::Reference;
     use berth_shim::remote::Foresight;
     use prometheus_client::registry::Registry;
     use tokio::time::timeout;
 
     use super::*;
-    use crate::agent::{metrics::AgentMetrics, store::Store};
-
-    fn wish() -> Wish {
-        let image = ImageReference {
-            given: "r.io/a:1".into(),
-            record: "r.io/a:1".into(),
-            registry: "r.io".into(),
-            repository: "a".into(),
-        };
-        Wish {
-            id: WishId { source: WishSource::Api, key: "w".into() },
-            image,
-            version: 1,
-            always: false,
-            timeout: Duration::from_secs(600),
-            retries: 3,
-            deadline: None,
-            labels: Default::default(),
-            annotations: Default::default(),
-            credentials: Credentials::Node,
-            pin: None,
-            settled: None,
-        }
-    }
+    use crate::{
+        agent::{metrics::AgentMetrics, store::Store},
+        images::node_image::plain,
+    };
 
     #[tokio::test]
     async fn a_shim_is_told_when_a_pull_has_nothing_to_wait_for() {
@@ -166,8 +147,9 @@ mod tests {
         assert!(!passes(), "nothing is known before the first plan");
         images.plan();
         turns(true).await;
-        let (seen, id) = (wish(), wish().id);
-        images.apply(ImageEvent::WishSeen(Box::new(seen)));
+        let id = WishId { source: WishSource::Api, key: "w".into() };
+        let wish = plain(id.clone(), &"r.io/a:1".parse::<Reference>().unwrap());
+        images.apply(ImageEvent::WishSeen(Box::new(wish)));
         turns(false).await;
         images.apply(ImageEvent::WishGone(id));
         turns(true).await;
