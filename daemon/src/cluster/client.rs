@@ -4,6 +4,8 @@
 //! a failure: the kubelet's client certificate is replaced under its name now and then, and kube reads it
 //! only once.
 
+mod call;
+
 use std::{
     path::PathBuf,
     sync::{
@@ -19,12 +21,14 @@ use kube::{
     Client, Config,
     client::ClientBuilder,
     config::{AuthInfo, InClusterError, KubeConfigOptions, KubeconfigError},
-    runtime::watcher,
 };
 use tokio::sync::{Mutex, watch};
-
 use tracing::warn;
 
+pub use self::call::CallError;
+pub(super) use self::call::once;
+pub(crate) use self::call::watch_refusal;
+use self::call::{CALL_TIMEOUT, within};
 use super::{
     kubeconfig,
     token::{self, Claims, Due, TokenError},
@@ -34,8 +38,6 @@ use crate::{
     config::{Configuration, ServiceAccount},
 };
 
-/// A single question to an API server that is well takes milliseconds.
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the patience for large writes doubles where they are not answered in time.
 const MOST_DOUBLINGS: u32 = 2;
 
@@ -82,28 +84,6 @@ pub enum ClientError {
     /// They do not make a client.
     #[error("client of the API server")]
     Client(#[source] Box<kube::Error>),
-}
-
-/// A question to the API server that was not answered as wished.
-#[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// There is no client to ask with.
-    #[error(transparent)]
-    NoClient(ClientError),
-    /// The API server said no.
-    #[error("the API server refused with {code}: {message}")]
-    Refused {
-        /// HTTP status.
-        code: u16,
-        /// In its own words.
-        message: String,
-    },
-    /// No answer that can be read.
-    #[error("no answer of the API server")]
-    Failed(#[source] Box<kube::Error>),
-    /// No answer in time.
-    #[error("the API server did not answer within {0:?}")]
-    Silent(Duration),
 }
 
 /// The client, shared by all who ask. A clone is the same one.
@@ -281,87 +261,6 @@ impl Connection {
             self.discard(&session).await;
         }
         answer
-    }
-}
-
-/// Waits for one answer, but not for ever.
-pub(super) async fn once<T>(answer: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-    within(CALL_TIMEOUT, answer).await
-}
-
-async fn within<T>(
-    patience: Duration,
-    answer: impl Future<Output = kube::Result<T>>,
-) -> Result<T, CallError> {
-    match tokio::time::timeout(patience, answer).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => {
-            Err(CallError::Refused { code: status.code, message: status.message.clone() })
-        }
-        Ok(Err(error)) => Err(CallError::Failed(Box::new(error))),
-        Err(_) => Err(CallError::Silent(patience)),
-    }
-}
-
-/// With what the API server refused a watch; `None` when it did not, and the watch broke in another way.
-pub(crate) fn watch_refusal(error: &watcher::Error) -> Option<u16> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => Some(status.code),
-        _ => None,
-    }
-}
-
-// === impl CallError ===
-
-impl CallError {
-    /// Returns whether the object of the call does not exist.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.code() == Some(404)
-    }
-
-    /// Gives the API server's message where it refuses a call for good, however often it is asked. `lasts`:
-    /// it has said so again and again, so that a 403 is meant, too.
-    pub(crate) fn refusal(&self, lasts: bool) -> Option<&str> {
-        match self {
-            Self::Refused { code: 400 | 422, message } => Some(message),
-            Self::Refused { code: 403, message } if lasts => Some(message),
-            Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
-        }
-    }
-
-    /// Gives the API server's message where it would take the same call later.
-    pub(crate) fn hold(&self) -> Option<&str> {
-        match self {
-            Self::Refused { code: 429, message } => Some(message),
-            Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
-        }
-    }
-
-    /// Somebody else wrote in between, or it is another object of that name.
-    pub(crate) fn is_conflict(&self) -> bool {
-        self.code() == Some(409)
-    }
-
-    fn code(&self) -> Option<u16> {
-        match self {
-            Self::Refused { code, .. } => Some(*code),
-            Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
-        }
-    }
-
-    /// Whether a new client could do better: its certificate or token may be too old, or its connection dead.
-    fn may_be_the_client(&self) -> bool {
-        match self {
-            Self::Refused { code, .. } => *code == 401,
-            // What cannot be asked or read is the fault of one object. The others would lose their client.
-            Self::Failed(error) => {
-                !matches!(**error, kube::Error::SerdeError(_) | kube::Error::BuildRequest(_))
-            }
-            Self::Silent(_) => true,
-            Self::NoClient(_) => false,
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod checks;
 pub(crate) mod cluster;
+mod services;
 
 use std::process::ExitCode;
 
@@ -39,7 +40,7 @@ pub(crate) async fn doctor(global: &Global, args: &DoctorArgs) -> Result<ExitCod
     };
     all.extend(checks::files(&host, &facts));
     if host.is_this() {
-        all.extend(checks::services(global, &host, &facts).await);
+        all.extend(services::checks(global, &host, &facts).await);
         all.extend(cluster::checks(&host, &facts).await);
         all.extend(checks::machine(&host));
     }

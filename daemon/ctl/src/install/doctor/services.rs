@@ -1,0 +1,163 @@
+//! Checks of what runs: the units, the runtime, berthd and `berth-shim`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use berth_shim::remote::ShimState;
+
+use super::super::super::cli::Global;
+use super::super::super::cri::Cri;
+use super::super::facts::Facts;
+use super::super::host::Host;
+use super::super::places;
+use super::super::ready;
+use super::Check;
+use super::checks::runtime;
+use crate::shim;
+
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Checks that the services run and answer.
+pub(super) async fn checks(global: &Global, host: &Host, facts: &Facts) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let (two, runtime) = (facts.installed.two_programs(), runtime(facts));
+    let units = places::started(two);
+    for unit in units {
+        checks.push(unit_runs(host, unit).await);
+    }
+    checks.push(answers(global, "runtime", &runtime, "start the container runtime").await);
+    let socket = format!("unix://{}", places::socket_for(&runtime));
+    let restart = format!("systemctl restart {}", units.join(" "));
+    checks.push(answers(global, "socket", &socket, &restart).await);
+    checks.push(berthd(global).await);
+    if two {
+        let looked = berth_shim::remote::look(Path::new(shim::SOCKET)).await;
+        checks.push(shim_is_well(looked.map_err(anyhow::Error::from)));
+    }
+    checks
+}
+
+async fn unit_runs(host: &Host, unit: &'static str) -> Check {
+    let is = async |question: &str| match host.ask_systemctl(&[question, unit], CHECK_TIMEOUT).await {
+        Ok(answer) => String::from_utf8_lossy(&answer.stdout).trim().to_owned(),
+        Err(error) => format!("{error:#}"),
+    };
+    let (enabled, active) = (is("is-enabled").await, is("is-active").await);
+    match (enabled.as_str(), active.as_str()) {
+        ("enabled" | "enabled-runtime" | "static", "active") => {
+            Check::ok("unit", format!("{unit} is enabled and active"))
+        }
+        (_, "active") => {
+            Check::warn("unit", format!("{unit} runs and is {enabled}"), format!("systemctl enable {unit}"))
+        }
+        _ => Check::fail(
+            "unit",
+            format!("{unit} is {active}"),
+            format!("systemctl enable --now {unit}; why: journalctl -u {unit}"),
+        ),
+    }
+}
+
+async fn answers(global: &Global, check: &'static str, endpoint: &str, remedy: &str) -> Check {
+    let global = Global {
+        runtime_endpoint: Some(endpoint.to_owned()),
+        admin_socket: global.admin_socket.clone(),
+        timeout: global.timeout,
+        debug: global.debug,
+    };
+    let asked = async { anyhow::Ok(Cri::connect(&global).await?.version().await?) };
+    match asked.await {
+        Ok(version) => Check::ok(
+            check,
+            format!("{endpoint} answers: {} {}", version.runtime_name, version.runtime_version),
+        ),
+        Err(error) => Check::fail(check, format!("{error:#}"), remedy),
+    }
+}
+
+async fn berthd(global: &Global) -> Check {
+    let status = match ready::status(global).await {
+        Ok(status) => status,
+        Err(error) => return Check::fail("berthd", format!("{error:#}"), "why: journalctl -u berthd"),
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    let runtime = status.runtime.unwrap_or_default();
+    let view = status.pod_view.unwrap_or_default();
+    if !runtime.reachable {
+        return Check::fail(
+            "berthd",
+            format!("berthd does not reach {}: {}", runtime.endpoint, runtime.error),
+            "see runtime",
+        );
+    }
+    if status.version != own {
+        let found = format!("berthd is {}, berthctl is {own}", status.version);
+        return Check::warn("berthd", found, "install both from one release");
+    }
+    if !view.synced && view.source != "none" {
+        return Check::warn("berthd", format!("it does not see the pods: {}", view.error), "see kubeconfig");
+    }
+    let found =
+        format!("berthd {own} serves {} connections, pod view {}", status.client_connections, view.source);
+    Check::ok("berthd", found)
+}
+
+fn shim_is_well(looked: anyhow::Result<ShimState>) -> Check {
+    const NAME: &str = "berth-shim";
+    let own = env!("CARGO_PKG_VERSION");
+    match looked {
+        Err(error) => Check::fail(NAME, format!("{error:#}"), "why: journalctl -u berth-shim"),
+        Ok(state) if !state.agent => Check::fail(
+            NAME,
+            "no berthd is connected to it: order, hooks and updates wait, and creations may be refused",
+            "see berthd; shimSocket of its configuration is its --shim-socket",
+        ),
+        Ok(state) if state.program != own => Check::warn(
+            NAME,
+            format!("berth-shim is {}, berthctl is {own}", state.program),
+            "install all from one release, then berthctl upgrade --shim",
+        ),
+        Ok(state) if state.filtered == Some(false) => Check::warn(
+            NAME,
+            "system calls of berth-shim are not filtered",
+            "its log says why: a kernel without seccomp, or a machine that no filter is made for",
+        ),
+        Ok(state) => {
+            let ShimState { connections, kubelet, .. } = state;
+            Check::ok(NAME, format!("{connections} connections, {kubelet} of them the kubelet's"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::Verdict;
+
+    #[test]
+    fn a_shim_is_well_with_its_berthd() {
+        let own = env!("CARGO_PKG_VERSION");
+        let state = |program: &str, agent| ShimState {
+            program: program.into(),
+            agent,
+            connections: 3,
+            kubelet: 2,
+            ..ShimState::default()
+        };
+        for (looked, verdict, words) in [
+            (Ok(state(own, true)), Verdict::Ok, "3 connections, 2 of them the kubelet's"),
+            (Ok(state("0.0.1", true)), Verdict::Warn, "berth-shim is 0.0.1"),
+            (
+                Ok(ShimState { filtered: Some(false), ..state(own, true) }),
+                Verdict::Warn,
+                "system calls of berth-shim are not filtered",
+            ),
+            (Ok(state(own, false)), Verdict::Fail, "no berthd is connected"),
+            (Err(anyhow::anyhow!("no berth-shim answers")), Verdict::Fail, "no berth-shim answers"),
+        ] {
+            let check = shim_is_well(looked);
+            assert_eq!(check.verdict, verdict, "{check:?}");
+            assert!(check.found.contains(words), "{check:?}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! One call of the API server: how long it may take, and what an answer means that is not as wished.
+
+use std::time::Duration;
+
+use kube::runtime::watcher;
+
+use super::ClientError;
+
+/// A single question to an API server that is well takes milliseconds.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A question to the API server that was not answered as wished.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// There is no client to ask with.
+    #[error(transparent)]
+    NoClient(ClientError),
+    /// The API server said no.
+    #[error("the API server refused with {code}: {message}")]
+    Refused {
+        /// HTTP status.
+        code: u16,
+        /// In its own words.
+        message: String,
+    },
+    /// No answer that can be read.
+    #[error("no answer of the API server")]
+    Failed(#[source] Box<kube::Error>),
+    /// No answer in time.
+    #[error("the API server did not answer within {0:?}")]
+    Silent(Duration),
+}
+
+impl CallError {
+    /// Returns whether the object of the call does not exist.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// Gives the API server's message where it refuses a call for good, however often it is asked. `lasts`:
+    /// it has said so again and again, so that a 403 is meant, too.
+    pub(crate) fn refusal(&self, lasts: bool) -> Option<&str> {
+        match self {
+            Self::Refused { code: 400 | 422, message } => Some(message),
+            Self::Refused { code: 403, message } if lasts => Some(message),
+            Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
+        }
+    }
+
+    /// Gives the API server's message where it would take the same call later.
+    pub(crate) fn hold(&self) -> Option<&str> {
+        match self {
+            Self::Refused { code: 429, message } => Some(message),
+            Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
+        }
+    }
+
+    /// Somebody else wrote in between, or it is another object of that name.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
+        }
+    }
+
+    /// Whether a new client could do better: its certificate or token may be too old, or its connection dead.
+    pub(super) fn may_be_the_client(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code == 401,
+            // What cannot be asked or read is the fault of one object. The others would lose their client.
+            Self::Failed(error) => {
+                !matches!(**error, kube::Error::SerdeError(_) | kube::Error::BuildRequest(_))
+            }
+            Self::Silent(_) => true,
+            Self::NoClient(_) => false,
+        }
+    }
+}
+
+/// Waits for one answer, but not for ever.
+pub(in crate::cluster) async fn once<T>(
+    answer: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    within(CALL_TIMEOUT, answer).await
+}
+
+pub(super) async fn within<T>(
+    patience: Duration,
+    answer: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(patience, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => {
+            Err(CallError::Refused { code: status.code, message: status.message.clone() })
+        }
+        Ok(Err(error)) => Err(CallError::Failed(Box::new(error))),
+        Err(_) => Err(CallError::Silent(patience)),
+    }
+}
+
+/// With what the API server refused a watch; `None` when it did not, and the watch broke in another way.
+pub(crate) fn watch_refusal(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status.code),
+        _ => None,
+    }
+}
