@@ -17,7 +17,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use tracing::{debug, warn};
 
 pub(crate) use self::round_robin::Queued;
-use self::round_robin::RoundRobin;
+use self::round_robin::StepQueue;
 use crate::{reads, store::Key, telemetry::chain};
 
 /// Requests to the API server at the same time, for one kind; and as many writes beside them.
@@ -70,7 +70,7 @@ where
     S: Queued,
     F: Future<Output = ()> + Send + 'static,
 {
-    let (mut turns, mut tasks) = (RoundRobin::<S>::default(), JoinSet::new());
+    let (mut turns, mut tasks) = (StepQueue::<S>::default(), JoinSet::new());
     // Namespace of each that is on its way: a task that ends in a panic does not say it.
     let mut of = HashMap::new();
     let mut are_given = true;

@@ -1,7 +1,8 @@
 //! Base of Berth's central programs, the manager and the workloads: leader election, logs, pages of health
-//! and metrics, the client of the API server, Events, metadata that are reduced while they are read, objects
-//! of lists and watches that nobody can read, the silence of agents, the pace of log lines, and the room that
-//! entries have in the objects of nodes. It knows nothing of what they decide.
+//! and metrics, the client of the API server, Events, queues of namespaces that take turns, metadata that are
+//! reduced while they are read, objects of lists and watches that nobody can read, the silence of agents, the
+//! pace of log lines, and the room that entries have in the objects of nodes. It knows nothing of what they
+//! decide.
 
 #![cfg_attr(
     test,
@@ -18,6 +19,7 @@ pub mod metadata;
 pub mod openkruise;
 pub mod outage;
 pub mod ownership;
+pub mod round_robin;
 pub mod sent;
 pub mod signals;
 pub mod silence;

@@ -5,10 +5,9 @@
 //! only the newest waits, in the place of the first: an index decides anew what has waited for too long, and
 //! what waits is bounded by the objects that there are.
 
-use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
+
+use berth_base::round_robin::RoundRobin;
 
 use super::AT_ONCE;
 use crate::store::Key;
@@ -29,76 +28,61 @@ pub(crate) trait Queued {
 
 /// Steps that wait, by namespace.
 #[derive(Debug)]
-pub(super) struct RoundRobin<S> {
-    lanes: HashMap<Arc<str>, Lane<S>>,
-    /// Namespaces with a step that waits; the first one is next.
-    turns: VecDeque<Arc<str>>,
-    /// Number of the next step.
-    number: u64,
+pub(super) struct StepQueue<S> {
+    places: RoundRobin<Place<S>>,
+    /// Those that give way to a newer one.
+    newest: HashMap<Key, S>,
+    /// Steps on their way, by namespace.
+    on_their_way: HashMap<Arc<str>, usize>,
 }
 
+/// A place in the queue.
 #[derive(Debug)]
-struct Lane<S> {
-    /// By number, in the order in which they came.
-    waiting: BTreeMap<u64, S>,
-    /// Numbers of those that give way to a newer one, by the names of their objects.
-    newest: HashMap<Arc<str>, u64>,
-    on_their_way: usize,
+enum Place<S> {
+    /// This step's alone.
+    One(S),
+    /// The newest step's about this object.
+    Newest(Key),
 }
 
-impl<S> Default for RoundRobin<S> {
+impl<S> Default for StepQueue<S> {
     fn default() -> Self {
-        Self { lanes: HashMap::new(), turns: VecDeque::new(), number: 0 }
+        Self { places: RoundRobin::default(), newest: HashMap::new(), on_their_way: HashMap::new() }
     }
 }
 
-impl<S> Default for Lane<S> {
-    fn default() -> Self {
-        Self { waiting: BTreeMap::new(), newest: HashMap::new(), on_their_way: 0 }
-    }
-}
-
-impl<S: Queued> RoundRobin<S> {
+impl<S: Queued> StepQueue<S> {
     pub(super) fn push(&mut self, step: S) {
         let namespace = step.namespace().clone();
-        let lane = self.lanes.entry(namespace.clone()).or_default();
-        if lane.waiting.is_empty() {
-            self.turns.push_back(namespace);
-        }
-        self.number = self.number.wrapping_add(1);
-        let number = match step.object() {
-            Some(key) => *lane.newest.entry(key.name.clone()).or_insert(self.number),
-            None => self.number,
+        let place = match step.object().cloned() {
+            None => Place::One(step),
+            Some(key) => match self.newest.insert(key.clone(), step) {
+                None => Place::Newest(key),
+                // It has a place.
+                Some(_older) => return,
+            },
         };
-        lane.waiting.insert(number, step);
+        self.places.push(namespace, place);
     }
 
-    /// The next one to carry out. [`RoundRobin::done`] says when that is over.
+    /// The next one to carry out. [`StepQueue::done`] says when that is over.
     pub(super) fn next(&mut self) -> Option<S> {
-        for _ in 0..self.turns.len() {
-            let namespace = self.turns.pop_front()?;
-            let lane = self.lanes.get_mut(&namespace)?;
-            let next = if lane.on_their_way < OF_A_NAMESPACE { lane.waiting.pop_first() } else { None };
-            if !lane.waiting.is_empty() {
-                self.turns.push_back(namespace);
-            }
-            if let Some((_, step)) = next {
-                if let Some(key) = step.object() {
-                    lane.newest.remove(&key.name);
-                }
-                lane.on_their_way = lane.on_their_way.saturating_add(1);
-                return Some(step);
-            }
-        }
-        None
+        let of = |namespace: &str| self.on_their_way.get(namespace).copied().unwrap_or_default();
+        let step = match self.places.take(|namespace| of(namespace) < OF_A_NAMESPACE)? {
+            Place::One(step) => step,
+            Place::Newest(key) => self.newest.remove(&key)?,
+        };
+        let own = self.on_their_way.entry(step.namespace().clone()).or_default();
+        *own = own.saturating_add(1);
+        Some(step)
     }
 
     /// One of this namespace is over.
     pub(super) fn done(&mut self, namespace: &str) {
-        let Some(lane) = self.lanes.get_mut(namespace) else { return };
-        lane.on_their_way = lane.on_their_way.saturating_sub(1);
-        if lane.on_their_way == 0 && lane.waiting.is_empty() {
-            self.lanes.remove(namespace);
+        let Some(own) = self.on_their_way.get_mut(namespace) else { return };
+        *own = own.saturating_sub(1);
+        if *own == 0 {
+            self.on_their_way.remove(namespace);
         }
     }
 }
@@ -124,8 +108,8 @@ mod tests {
         }
     }
 
-    fn turns(steps: &[Given<'_>]) -> RoundRobin<Test> {
-        let mut turns = RoundRobin::default();
+    fn turns(steps: &[Given<'_>]) -> StepQueue<Test> {
+        let mut turns = StepQueue::default();
         for (number, (namespace, name, gives_way)) in (0..).zip(steps) {
             let key = Key { namespace: (*namespace).into(), name: (*name).into() };
             turns.push(Test(key, *gives_way, number));
@@ -134,13 +118,13 @@ mod tests {
     }
 
     /// Numbers of all that come out, each of which is over at once.
-    fn order(mut turns: RoundRobin<Test>) -> Vec<u32> {
+    fn order(mut turns: StepQueue<Test>) -> Vec<u32> {
         let mut all = Vec::new();
         while let Some(Test(key, _, number)) = turns.next() {
             turns.done(&key.namespace);
             all.push(number);
         }
-        assert!(turns.lanes.is_empty() && turns.turns.is_empty(), "nothing is kept of what is over");
+        assert!(turns.newest.is_empty() && turns.on_their_way.is_empty(), "nothing is kept of what is over");
         all
     }
 

@@ -11,6 +11,7 @@ use std::{
     sync::Arc,
 };
 
+use berth_base::round_robin::RoundRobin;
 use tokio::time::Instant;
 
 use crate::{
@@ -55,8 +56,10 @@ pub(super) struct Item {
 pub(super) struct Queue {
     /// By namespace; the objects of nodes have none.
     lanes: HashMap<Arc<str>, Lane>,
-    /// Namespaces that have something to write now; the first one is next.
-    turns: VecDeque<Arc<str>>,
+    /// Objects of namespaces that can be written now.
+    ready: RoundRobin<Target>,
+    /// Objects of nodes that can.
+    ready_nodes: VecDeque<Target>,
     /// The last one taken was a node's: those and the namespaces take turns.
     after_node: bool,
     /// With the time before which it is not tried again.
@@ -67,8 +70,7 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Lane {
-    ready: VecDeque<Target>,
-    /// In `ready` and in `later`, and behind what is on its way.
+    /// Ready, in `later`, and behind what is on its way.
     waiting: usize,
     on_their_way: usize,
 }
@@ -115,11 +117,11 @@ impl Queue {
 
     fn make_ready(&mut self, target: Target) {
         let namespace = lane(&target);
-        let lane = self.lanes.entry(namespace.clone()).or_default();
-        if lane.ready.is_empty() && !namespace.is_empty() {
-            self.turns.push_back(namespace);
+        if namespace.is_empty() {
+            self.ready_nodes.push_back(target);
+        } else {
+            self.ready.push(namespace, target);
         }
-        lane.ready.push_back(target);
     }
 
     /// The next to write. [`Queue::done`] says when that is over; until then no other of its object comes
@@ -144,28 +146,16 @@ impl Queue {
     /// A node's and a namespace's by turns, and the namespaces by turns.
     fn next(&mut self) -> Option<Target> {
         self.after_node = !self.after_node;
-        let (first, second) =
-            if self.after_node { (self.next_of_nodes(), None) } else { (None, self.next_of_namespaces()) };
-        first.or(second).or_else(|| self.next_of_namespaces()).or_else(|| self.next_of_nodes())
-    }
-
-    fn next_of_nodes(&mut self) -> Option<Target> {
-        self.lanes.get_mut("")?.ready.pop_front()
+        if self.after_node {
+            self.ready_nodes.pop_front().or_else(|| self.next_of_namespaces())
+        } else {
+            self.next_of_namespaces().or_else(|| self.ready_nodes.pop_front())
+        }
     }
 
     fn next_of_namespaces(&mut self) -> Option<Target> {
-        for _ in 0..self.turns.len() {
-            let namespace = self.turns.pop_front()?;
-            let lane = self.lanes.get_mut(&namespace)?;
-            let next = if lane.on_their_way < ON_THEIR_WAY { lane.ready.pop_front() } else { None };
-            if !lane.ready.is_empty() {
-                self.turns.push_back(namespace);
-            }
-            if next.is_some() {
-                return next;
-            }
-        }
-        None
+        let of = |namespace: &str| self.lanes.get(namespace).map_or(0, |lane| lane.on_their_way);
+        self.ready.take(|namespace| of(namespace) < ON_THEIR_WAY)
     }
 
     /// The write of this object is over, or is to be tried again, not before then. Gives back the one whose
