@@ -55,6 +55,8 @@ pub mod requests;
 pub mod run;
 pub mod secrets;
 mod selector;
+#[cfg(test)]
+mod served;
 pub mod sidecarsets;
 pub mod spreads;
 mod steps;

@@ -70,32 +70,18 @@ pub(crate) fn kept<K: Resource>(mut object: K) -> K {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        sync::{Arc, Mutex},
-    };
-
-    use http::Response;
+    use http::request::Parts;
     use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-    use kube::{Client, ResourceExt, client::Body};
+    use kube::ResourceExt;
     use rstest::rstest;
     use serde_json::json;
-    use tower::service_fn;
 
     use super::*;
+    use crate::served::{client, parameter};
 
-    /// A client of an API server that answers so, and the paths that it was asked for.
-    fn client(answer: impl Fn(&str) -> Value + Send + Sync + 'static) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let told = asked.clone();
-        let service = service_fn(move |request: http::Request<Body>| {
-            let path = format!("{} {}", request.method(), request.uri());
-            let path = path.trim_end_matches('?');
-            told.lock().unwrap().push(path.to_owned());
-            let body = Body::from(answer(path).to_string().into_bytes());
-            async move { Ok::<_, Infallible>(Response::new(body)) }
-        });
-        (Client::new(service, "shop"), asked)
+    /// Method and path of a request.
+    fn path(request: &Parts) -> String {
+        format!("{} {}", request.method, request.uri).trim_end_matches('?').to_owned()
     }
 
     /// Lists in lists.
@@ -143,23 +129,23 @@ mod tests {
             let metadata = json!({ "name": "a", "namespace": "shop", "uid": "u", "labels": { "l": "1" } });
             assert_eq!((&value["metadata"], &value["data"]), (&metadata, &json!({ "a": "b" })));
         }
-        let path = "/api/v1/namespaces/shop/configmaps/a";
-        let all = [format!("GET {path}"), format!("PUT {path}/status"), format!("GET {path}")];
-        assert_eq!(*asked.lock().unwrap(), all);
+        let own = "/api/v1/namespaces/shop/configmaps/a";
+        let all = [format!("GET {own}"), format!("PUT {own}/status"), format!("GET {own}")];
+        assert_eq!(asked.each(path), all);
     }
 
     #[tokio::test]
     async fn a_list_comes_in_pages() {
-        let (client, asked) = client(|path| {
-            let (next, names) =
-                if path.contains("continue=second") { ("", ["c", "d"]) } else { ("second", ["a", "b"]) };
+        let (client, asked) = client(|request| {
+            let is_second = parameter(request, "continue") == Some("second");
+            let (next, names) = if is_second { ("", ["c", "d"]) } else { ("second", ["a", "b"]) };
             let items = names.map(|name| json!({ "metadata": { "name": name } }));
             json!({ "kind": "List", "apiVersion": "v1", "metadata": { "continue": next }, "items": items })
         });
         let keep = |one: Namespace| Some(one.name_any()).filter(|name| name != "b");
         assert_eq!(list(&Api::all(client), keep).await.unwrap(), ["a", "c", "d"]);
         let page = format!("GET /api/v1/namespaces?&limit={PAGE}");
-        assert_eq!(*asked.lock().unwrap(), [page.clone(), format!("{page}&continue=second")]);
+        assert_eq!(asked.each(path), [page.clone(), format!("{page}&continue=second")]);
     }
 
     #[test]

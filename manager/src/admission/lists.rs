@@ -110,54 +110,43 @@ impl<T> Listed<T> {
 mod tests {
     use std::{
         collections::BTreeMap,
-        convert::Infallible,
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
+        sync::atomic::{AtomicUsize, Ordering},
     };
 
-    use http::Response;
-    use kube::{Client, client::Body};
+    use kube::Client;
     use rstest::rstest;
     use serde_json::{Value, json};
-    use tower::service_fn;
 
     use super::*;
-    use crate::admission::{
-        configuration::{one_is_for_all_spreads, one_is_for_all_states},
-        locks::ObjectLocks,
-        pod_states::Restorer,
-        review::{Request, Verdict},
-        spreads::Placer,
+    use crate::{
+        admission::{
+            configuration::{one_is_for_all_spreads, one_is_for_all_states},
+            locks::ObjectLocks,
+            pod_states::Restorer,
+            review::{Request, Verdict},
+            spreads::Placer,
+        },
+        served::{self, Asked},
     };
 
-    /// A client that counts its requests, whose lists have the objects that are given.
-    fn client(items: Value) -> (Client, Arc<AtomicUsize>) {
+    /// A client whose lists have the objects that are given.
+    fn client(items: Value) -> (Client, Asked) {
         failing_client(items, 0)
     }
 
     /// The same, and so many lists fail first.
-    fn failing_client(items: Value, failures: usize) -> (Client, Arc<AtomicUsize>) {
+    fn failing_client(items: Value, failures: usize) -> (Client, Asked) {
         slow_client(items, failures, Duration::ZERO)
     }
 
     /// The same, and each takes so long.
-    fn slow_client(items: Value, failures: usize, takes: Duration) -> (Client, Arc<AtomicUsize>) {
-        let count = Arc::new(AtomicUsize::new(0));
-        let counted = count.clone();
+    fn slow_client(items: Value, failures: usize, takes: Duration) -> (Client, Asked) {
+        let count = AtomicUsize::new(0);
         let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items });
-        let service = service_fn(move |_: http::Request<Body>| {
-            let fails = counted.fetch_add(1, Ordering::Relaxed) < failures;
-            let failure = json!({ "kind": "Status", "status": "Failure", "code": 500, "metadata": {} });
-            let (code, body) = if fails { (500, &failure) } else { (200, &list) };
-            let body = Body::from(serde_json::to_vec(body).unwrap());
-            async move {
-                tokio::time::sleep(takes).await;
-                Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
-            }
-        });
-        (Client::new(service, "shop"), count)
+        served::slow_client(takes, move |_| {
+            let fails = count.fetch_add(1, Ordering::Relaxed) < failures;
+            if fails { served::failure(500) } else { list.clone() }
+        })
     }
 
     /// The entries that stand.
@@ -183,7 +172,7 @@ mod tests {
     #[case::of_its_own("a.shop.workloadspread.berth.dev", 2 * PODS)]
     #[tokio::test(start_paused = true)]
     async fn a_pod_without_a_spread_is_not_listed_for(#[case] entry: &str, #[case] asked: usize) {
-        let (client, count) = client(json!([]));
+        let (client, lists) = client(json!([]));
         let placer = Placer {
             client,
             spreads: watch::channel(View::of(BTreeMap::new())).1,
@@ -196,7 +185,7 @@ mod tests {
             }
             tokio::time::advance(ANSWERS_FOR).await;
         }
-        assert_eq!(count.load(Ordering::Relaxed), asked);
+        assert_eq!(lists.count(), asked);
     }
 
     #[rstest]
@@ -204,7 +193,7 @@ mod tests {
     #[case::of_its_own("a.shop.persistentpodstate.berth.dev", 2 * PODS)]
     #[tokio::test(start_paused = true)]
     async fn a_pod_without_a_state_is_not_listed_for(#[case] entry: &str, #[case] asked: usize) {
-        let (client, count) = client(json!([]));
+        let (client, lists) = client(json!([]));
         let restorer = Restorer {
             client,
             states: watch::channel(View::of(BTreeMap::new())).1,
@@ -216,7 +205,7 @@ mod tests {
             }
             tokio::time::advance(ANSWERS_FOR).await;
         }
-        assert_eq!(count.load(Ordering::Relaxed), asked);
+        assert_eq!(lists.count(), asked);
     }
 
     /// The watch is behind. A pod whose list fails is refused, and its next try is placed, and so are all
@@ -226,7 +215,7 @@ mod tests {
         let target = json!({ "apiVersion": "batch/v1", "kind": "Job", "name": "web" });
         let spread = json!({ "metadata": { "name": "a", "namespace": "shop" },
             "spec": { "targetRef": target, "subsets": [{ "name": "a" }] } });
-        let (client, count) = failing_client(json!([spread]), 1);
+        let (client, lists) = failing_client(json!([spread]), 1);
         let placer = Placer {
             client,
             spreads: watch::channel(View::of(BTreeMap::new())).1,
@@ -239,7 +228,7 @@ mod tests {
         for _ in 0..PODS {
             assert!(is_placed(&placer.place(&pod("batch/v1", "Job")).await));
         }
-        assert_eq!(count.load(Ordering::Relaxed), 2);
+        assert_eq!(lists.count(), 2);
     }
 
     /// Pods come in crowds, in these milliseconds, and are answered or not. There is one list.
@@ -248,7 +237,7 @@ mod tests {
     #[case::longer_than_anybody_waits(5000, &[(0, false), (3500, true), (5500, true)])]
     #[tokio::test(start_paused = true)]
     async fn a_slow_list_answers_all_who_wait(#[case] takes: u64, #[case] crowds: &[(u64, bool)]) {
-        let (client, count) = slow_client(json!([]), 0, Duration::from_millis(takes));
+        let (client, lists) = slow_client(json!([]), 0, Duration::from_millis(takes));
         let placer = Placer {
             client,
             spreads: watch::channel(View::of(BTreeMap::new())).1,
@@ -263,7 +252,7 @@ mod tests {
                 assert_eq!(verdict == Verdict::AS_IT_IS, *answered, "at {millis}: {verdict:?}");
             }
         }
-        assert_eq!(count.load(Ordering::Relaxed), 1);
+        assert_eq!(lists.count(), 1);
     }
 
     /// A spread that cannot be read hides none that the watch has not shown yet.

@@ -1,10 +1,9 @@
-use std::{collections::BTreeMap, convert::Infallible};
+use std::collections::BTreeMap;
 
-use kube::client::Body;
 use serde_json::{Value, json};
-use tower::service_fn;
 
 use super::*;
+use crate::served;
 
 #[test]
 fn a_refusal_is_tried_again() {
@@ -62,13 +61,10 @@ async fn a_pod_with_deep_managed_fields_is_evicted() {
     let deep = (0..500).fold(Value::Null, |inner, _| json!([inner]));
     let metadata =
         json!({ "namespace": "shop", "name": "p", "uid": "u", "managedFields": [{ "fieldsV1": deep }] });
-    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata }).to_string();
-    let service = service_fn(move |_: http::Request<Body>| {
-        let body = Body::from(pod.clone().into_bytes());
-        async move { Ok::<_, Infallible>(http::Response::new(body)) }
-    });
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata });
+    let (client, _) = served::client(move |_| pod.clone());
     let budgets = watch::channel(View::of(BTreeMap::new())).1;
-    let guard = Guard { client: Client::new(service, "shop"), budgets, locks: ObjectLocks::default() };
+    let guard = Guard { client, budgets, locks: ObjectLocks::default() };
     let text = str::to_owned;
     let request = Request {
         operation: text("CREATE"),

@@ -1,24 +1,17 @@
 //! Updates of objects that are refused by now: they may lose their finalizers.
 
-use std::convert::Infallible;
-
-use http::Response;
-use kube::client::Body;
 use rstest::rstest;
 use serde_json::json;
-use tower::service_fn;
 
 use super::*;
-use crate::admission::{configuration::announcements, lists::Lists, locks::ObjectLocks, view::follow_owned};
+use crate::{
+    admission::{configuration::announcements, lists::Lists, locks::ObjectLocks, view::follow_owned},
+    served,
+};
 
 /// A client of an API server that has nothing.
 fn client() -> Client {
-    let status = json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404 });
-    let service = service_fn(move |_: http::Request<Body>| {
-        let body = Body::from(status.to_string().into_bytes());
-        async move { Ok::<_, Infallible>(Response::builder().status(404).body(body).unwrap()) }
-    });
-    Client::new(service, "default")
+    served::client(|_| served::failure(404)).0
 }
 
 /// A view that lists nothing.

@@ -90,40 +90,37 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        convert::Infallible,
-        sync::{Arc, Mutex},
-    };
-
-    use http::Response;
-    use kube::client::Body;
+    use http::request::Parts;
     use rstest::rstest;
     use serde_json::{Value, json};
-    use tower::service_fn;
 
     use super::*;
+    use crate::served::{self, Asked, parameter};
 
-    /// A client of an API server whose lists have so many pages of these, and the questions it was asked.
-    fn client(pages: usize, pods: Vec<Value>, claims: Vec<Value>) -> (Client, Arc<Mutex<Vec<String>>>) {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let told = asked.clone();
-        let service = service_fn(move |request: http::Request<Body>| {
-            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-            let accepts = request.headers().get("accept").and_then(|value| value.to_str().ok());
-            let of = if path.ends_with("/pods") { "pods" } else { "claims" };
-            let is_partial = accepts.is_some_and(|accepts| accepts.contains("PartialObjectMetadata"));
-            let page = query.split('&').find_map(|part| part.strip_prefix("continue="));
-            let page: usize = page.map_or(1, |page| page.parse().unwrap());
-            let limit = query.split('&').find_map(|part| part.strip_prefix("limit=")).unwrap_or_default();
-            told.lock().unwrap().push(format!("{of} {page} {is_partial} {limit}"));
+    /// A client of an API server whose lists have so many pages of these.
+    fn client(pages: usize, pods: Vec<Value>, claims: Vec<Value>) -> (Client, Asked) {
+        served::client(move |request| {
+            let page = page(request);
             let next = if page < pages { (page + 1).to_string() } else { String::new() };
-            let items = if of == "pods" { &pods } else { &claims };
-            let metadata = json!({ "continue": next });
-            let list = json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items });
-            let body = Body::from(list.to_string().into_bytes());
-            async move { Ok::<_, Infallible>(Response::new(body)) }
-        });
-        (Client::new(service, "shop"), asked)
+            let items = if of(request) == "pods" { &pods } else { &claims };
+            json!({ "kind": "List", "apiVersion": "v1", "metadata": { "continue": next }, "items": items })
+        })
+    }
+
+    fn of(request: &Parts) -> &'static str {
+        if request.uri.path().ends_with("/pods") { "pods" } else { "claims" }
+    }
+
+    fn page(request: &Parts) -> usize {
+        parameter(request, "continue").map_or(1, |page| page.parse().unwrap())
+    }
+
+    /// A request in short: of what, which page, whether metadata are enough, and how many at once.
+    fn short(request: &Parts) -> String {
+        let accepts = request.headers.get("accept").and_then(|value| value.to_str().ok());
+        let is_partial = accepts.is_some_and(|accepts| accepts.contains("PartialObjectMetadata"));
+        let limit = parameter(request, "limit").unwrap_or_default();
+        format!("{} {} {is_partial} {limit}", of(request), page(request))
     }
 
     fn pod(deleted: bool) -> Value {
@@ -157,7 +154,7 @@ mod tests {
         let (client, asked) = client(pages, pods, claims);
         let counted = of_namespace(&client, "shop").await;
         assert_eq!(counted, (Counted::Some(of_pods), Counted::Some(of_claims)));
-        let asked = asked.lock().unwrap();
+        let asked = asked.each(short);
         assert!(asked.contains(&format!("pods 1 true {PAGE}")), "{asked:?}");
         assert!(asked.contains(&format!("claims 1 false {PAGE}")), "{asked:?}");
     }

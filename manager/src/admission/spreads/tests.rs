@@ -1,20 +1,14 @@
 //! Places at an API server that fails.
 
-use std::{
-    collections::BTreeMap,
-    convert::Infallible,
-    sync::{Arc, Mutex},
-};
+use std::collections::BTreeMap;
 
 use berth_spread::MATCHED;
-use http::{Method, Response};
-use kube::client::Body;
+use http::Method;
 use rstest::rstest;
 use serde_json::json;
-use tower::service_fn;
 
 use super::*;
-use crate::admission::configuration::one_is_for_all_spreads;
+use crate::{admission::configuration::one_is_for_all_spreads, served};
 
 #[test]
 fn numbers_and_controllers() {
@@ -40,23 +34,6 @@ fn spread() -> Value {
     })
 }
 
-/// API server that fails on requests of one method, or on none, and the methods that it was asked with.
-fn failing(fails: Option<Method>) -> (Client, Arc<Mutex<Vec<Method>>>) {
-    let asked: Arc<Mutex<Vec<Method>>> = Arc::default();
-    let seen = asked.clone();
-    let service = service_fn(move |request: http::Request<Body>| {
-        seen.lock().unwrap().push(request.method().clone());
-        let (code, answer) = if fails.as_ref() == Some(request.method()) {
-            (500, json!({ "kind": "Status", "status": "Failure", "code": 500, "metadata": {} }))
-        } else {
-            (200, spread())
-        };
-        let body = Body::from(serde_json::to_vec(&answer).unwrap());
-        futures::future::ready(Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap()))
-    });
-    (Client::new(service, "shop"), asked)
-}
-
 /// Rows: requests that fail, and those that are made.
 #[rstest]
 #[case::all_is_well(None, &[Method::GET, Method::PUT])]
@@ -67,7 +44,10 @@ async fn a_pod_goes_though_its_place_cannot_be_given_back(
     #[case] fails: Option<Method>,
     #[case] asked: &[Method],
 ) {
-    let (client, seen) = failing(fails);
+    let answer = move |request: &http::request::Parts| {
+        if fails.as_ref() == Some(&request.method) { served::failure(500) } else { spread() }
+    };
+    let (client, seen) = served::client(answer);
     let kept = SpreadKept {
         namespace: "shop".to_owned(),
         name: "s".to_owned(),
@@ -85,5 +65,5 @@ async fn a_pod_goes_though_its_place_cannot_be_given_back(
     let (operation, namespace) = ("DELETE".to_owned(), "shop".to_owned());
     let request = Request { operation, namespace, old_object: pod, ..Request::default() };
     assert_eq!(placer.leave(&request).await, Verdict::AS_IT_IS);
-    assert_eq!(*seen.lock().unwrap(), asked);
+    assert_eq!(seen.each(|request| request.method.clone()), asked);
 }
