@@ -46,7 +46,7 @@ pub use self::{
 use self::{
     claims::Claims,
     member::Member,
-    numbers::{Course, Numbers, numbers},
+    numbers::{Course, Numbers, goes_back, numbers},
 };
 use crate::{
     action::Action,
@@ -251,15 +251,14 @@ impl Pass<'_> {
     /// to be updated.
     fn numbers(&mut self) -> Numbers {
         let course = self.course();
-        let back = numbers(self.rules, &self.members, course);
-        if back.update < 0 || !self.members.iter().any(|one| one.lost) {
-            return back;
-        }
-        let update = &self.live.update.name;
-        for member in self.members.iter_mut().filter(|one| one.lost) {
-            member.updated = false;
-            // One that could not be given the newest revision keeps no others from it.
-            member.lost = member.in_place.is_none_or(|known| known.revision != *update);
+        let any_lost = self.members.iter().any(|one| one.lost);
+        if any_lost && !goes_back(self.rules, &self.members, course) {
+            let update = &self.live.update.name;
+            for member in self.members.iter_mut().filter(|one| one.lost) {
+                member.updated = false;
+                // One that could not be given the newest revision keeps no others from it.
+                member.lost = member.in_place.is_none_or(|known| known.revision != *update);
+            }
         }
         numbers(self.rules, &self.members, course)
     }

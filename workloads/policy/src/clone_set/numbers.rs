@@ -71,26 +71,61 @@ pub(super) struct Course {
     pub(super) in_place: bool,
 }
 
+/// Both sides, and how many pods each has beyond what it is to have.
+#[derive(Clone, Copy, Debug)]
+struct Balance {
+    new: Side,
+    old: Side,
+    new_over: i64,
+    old_over: i64,
+    specified: i64,
+    most_surge: i64,
+    /// Pods whose update goes on.
+    going_on: i64,
+    /// Pods beyond the wanted number stay until the last one is updated in place.
+    is_extra: bool,
+}
+
+impl Balance {
+    fn of(rules: &Rules<'_>, members: &[Member<'_>], course: Course) -> Self {
+        let new = Side::of(members.iter().filter(|one| one.updated));
+        let old = Side::of(members.iter().filter(|one| !one.updated));
+        let (replicas, partition) = (rules.replicas, rules.partition);
+        let (mut old_over, mut new_over) = (old.active() - partition, new.active() - (replicas - partition));
+        if !course.rolls_back {
+            old_over = old_over.max(0);
+            new_over = new_over.min(0);
+        }
+        let specified = new.specified + old.specified;
+        // A surge of pods for an update that rests would only cost.
+        let most_surge = if rules.paused { 0 } else { rules.max_surge };
+        let going_on = count(members.iter().filter(|one| one.updated && one.is_being_updated()).count());
+        let is_extra = course.in_place
+            && most_surge > 0
+            && specified == 0
+            && old_over >= 0
+            && (old_over > 0 || going_on > 0);
+        Self { new, old, new_over, old_over, specified, most_surge, going_on, is_extra }
+    }
+
+    /// Pods that get the newest revision; below zero: that go back to the current one.
+    fn update(self) -> i64 {
+        let Self { new_over, old_over, is_extra, .. } = self;
+        if is_extra || old_over.abs() <= new_over.abs() { old_over } else { -new_over }
+    }
+}
+
+/// Tells whether pods go back to the current revision.
+pub(super) fn goes_back(rules: &Rules<'_>, members: &[Member<'_>], course: Course) -> bool {
+    Balance::of(rules, members, course).update() < 0
+}
+
 /// Calculates the numbers.
 pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], course: Course) -> Numbers {
-    let new = Side::of(members.iter().filter(|one| one.updated));
-    let old = Side::of(members.iter().filter(|one| !one.updated));
+    let balance = Balance::of(rules, members, course);
+    let Balance { new, old, new_over, old_over, specified, most_surge, going_on, is_extra } = balance;
     let (replicas, partition) = (rules.replicas, rules.partition);
     let unavailable = new.preparing + old.preparing + new.unavailable + old.unavailable;
-    let specified = new.specified + old.specified;
-    let (mut old_over, mut new_over) = (old.active() - partition, new.active() - (replicas - partition));
-    if !course.rolls_back {
-        old_over = old_over.max(0);
-        new_over = new_over.min(0);
-    }
-    // A surge of pods for an update that rests would only cost.
-    let most_surge = if rules.paused { 0 } else { rules.max_surge };
-    let going_on = count(members.iter().filter(|one| one.updated && one.is_being_updated()).count());
-    let is_extra = course.in_place
-        && most_surge > 0
-        && specified == 0
-        && old_over >= 0
-        && (old_over > 0 || going_on > 0);
     let (surge, surge_old) = if is_extra {
         (most_surge.min(old_over.saturating_add(going_on)), 0)
     } else if most_surge > 0 {
@@ -121,7 +156,6 @@ pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], course: Course)
     } else {
         counted_old - old.specified - expected_old
     };
-    let update = if is_extra || old_over.abs() <= new_over.abs() { old_over } else { -new_over };
     // In OpenKruise those that are to go and serve no more are forgotten here: one more than may be is out.
     let going = members.iter().filter(|one| one.specified && !one.is_preparing_delete() && !one.available);
     let out = unavailable + i64::try_from(going.count()).unwrap_or(i64::MAX);
@@ -133,7 +167,7 @@ pub(super) fn numbers(rules: &Rules<'_>, members: &[Member<'_>], course: Course)
         down,
         down_old: if down > 0 { down_old.max(0) } else { 0 },
         delete: if specified > 0 || down > 0 { delete } else { 0 },
-        update,
+        update: balance.update(),
         update_unavailable: rules.max_unavailable + total - replicas,
         surge,
     }
