@@ -18,6 +18,7 @@ pub mod adopt;
 pub mod agents;
 pub mod amount;
 pub mod broadcast_job;
+mod build;
 pub mod claim_change;
 pub mod clone_set;
 pub mod cron_job;

@@ -1,10 +1,16 @@
 //! New pods, built from the template and their node.
 
 use berth_proto::crd::BroadcastJob;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{API_VERSION, KIND, NAME_LABEL, Rules, UID_LABEL};
-use crate::{daemon_set::build::place, hash::Suffixes, plan::generate_name};
+use crate::{
+    build::{NewPod, object},
+    daemon_set::build::place,
+    hash::Suffixes,
+    revision::Owner,
+    selector::Labels,
+};
 
 /// Offset and prime of FNV-1a with 64 bits.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
@@ -18,31 +24,22 @@ pub(super) fn pod(rules: &Rules<'_>, owner: &BroadcastJob, node: &str, by_schedu
     let mut labels = object(given.get("labels"));
     labels.insert(NAME_LABEL.to_owned(), name.into());
     labels.insert(UID_LABEL.to_owned(), uid.into());
-    let reference = json!({
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "name": name,
-        "uid": uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    });
-    let mut metadata = Map::new();
-    metadata.insert("namespace".to_owned(), meta.namespace.as_deref().into());
-    metadata.insert("name".to_owned(), self::name(owner, node).into());
-    metadata.insert("generateName".to_owned(), generate_name(name).into());
-    metadata.insert("labels".to_owned(), labels.into());
-    metadata.insert("annotations".to_owned(), object(given.get("annotations")).into());
-    if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {
-        metadata.insert("finalizers".to_owned(), finalizers.clone());
-    }
-    metadata.insert("ownerReferences".to_owned(), json!([reference]));
     let mut spec = object(rules.template.get("spec"));
     if by_scheduler {
         place(&mut spec, node);
     } else {
         spec.insert("nodeName".to_owned(), node.into());
     }
-    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
+    let annotations = object(given.get("annotations"));
+    let pod = NewPod { name: &self::name(owner, node), given: &given, labels, annotations, spec };
+    pod.of(Owner {
+        api_version: API_VERSION,
+        kind: KIND,
+        namespace: meta.namespace.as_deref().unwrap_or_default(),
+        name,
+        uid,
+        annotations: &Labels::new(),
+    })
 }
 
 /// Name of the pod of a node.
@@ -59,10 +56,6 @@ fn suffix(uid: &str, node: &str) -> String {
     let seed = bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
     let mut suffixes = Suffixes::new(seed);
     suffixes.next() + &suffixes.next()
-}
-
-fn object(value: Option<&Value>) -> Map<String, Value> {
-    value.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -123,13 +123,13 @@ impl<'a> Pass<'a> {
                 None => return,
             };
             let name = self.free_name(&mut instances, Some(&instance));
-            let (set, rules, owner) = (self.input.set, self.rules, self.owner);
+            let (rules, owner) = (self.rules, self.owner);
             let has = |name: &str| self.claims.has(name);
-            let claims = build::claims(set, rules, owner, &instance, has);
+            let claims = build::claims(rules, owner, &instance, has);
             self.plan.actions.extend(claims.into_iter().map(Action::CreateClaim));
             let names = build::Names { pod: &name, instance: &instance };
             let settings = self.input.settings;
-            let mut pod = build::pod(set, rules, owner, revision, names, settings, self.now);
+            let mut pod = build::pod(rules, owner, revision, names, settings, self.now);
             // One that goes back to the current revision stays.
             if in_place && at >= old && count(self.members.len()) + at >= rules.replicas {
                 pod["metadata"]["labels"][SURGE_LABEL] = "true".into();

@@ -2,9 +2,10 @@
 
 use berth_proto::crd::AdvancedCronJob;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{API_VERSION, KIND, Rules, SCHEDULED_AT};
+use crate::build::object;
 
 /// Builds the job of a time.
 pub(super) fn child(rules: &Rules<'_>, owner: &AdvancedCronJob, time: Timestamp) -> Value {
@@ -31,8 +32,4 @@ pub(super) fn child(rules: &Rules<'_>, owner: &AdvancedCronJob, time: Timestamp)
         },
         "spec": rules.template.get("spec"),
     })
-}
-
-fn object(value: Option<&Value>) -> Map<String, Value> {
-    value.and_then(Value::as_object).cloned().unwrap_or_default()
 }

@@ -4,10 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Rules, fit};
 use crate::{
-    clone_set::add_gate,
+    build::{NewPod, add_gate, object},
     in_place::annotations_of,
     names::{IN_PLACE_GATE, READY_GATE, REVISION_LABEL},
-    plan::generate_name,
     revision::{Owner, Revision},
 };
 
@@ -16,16 +15,6 @@ pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name
     let given = object(revision.template.get("metadata"));
     let mut labels = object(given.get("labels"));
     labels.insert(REVISION_LABEL.to_owned(), revision.hash().into());
-    let mut metadata = Map::new();
-    metadata.insert("namespace".to_owned(), owner.namespace.into());
-    metadata.insert("name".to_owned(), name.into());
-    metadata.insert("generateName".to_owned(), generate_name(owner.name).into());
-    metadata.insert("labels".to_owned(), labels.into());
-    metadata.insert("annotations".to_owned(), annotations_of(&given).into());
-    if let Some(finalizers) = given.get("finalizers").filter(|given| given.is_array()) {
-        metadata.insert("finalizers".to_owned(), finalizers.clone());
-    }
-    metadata.insert("ownerReferences".to_owned(), json!([owner.reference()]));
     let mut spec = object(revision.template.get("spec"));
     let mut tolerations = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
     let own = fit::tolerations(&spec);
@@ -36,7 +25,7 @@ pub(super) fn pod(rules: &Rules<'_>, owner: Owner<'_>, revision: &Revision, name
         add_gate(&mut spec, IN_PLACE_GATE);
     }
     add_gate(&mut spec, READY_GATE);
-    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec })
+    NewPod { name, given: &given, labels, annotations: annotations_of(&given), spec }.of(owner)
 }
 
 /// Ties the pod to its node: the scheduler sees to the rest. What the template requires was judged before.
@@ -50,8 +39,4 @@ pub(crate) fn place(spec: &mut Map<String, Value>, node: &str) {
     );
     affinity.insert("nodeAffinity".to_owned(), of_nodes.into());
     spec.insert("affinity".to_owned(), affinity.into());
-}
-
-fn object(value: Option<&Value>) -> Map<String, Value> {
-    value.and_then(Value::as_object).cloned().unwrap_or_default()
 }

@@ -12,12 +12,10 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-use super::{
-    API_VERSION, KIND, Pass,
-    build::{claim_name, object},
-};
+use super::{API_VERSION, KIND, Pass, build::claim_name};
 use crate::{
     action::Action,
+    build::{claim, values},
     claim_change::{message, note},
     clone_set::ClaimView,
     pod::PodView,
@@ -50,27 +48,11 @@ impl Pass<'_> {
 
     /// Claims of a number that are not there.
     pub(super) fn missing_claims(&self, ordinal: i64) -> Vec<Value> {
+        let own = values(&self.rules.match_labels);
         let missing = self.rules.claims.iter().filter_map(|template| {
             let name = claim_name(template.name(), self.owner.name, ordinal);
-            if self.claim(&name).is_some() {
-                return None;
-            }
-            let mut claim = template.0.clone();
-            let mut metadata = object(claim.get("metadata"));
-            let mut labels = object(metadata.get("labels"));
-            let selected = self.rules.match_labels.iter();
-            labels.extend(selected.map(|(key, value)| (key.clone(), value.as_str().into())));
-            metadata.insert("labels".to_owned(), labels.into());
-            metadata.insert("name".to_owned(), name.into());
-            metadata.insert("namespace".to_owned(), self.owner.namespace.into());
-            if self.rules.deletes_with_set {
-                metadata.insert("ownerReferences".to_owned(), json!([self.set_reference()]));
-            }
-            claim.insert("apiVersion".to_owned(), "v1".into());
-            claim.insert("kind".to_owned(), "PersistentVolumeClaim".into());
-            claim.insert("metadata".to_owned(), metadata.into());
-            claim.remove("status");
-            Some(Value::Object(claim))
+            let owner = self.rules.deletes_with_set.then(|| json!(self.set_reference()));
+            self.claim(&name).is_none().then(|| claim(template, (self.owner.namespace, name), &own, owner))
         });
         missing.collect()
     }

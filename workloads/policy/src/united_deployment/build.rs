@@ -4,7 +4,13 @@ use berth_proto::crd::Subset;
 use serde_json::{Map, Value, json};
 
 use super::{HASH_ANNOTATION, Kind, Pass, SUBSET_LABEL, SUBSET_REVISION_LABEL, patch};
-use crate::{defaults, fault::Fault, hash, revision::sorted};
+use crate::{
+    build::{object, values},
+    defaults,
+    fault::Fault,
+    hash,
+    revision::sorted,
+};
 
 /// Changed with how workloads are built: all of them are written anew then.
 const BUILD: u8 = 1;
@@ -61,7 +67,7 @@ impl Pass<'_> {
             [(SUBSET_LABEL, subset.name.as_str()), (SUBSET_REVISION_LABEL, self.live.update.name.as_str())];
         let mut metadata = object(rules.template.get("metadata"));
         let mut labels = object(metadata.remove("labels").as_ref());
-        labels.extend(rules.match_labels.iter().map(|(key, value)| (key.clone(), value.clone().into())));
+        labels.extend(values(rules.match_labels));
         labels.insert(SUBSET_LABEL.to_owned(), subset.name.clone().into());
         labels.insert(kind.revision_label().to_owned(), self.live.update.name.clone().into());
         let mut annotations = object(metadata.remove("annotations").as_ref());
@@ -183,10 +189,6 @@ pub fn update(kind: Kind, current: &mut Value, wanted: &Value) {
 /// Tells whether a list has nothing, or is not there.
 fn is_empty(list: Option<&Value>) -> bool {
     list.is_none_or(|list| list.is_null() || list.as_array().is_some_and(Vec::is_empty))
-}
-
-fn object(value: Option<&Value>) -> Map<String, Value> {
-    value.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 /// Object in a field, made where there is none.
