@@ -58,8 +58,9 @@ pub(crate) trait Index: Debug {
     /// This replica does not lead any more. What it had asked for counts for nothing.
     fn rests(&mut self, pods: &Pods, now: Now);
 
-    /// A write to an object of one of its kinds could not even be queued; it is owed again soon.
-    fn lost(&mut self, target: &Target, now: Now);
+    /// A write to an object of one of its kinds could not even be queued; it is owed again soon. Steps take no
+    /// place in that queue.
+    fn lost(&mut self, _: &Target, _: Now) {}
 
     /// When to call [`Index::time_passed`], even if nothing happens.
     fn next_deadline(&self) -> Option<Instant>;

@@ -62,7 +62,6 @@ use crate::{
     metrics::Metrics,
     store::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
     work::{Names, WorkQueue},
-    write::Target,
 };
 
 /// A budget is counted once in it at the most.
@@ -196,10 +195,6 @@ impl Index for BudgetIndex {
         self.leads = None;
         self.budgets.values_mut().for_each(Known::rests);
         self.asked.rests();
-    }
-
-    fn lost(&mut self, _: &Target, _: Now) {
-        // Its writes take no place in the queue.
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -46,7 +46,6 @@ use crate::{
         self, Key, Kind, LabelSets, Now, Object, Pod, PodChange, PodStateSeen, Pods, SetSeen, Texts, Views,
     },
     work::WorkQueue,
-    write::Target,
 };
 
 /// A PersistentPodState is written once in it at the most.
@@ -241,10 +240,6 @@ impl Index for PodStateIndex {
             known.object.rests();
             known.annotations.clear();
         }
-    }
-
-    fn lost(&mut self, _: &Target, _: Now) {
-        // Its writes take no place in the queue.
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -43,7 +43,6 @@ use crate::{
     observed::Observed,
     store::{Key, Kind, Now, Object, Pod, PodChange, Pods, SpreadSeen, Texts, Views},
     work::{Names, WorkQueue},
-    write::Target,
 };
 
 /// A WorkloadSpread is counted once in it at the most.
@@ -192,10 +191,6 @@ impl Index for SpreadIndex {
             (known.counted, known.asked, known.replicas) = (None, None, None);
             known.object.rests();
         }
-    }
-
-    fn lost(&mut self, _: &Target, _: Now) {
-        // Its writes take no place in the queue.
     }
 
     fn next_deadline(&self) -> Option<Instant> {
