@@ -16,14 +16,14 @@ pub enum Effect {
     Fetch(Fetch),
     /// Secrets that were read for this job are not needed any more.
     Forget(Arc<str>),
-    /// Something is to be told of an object.
+    /// News to be told of an object.
     Note(Note),
     /// The budget of a pod is to be asked; `RequestIndex::permitted` says what it answered.
     Ask(Ask),
-    /// Something is to be done for a budget.
+    /// Step for a budget.
     Budget(Step),
-    /// Something is to be done for a WorkloadSpread.
+    /// Step for a WorkloadSpread.
     Spread(SpreadStep),
-    /// Something is to be done for a PersistentPodState.
+    /// Step for a PersistentPodState.
     PodState(PodStateStep),
 }

@@ -39,27 +39,27 @@ pub(crate) trait Index: Debug {
     /// An object that is no pod is as given.
     fn apply(&mut self, object: &Object, pods: &Pods, now: Now);
 
-    /// An object that is no pod is gone. `namespace` is empty for kinds without namespaces.
+    /// Removes an object that is no pod. `namespace` is empty for kinds without namespaces.
     fn remove(&mut self, kind: Kind, namespace: &str, name: &str, pods: &Pods, now: Now);
 
     /// Objects of a kind, pods excepted, that the newest list has not shown.
     fn vanished(&self, kind: Kind) -> Vec<Key>;
 
-    /// A list has ended, and what it has not shown was removed. `complete`: with it all kinds have been
-    /// listed once.
+    /// Takes in that a list has ended, and what it has not shown was removed. `complete`: with it all kinds
+    /// have been listed once.
     fn list_ended(&mut self, complete: bool, pods: &Pods, now: Now);
 
-    /// It is the time of [`Index::next_deadline`], or later.
+    /// Takes in that it is the time of [`Index::next_deadline`], or later.
     fn time_passed(&mut self, pods: &Pods, now: Now);
 
-    /// From now on this replica leads: everything is owed, whatever was asked for before.
+    /// Leads from now on: everything is owed, whatever was asked for before.
     fn leads(&mut self, pods: &Pods, now: Now);
 
-    /// This replica does not lead any more. What it had asked for counts for nothing.
+    /// Rests: this replica does not lead any more. What it had asked for counts for nothing.
     fn rests(&mut self, pods: &Pods, now: Now);
 
-    /// A write to an object of one of its kinds could not even be queued; it is owed again soon. Steps take no
-    /// place in that queue.
+    /// Notes that a write to an object of one of its kinds could not even be queued: it is owed again soon.
+    /// Steps take no place in that queue.
     fn lost(&mut self, _: &Target, _: Now) {}
 
     /// When to call [`Index::time_passed`], even if nothing happens.

@@ -28,7 +28,7 @@ const MOST_WAITING: usize = 256;
 /// a SidecarSet is told once for a revision.
 const KEPT_FREE: usize = 64;
 
-/// Something to tell of an object.
+/// News to tell of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Kind of the object.

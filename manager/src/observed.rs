@@ -88,7 +88,7 @@ impl<S: Serialize + DeserializeOwned, T: Clone + PartialEq> Observed<S, T> {
         Some(self.sent.now(&self.resource_version, now))
     }
 
-    /// This replica does not lead any more: what it has written counts for nothing.
+    /// Rests: this replica does not lead any more, and what it has written counts for nothing.
     pub(crate) fn rests(&mut self) {
         self.sent = Sent::default();
     }

@@ -25,7 +25,7 @@ pub struct InvalidReference {
 }
 
 impl Reference {
-    /// As it was given.
+    /// The reference as it was given.
     pub fn as_str(&self) -> &str {
         &self.given
     }

@@ -86,7 +86,7 @@ impl NodeKey {
         <Kem as hpke::Kem>::PrivateKey::from_bytes(bytes).map(Self).map_err(|_| SealError::Key)
     }
 
-    /// To keep it. Whoever has these opens everything sealed to the node.
+    /// Bytes by which it is kept. Whoever has these opens everything sealed to the node.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.to_bytes().to_vec()
     }
@@ -115,13 +115,13 @@ impl NodeKey {
 }
 
 impl SealingKey {
-    /// As it is published.
+    /// Reads a key as it is published.
     pub fn parse(text: &str) -> Result<Self, SealError> {
         let bytes = STANDARD.decode(text).map_err(|_| SealError::Key)?;
         <Kem as hpke::Kem>::PublicKey::from_bytes(&bytes).map(Self).map_err(|_| SealError::Key)
     }
 
-    /// To publish it.
+    /// Text by which it is published.
     pub fn encoded(&self) -> String {
         STANDARD.encode(self.0.to_bytes())
     }

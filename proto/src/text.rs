@@ -1,6 +1,6 @@
 //! Texts that have to fit: the API server refuses an object as a whole when one of its texts is too long.
 
-/// As much of a text as fits into so many bytes, cut between characters.
+/// Cuts a text between characters, to as much as fits into so many bytes.
 pub fn cut(text: &str, longest: usize) -> &str {
     let end = (0..=text.len().min(longest)).rfind(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]

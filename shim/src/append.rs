@@ -31,7 +31,7 @@ enum State {
     Prefix(BytesMut),
     /// The prefix is on its way, changed; so many bytes of the message are to come.
     Message { rest: usize },
-    /// Everything else passes as it is.
+    /// All other bytes pass as they are.
     Settled(Outcome),
 }
 

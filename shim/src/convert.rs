@@ -85,7 +85,7 @@ pub fn stop_container(request: cri::StopContainerRequest) -> StopContainer {
     }
 }
 
-/// Whose sandbox `RunPodSandboxRequest` makes, and what it declares.
+/// Reads whose sandbox a `RunPodSandboxRequest` makes, and what it declares.
 pub fn run_pod_sandbox(request: cri::RunPodSandboxRequest) -> Result<(PodRef, Declared), Missing> {
     let config = request.config.ok_or(Missing("config"))?;
     Ok((

@@ -42,7 +42,7 @@ impl Edit {
         Self { statuses, is_completed, begun: BytesMut::new(), broken: false, edited: 0 }
     }
 
-    /// Everything is shown as ended well.
+    /// An edit that shows all containers as ended well.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn of_all(statuses: u64) -> Self {
         let is_completed = Box::new(|_: &ContainerId| true);

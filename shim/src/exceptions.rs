@@ -102,7 +102,7 @@ impl Exception {
         Self::with_other_hash(cri::ContainerStatus { state, ..Default::default() })
     }
 
-    /// With these fields of a status, and another definition.
+    /// An exception with these fields of a status, and another definition.
     fn with_other_hash(status: cri::ContainerStatus) -> Self {
         let annotations = [(HASH_ANNOTATION.to_owned(), OTHER_HASH.to_owned())].into();
         // A second `status` is merged into the first, and of two entries of a map with one key the last one

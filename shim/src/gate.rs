@@ -38,7 +38,7 @@ pub trait Gate: Send + Sync + 'static {
         let _ = call;
     }
 
-    /// Something happened on the way. Never blocks, never fails.
+    /// Takes in what happened on the way. Never blocks, never fails.
     fn observe(&self, event: Event);
 
     /// A number that grows with every change that could alter a verdict. Subscribe before asking, so that no

@@ -139,7 +139,8 @@ fn make_directory(path: &Path) -> Result<(), BindError> {
         .map_err(|source| BindError::Directory { path: directory.to_owned(), source })
 }
 
-/// Between "nobody answers here" and "we do" lies a moment in which a second starter would think the same.
+/// Locks the path: between "nobody answers here" and "we do" lies a moment in which a second starter would
+/// think the same.
 fn lock(path: &Path) -> Result<Flock<File>, BindError> {
     let mut file = path.as_os_str().to_owned();
     file.push(".lock");

@@ -68,7 +68,7 @@ pub struct Exported(Registry);
 // === impl Exported ===
 
 impl Exported {
-    /// As OpenMetrics.
+    /// Gives the metrics as OpenMetrics.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Into memory.
@@ -213,7 +213,7 @@ impl Metrics {
         of(Outcome::Compressed) + of(Outcome::Empty) + of(Outcome::TooLarge)
     }
 
-    /// Something was not taken on, because there is too much of it.
+    /// Counts what was not taken on, because there is too much of it.
     pub(crate) fn shed(&self, what: Shed) {
         self.shed.get_or_create(&[("what", what.label())]).inc();
     }

@@ -109,7 +109,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// With this ownership, what is only for kinds that are left to OpenKruise is off.
+    /// Switches off what is only for kinds that this ownership leaves to OpenKruise.
     #[must_use]
     pub fn with(mut self, owner: Ownership) -> Self {
         self.ownership = owner;

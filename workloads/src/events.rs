@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Events that wait; one more is lost.
 const MOST_WAITING: usize = 512;
 
-/// Something to tell of an object.
+/// An object, and the news to tell of it.
 pub(crate) type Told = (ObjectReference, Note);
 
 /// The entrance.

@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) lines: LinePace,
 }
 
-/// Something that was on its way.
+/// Answer to what was on its way.
 #[derive(Debug)]
 pub(crate) enum Came {
     Report(Report),

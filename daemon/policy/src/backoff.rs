@@ -20,7 +20,7 @@ pub(crate) struct Pace {
     pub(crate) longest: Duration,
 }
 
-/// Something that is tried until it works.
+/// Attempts of what is tried until it works.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Retry {
     failures: u32,

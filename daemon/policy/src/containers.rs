@@ -153,7 +153,7 @@ impl Node {
         self.sandboxes.get_mut(self.containers.get(id)?)?.instances.get_mut(id)
     }
 
-    /// Something may have happened to this container.
+    /// Notes that something may have happened to this container.
     pub(crate) fn hint(&mut self, container: &ContainerId) {
         let seq = self.seq;
         if let Some(sandbox) = self.containers.get(container).and_then(|id| self.sandboxes.get_mut(id)) {

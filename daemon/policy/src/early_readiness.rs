@@ -103,7 +103,7 @@ impl Node {
         awaited.any(|one| one.instance.container.name == *name && one.instance.own.succeeded(one.spec))
     }
 
-    /// Something happened in this sandbox after which a probe may matter.
+    /// Notes that after a launch in this sandbox a probe may matter.
     pub(crate) fn note_launch(&mut self, id: &SandboxId) {
         if self.is_launching(id) {
             self.early.launching.insert(id.clone());
@@ -180,7 +180,7 @@ impl Node {
         }
     }
 
-    /// There is a gate, and the agent may run probes for it.
+    /// Tells whether there is a gate, and the agent may run probes for it.
     fn runs_probes(&self) -> bool {
         self.config.early_readiness && self.config.launch_order && self.config.path == Path::Inline
     }

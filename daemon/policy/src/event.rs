@@ -113,8 +113,8 @@ pub enum Event {
     /// The executor began to list the runtime; what comes into being from now on may be missing in the
     /// answer.
     ListingStarted,
-    /// Everything the runtime has: at start, and now and then against drift. What is missing here is
-    /// forgotten.
+    /// Sandboxes and containers that the runtime has: at start, and now and then against drift. What is
+    /// missing here is forgotten.
     RuntimeListed {
         /// All sandboxes.
         sandboxes: Vec<ListedSandbox>,

@@ -84,8 +84,8 @@ impl Node {
         followed.for_each(|sandbox| sandbox.hinted = seq);
     }
 
-    /// These pods are probed, and no others. Those that were not are due: nobody has heeded hints at their
-    /// ends.
+    /// Takes in which pods are probed; no others are. Those that were not are due: nobody has heeded hints at
+    /// their ends.
     pub(crate) fn probed_pods(&mut self, pods: BTreeSet<PodUid>) {
         let before = std::mem::replace(&mut self.probed, pods);
         let (seq, now) = (self.seq, &self.probed);
@@ -111,7 +111,8 @@ impl Node {
         !self.is_hint(container) && !self.sidecars.is_marked(container)
     }
 
-    /// This event says who asks the runtime what, and changes nothing of what is known of containers.
+    /// Tells whether this event says who asks the runtime what, and changes nothing of what is known of
+    /// containers.
     pub(crate) fn is_question(&self, event: &Event) -> bool {
         match event {
             Event::RelistAsked { .. } | Event::RelistAnswered { .. } => true,

@@ -97,7 +97,7 @@ impl EffectsInFlight {
         self.paused.len()
     }
 
-    /// Something is under way.
+    /// Tells whether something is under way.
     pub(crate) fn is_busy(&self) -> bool {
         !self.busy.is_empty()
     }

@@ -74,8 +74,8 @@ impl Node {
         MOST_INSPECTIONS.saturating_sub(asked)
     }
 
-    /// Something waits for a change, so that the next fact is worth waking somebody. On a quiet node nothing
-    /// does, and facts cost no more than their own bookkeeping.
+    /// Tells whether something waits for a change, so that the next fact is worth waking somebody. On a quiet
+    /// node nothing does, and facts cost no more than their own bookkeeping.
     pub fn is_waiting(&self) -> bool {
         let held = self.calls.values().any(|call| call.hold.is_some());
         if self.handed_over {

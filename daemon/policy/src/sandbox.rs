@@ -45,7 +45,7 @@ pub(crate) struct Sandbox {
     pub(crate) waiting: BTreeMap<ContainerName, Waiting>,
 }
 
-/// Since when a container waits, and for whom.
+/// Wait of a container: since when, and for whom.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub(crate) since: Instant,

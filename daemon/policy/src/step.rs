@@ -31,7 +31,7 @@ pub enum Step {
     Effect(Effect),
 }
 
-/// Something to find out.
+/// Fact to find out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
     /// Ask the runtime for the containers of this sandbox, with the exit codes of those that ended.

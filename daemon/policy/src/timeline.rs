@@ -26,7 +26,7 @@ pub(crate) const OF_ONE_POD: usize = 48;
 /// Bytes of a text at most: messages of runtimes and names of images have no bound of their own.
 const LONGEST: usize = 300;
 
-/// Something that was decided or happened.
+/// Decision or event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The pod that it is about.

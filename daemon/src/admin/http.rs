@@ -123,7 +123,7 @@ fn joined(ours: &str, theirs: &str) -> String {
     if theirs.ends_with(END) { format!("{ours}{theirs}") } else { format!("{ours}{END}") }
 }
 
-/// As the API server answers: `ok`, or the list of checks when one failed or all are wanted.
+/// Answers as the API server does: `ok`, or the list of checks when one failed or all are wanted.
 fn checks(checks: &[(&'static str, Result<(), String>)], verbose: bool) -> Response<Full<Bytes>> {
     let failed = checks.iter().any(|(_, result)| result.is_err());
     if !failed && !verbose {

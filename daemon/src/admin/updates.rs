@@ -51,7 +51,7 @@ fn swap(asked: admin::TwinSwap) -> crd::TwinSwap {
     }
 }
 
-/// There is no API server.
+/// Refusal where there is no API server.
 pub(super) fn no_cluster(mode: &str) -> Status {
     Status::failed_precondition(format!(
         "updates need podView.mode api: the pod is changed at the API server, and with podView.mode {mode} berthd has none"

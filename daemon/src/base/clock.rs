@@ -1,4 +1,4 @@
-//! Between the API's wall clock and the policy's clock.
+//! Conversion between the API's wall clock and the policy's clock.
 
 use std::time::{Duration, Instant};
 

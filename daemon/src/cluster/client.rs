@@ -205,7 +205,8 @@ impl Connection {
         Ok(session)
     }
 
-    /// This client failed: whoever asks next gets a new one, unless somebody else saw it fail before.
+    /// Gives up a client that failed: whoever asks next gets a new one, unless somebody else saw it fail
+    /// before.
     pub async fn discard(&self, failed: &Session) {
         let mut current = self.current.lock().await;
         if current.as_ref().is_some_and(|session| session.number == failed.number) {
@@ -213,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// The identity is another one from now on: makes a new client with it.
+    /// Makes a new client: the identity is another one from now on.
     pub(super) async fn renew(&self) {
         *self.current.lock().await = None;
         if let Err(error) = self.session().await {

@@ -3,7 +3,7 @@
 
 use super::identity::{IdentityState, Who};
 
-/// Something the agent does in a cluster.
+/// Part of what the agent does in a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
     /// Name of the feature.

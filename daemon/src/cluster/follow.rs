@@ -209,7 +209,7 @@ impl<K> Shown<K> {
 }
 
 impl Lost {
-    /// With what the API server refused it: another client, or haste, would not help.
+    /// Code with which the API server refused it: another client, or haste, would not help.
     fn refusal(&self, watch: &Watch) -> Option<u16> {
         let code = match self {
             Self::Prepared(kube::Error::Api(status)) => Some(status.code),

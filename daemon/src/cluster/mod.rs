@@ -69,7 +69,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// As it is configured, for the node of this name; nothing is asked before [`Cluster::run`].
+    /// A cluster as it is configured, for the node of this name; nothing is asked before [`Cluster::run`].
     pub fn new(config: &Configuration, node: String, metrics: ClusterMetrics) -> Self {
         let connection = Connection::new(Source::of(config));
         Self {

@@ -52,7 +52,7 @@ pub struct TokenState {
     pub error: Option<String>,
 }
 
-/// There is no new token.
+/// Reason why there is no new token.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RenewalError {
     #[error("token of service account {account}")]

@@ -18,7 +18,7 @@ pub(crate) struct RequestCache<T = ContainerRecreateRequestStatus> {
 }
 
 impl<T: Clone> RequestCache<T> {
-    /// These and no others.
+    /// Puts these in the place of all that are known.
     pub(crate) fn replace(&self, objects: &[Object<impl Sized, T>]) {
         let all = objects.iter().map(|object| (object.id.clone(), object.target.clone()));
         *self.targets() = all.collect();

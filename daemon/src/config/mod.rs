@@ -204,7 +204,7 @@ impl Default for ExitOrder {
 }
 
 impl PathMode {
-    /// As it is written in the configuration.
+    /// Name of it, as it is written in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Inline => "inline",

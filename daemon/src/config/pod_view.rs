@@ -90,7 +90,7 @@ impl Default for ServiceAccount {
 }
 
 impl ViewMode {
-    /// As it is written in the configuration.
+    /// Name of it, as it is written in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

@@ -23,7 +23,7 @@ const NAME: &str = "node.key";
 /// A key and its header are smaller by far.
 const LIMIT: u64 = 4 << 10;
 
-/// There is no key. `Display` names the file and says what to do.
+/// Reason why there is no key. `Display` names the file and says what to do.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeKeyError {
     /// It cannot be read.

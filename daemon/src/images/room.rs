@@ -124,7 +124,7 @@ impl Drop for Need<'_> {
 }
 
 impl Filesystem {
-    /// As the kubelet counts it: what those who are not root may have.
+    /// Reads its room as the kubelet counts it: what those who are not root may have.
     async fn at(path: &str) -> io::Result<Self> {
         // A disk that hangs must not stop the agent's one thread.
         let at = path.to_owned();

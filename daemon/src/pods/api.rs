@@ -211,7 +211,7 @@ impl ApiView {
         self.agent.observe(Event::PodsUnread(pods.values().cloned().collect()));
     }
 
-    /// This one can be read again, or is gone.
+    /// Notes that this one can be read again, or is gone.
     fn read(&self, pod: &PodUid, unread: &mut Unread) {
         if unread.remove(pod).is_some() {
             self.unread(unread);

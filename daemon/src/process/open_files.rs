@@ -1,4 +1,4 @@
-//! As many descriptors as the system lets us have.
+//! Limit of open files: as many as the system lets us have.
 //!
 //! A connection takes two, and without one left not even the kubelet is accepted. A service of ours has a
 //! limit of its own, but in a container the soft limit is often 1,024, and the bound of the data path is

@@ -91,7 +91,7 @@ impl SpanMetrics {
 impl SpanProcessor for Ended {
     fn on_start(&self, _: &mut Span, _: &Context) {}
 
-    /// On the thread that ended it, so it never waits.
+    /// Takes a span on the thread that ended it, so it never waits.
     fn on_end(&self, span: SpanData) {
         if self.queue.try_send(span).is_err() {
             self.metrics.dropped("queue", 1);

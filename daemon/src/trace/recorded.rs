@@ -106,7 +106,7 @@ impl Span {
     }
 }
 
-/// As much of a fact as people read.
+/// Cuts a fact to as much as people read.
 pub(super) fn cut(text: &str) -> String {
     text::cut(text, MAX_TEXT).to_owned()
 }

@@ -21,7 +21,7 @@ impl RoundRobin {
         later.into_iter().chain(owners).chain(last).take(most).collect()
     }
 
-    /// This one is tried now, whatever comes of it.
+    /// Notes that this one is tried now, whatever comes of it.
     pub(super) fn tried(&mut self, name: &str) {
         self.0 = Some(name.to_owned());
     }

@@ -38,7 +38,7 @@ const KINDS: [(&str, &str, &str); 3] = [
     ("DaemonSet", "v1alpha1", "daemonsets"),
     ("StatefulSet", "v1beta1", "statefulsets"),
 ];
-/// Their group. Kubernetes has kinds of the same names in another one.
+/// Group of these kinds. Kubernetes has kinds of the same names in another one.
 const GROUP: &str = "apps.kruise.io";
 /// Label of a pod that says which revision it has.
 pub(super) const REVISION_LABEL: &str = "controller-revision-hash";

@@ -100,7 +100,7 @@ impl Pages {
     }
 }
 
-/// As the API server answers: `ok`, or the list of checks when one failed.
+/// Answers as the API server does: `ok`, or the list of checks when one failed.
 fn ready(checks: &[Check]) -> Response<Full<Bytes>> {
     if checks.iter().all(|check| check.done) {
         return page(StatusCode::OK, TEXT, "ok\n".to_owned());

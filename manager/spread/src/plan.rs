@@ -1,5 +1,5 @@
-//! Everything that `berth-workloads` does for a WorkloadSpread: costs of deletion, pods that were there
-//! before, and pods that move on. Pure.
+//! Work that `berth-workloads` does for a WorkloadSpread: costs of deletion, pods that were there before, and
+//! pods that move on. Pure.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -51,7 +51,7 @@ pub enum Move {
     Delete(usize),
 }
 
-/// Everything to be done for a WorkloadSpread.
+/// Work to be done for a WorkloadSpread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpreadPlan {
     /// Costs first, then deletions.

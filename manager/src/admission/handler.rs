@@ -66,7 +66,7 @@ const ACCOUNT: &str = "berth-manager";
 /// Labels of the namespaces.
 pub(super) type Namespaces = View<BTreeMap<String, String>>;
 
-/// Everything that decisions are made from.
+/// Views, clients and settings that decisions are made from.
 pub(super) struct Handler {
     /// Reads what is not watched.
     pub(super) client: Client,

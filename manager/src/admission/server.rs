@@ -74,7 +74,7 @@ pub(super) trait Decide: Send + Sync + 'static {
     fn decide(&self, route: Route, request: &review::Request) -> impl Future<Output = Verdict> + Send;
 }
 
-/// Everything that a connection needs.
+/// Parts that a connection needs.
 pub(super) struct Server<D> {
     acceptor: TlsAcceptor,
     shared: Arc<Shared<D>>,

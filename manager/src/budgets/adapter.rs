@@ -14,7 +14,7 @@ use crate::{
     store::Key,
 };
 
-/// Something to be done for the index.
+/// Step that the index wants.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A fact is to be looked up.

@@ -70,7 +70,7 @@ impl Known {
         self.object.resource_version.parse().unwrap_or(0)
     }
 
-    /// This replica does not lead any more: what is under way counts for nothing.
+    /// Rests: this replica does not lead any more, and what is under way counts for nothing.
     pub(super) fn rests(&mut self) {
         (self.round, self.counted) = (None, None);
         (self.failures, self.pauses) = (0, None);

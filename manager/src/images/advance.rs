@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl ImageIndex {
-    /// Everything that was touched is thought through; what is owed.
+    /// Thinks through all that was touched, and gives what is owed.
     pub(super) fn settle(&mut self, now: Now) -> Vec<Effect> {
         if self.leads.is_some() && self.views.complete_since(KINDS).is_some() {
             loop {

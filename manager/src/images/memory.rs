@@ -28,7 +28,7 @@ use super::rollout::End;
 /// Far more than 100,000 names of 63 letters: what unfolds to more was not written by a manager.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// As `endedNodes` has it; `None` where nothing has ended.
+/// Writes them as `endedNodes` has them; `None` where nothing has ended.
 pub(super) fn write<'a>(ended: impl Iterator<Item = (&'a Arc<str>, End)>) -> Option<String> {
     let mut text = String::new();
     for (name, end) in ended {

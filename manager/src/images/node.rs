@@ -88,8 +88,8 @@ pub(super) struct Pull {
 }
 
 impl NodeState {
-    /// Something can be asked of it. A NodeImage that was made for an earlier node of this name is about to
-    /// go.
+    /// Tells whether something can be asked of it. A NodeImage that was made for an earlier node of this name
+    /// is about to go.
     pub(super) fn usable(&self) -> bool {
         self.labels().is_some()
     }
@@ -215,7 +215,7 @@ impl Entry {
         }
     }
 
-    /// As it is: an entry once written stays so until it is taken back.
+    /// The wish as it is: an entry once written stays so until it is taken back.
     pub(super) fn wish(&self) -> Wish {
         Wish {
             content: self.content.clone(),

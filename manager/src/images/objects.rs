@@ -179,7 +179,7 @@ impl ImageIndex {
         }
     }
 
-    /// Everything has been listed: what waited for that.
+    /// Begins what has waited until all was listed.
     pub(super) fn begin(&mut self, pods: &Pods, now: Now) {
         for namespace in self.turns.keys().cloned().collect::<Vec<_>>() {
             self.take_turns(&namespace, pods, now);

@@ -47,7 +47,7 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// As it is written, but for credentials that are still to be sealed.
+    /// The entry as it is written, but for credentials that are still to be sealed.
     pub fn entry(&self) -> DesiredImage {
         DesiredImage { since: self.since.clone(), ..DesiredImage::clone(&self.content) }
     }

@@ -278,7 +278,8 @@ impl PodUpdates {
         }
     }
 
-    /// This replica does not lead any more: nothing is wanted but what the objects have, by whoever leads.
+    /// Rests: this replica does not lead any more, and nothing is wanted but what the objects have, by
+    /// whoever leads.
     pub fn rest(&mut self) {
         self.wanted.clear();
         self.dirty.clear();

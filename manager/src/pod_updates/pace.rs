@@ -47,7 +47,7 @@ impl Pace {
         self.until = Some(later(now, pause));
     }
 
-    /// Until when the node waits for its next write; `None`: it may be asked for.
+    /// Time until which the node waits for its next write; `None`: it may be asked for.
     pub(super) fn waits(&self, now: Instant) -> Option<Instant> {
         self.until.filter(|until| *until > now)
     }

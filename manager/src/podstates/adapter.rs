@@ -17,7 +17,7 @@ use crate::{
     store::Key,
 };
 
-/// Something to be done for the index.
+/// Step that the index wants.
 #[derive(Clone, Debug)]
 pub enum PodStateStep {
     /// Annotations of pods are to be read.

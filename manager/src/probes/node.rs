@@ -71,14 +71,14 @@ struct Other {
 }
 
 impl ProbedPod {
-    /// With these parts of its probes.
+    /// The same pod with these parts of its probes.
     pub(super) fn only(&self, parts: &[usize], texts: &mut Texts) -> Self {
         let resolved = Arc::new(self.resolved.only(parts, texts));
         let (namespace, name, uid) = (self.namespace.clone(), self.name.clone(), self.uid.clone());
         Self { namespace, name, uid, ip: self.ip, resolved }
     }
 
-    /// As it is written.
+    /// The entry as it is written.
     pub fn entry(&self) -> PodProbe {
         PodProbe {
             name: self.name.clone().into(),

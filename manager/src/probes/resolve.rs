@@ -58,7 +58,7 @@ pub(super) enum Problem {
     Taken { probe: Box<str>, what: Claim, by: Box<str> },
 }
 
-/// Something on a pod that only one probe can write.
+/// Part of a pod that only one probe can write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Claim {
     Condition(Box<str>),

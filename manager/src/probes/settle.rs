@@ -23,7 +23,7 @@ use crate::{
 };
 
 impl ProbeIndex {
-    /// Everything that was touched is thought through; what is owed.
+    /// Thinks through all that was touched, and gives what is owed.
     pub(super) fn settle(&mut self, now: Now) -> Vec<Write> {
         if self.leads && self.views.complete_since(KINDS).is_some() {
             while let Some(name) = self.dirty.pop_first() {
@@ -211,7 +211,7 @@ fn owed(marker: &mut Marker, now: Now) -> Option<Owed> {
     Some(Owed { status, at })
 }
 
-/// Something was asked to be written on the version that this one names too. If it was done, this one would
+/// Tells whether a write was asked for on the version that this one names too. If it was done, this one would
 /// be refused.
 fn is_under_way<T>(sent: &Option<(Box<str>, T)>, next: &(Box<str>, T)) -> bool {
     sent.as_ref().is_some_and(|(resource_version, _)| *resource_version == next.0)

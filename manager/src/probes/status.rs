@@ -65,7 +65,7 @@ static WAITS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// On how many nodes there is no room, and what else there is to say.
+/// Says on how many nodes there is no room, and what else there is to say.
 fn crowded(marker: &Marker) -> String {
     let pods: usize = marker.crowded.values().sum();
     let (nodes, one) = (marker.crowded.len(), marker.crowded.keys().next().map_or("", |name| name));

@@ -30,7 +30,7 @@ impl RequestIndex {
         self.requests.set_timer(&id, Some(now.instant));
     }
 
-    /// As many as the budget lets now ask it again, soon.
+    /// Lets as many ask again, soon, as the budget lets go now.
     pub(super) fn budget_changed(&mut self, seen: &BudgetSeen) {
         let allowed = seen.status.as_ref().map_or(0, |status| status.unavailable_allowed);
         let Ok(allowed @ 1..) = usize::try_from(allowed) else { return };

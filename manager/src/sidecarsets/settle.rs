@@ -34,7 +34,7 @@ use crate::{
 const RESTS: [&str; 2] = ["Paused", "PartitionReached"];
 
 impl SidecarIndex {
-    /// Everything that was touched is thought through; what is owed.
+    /// Thinks through all that was touched, and gives what is owed.
     pub(super) fn settle(&mut self, now: Now) -> Vec<Effect> {
         if self.leads && self.views.complete_since(KINDS).is_some() {
             while let Some(node) = self.unsure.pop_first() {

@@ -18,7 +18,7 @@ use crate::{
     store::Key,
 };
 
-/// Something to be done for the index.
+/// Step that the index wants.
 #[derive(Clone, Debug)]
 pub enum SpreadStep {
     /// The replicas of a workload are to be read.

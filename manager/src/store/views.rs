@@ -64,7 +64,7 @@ impl Views {
         self.views[kind as usize].doubt
     }
 
-    /// Until when changes of this kind may have gone unseen: that none came before then proves nothing.
+    /// Time until which changes of this kind may have gone unseen: that none came before then proves nothing.
     pub(crate) fn blind_until(&self, kind: Kind) -> Option<Instant> {
         self.views[kind as usize].blind
     }

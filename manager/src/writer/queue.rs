@@ -36,7 +36,7 @@ const ON_THEIR_WAY: usize = super::AT_ONCE / 2;
 /// nodes of its pods are told. No namespace has such a name.
 const SETS: &str = "/sidecarsets";
 
-/// There was no room for a write of this object.
+/// Refusal of a write for which there was no room.
 #[derive(Debug, thiserror::Error)]
 #[error("no room in the queue for a write of {} {}", target.kind.name(), target.key)]
 pub struct Full {

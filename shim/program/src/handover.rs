@@ -56,7 +56,7 @@ const OWN: [&str; 4] = ["WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNA
 /// The old process, whose place is taken.
 pub(crate) struct OldProcess(PassingLine);
 
-/// Everything that it takes to be succeeded.
+/// Parts that a successor takes.
 pub(crate) struct Place {
     /// The file that this process was started from.
     pub(crate) program: PathBuf,

@@ -33,7 +33,7 @@ const AROUND: usize = 64;
 /// Bytes of rows after which the next message begins.
 const PART: usize = 128 << 10;
 
-/// Everything that is known before it is asked.
+/// Answers that are known before anybody asks.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     sandboxes: HashMap<SandboxId, Row>,

@@ -29,7 +29,7 @@ pub(super) struct Built {
     pub(super) before: bool,
 }
 
-/// Everything that is to be injected.
+/// Parts of a pod that are to be injected.
 #[derive(Default)]
 pub(super) struct Parts {
     /// Sorted by name.

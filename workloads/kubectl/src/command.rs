@@ -23,7 +23,7 @@ use crate::{
 
 /// A watch that broke begins again after it.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
-/// As good as for ever.
+/// Longest wait: as good as for ever.
 pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
 /// Carries out a command. `args` are the words that it was given.

@@ -34,7 +34,7 @@ pub(crate) struct Named {
     pub(crate) namespace: Option<String>,
 }
 
-/// Whose the objects are.
+/// Objects that are named, by whose they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Targets {
     /// Ours, in the order in which they were named.

@@ -134,7 +134,7 @@ pub struct InPlaceUpdate {
     pub grace_seconds: Option<i32>,
 }
 
-/// Something to tell of an object, as an Event.
+/// News to tell of an object, as an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// It is bad news.

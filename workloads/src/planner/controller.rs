@@ -30,7 +30,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The shortest one, where nothing was to be written: whatever an object says, it is not looked at for ever.
 const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Something that was on its way.
+/// Answer to what was on its way.
 enum Came<P: Picture> {
     Report(Report<P::Wrote>),
     /// All objects, at the start of a term.

@@ -65,7 +65,7 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything but the pods themselves.
+/// Asks for all facts but the pods themselves.
 async fn snapshot(client: &mut AdminClient<Channel>, global: &Global) -> Result<Snapshot> {
     fn ask<T>(global: &Global, message: T) -> Request<T> {
         admin::request(global, message)

@@ -25,7 +25,7 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Something of this pod waits, or is under way.
+    /// Tells whether something of this pod waits, or is under way.
     pub(super) fn is_busy(&self, pod: &PodFacts) -> bool {
         let waits = |container: &ContainerFacts| {
             let runs_well =

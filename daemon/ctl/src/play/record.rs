@@ -88,7 +88,8 @@ impl Record {
         self.sandbox_milliseconds = Some(self.since(Instant::now()));
     }
 
-    /// Something happened to the container at this place in the spec; milliseconds since the beginning.
+    /// Notes a moment of the container at this place in the spec; returns the milliseconds since the
+    /// beginning.
     pub(crate) fn mark(&mut self, index: usize, mark: LaunchMoment, at: Instant) -> u64 {
         let since = self.since(at);
         let times = &mut self.containers[index];

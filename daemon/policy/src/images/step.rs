@@ -9,7 +9,7 @@ use std::{
 
 use super::wish::{Credentials, ImageReference, PullId};
 
-/// Something to be done.
+/// Effect that is wanted of the images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImageStep {
     /// Is it on the node? Answered by `Looked` or `LookFailed`.

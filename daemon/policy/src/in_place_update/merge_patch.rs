@@ -95,7 +95,7 @@ fn taken_back(patch: &Map<String, Value>, before: &Map<String, Value>) -> Map<St
     patch.iter().map(back).collect()
 }
 
-/// Whatever order the parser keeps.
+/// Sorts the keys of a value, whatever order the parser keeps.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {

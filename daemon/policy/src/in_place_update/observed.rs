@@ -11,7 +11,7 @@ use crate::{
     model::{ContainerId, ContainerName},
 };
 
-/// Something under `metadata` that an env entry can refer to.
+/// Part of `metadata` that an env entry can refer to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetadataKey {
     /// `metadata.labels['…']`.

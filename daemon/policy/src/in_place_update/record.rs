@@ -85,7 +85,7 @@ impl Record {
             || self.next_container_ref_metadata.contains_key(name)
     }
 
-    /// Something waits for a later batch.
+    /// Tells whether something waits for a later batch.
     pub(crate) fn has_next(&self) -> bool {
         !self.next_container_images.is_empty() || !self.next_container_ref_metadata.is_empty()
     }

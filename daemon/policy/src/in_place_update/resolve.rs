@@ -91,8 +91,8 @@ fn contradictions<'a>(open: impl Iterator<Item = &'a UpdateRequest>) -> BTreeMap
     refused
 }
 
-/// Everything that an entry wants for itself. Members of merged annotations can be shared, the annotation
-/// cannot be both merged and set.
+/// Things that an entry wants for itself. Members of merged annotations can be shared, the annotation cannot
+/// be both merged and set.
 fn things(entry: &UpdateRequest) -> Vec<(Thing, String)> {
     let images =
         entry.images.iter().map(|(name, image)| (format!("container {name}"), format!("image {image}")));

@@ -87,7 +87,7 @@ impl Before {
             .collect()
     }
 
-    /// This, and of the other one what this does not have.
+    /// Adds of the other one what this does not have.
     pub(super) fn and(mut self, other: Self) -> Self {
         for (name, image) in other.images {
             self.images.entry(name).or_insert(image);
@@ -98,7 +98,7 @@ impl Before {
         self
     }
 
-    /// This, once `ended` has brought about what it asked for; of images, those that `left` gives. What is
+    /// Want after `ended` has brought about what it asked for; of images, those that `left` gives. What is
     /// not as that one found it is no older than what it left. `original` is this as it was written down,
     /// before others that have ended, too.
     pub(super) fn after<'a>(
@@ -127,7 +127,7 @@ impl Before {
         self
     }
 
-    /// This speaks of all that the other one speaks of.
+    /// Tells whether this speaks of all that the other one speaks of.
     pub(super) fn covers(&self, other: &Self) -> bool {
         other.images.keys().all(|name| self.images.contains_key(name))
             && other.metadata.keys().all(|key| self.metadata.contains_key(key))

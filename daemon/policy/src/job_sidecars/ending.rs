@@ -51,8 +51,8 @@ impl Node {
         self.sidecars.marks.keys().filter(|id| self.runtime_listed && !self.containers.contains_key(*id))
     }
 
-    /// Something may have to be done with the next fact. The marks of a pod that has ended wait for nothing
-    /// but their end.
+    /// Tells whether something may have to be done with the next fact. The marks of a pod that has ended wait
+    /// for nothing but their end.
     pub(crate) fn awaits_sidecars(&self) -> bool {
         self.sidecars.is_active() || self.sidecars_gone().next().is_some()
     }
@@ -149,7 +149,7 @@ impl Node {
         self.sidecars.is_marked(container)
     }
 
-    /// These marks are durable.
+    /// Notes that these marks are durable.
     pub(crate) fn sidecars_marked(&mut self, marks: &[SidecarMark], now: Instant) {
         for mark in marks {
             self.place_sidecar(mark, now);

@@ -90,7 +90,7 @@ impl JobSidecars {
         self.pods.contains(pod)
     }
 
-    /// There is any such pod.
+    /// Tells whether there is any such pod.
     pub(crate) fn has_any(&self) -> bool {
         !self.pods.is_empty()
     }
@@ -100,7 +100,7 @@ impl JobSidecars {
         self.marks.contains_key(container)
     }
 
-    /// Since when it is being ended.
+    /// Time since which it is being ended.
     pub(crate) fn ending_since(&self, container: &ContainerId) -> Option<Instant> {
         self.marks.get(container).map(|marked| marked.since)
     }

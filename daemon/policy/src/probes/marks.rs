@@ -83,14 +83,13 @@ impl Asked {
         self.conditions.is_empty() && self.keys.is_empty()
     }
 
-    /// Everything asked here is asked there.
+    /// Tells whether the other one asks for all that this one asks for.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         self.conditions.is_subset(&other.conditions)
             && self.keys.keys().all(|key| other.keys.contains_key(key))
     }
 
-    /// With these, too. What is refused again and again while it changes again and again is not all
-    /// remembered.
+    /// Adds these. What is refused again and again while it changes again and again is not all remembered.
     pub(super) fn extend(&mut self, other: Self) {
         self.conditions.extend(other.conditions);
         for (key, values) in other.keys {

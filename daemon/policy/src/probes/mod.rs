@@ -253,7 +253,7 @@ impl Probes {
 }
 
 impl Wake {
-    /// Something may be due then.
+    /// Notes that something may be due then.
     fn at(&mut self, then: Instant) {
         if then > self.planned && self.next.is_none_or(|next| then < next) {
             self.next = Some(then);

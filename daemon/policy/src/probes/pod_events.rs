@@ -52,7 +52,7 @@ impl PendingEvent {
         }
     }
 
-    /// Since when something is to be told, and when it may be.
+    /// Times since which something is to be told, and at which it may be.
     fn due(&self) -> Option<(Instant, Instant)> {
         let untold = self.untold.as_ref()?;
         let quiet = self.warned_at.filter(|_| untold.reason == ProbeReason::Unknown);

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use super::{model::ProbeRun, report::PodReport};
 use crate::model::PodRef;
 
-/// Something to be done.
+/// Effect that is wanted of the probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeStep {
     /// Run a probe once. Answered by `RunEnded`; an answer that is 10 s later than the timeout is not waited
@@ -86,7 +86,7 @@ pub enum ProbeReason {
 }
 
 impl ConditionStatus {
-    /// As the API spells it.
+    /// Name of it, as the API spells it.
     pub fn name(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -97,7 +97,7 @@ impl ConditionStatus {
 }
 
 impl ProbeReason {
-    /// As the API spells it.
+    /// Name of it, as the API spells it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Succeeded => "KruiseProbeSucceeded",

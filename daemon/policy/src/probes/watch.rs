@@ -212,7 +212,7 @@ impl Watch {
         self.due = self.probe().map(|probe| later(now, period(probe)));
     }
 
-    /// Whatever the last run finds or found does not count any more.
+    /// Drops the last run: what it finds or found does not count any more.
     fn drop_run(&mut self) {
         self.run = None;
         self.refusal = None;
@@ -286,7 +286,7 @@ impl Watch {
         self.wanted.probe.as_ref().ok()
     }
 
-    /// As it is before the first result.
+    /// Begins anew, as before the first result.
     fn begin_anew(&mut self, now: Instant) {
         match &self.place {
             _ if self.wanted.probe.is_err() => self.refuse_unreadable(now),
@@ -359,7 +359,7 @@ impl Presence {
 }
 
 impl ProbeState {
-    /// As the API spells it.
+    /// Name of it, as the API spells it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Succeeded => "Succeeded",
@@ -389,7 +389,7 @@ fn words(result: &ProbeResult) -> Arc<str> {
     }
 }
 
-/// As much of it as may be shown, whole characters only.
+/// Cuts a text to as much as may be shown, whole characters only.
 pub(super) fn cut(text: &str) -> Arc<str> {
     let mut end = text.len().min(LONGEST_MESSAGE);
     while !text.is_char_boundary(end) {

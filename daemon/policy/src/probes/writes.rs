@@ -79,7 +79,7 @@ struct Wrote {
     keys: BTreeMap<MarkKey, Option<Arc<str>>>,
 }
 
-/// With somebody who takes our marks back.
+/// Contest with somebody who takes our marks back.
 #[derive(Debug, Default)]
 struct Contest {
     rounds: u32,
@@ -278,7 +278,7 @@ impl Wrote {
 }
 
 impl Contest {
-    /// Until when the other side has its way.
+    /// Meets the other side once more. Returns until when it has its way.
     fn meet(&mut self, now: Instant) -> Instant {
         if let Some(until) = self.until {
             return until;

@@ -296,8 +296,8 @@ impl Node {
         gates.any(|unready| unready.unwritten || !unready.requests.is_empty())
     }
 
-    /// This instance has exited, if it has, because it is to be replaced, and the request is not over; or
-    /// nobody knows yet.
+    /// Tells whether an exit of this instance is part of its replacement: the request is not over, or nobody
+    /// knows yet.
     pub(crate) fn recreates_main(&self, container: &ContainerId) -> bool {
         let Some(marked) = self.recreates.mark_of(container) else { return false };
         match self.recreates.requests.get(&marked.mark.request) {

@@ -159,7 +159,7 @@ impl Requests {
         self.holding.remove(id);
     }
 
-    /// There is an open one, or one of which something is to be told.
+    /// Tells whether there is an open one, or one of which something is to be told.
     pub(super) fn is_active(&self) -> bool {
         !self.open.is_empty() || !self.untold.is_empty()
     }

@@ -234,7 +234,7 @@ impl Recreates {
         !self.marks.is_empty()
     }
 
-    /// This instance is marked.
+    /// Tells whether this instance is marked.
     pub(crate) fn has_mark_of(&self, container: &ContainerId) -> bool {
         self.mark_of(container).is_some()
     }
@@ -248,7 +248,7 @@ impl Recreates {
         self.marks.values_mut().find(|marked| marked.mark.container == *container)
     }
 
-    /// Something is to be done, or to be waited for.
+    /// Tells whether something is to be done, or to be waited for.
     pub(crate) fn is_active(&self) -> bool {
         !self.marks.is_empty() || !self.unmarked.is_empty() || self.requests.is_active()
     }

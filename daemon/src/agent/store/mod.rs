@@ -142,7 +142,7 @@ impl Store {
         self.change(LATCHES, |table| Ok(table.retain_in((id, i32::MIN)..=(id, i32::MAX), |_, ()| false)?))
     }
 
-    /// Everything a table has.
+    /// Reads all rows of a table.
     fn all<K: Key, V: Value, T>(
         &self,
         table: TableDefinition<'_, K, V>,

@@ -39,7 +39,7 @@ use self::{
     tls::{connector, speaks_no_tls},
 };
 
-/// As many as Go's client follows, and so the kubelet.
+/// Redirects that are followed: as many as Go's client follows, and so the kubelet.
 const MAX_REDIRECTS: usize = 10;
 /// How much of an answer is read, so that its sender is not cut off in the middle of a few words; the
 /// kubelet's figure for probes.

@@ -55,7 +55,7 @@ impl CallError {
         }
     }
 
-    /// Somebody else wrote in between, or it is another object of that name.
+    /// Tells whether somebody else wrote in between, or it is another object of that name.
     pub(crate) fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }
@@ -67,7 +67,8 @@ impl CallError {
         }
     }
 
-    /// Whether a new client could do better: its certificate or token may be too old, or its connection dead.
+    /// Tells whether a new client could do better: its certificate or token may be too old, or its connection
+    /// dead.
     pub(super) fn may_be_the_client(&self) -> bool {
         match self {
             Self::Refused { code, .. } => *code == 401,
@@ -102,7 +103,8 @@ pub(super) async fn within<T>(
     }
 }
 
-/// With what the API server refused a watch; `None` when it did not, and the watch broke in another way.
+/// Code with which the API server refused a watch; `None` when it did not, and the watch broke in another
+/// way.
 pub(crate) fn watch_refusal(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))

@@ -1,5 +1,5 @@
-//! With what a pull may be tried, and in which order: seals, docker configurations, plugins, and nothing at
-//! all.
+//! Credentials with which a pull may be tried, and in which order: seals, docker configurations, plugins, and
+//! nothing at all.
 //!
 //! The order within a source is the kubelet's, most specific first. What cannot be had is skipped: the others
 //! may do, and the notes about it become part of the failure when none does. No credential is ever in a log,
@@ -72,7 +72,7 @@ impl CredentialFinder {
         Self { node, key, files: DockerConfigs::new(&config.docker_config), plugins }
     }
 
-    /// Everything that may let this pull in, each credential once.
+    /// Finds the credentials that may let this pull in, each once.
     pub(super) async fn find(&self, image: &ImageReference, credentials: &Credentials) -> Found {
         let mut found = Found { candidates: Vec::new(), notes: Vec::new() };
         if let Credentials::Sealed(entries) = credentials {

@@ -244,8 +244,8 @@ impl Approval {
     }
 }
 
-/// As many markers as can be followed: a namespace after the other, so that nobody's markers keep another's
-/// away. Of one namespace those that are followed already go first.
+/// Selects as many markers as can be followed: a namespace after the other, so that nobody's markers keep
+/// another's away. Of one namespace those that are followed already go first.
 fn shared(named: BTreeSet<MarkerName>, is_followed: impl Fn(&MarkerName) -> bool) -> BTreeSet<MarkerName> {
     let mut of_namespaces: BTreeMap<Arc<str>, Vec<MarkerName>> = BTreeMap::new();
     for name in named {

@@ -119,7 +119,7 @@ impl SharedProbes {
         Decision { wanted: Some(Vec::new()), ..Decision::default() }
     }
 
-    /// Something else than object, markers and pods has changed.
+    /// Notes that something else than object, markers and pods has changed.
     pub(super) fn doubted(&self) {
         self.doubt(|_| true);
     }
@@ -144,7 +144,7 @@ impl SharedProbes {
         }
     }
 
-    /// Something is asked for of this pod.
+    /// Tells whether something is asked for of this pod.
     pub(super) fn wants(&self, pod: &PodUid) -> bool {
         self.wanted.borrow().contains(pod)
     }

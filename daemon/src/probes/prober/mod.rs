@@ -114,7 +114,8 @@ impl Prober {
     }
 }
 
-/// There is no connection, or no use of it: the container's fault, but where nothing was asked of it.
+/// Result without a connection, or without a use of it: the container's fault, but where nothing was asked of
+/// it.
 fn not_asked(error: &AskError) -> ProbeResult {
     let said = steady(&chain(error));
     match error.is_ours() {

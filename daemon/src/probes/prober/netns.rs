@@ -87,7 +87,7 @@ pub(super) struct Order {
 // === impl Namespaces ===
 
 impl Namespaces {
-    /// With a thread that is there.
+    /// Namespaces with a thread that is there.
     #[cfg(test)]
     pub(super) fn of(thread: mpsc::SyncSender<Order>) -> Self {
         Self(Arc::new(Mutex::new(Some(thread))))

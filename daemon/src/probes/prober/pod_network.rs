@@ -167,7 +167,7 @@ impl PodNetwork<'_> {
     }
 }
 
-/// Whatever host a request names, the pod is dialled.
+/// Dials the pod, whatever host a request names.
 impl Dial for PodNetwork<'_> {
     type Error = AskError;
 

@@ -110,7 +110,7 @@ pub(crate) fn has_ended(status: &ContainerRecreateRequestStatus) -> bool {
     status.completion_time.is_some() || status.phase == Some(RecreatePhase::Completed)
 }
 
-/// Since when the pod is held not Ready: the grace goes on after a restart, it does not begin anew.
+/// Time since which the pod is held not Ready: the grace goes on after a restart, it does not begin anew.
 pub(super) fn unready_since(status: &ContainerRecreateRequestStatus) -> Option<Timestamp> {
     holds(status, UNREADY).map(|condition| condition.last_transition_time.0)
 }

@@ -59,8 +59,8 @@ impl OldProcess {
         }
     }
 
-    /// This process accepts: the old one need not any more. An error means that it has given the place to
-    /// somebody else.
+    /// Says that this process accepts: the old one need not any more. An error means that it has given the
+    /// place to somebody else.
     pub(crate) async fn ready(self) -> anyhow::Result<()> {
         self.0.say(&Word::Ready, &[]).await.context("the berthd that ran has taken its place back")
     }

@@ -39,17 +39,18 @@ impl Sockets {
         self.0.push((name, socket));
     }
 
-    /// Their names, as [`Sockets::descriptors`] has them.
+    /// Names of the sockets, as [`Sockets::descriptors`] has them.
     pub(super) fn names(&self) -> Vec<Name> {
         self.0.iter().map(|(name, _)| *name).collect()
     }
 
-    /// To be sent.
+    /// Descriptors to be sent.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.0.iter().map(|(_, socket)| socket.as_fd()).collect()
     }
 
-    /// As they were received. `None` if there are more names than sockets, or the other way round.
+    /// Pairs sockets that were received with their names. `None` if there are more names than sockets, or the
+    /// other way round.
     pub(super) fn received(names: Vec<Name>, sockets: Vec<OwnedFd>) -> Option<Self> {
         (names.len() == sockets.len()).then(|| Self(names.into_iter().zip(sockets).collect()))
     }

@@ -63,7 +63,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// There is nothing more to do.
+    /// Tells whether there is nothing more to do.
     pub(super) fn ends(self) -> bool {
         matches!(self, Self::Stay | Self::Await | Self::Refuse)
     }

@@ -31,7 +31,7 @@ use self::decision::{Decision, OVERLAP, RENEW, Step, Stored, decide, renewed};
 use super::{conversion::Bundled, view::View};
 use crate::telemetry::chain;
 
-/// Whose the certificates are.
+/// Makers of the certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Maker {
     /// The manager makes and renews them.

@@ -26,7 +26,7 @@ use crate::{
     size,
 };
 
-/// With more budgets than that one entry is for all of them.
+/// Most budgets with an entry for each: beyond, one entry is for all of them.
 const MOST: usize = 100;
 
 /// Choices of the operator.

@@ -44,7 +44,7 @@ pub(super) use self::{
 use super::{path::Route, sets::SetRules, workloads};
 use crate::size;
 
-/// With more sets than that there is one entry for all of them.
+/// Most sets with an entry for each: beyond, one entry is for all of them.
 pub(super) const MOST_SETS: usize = 200;
 /// Most bytes of entries that are written: the API server takes objects of 1.5 MiB, and keeps who owns which
 /// field beside them.

@@ -17,7 +17,7 @@ use crate::{
     size,
 };
 
-/// With more states than that one entry is for all of them.
+/// Most states with an entry for each: beyond, one entry is for all of them.
 const MOST: usize = 100;
 /// Name of the entry for all states, without the domain.
 const OF_ALL: &str = "pods.persistentpodstates";

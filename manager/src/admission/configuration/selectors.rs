@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 use super::{LEFT_OUT, by_name};
 use crate::{admission::sets::SetRules, selector::Selector};
 
-/// As an object's name has it at the most, where it is a part of a DNS name.
+/// Longest name of an object, where it is a part of a DNS name.
 const LONGEST_NAME: usize = 63;
 
 /// Namespaces that are not left out.

@@ -24,7 +24,7 @@ use crate::{
     size,
 };
 
-/// With more spreads than that one entry is for all of them.
+/// Most spreads with an entry for each: beyond, one entry is for all of them.
 const MOST: usize = 100;
 /// Name of the entry for all spreads, without the domain.
 const OF_ALL: &str = "pods.workloadspreads";

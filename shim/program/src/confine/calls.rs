@@ -148,7 +148,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_uname,
 ];
 
-/// Their forerunners, which newer machines never had.
+/// Forerunners of calls, which newer machines never had.
 #[cfg(target_arch = "x86_64")]
 const FORERUNNERS: &[i64] = &[
     libc::SYS_access,

@@ -60,7 +60,7 @@ pub(super) fn status(
     }
 }
 
-/// With a reason, it is True; its time moves with its status alone.
+/// A condition, True with a reason; its time moves with its status alone.
 fn condition(
     known: &[DistributionCondition],
     type_: &str,

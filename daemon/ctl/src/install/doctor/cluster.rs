@@ -154,7 +154,7 @@ async fn secrets(client: &Client, facts: &Facts, version: Option<&str>) -> Vec<C
     vec![pulled_secretly(version, kubelet.verifies_images, kubelet.image_policy.as_deref(), sealed)]
 }
 
-/// Something is wanted with credentials that were sealed to this node.
+/// Tells whether an image is wanted with credentials that were sealed to this node.
 fn is_sealed(status: &NodeImageStatus) -> bool {
     status.desired_images.iter().any(|image| !image.sealed_credentials.is_empty())
 }

@@ -11,7 +11,7 @@ use crate::{
     step::Notice,
 };
 
-/// Something to be done. Who carries it out decides nothing.
+/// Effect that is wanted of an update. Who carries it out decides nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateAction {
     /// Ask the API server for this pod. Answered by `Fetched`.
