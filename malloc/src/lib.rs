@@ -1,9 +1,9 @@
 //! Keeps memory from staying with a program that needs it no more: what a burst of large lists took, the
 //! free room between what is kept ([`heap`]), and the pages of code that only its start needed ([`text`]).
 //!
-//! glibc's malloc keeps what was freed, the more the larger the pieces were: after 16 concurrent lists of 500
+//! glibc's malloc keeps what was freed, the more the larger the pieces were. After 16 concurrent lists of 500
 //! containers the agent would hold 6 MB more than before, with these settings under 1 MB, at the same speed
-//! (`berth-bench proxy`); the manager with 2,000 nodes and 30,000 pods would hold 3 MB more. It reads its
+//! (`berth-bench proxy`). The manager with 2,000 nodes and 30,000 pods would hold 3 MB more. malloc reads its
 //! settings from the environment, once, when the program begins; so the program begins a second time.
 
 pub mod growth;

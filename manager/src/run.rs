@@ -1,7 +1,7 @@
 //! Wires the manager together, and takes it apart in order.
 //!
 //! ```text
-//!   watches ──▶ Controller { the six indexes } ───────────────────▶ Writer ──▶ status of Berth's kinds
+//!   watches ──▶ Controller { the indexes } ───────────────────────▶ Writer ──▶ status of Berth's kinds
 //!   Secrets ──▶    ▲                                            ▲
 //!                  └───────────────── Tenure ───────────────────┘ ◀── Candidate ──▶ Lease
 //! ```

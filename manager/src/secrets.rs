@@ -3,8 +3,8 @@
 //! Nobody of Berth may read Secrets. Who wants a job to pull with one gives the manager a Role in the job's
 //! namespace that lets it get exactly that name (`deploy/samples/pull-secret.yaml`); nothing else can say
 //! that this manager may see this Secret. What is read stays in memory while its job is open, and leaves it
-//! only sealed to the node that is to pull: each node can open what was sealed to it and nothing else, and
-//! whoever reads NodeImages sees which job pulls there but not with what.
+//! only sealed to the node that is to pull. Each node can open what was sealed to it and nothing else.
+//! Whoever reads NodeImages sees which job pulls there, but not with what.
 //!
 //! No type here that holds credentials has `Debug`, and no error or log line has anything of their content.
 

@@ -1,11 +1,11 @@
 //! The three exceptions from the runtime's own words, and all there is of them.
 //!
 //! A container that is to be recreated is shown to the kubelet with another definition hash, so that the
-//! kubelet itself stops it and starts it anew; and so that the kubelet looks, one list of containers shows
-//! it, once, a container that is not there. A job sidecar that is to end with its mains is shown as one that
-//! ended well, so that the kubelet judges its pod by the main containers. Which container and which list, the
-//! gate says. All are bytes after the runtime's ([`Append`]), or at the end of a status among others
-//! ([`Edit`]); all go to the kubelet's own connections only.
+//! kubelet itself stops it and starts it anew. So that the kubelet looks, one list shows it, once, a
+//! container that is not there. A job sidecar that is to end with its mains is shown as one that ended well,
+//! so that the kubelet judges its pod by the main containers. Which container and which list, the gate says.
+//! All are bytes after the runtime's ([`Append`]), or at the end of a status among others ([`Edit`]); all go
+//! to the kubelet's own connections only.
 
 use std::collections::HashMap;
 

@@ -36,10 +36,11 @@
 //! - [`convert`]: from CRI messages to the words of the policy.
 //!
 //! This crate holds no policy: whether a call may pass, and whether an answer is an exception, is the answer
-//! of a [`Gate`]. It never decodes an answer but the two small ones that carry a new identity, never encodes
-//! a message it has decoded, never answers a list itself, answers a `PullImage` only with what the runtime
-//! answered to the agent's own pull of the same image, and never sends a call twice that the runtime may have
-//! acted on.
+//! of a [`Gate`]. It never does this:
+//! - decode an answer but the two small ones that carry a new identity, or encode a message it has decoded;
+//! - answer a list itself, or a `PullImage` but with what the runtime answered to the agent's own pull of the
+//!   same image;
+//! - send a call twice that the runtime may have acted on.
 
 #![cfg_attr(
     test,

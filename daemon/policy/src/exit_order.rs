@@ -1,10 +1,9 @@
 //! Exit order: when may this `StopContainer` go on, and how much of its grace is left?
 //!
 //! On the deletion of a pod the kubelet stops all containers at once. With an order declared the lower
-//! containers stop first: the call for a higher one waits until they have exited, at most until 2 s of its
-//! own grace are left (the kubelet's own floor), and the time waited is taken off what is passed on. It is
-//! never answered with an error: the kubelet would go on to `StopPodSandbox`, which kills the whole pod at
-//! once.
+//! containers stop first. The call for a higher one waits until they have exited, at most until 2 s of its
+//! own grace are left (the kubelet's own floor). The time waited is taken off what is passed on. It is never
+//! answered with an error: the kubelet would go on to `StopPodSandbox`, which kills the whole pod at once.
 //!
 //! Only the end of a whole pod is ordered. `StopContainer` says nothing of its reason; what tells is a
 //! `deletionTimestamp` in the pod view, or a second container of the same pod being stopped at the same time:

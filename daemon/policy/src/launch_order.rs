@@ -17,9 +17,9 @@
 //! A running container that has a probe is satisfied by the kubelet's Ready in the pod view, or by the
 //! agent's own runs of all its probes, whichever comes first. Both speak of one instance, and both can be
 //! taken back until the barrier is passed. For its own runs the agent holds a call also in the first SyncPod,
-//! but only for [`crate::Config::early_hold`] from when the container began to run, and only if they can
-//! succeed by then: with an initial delay beyond that the kubelet is not kept waiting. After that the rules
-//! are those of the kubelet's probes alone.
+//! for [`crate::Config::early_hold`] from when the container began to run. It does so only if they can
+//! succeed by then: with a longer initial delay the kubelet is not kept waiting. After that the rules are
+//! those of the kubelet's probes alone.
 //!
 //! With [`crate::Config::distinct_seconds`] a call whose turn has come is held once more, see
 //! `distinct_seconds`.

@@ -1,9 +1,9 @@
 //! Launch priorities: from what a pod declares to an order of its containers.
 //!
-//! The inputs are OpenKruise's: the pod annotation [`ORDERED_ANNOTATION`] with the value `Ordered` gives the
-//! priorities 0, -1, -2 … by list index and overrides the env [`PRIORITY_ENV`] of the containers, an integer,
-//! higher starts first, missing = 0. Only regular containers take part. A value that is no such integer is
-//! refused, never ignored.
+//! The inputs are OpenKruise's. The env [`PRIORITY_ENV`] of a container is an integer: higher starts first,
+//! missing = 0. The pod annotation [`ORDERED_ANNOTATION`] with the value `Ordered` overrides it, and gives
+//! the priorities 0, -1, -2 … by list index. Only regular containers take part. A value that is no such
+//! integer is refused, never ignored.
 
 use std::collections::BTreeSet;
 

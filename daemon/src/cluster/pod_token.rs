@@ -1,7 +1,7 @@
-//! A token that is bound to a pod of the agent's account on this node, for a berthd that is a service: a
-//! kubelet may ask for tokens of the pods of its node and of no other (Node authorizer, NodeRestriction), so
-//! its identity is all that is needed, and what it is used for is this alone. The pod has a volume with a
-//! token of the account, which no container of it need mount.
+//! A token that is bound to a pod of the agent's account on this node, for a berthd that is a service. A
+//! kubelet may ask for tokens of the pods of its node and of no other (Node authorizer, NodeRestriction). So
+//! its identity is all that is needed, and is used for this alone. The pod has a volume with a token of the
+//! account, which no container of it need mount.
 //!
 //! The token is as that of a DaemonSet's pod: of an hour, good on this node only, and worth nothing a minute
 //! after its pod has gone. No token makes the next one. While there is no such pod the agent is the kubelet.

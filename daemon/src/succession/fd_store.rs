@@ -1,7 +1,7 @@
-//! systemd keeps the kubelet's connections to the runtime while berthd is killed and started again
-//! (`FileDescriptorStoreMax=`), so that what the kubelet had asked for comes to its end: a container that was
-//! being started runs, one that was being stopped ends with its grace. The kubelet, whose calls fail, asks
-//! again and finds it done.
+//! Descriptors that systemd keeps while berthd is killed and started again (`FileDescriptorStoreMax=`): the
+//! kubelet's connections to the runtime. So what the kubelet had asked for comes to its end: a container that
+//! was being started runs, one that was being stopped ends with its grace. The kubelet, whose calls fail,
+//! asks again and finds it done.
 
 use std::{
     os::fd::{BorrowedFd, OwnedFd},

@@ -1,7 +1,7 @@
 //! Leader election: one replica of several, by a Lease of the cluster.
 //!
-//! The algorithm is that of Kubernetes' own components (client-go's leader election): the lease's holder
-//! renews it, every change of it is made on the version that was read, and another replica takes it over when
+//! The algorithm is that of Kubernetes' own components (client-go's leader election). The lease's holder
+//! renews it, and every change of it is made on the version that was read. Another replica takes it over when
 //! it has seen no change of it for the lease's whole duration *by its own clock*. So no clocks of two
 //! machines are ever compared, and a holder that gives the lease up is followed within one retry.
 //!

@@ -1,8 +1,5 @@
-//! Base of Berth's central programs, the manager and the workloads: leader election, logs, pages of health
-//! and metrics, the client of the API server, Events, queues of namespaces that take turns, metadata that are
-//! reduced while they are read, objects of lists and watches that nobody can read, the silence of agents, the
-//! pace of log lines, and the room that entries have in the objects of nodes. It knows nothing of what they
-//! decide.
+//! Base of Berth's central programs, the manager and the workloads: what both need beside their decisions,
+//! from the lease to Events. It knows nothing of what they decide.
 
 #![cfg_attr(
     test,

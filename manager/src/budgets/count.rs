@@ -2,9 +2,9 @@
 //!
 //! A permit ends when its pod is seen to go: later than the permit was written, as the versions say, or it
 //! was one of the same name before it. (Both kinds are in one etcd; where they are not, permits end a little
-//! later or, as without versions, a little early.) One that nothing came of ends after a while, counted from
-//! when this replica saw it first, and not by the clock of who wrote it: clocks differ, and one that is taken
-//! back too early would be given twice.
+//! later or, as without versions, a little early.) One that nothing came of ends after a while. That is
+//! counted from when this replica saw it first, not by the clock of who wrote it: clocks differ. One that is
+//! taken back too early would be given twice.
 
 use std::{collections::HashMap, time::Instant};
 

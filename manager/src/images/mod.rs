@@ -19,11 +19,14 @@
 //! - `objects` and `jobs` take facts in, `place` says what they mean for one node, `advance` decides,
 //!   `entries` says what a node's NodeImage is to contain.
 //!
-//! Costs, with J jobs that have their turn and N nodes: an event of a NodeImage touches the jobs
-//! named in its entries and nothing else, each with O(log N); a node that comes, goes or changes its labels
-//! evaluates J selectors; a pod those of the jobs with a `podSelector` in its namespace; a job that comes, or
-//! another selector of it, N selectors. The status of a running job is made anew with O(N) at most twice a
-//! second. Nothing costs J × N but the start.
+//! Costs, with J jobs that have their turn and N nodes:
+//! - an event of a NodeImage touches the jobs named in its entries and nothing else, each with O(log N);
+//! - a node that comes, goes or changes its labels evaluates J selectors;
+//! - a pod evaluates the selectors of the jobs with a `podSelector` in its namespace;
+//! - a job that comes, or another selector of it, evaluates N selectors;
+//! - the status of a running job is made anew with O(N) at most twice a second.
+//!
+//! Nothing costs J × N but the start.
 //!
 //! Invariants:
 //! - nothing is decided before all kinds have been listed once, or while this replica does not lead;

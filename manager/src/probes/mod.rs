@@ -18,9 +18,9 @@
 //! - `pace`: how fast the statuses of a namespace's markers are written;
 //! - `objects` takes facts in, `settle` says what is owed, `status` what a marker says.
 //!
-//! What it costs: an event of a pod evaluates the selectors of its namespace, and nothing if nothing that
-//! counts has changed; a marker that comes, goes or changes looks at the pods of its namespace; a
-//! NodePodProbe is compared with what is wanted of its node. Nothing costs markers × pods but the start.
+//! Costs: an event of a pod evaluates the selectors of its namespace, and nothing if nothing that counts has
+//! changed. A marker that comes, goes or changes looks at the pods of its namespace. A NodePodProbe is
+//! compared with what is wanted of its node. Nothing costs markers × pods but the start.
 //!
 //! Invariants:
 //! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
@@ -29,8 +29,7 @@
 //! - what one probe has on a pod, a condition, a label or an annotation, no other writes there: the marker
 //!   made first has it, then the first by name, and in a marker the first of its probes;
 //! - neither a namespace with too many markers nor one with too large ones takes from another what fits there
-//!   (`room`); a
-//!   marker that waits says so, and comes in when there is room;
+//!   (`room`); a marker that waits says so, and comes in when there is room;
 //! - a write is asked for once for each version of an object and content, and again only if it was lost or
 //!   the lease came anew. A NodePodProbe is written to once in [`SETTLE`] at the most, a marker once in
 //!   [`WRITTEN_EVERY`], the first time at once;

@@ -1,9 +1,13 @@
 //! Waits until berthd serves, and until a restarted kubelet has called its node Ready through it.
 //!
-//! The proof: the process of the kubelet is another one than before, and its command line names our
-//! socket (where the kubelet is a process of its own); it says that it is healthy; berthd has an open
-//! connection; its Lease was renewed after the restart, and the Ready condition is True and was reported
-//! after the restart began. The kubelet writes these times by the clock of this machine, which is ours too.
+//! The proof:
+//! - The process of the kubelet is another one than before, and its command line names our socket (where the
+//!   kubelet is a process of its own).
+//! - It says that it is healthy, and berthd has an open connection.
+//! - Its Lease was renewed after the restart. The Ready condition is True, and was reported after the restart
+//!   began.
+//!
+//! The kubelet writes these times by the clock of this machine, which is ours too.
 
 use std::path::Path;
 use std::time::Duration;

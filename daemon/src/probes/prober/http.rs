@@ -1,10 +1,10 @@
 //! A probe that is an HTTP request, as the kubelet sends it, with one difference.
 //!
 //! Both follow redirects on the same host only. Where one leads elsewhere, the kubelet takes the redirect
-//! itself as a success; here it is a failure, because nobody in the pod has said that all is well, and
-//! because who sends a probe on to the node's metadata service is not to learn that it worked. Another port
-//! counts as elsewhere: on the host's network it belongs to somebody else. A name is no way out: under its
-//! own `Host` the pod itself is asked again.
+//! itself as a success. Here it is a failure: nobody in the pod has said that all is well. Nor is anybody who
+//! sends a probe on to the node's metadata service to learn that it worked. Another port counts as elsewhere:
+//! on the host's network it belongs to somebody else. A name is no way out: under its own `Host` the pod
+//! itself is asked again.
 
 use ::http::HeaderValue;
 use berth_policy::ProbeResult;

@@ -8,7 +8,7 @@
 //! what its type asks for, whatever it was before. A CloneSet notes what its template had ([`history`]). What
 //! is refused is a template of a set that no pod could be made of ([`templates`]), a name in `podsToDelete`
 //! that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution that its controller
-//! would set aside ([`rules`]); what else there has to be the definition and the controller say.
+//! would set aside ([`rules`]). All else is said by the definition and the controller.
 
 mod history;
 pub(super) mod pods_to_delete;

@@ -1,10 +1,12 @@
 //! Numbers of a pass: how many pods are made, deleted and updated.
 //!
 //! The names are those of the calculation in OpenKruise, whose results these are for the same pods. Four
-//! things differ: a set that is paused makes no pods beyond the wanted number; pods that are to be
-//! deleted and do not serve count as such; as long as new pods are missing, as many are made at once as
-//! may be; and where pods are updated in place those beyond the wanted number stay until the last one is:
-//! all others are updated in place, and none of them is deleted for one that was made.
+//! things differ:
+//! - A set that is paused makes no pods beyond the wanted number.
+//! - Pods that are to be deleted and do not serve count as such.
+//! - As long as new pods are missing, as many are made at once as may be.
+//! - Where pods are updated in place, those beyond the wanted number stay until the last one is updated. So
+//!   no pod is deleted for one that was made.
 
 use super::{Rules, member::Member};
 use crate::{names::SURGE_LABEL, plan::count};

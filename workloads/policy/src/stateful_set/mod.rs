@@ -5,12 +5,13 @@
 //! ```
 //!
 //! A slot is the number of a pod that there is to be; reserved numbers are none, nor those below the first
-//! one. Three things are done other than in OpenKruise 1.4. The budget of an update counts every pod that is
-//! not available, wherever it stands in the order; a pod that is broken is updated though others are waited
-//! for, or a set could not get out of a broken template, but `OrderedReady` gives one whose probe fails a
-//! while to be mended, and does nothing meanwhile; and claims count as scaled away by slot, not by number, so
-//! those of a pod beyond a reserved number are kept. A pod that cannot be written to comes last, unless pods
-//! are updated one after the other.
+//! one. A pod that cannot be written to comes last, unless pods are updated one after the other.
+//!
+//! Three things are done other than in OpenKruise 1.4:
+//! - The budget of an update counts every pod that is not available, wherever it stands in the order.
+//! - A broken pod is updated though others are waited for: a set could not get out of a broken template. With
+//!   `OrderedReady` one whose probe fails has a while to be mended, and nothing is done meanwhile.
+//! - Claims count as scaled away by slot, not by number: those of a pod beyond a reserved number are kept.
 
 mod build;
 mod claims;
