@@ -389,7 +389,7 @@ fn words(result: &ProbeResult) -> Arc<str> {
     }
 }
 
-/// Cuts a text to as much as may be shown, whole characters only.
+/// As much of it as may be shown, whole characters only.
 pub(super) fn cut(text: &str) -> Arc<str> {
     let mut end = text.len().min(LONGEST_MESSAGE);
     while !text.is_char_boundary(end) {

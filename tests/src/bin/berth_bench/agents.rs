@@ -14,19 +14,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use berth_policy::API_PAUSES;
 use berth_proto::crd::{DesiredPod, NodePodUpdate};
 use berth_tests::node::{ControlPlane, User};
 use berth_tests::wait::await_condition;
 use berthd::cluster::client::{Connection, Source};
-use berthd::SimulatedAgent;
+use berthd::{SimulatedAgent, SimulatedStep};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
+use self::pod::{is_through, restarted};
 use crate::manager::cluster::node;
 
 /// Objects whose pods the agents upgrade.
@@ -41,6 +44,12 @@ pub(crate) enum Upgrade {
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Requests to the API server at once.
 const AT_ONCE: usize = 32;
+/// Before a pod is looked at again; it doubles while there is nothing to do.
+const PAUSE: Duration = Duration::from_millis(100);
+/// From the patch until the new container runs.
+const RESTART: Duration = Duration::from_millis(500);
+/// The end of an update waits so long for others of its node, as the agent's policy has it.
+const GATHERED: Duration = Duration::from_millis(500);
 /// An agent that has said something goes on giving signs of life; each is due every two minutes.
 const SIGNS: Duration = Duration::from_secs(30);
 
@@ -225,6 +234,26 @@ impl Shared {
             if !fresh.is_empty() {
                 work.spawn(self.clone().carry_out(agent.clone(), fresh));
             }
+        }
+    }
+
+    /// Carries out entries that came together. Their ends are told as the agent tells them: the first one
+    /// waits a moment for others.
+    async fn carry_out(self: Arc<Self>, agent: Arc<SimulatedAgent>, entries: Vec<DesiredPod>) {
+        let mut pods = JoinSet::new();
+        for entry in entries {
+            let (shared, agent) = (self.clone(), agent.clone());
+            pods.spawn(async move { shared.bring(&agent, &entry).await.map(|pod| (entry, pod)) });
+        }
+        while let Some(first) = pods.join_next().await {
+            let mut through: Vec<_> = first.into_iter().collect();
+            let until = Instant::now() + GATHERED;
+            while let Ok(Some(next)) = tokio::time::timeout_at(until, pods.join_next()).await {
+                through.extend(next);
+            }
+            let through = through.into_iter().flatten();
+            let ends = through.map(|(entry, pod)| self.end(&agent, entry, pod));
+            futures::future::join_all(ends).await;
         }
     }
 }

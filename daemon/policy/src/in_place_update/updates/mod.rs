@@ -336,8 +336,8 @@ impl Updates {
         self.pods.retain(|_, pod| !pod.is_idle());
     }
 
-    /// Tells whether all is known that an earlier process may have begun. What takes too long is not waited
-    /// for.
+    /// Everything is known that an earlier process may have begun; or it takes too long, and the others must
+    /// not wait for it.
     fn is_clear(&mut self, unclear: bool, now: Instant) -> bool {
         if !self.requests.has_heard(&UpdateSource::ALL) {
             return false;
@@ -351,7 +351,7 @@ impl Updates {
 }
 
 impl Wake {
-    /// Notes that something may be owed then.
+    /// Something may be owed then.
     fn at(&mut self, then: Instant) {
         let is_ahead = self.planned.is_none_or(|planned| then > planned);
         if is_ahead && self.next.is_none_or(|next| then < next) {

@@ -59,7 +59,7 @@ impl Requests {
         self.listed.insert(source);
     }
 
-    /// Notes that this was written down for the request.
+    /// This was written down for the request.
     pub(crate) fn reported(&mut self, id: &RequestId, report: UpdateReport, now: Instant) {
         if let Some(entry) = self.entries.get_mut(id) {
             if report.phase == Some(UpdatePhase::Ended) {

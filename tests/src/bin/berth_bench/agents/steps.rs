@@ -1,26 +1,6 @@
-//! An entry carried out: the steps of an agent, and of the kubelet that it waits for.
+//! Steps of an entry: those of an agent, and of the kubelet that it waits for.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use berth_policy::API_PAUSES;
-use berth_proto::crd::DesiredPod;
-use berthd::{SimulatedAgent, SimulatedStep};
-use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-
-use super::pod::{is_through, restarted};
-use super::{Shared, Upgrade};
-
-/// Before a pod is looked at again; it doubles while there is nothing to do.
-const PAUSE: Duration = Duration::from_millis(100);
-/// From the patch until the new container runs.
-const RESTART: Duration = Duration::from_millis(500);
-/// The end of an update waits so long for others of its node, as the agent's policy has it.
-const GATHERED: Duration = Duration::from_millis(500);
+use super::*;
 
 /// Outcome of a step.
 enum After {
@@ -37,28 +17,8 @@ enum After {
 }
 
 impl Shared {
-    /// Carries out entries that came together. Their ends are told as the agent tells them: the first one
-    /// waits a moment for others.
-    pub(super) async fn carry_out(self: Arc<Self>, agent: Arc<SimulatedAgent>, entries: Vec<DesiredPod>) {
-        let mut pods = JoinSet::new();
-        for entry in entries {
-            let (shared, agent) = (self.clone(), agent.clone());
-            pods.spawn(async move { shared.bring(&agent, &entry).await.map(|pod| (entry, pod)) });
-        }
-        while let Some(first) = pods.join_next().await {
-            let mut through: Vec<_> = first.into_iter().collect();
-            let until = Instant::now() + GATHERED;
-            while let Ok(Some(next)) = tokio::time::timeout_at(until, pods.join_next()).await {
-                through.extend(next);
-            }
-            let through = through.into_iter().flatten();
-            let ends = through.map(|(entry, pod)| self.end(&agent, entry, pod));
-            futures::future::join_all(ends).await;
-        }
-    }
-
     /// Brings a pod to what an entry wants of it, all but the word that it is there; the pod as it is then.
-    async fn bring(&self, agent: &SimulatedAgent, entry: &DesiredPod) -> Option<Value> {
+    pub(super) async fn bring(&self, agent: &SimulatedAgent, entry: &DesiredPod) -> Option<Value> {
         let pod = self.steps(agent, entry, None, is_through).await?;
         let Upgrade::Sidecars = self.upgrade else { return Some(pod) };
         // Kept where containers have env from metadata, as sidecars may.
@@ -70,7 +30,7 @@ impl Shared {
     }
 
     /// Says that the entry has ended, which is all that is left.
-    async fn end(&self, agent: &SimulatedAgent, entry: DesiredPod, pod: Value) {
+    pub(super) async fn end(&self, agent: &SimulatedAgent, entry: DesiredPod, pod: Value) {
         self.steps(agent, &entry, Some(pod), |_, _| false).await;
     }
 
