@@ -30,7 +30,7 @@ pub(crate) trait Queued {
 #[derive(Debug)]
 pub(super) struct StepQueue<S> {
     places: RoundRobin<Place<S>>,
-    /// Those that give way to a newer one.
+    /// Steps that give way to newer ones, by their objects.
     newest: HashMap<Key, S>,
     /// Steps on their way, by namespace.
     on_their_way: HashMap<Arc<str>, usize>,
