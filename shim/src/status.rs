@@ -1,7 +1,7 @@
 //! The answers the shim gives itself: the one place where a failure becomes a gRPC status.
 //!
-//! The kubelet shows the message to the user and looks at the code only for NOT_FOUND and UNIMPLEMENTED,
-//! which are therefore never made up here; nor is DEADLINE_EXCEEDED before the deadline, which would fail an
+//! The kubelet shows the message to the user. It looks at the code only for NOT_FOUND and UNIMPLEMENTED,
+//! which are therefore never made up here. Nor is DEADLINE_EXCEEDED before the deadline: it would fail an
 //! exec probe.
 
 use berth_policy::Refusal;

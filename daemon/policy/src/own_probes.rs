@@ -1,9 +1,9 @@
 //! Results of the agent's own runs of a container's startup and readiness probe, and when the next run is
 //! due.
 //!
-//! It counts as the kubelet's prober does (`prober/worker.go`): the startup probe first, and once it
-//! succeeded never again; then the readiness probe, whose state changes when as many runs in a row as its
-//! threshold says agree. A run that could not be carried out counts for nothing. One of these belongs to one
+//! It counts as the kubelet's prober does (`prober/worker.go`). The startup probe comes first, and once it
+//! succeeded never again. Then comes the readiness probe: its state changes when as many runs in a row agree
+//! as its threshold says. A run that could not be carried out counts for nothing. One of these belongs to one
 //! instance, so a restart begins anew.
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The readiness gate of in-place updates where no update goes on: a pod that has the gate becomes Ready only
-//! when somebody opens it, and one whose update was called off by deleting its request must not stay out of
+//! The readiness gate of in-place updates where no update goes on. A pod that has the gate becomes Ready only
+//! when somebody opens it. One whose update was called off, as its request was deleted, must not stay out of
 //! service.
 
 use std::time::Duration;

@@ -93,8 +93,8 @@ impl Agents<'_> {
         self.present.contains(node) && !self.silent.contains(node)
     }
 
-    /// Opens the gates that nobody else opens: both of those that were never written on a node without an
-    /// agent, and that of updates in place which an agent has shut that is not there any more, or an
+    /// Opens the gates that nobody else opens. On a node without an agent these are both, where they were
+    /// never written. That of updates in place is one where an agent has shut it that is gone, or an
     /// OpenKruise, whose sets these were. An agent that comes back shuts a gate again before it goes on with
     /// the update. `in_place`: updates by pod UID.
     pub(crate) fn open_gates<'b>(

@@ -122,7 +122,7 @@ pub(crate) fn not_up<'a>(
 pub(crate) type Settled = Vec<(String, String)>;
 
 /// Forgets updates that are over. An entry that stands a while longer does no harm, and to take it away is a
-/// write to the object of its node: so it goes along with a new entry for that node, and the others when no
+/// write to the object of its node. So it goes along with a new entry for that node. The others go when no
 /// update is asked for or going on any more. `goes_on`: one is going on.
 pub(crate) fn forget(settled: Settled, goes_on: bool, actions: &mut Vec<Action>) {
     let asked: BTreeSet<String> = actions

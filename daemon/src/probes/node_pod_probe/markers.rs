@@ -1,5 +1,5 @@
 //! The PodProbeMarkers that entries name, each followed by a watch of its own, as the kubelet follows the
-//! ConfigMaps and Secrets of its pods: the agent reads those that it needs and no others, however many a
+//! ConfigMaps and Secrets of its pods. The agent reads those that it needs and no others, however many a
 //! namespace has.
 
 use std::collections::BTreeMap;

@@ -7,9 +7,9 @@
 //!   the runtime ──── instances ────────────┘  (Probes)              └── object, mirror: status, spec; Events
 //! ```
 //!
-//! The `NodePodProbe` is not trusted: an entry is carried out only as long as a live PodProbeMarker of the
-//! pod's namespace asks for exactly it (`verify`, `approval`), those of the spec only where the configuration
-//! accepts them.
+//! The `NodePodProbe` is not trusted. An entry is carried out only as long as a live PodProbeMarker of the
+//! pod's namespace asks for exactly it (`verify`, `approval`). Those of the spec are carried out only where
+//! the configuration accepts them.
 //!
 //! When a probe runs and what follows from it is decided by [`berth_policy::Probes`]; here facts are put into
 //! its words and its steps are carried out. Nothing is kept but what the object and the pods show.

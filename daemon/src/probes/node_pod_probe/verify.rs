@@ -1,8 +1,8 @@
 //! Whether the users' own object asks for a probe: the live PodProbeMarker of the pod's namespace. Pure.
 //!
-//! The writer of a `NodePodProbe` says when a probe begins and when it ends, and never what is carried out: a
-//! stolen credential of the manager runs no command that no marker names, and no marker reaches a pod of
-//! another namespace.
+//! The writer of a `NodePodProbe` says when a probe begins and when it ends, and never what is carried out. A
+//! stolen credential of the manager runs no command that no marker names. No marker reaches a pod of another
+//! namespace.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 

@@ -10,8 +10,8 @@
 //!    |------ Ready --------------------------->|  accepts no more; GOAWAY; stays until its last call has ended
 //! ```
 //!
-//! The kubelet connects anew to the same socket, and its calls that are under way end where they are; one
-//! that is held at the gate goes back unprocessed, which its library takes to the new process by itself
+//! The kubelet connects anew to the same socket, and its calls that are under way end where they are. One
+//! that is held at the gate goes back unprocessed: its library takes it to the new process by itself
 //! (`berth_shim::Shutdown`). Between `Taken` and `Ready` the old process decides as before, but makes nothing
 //! durable and does nothing of its own accord: what is due the new one finds in the runtime, the API and the
 //! store, as after a crash.
