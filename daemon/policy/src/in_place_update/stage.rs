@@ -7,10 +7,10 @@
 //!   mesh-2 has taken over            wanted: mesh-1 = empty, its version 0                  Finish
 //! ```
 //!
-//! So a swap is an update whose wish follows the pod. All else (pulls, patches for exactly one version,
-//! reports, ways back) is as for any other update. Whoever takes over after a crash sees in the pod how far
-//! it is. The way back of a swap is a swap to what served before, so that nobody is without service on it
-//! either.
+//! So a swap is an update whose wish follows the pod: everything else (pulls, patches for exactly one
+//! version, reports, ways back) is as for any other update, and whoever takes over after a crash sees in the
+//! pod how far it is. The way back of a swap is a swap to what served before, so that nobody is without
+//! service on it either.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
