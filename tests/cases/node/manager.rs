@@ -1,9 +1,9 @@
 //! berth-manager at a real API server: with the rights that `deploy/` gives it, and nodes and pods that exist
 //! on paper, because nothing of what it does needs more. One test has a real pod.
 
+mod away;
 mod events;
 mod images;
-mod leader;
 mod ownership;
 mod room;
 
@@ -301,6 +301,44 @@ async fn a_request_is_assigned_and_a_restart_changes_nothing() -> Result<()> {
     stage.await_assigned("later").await?;
     let after = stage.requests.get("r").await?;
     ensure!(after.resource_version() == request.resource_version(), "it was written again");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_leader_that_dies_is_followed() -> Result<()> {
+    let stage = Stage::set("manager-leader").await?;
+    let first = stage.manager(Replica::First).await?;
+    first.leads().await?;
+    let second = stage.manager(Replica::Second).await?;
+    stage.node("leader").await?;
+    stage.pod("p", "leader").await?;
+    stage.ask("before", asks_for("p", &["a"])).await?;
+    stage.await_assigned("before").await?;
+    let dropped = "berth_manager_writes_total{write=\"assign\",outcome=\"not_leading\"}";
+    await_condition("the other has decided the same", PATIENCE, async || {
+        ensure!(second.metric(dropped).await? >= 1.0, "not yet");
+        Ok(())
+    })
+    .await?;
+    ensure!(second.metric("berth_manager_leads").await? == 0.0, "two lead");
+
+    first.service().kill()?;
+    stage.ask("after", asks_for("p", &["a"])).await?;
+    let begun = Instant::now();
+    stage.await_assigned("after").await?;
+    let elapsed = begun.elapsed();
+    // The lease's duration and a retry.
+    ensure!(elapsed < Duration::from_secs(u64::from(LEASE.1) + 3), "{elapsed:?}");
+    second.leads().await?;
+
+    // One that is told to stop gives the lease up: nobody waits for its end.
+    first.service().start()?;
+    first.ready().await?;
+    second.service().stop()?;
+    let begun = Instant::now();
+    first.leads().await?;
+    let elapsed = begun.elapsed();
+    ensure!(elapsed < Duration::from_secs(u64::from(LEASE.1)), "{elapsed:?}");
     Ok(())
 }
 
