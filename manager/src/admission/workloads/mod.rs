@@ -90,16 +90,13 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
                 });
             }
         }),
-        "UnitedDeployment" => {
-            spec.within("template", |template| {
-                for child in CHILDREN {
-                    template.within(child, |child| {
-                        child.within("spec", defaults::of_set);
-                    });
-                }
-            });
-            spec.within("topology", bounds);
-        }
+        "UnitedDeployment" => spec.within("template", |template| {
+            for child in CHILDREN {
+                template.within(child, |child| {
+                    child.within("spec", defaults::of_set);
+                });
+            }
+        }),
         _ => {}
     }
 }
@@ -133,18 +130,6 @@ fn daemon_strategy(strategy: &mut Filling<'_>) {
             rolling.replace("rollingUpdateType", "Standard");
         }
     });
-}
-
-/// Subsets of which one has a bound all have a least number: none. Beside `replicas` it would be refused.
-fn bounds(topology: &mut Filling<'_>) {
-    let subsets = topology.get("subsets").and_then(Value::as_array);
-    let any = |names: &[&str]| {
-        let has = |subset: &Value| names.iter().any(|name| !subset[*name].is_null());
-        subsets.is_some_and(|subsets| subsets.iter().any(has))
-    };
-    if any(&["minReplicas", "maxReplicas"]) && !any(&["replicas"]) {
-        topology.each("subsets", |subset| subset.set("minReplicas", 0));
-    }
 }
 
 fn is_in_place(policy: &str) -> bool {

@@ -153,13 +153,6 @@ fn a_pull_policy_is_that_of_the_image(#[case] image: &str, #[case] policy: &str)
 #[case::claims("CloneSet", json!({ "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": {} }, { "metadata": { "name": "b" }, "spec": { "volumeMode": "Block" } }] }),
     json!({ "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": { "volumeMode": "Filesystem" }, "status": { "phase": "Pending" } },
         { "metadata": { "name": "b" }, "spec": { "volumeMode": "Block" }, "status": { "phase": "Pending" } }] }))]
-#[case::bounds("UnitedDeployment", json!({ "topology": { "subsets": [{ "name": "a", "maxReplicas": 2 }, { "name": "b", "minReplicas": "10%" }, { "name": "c" }] } }),
-    json!({ "topology": { "subsets": [{ "name": "a", "minReplicas": 0, "maxReplicas": 2 }, { "name": "b", "minReplicas": "10%" }, { "name": "c", "minReplicas": 0 }] } }))]
-#[case::shares("UnitedDeployment", json!({ "topology": { "subsets": [{ "name": "a", "replicas": 1 }, { "name": "b" }] } }),
-    json!({ "topology": { "subsets": [{ "name": "a", "replicas": 1 }, { "name": "b" }] } }))]
-#[case::both("UnitedDeployment", json!({ "topology": { "subsets": [{ "name": "a", "replicas": 1 }, { "name": "b", "maxReplicas": 1 }] } }),
-    json!({ "topology": { "subsets": [{ "name": "a", "replicas": 1 }, { "name": "b", "maxReplicas": 1 }] } }))]
-#[case::no_subsets("UnitedDeployment", json!({ "topology": { "subsets": [1, null] } }), json!({ "topology": { "subsets": [1, null] } }))]
 #[case::another_kind("SidecarSet", of_pod(json!({})), of_pod(json!({})))]
 fn a_kind_has_its_defaults(#[case] kind: &str, #[case] given: Value, #[case] read: Value) {
     assert_eq!(completed(kind, &given, None), read);
