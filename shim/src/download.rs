@@ -135,10 +135,12 @@ impl Download {
     fn outgoing(&mut self, frame: Bytes, last: bool) -> Bytes {
         let Some(exception) = &mut self.exception else { return frame };
         let frame = exception.frame(frame);
-        match frame.is_empty() && last {
-            true => exception.end(),
-            false => frame,
+        if !last {
+            return frame;
         }
+        // With what is kept of a message that was cut off.
+        let rest = exception.end();
+        if rest.is_empty() { frame } else { [&frame[..], &rest[..]].concat().into() }
     }
 }
 

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ClaimTemplate, InPlaceUpdateStrategy, PodTemplate, UpdatePriorityStrategy, UpdateScatterTerm,
-    WorkloadCondition, WorkloadLifecycle,
+    ClaimTemplate, InPlaceUpdateStrategy, PodTemplate, SAME_SELECTOR, UpdatePriorityStrategy,
+    UpdateScatterTerm, WorkloadCondition, WorkloadLifecycle,
 };
 
 /// Runs so many pods of one template.
@@ -78,7 +78,7 @@ pub struct CloneSetSpec {
     pub replicas: Option<i32>,
     /// The pods; it must select the template's labels, and cannot be changed.
     #[schemars(extend("x-kubernetes-validations" = [
-        {"rule": "self == oldSelf", "message": "selector is immutable: make a new CloneSet"},
+        {"rule": SAME_SELECTOR, "message": "selector is immutable: make a new CloneSet"},
     ]))]
     pub selector: LabelSelector,
     /// Template of the pods.

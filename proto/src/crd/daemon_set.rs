@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PodTemplate, WorkloadCondition, WorkloadLifecycle};
+use super::{PodTemplate, SAME_SELECTOR, WorkloadCondition, WorkloadLifecycle};
 
 /// Runs a pod of one template on each node that the template fits.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -64,7 +64,7 @@ use super::{PodTemplate, WorkloadCondition, WorkloadLifecycle};
 pub struct AdvancedDaemonSetSpec {
     /// The pods; it must select the template's labels, and cannot be changed.
     #[schemars(extend("x-kubernetes-validations" = [
-        {"rule": "self == oldSelf", "message": "selector is immutable: make a new DaemonSet"},
+        {"rule": SAME_SELECTOR, "message": "selector is immutable: make a new DaemonSet"},
     ]))]
     pub selector: LabelSelector,
     /// Template of the pods.

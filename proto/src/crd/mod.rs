@@ -117,3 +117,13 @@ pub use workload_spread::{
     SpreadSubsetStatus, SpreadTarget, SpreadTargetFilter, WorkloadSpread, WorkloadSpreadSpec,
     WorkloadSpreadStatus,
 };
+
+/// Rule by which a selector stays as it is. Clients with types leave out a list or map that is empty, which
+/// others may have given.
+const SAME_SELECTOR: &str = "(has(self.matchLabels) && size(self.matchLabels) > 0) \
+     == (has(oldSelf.matchLabels) && size(oldSelf.matchLabels) > 0) \
+     && (!has(self.matchLabels) || !has(oldSelf.matchLabels) || self.matchLabels == oldSelf.matchLabels) \
+     && (has(self.matchExpressions) && size(self.matchExpressions) > 0) \
+     == (has(oldSelf.matchExpressions) && size(oldSelf.matchExpressions) > 0) \
+     && (!has(self.matchExpressions) || !has(oldSelf.matchExpressions) \
+     || self.matchExpressions == oldSelf.matchExpressions)";

@@ -10,6 +10,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::SAME_SELECTOR;
+
 /// Probes pods and writes on them what came out.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -29,7 +31,7 @@ use serde::{Deserialize, Serialize};
 pub struct PodProbeMarkerSpec {
     /// The pods, of the same namespace. It cannot be changed.
     #[schemars(extend("x-kubernetes-validations" = [
-        {"rule": "self == oldSelf", "message": "selector is immutable: make a new marker"},
+        {"rule": SAME_SELECTOR, "message": "selector is immutable: make a new marker"},
     ]))]
     pub selector: LabelSelector,
     /// At least one, each name once.

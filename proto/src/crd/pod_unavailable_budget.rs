@@ -10,6 +10,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::SAME_SELECTOR;
+
 /// Limits how many pods are unavailable at once by eviction, deletion and update in place.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -40,7 +42,7 @@ pub struct PodUnavailableBudgetSpec {
     /// The pods, of the same namespace, by their labels. It cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [
-        {"rule": "self == oldSelf", "message": "selector is immutable: make a new budget"},
+        {"rule": SAME_SELECTOR, "message": "selector is immutable: make a new budget"},
         {"rule": "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
             "message": "an empty selector selects nothing: name labels"},
     ]))]

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ClaimTemplate, InPlaceUpdateStrategy, PodTemplate, UpdatePriorityStrategy, WorkloadCondition,
-    WorkloadLifecycle,
+    ClaimTemplate, InPlaceUpdateStrategy, PodTemplate, SAME_SELECTOR, UpdatePriorityStrategy,
+    WorkloadCondition, WorkloadLifecycle,
 };
 
 /// The most pods that a StatefulSet may have; no cluster has as many.
@@ -92,7 +92,7 @@ pub struct AdvancedStatefulSetSpec {
     pub replicas: Option<i32>,
     /// The pods; it must select the template's labels, and cannot be changed.
     #[schemars(extend("x-kubernetes-validations" = [
-        {"rule": "self == oldSelf", "message": "selector is immutable: make a new StatefulSet"},
+        {"rule": SAME_SELECTOR, "message": "selector is immutable: make a new StatefulSet"},
     ]))]
     pub selector: LabelSelector,
     /// Template of the pods.

@@ -8,18 +8,22 @@ use bytes::Bytes;
 
 use crate::world::{World, cri, echo, within};
 
-/// Every method of the intercept table.
-const INTERCEPTED: [&str; 10] = [
-    "CreateContainer",
-    "StopContainer",
-    "RunPodSandbox",
-    "StopPodSandbox",
-    "RemovePodSandbox",
-    "StartContainer",
-    "RemoveContainer",
-    "ListPodSandbox",
-    "ListContainers",
-    "ContainerStatus",
+/// Every method of the intercept table whose request is read.
+const INTERCEPTED: [&str; 14] = [
+    "/runtime.v1.RuntimeService/CreateContainer",
+    "/runtime.v1.RuntimeService/StopContainer",
+    "/runtime.v1.RuntimeService/RunPodSandbox",
+    "/runtime.v1.RuntimeService/StopPodSandbox",
+    "/runtime.v1.RuntimeService/RemovePodSandbox",
+    "/runtime.v1.RuntimeService/StartContainer",
+    "/runtime.v1.RuntimeService/RemoveContainer",
+    "/runtime.v1.RuntimeService/ListPodSandbox",
+    "/runtime.v1.RuntimeService/StreamPodSandboxes",
+    "/runtime.v1.RuntimeService/ListContainers",
+    "/runtime.v1.RuntimeService/StreamContainers",
+    "/runtime.v1.RuntimeService/ContainerStatus",
+    "/runtime.v1.RuntimeService/ExecSync",
+    "/runtime.v1.ImageService/PullImage",
 ];
 
 /// The runtime gets what the kubelet sent, and judges it.
@@ -42,8 +46,7 @@ async fn what_cannot_be_read_is_the_runtimes_to_judge() {
         let mut unread = 0;
         for method in INTERCEPTED {
             for (what, body) in &bodies {
-                let path = cri(method);
-                let (reply, ()) = tokio::join!(kubelet.call_with(&path, &[], body.clone()), async {
+                let (reply, ()) = tokio::join!(kubelet.call_with(method, &[], body.clone()), async {
                     let mut exchange = calls.recv().await.unwrap();
                     assert_eq!(exchange.read().await.unwrap(), body, "{method}, {what}");
                     exchange.fail(13, "grpc: failed to unmarshal").unwrap();
@@ -68,7 +71,7 @@ async fn an_oversized_request_is_refused_where_it_is_looked_at() {
         for method in INTERCEPTED {
             // Announced only: nobody has to send it.
             let announced = Bytes::from_static(&[0, 1, 0, 0, 1, 0]);
-            let mut call = kubelet.open(&cri(method), &[]).await.unwrap();
+            let mut call = kubelet.open(method, &[]).await.unwrap();
             call.send.send_data(announced, false).unwrap();
             let reply = call.reply().await.unwrap();
             assert_eq!(reply.status(), Some(8), "{method}");
@@ -88,7 +91,7 @@ async fn a_request_that_never_ends_is_forgotten_with_its_client() {
         let before = world.open_sockets();
         for method in INTERCEPTED {
             let kubelet = world.kubelet().await;
-            let mut call = kubelet.open(&cri(method), &[]).await.unwrap();
+            let mut call = kubelet.open(method, &[]).await.unwrap();
             call.send.send_data(Bytes::from_static(&[0, 0, 0, 0, 9, 0x0a]), false).unwrap();
             kubelet.vanish();
         }

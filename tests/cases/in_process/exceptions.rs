@@ -45,7 +45,7 @@ fn list(length: usize) -> proto::ListContainersResponse {
     proto::ListContainersResponse { containers: (0..length).map(container).collect() }
 }
 
-fn nudge() -> Nudge {
+pub(crate) fn nudge() -> Nudge {
     Nudge {
         pod: PodRef { uid: "uid-1".into(), namespace: "default".to_owned(), name: "pod".to_owned() },
         sandbox: "sandbox-1".into(),

@@ -6,19 +6,21 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::world::{World, cri, echo, within};
 
-/// CRI 0.34, as its `api.proto` lists them.
-const RUNTIME_METHODS: [&str; 30] = [
+/// CRI 0.36, as its `api.proto` lists them.
+const RUNTIME_METHODS: [&str; 35] = [
     "Version",
     "RunPodSandbox",
     "StopPodSandbox",
     "RemovePodSandbox",
     "PodSandboxStatus",
     "ListPodSandbox",
+    "StreamPodSandboxes",
     "CreateContainer",
     "StartContainer",
     "StopContainer",
     "RemoveContainer",
     "ListContainers",
+    "StreamContainers",
     "ContainerStatus",
     "UpdateContainerResources",
     "ReopenContainerLog",
@@ -28,18 +30,22 @@ const RUNTIME_METHODS: [&str; 30] = [
     "PortForward",
     "ContainerStats",
     "ListContainerStats",
+    "StreamContainerStats",
     "PodSandboxStats",
     "ListPodSandboxStats",
+    "StreamPodSandboxStats",
     "UpdateRuntimeConfig",
     "Status",
     "CheckpointContainer",
     "GetContainerEvents",
     "ListMetricDescriptors",
     "ListPodSandboxMetrics",
+    "StreamPodSandboxMetrics",
     "RuntimeConfig",
     "UpdatePodSandboxResources",
 ];
-const IMAGE_METHODS: [&str; 5] = ["ListImages", "ImageStatus", "PullImage", "RemoveImage", "ImageFsInfo"];
+const IMAGE_METHODS: [&str; 6] =
+    ["ListImages", "StreamImages", "ImageStatus", "PullImage", "RemoveImage", "ImageFsInfo"];
 /// Paths that nobody has invented yet, and paths that containerd speaks on the same socket.
 const OTHER_PATHS: [&str; 4] = [
     "/runtime.v1.RuntimeService/FoldContainer",

@@ -27,6 +27,9 @@ async fn typed_clients_write_and_read_every_kind() -> Result<()> {
         if let Err(error) = written_back(&api, given.clone()).await {
             faults.push(format!("{name}, made by somebody else: {error:#}"));
         }
+        if let Err(error) = left_out(&api, given.clone()).await {
+            faults.push(format!("{name}, with an empty list: {error:#}"));
+        }
         if let Err(error) = life(&api, given).await {
             faults.push(format!("{name}: {error:#}"));
         }
@@ -132,6 +135,37 @@ async fn written_back(api: &Api<DynamicObject>, mut given: Value) -> Result<()> 
     let made = api.create(&PostParams::default(), &serde_json::from_value(lean)?).await.context("create")?;
     let replaced = replace(api, &name, "", |read| add_missing(&mut read["spec"], &given["spec"])).await;
     replaced.context("write back")?;
+    let deleted = api.delete(&made.name_any(), &DeleteParams::background()).await;
+    deleted.context("delete").map(drop)
+}
+
+/// Kinds whose selector cannot be changed.
+const SELECTING: [&str; 5] =
+    ["CloneSet", "DaemonSet", "PodProbeMarker", "PodUnavailableBudget", "StatefulSet"];
+
+/// A selector to which somebody gave an empty list loses it when a typed client writes the object back.
+async fn left_out(api: &Api<DynamicObject>, mut given: Value) -> Result<()> {
+    const LIST: &str = "matchExpressions";
+    if !SELECTING.iter().any(|kind| given["kind"] == *kind) {
+        return Ok(());
+    }
+    let name = format!("{}-empty", given["metadata"]["name"].as_str().context("a name")?);
+    let has_template = WITH_TEMPLATES.iter().any(|kind| given["kind"] == *kind);
+    let selector = &mut given["spec"]["selector"];
+    if !selector.is_object() || !selector[LIST].is_null() {
+        return Ok(());
+    }
+    selector[LIST] = json!([]);
+    if !has_template {
+        // Budgets must not share pods, and one that was deleted a moment ago may still count.
+        selector["matchLabels"] = json!({ "app": name });
+    }
+    given["metadata"]["name"] = name.as_str().into();
+    let made = api.create(&PostParams::default(), &serde_json::from_value(given)?).await.context("create")?;
+    let replaced = replace(api, &name, "", |read| {
+        drop(read["spec"]["selector"].as_object_mut().and_then(|selector| selector.remove(LIST)));
+    });
+    replaced.await.context("write back")?;
     let deleted = api.delete(&made.name_any(), &DeleteParams::background()).await;
     deleted.context("delete").map(drop)
 }
