@@ -7,6 +7,7 @@ use std::{
 };
 
 use berth_workloads_policy::{
+    action::Action,
     plan::{NodeView, Nodes},
     pod::PodView,
     predownload::PullJobView,
@@ -19,6 +20,7 @@ use jiff::Timestamp;
 use crate::{
     claims::{Claims, Named, sets_of},
     kinds::{Given, KINDS, Kind, Known, Plan, Set, Workload},
+    node_updates::NodeUpdates,
     object::Filed,
     owned::{Concerned, Owned, orphans},
     reading::Found,
@@ -256,8 +258,13 @@ impl Cluster {
     }
 
     /// A write to the object of a node was answered with this.
-    pub(crate) fn wrote_node_updates(&mut self, node_updates: crate::node_updates::NodeUpdates) {
+    pub(crate) fn wrote_node_updates(&mut self, node_updates: NodeUpdates) {
         self.update_store.wrote(node_updates);
+    }
+
+    /// Objects of the nodes whose entries these writes change, as far as they are known.
+    pub(crate) fn node_updates_of(&self, actions: &[Action]) -> BTreeMap<String, NodeUpdates> {
+        self.update_store.of_nodes(actions.iter().filter_map(Action::entry_node))
     }
 
     /// Takes in which agents are silent by now.

@@ -93,8 +93,10 @@ impl Controller {
                 Next::CarryOut(set, plan) => {
                     debug!(set = set.name(), actions = plan.actions.len(), "Plan begins");
                     let put_off = state.memory(&uid).put_off.names().clone();
-                    let work = async move { Came::Report(writer.carry_out(set, plan, &put_off).await) };
-                    state.turns.spawn(uid, work);
+                    let known = state.cluster.node_updates_of(&plan.actions);
+                    state.turns.spawn(uid, async move {
+                        Came::Report(writer.carry_out(set, plan, &put_off, known).await)
+                    });
                 }
             }
         }

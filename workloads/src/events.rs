@@ -1,9 +1,16 @@
 //! Events of workloads, written one after the other, by turns of their namespaces, and no faster than people
-//! read. One that cannot be written is lost; the set's status says what lasts.
+//! read. Of an object and reason a few are written at once and the others seldom: each is a write, and nobody
+//! reads of a thousand pods one by one. One that cannot be written is lost; the set's status says what lasts.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
-use berth_base::events::{News, Waiting};
+use berth_base::{
+    events::{News, Waiting},
+    time::later,
+};
 use berth_workloads_policy::action::Note;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -18,6 +25,13 @@ const AUTHOR: &str = "berth-workloads";
 const PAUSE: Duration = Duration::from_millis(50);
 /// Events that wait; one more is lost.
 const MOST_WAITING: usize = 512;
+/// One Event of an object and reason is written in it on average.
+const ONE_EVERY: Duration = Duration::from_secs(20);
+/// Events of an object and reason that may follow each other after a rest are one more than there are
+/// [`ONE_EVERY`] in it: 25, as Kubernetes' own controllers have it.
+const AHEAD: Duration = Duration::from_secs(480);
+/// Objects and reasons that are remembered before those that rest are forgotten.
+const MOST_REMEMBERED: usize = 1024;
 
 /// An object, and the news to tell of it.
 pub(crate) type Told = (ObjectReference, Note);
@@ -40,6 +54,48 @@ impl Events {
     }
 }
 
+/// Pace of the Events of each object and reason.
+#[derive(Debug, Default)]
+struct Pace(BTreeMap<(String, &'static str), Said>);
+
+/// Events of an object and reason.
+#[derive(Debug)]
+struct Said {
+    /// Time at which they have rested.
+    rested: Instant,
+    /// Number of those that were left out since the last one.
+    left_out: u64,
+}
+
+impl Pace {
+    /// Tells whether one more is written: `None`, or how many were left out before it.
+    fn take(&mut self, object: &ObjectReference, reason: &'static str, now: Instant) -> Option<u64> {
+        if self.0.len() >= MOST_REMEMBERED {
+            self.0.retain(|_, said| said.rested > now);
+        }
+        let said = self.0.entry((key(object), reason)).or_insert(Said { rested: now, left_out: 0 });
+        let rested = said.rested.max(now);
+        if rested.saturating_duration_since(now) > AHEAD {
+            said.left_out = said.left_out.saturating_add(1);
+            return None;
+        }
+        said.rested = later(rested, ONE_EVERY);
+        Some(std::mem::take(&mut said.left_out))
+    }
+}
+
+/// Tells an object from all others.
+fn key(object: &ObjectReference) -> String {
+    let ObjectReference { kind, namespace, name, uid, .. } = object;
+    let all = [kind, namespace, name, uid].map(|part| part.as_deref().unwrap_or_default());
+    all.join("/")
+}
+
+/// Text of an Event after so many that were left out.
+fn with(text: String, left_out: u64) -> String {
+    if left_out == 0 { text } else { format!("{text} ({left_out} of the same kind before it were left out)") }
+}
+
 /// Returns the entrance, and what comes out of it.
 pub(crate) fn channel() -> (Events, mpsc::Receiver<Told>) {
     let (sender, told) = mpsc::channel(MOST_WAITING);
@@ -53,10 +109,56 @@ fn namespace((object, _): &Told) -> &str {
 
 /// Writes what is told, for ever. Ends when nobody tells any more.
 pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
-    let mut waiting = Waiting::default();
+    let (mut waiting, mut pace) = (Waiting::default(), Pace::default());
     while let Some((regarding, note)) = waiting.next(&mut told, namespace).await {
         let Note { warning, reason, text } = note;
+        let Some(left_out) = pace.take(&regarding, reason, Instant::now()) else { continue };
+        let text = with(text, left_out);
         News { regarding, warning, reason, text }.write(&client, AUTHOR).await;
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(name: &str) -> ObjectReference {
+        ObjectReference { name: Some(name.to_owned()), ..ObjectReference::default() }
+    }
+
+    /// Rows: seconds, the object, the reason, how many Events come then, how many of them are written, and
+    /// how many the first of these says were left out.
+    #[test]
+    fn many_events_of_a_kind_are_told_by_a_few() {
+        let (mut pace, begin) = (Pace::default(), Instant::now());
+        for (seconds, name, reason, come, written, left_out) in [
+            (0, "shop", "Updated", 500, 25, 0),
+            (0, "shop", "Failed", 3, 3, 0),
+            (0, "till", "Updated", 25, 25, 0),
+            (1, "shop", "Updated", 10, 0, 0),
+            (20, "shop", "Updated", 10, 1, 485),
+            (60, "shop", "Updated", 10, 2, 9),
+            // All have rested.
+            (2000, "shop", "Updated", 30, 25, 8),
+        ] {
+            let (object, now) = (object(name), later(begin, Duration::from_secs(seconds)));
+            let said: Vec<u64> = (0..come).filter_map(|_| pace.take(&object, reason, now)).collect();
+            let first = said.first().copied().unwrap_or_default();
+            assert_eq!((said.len(), first), (written, left_out), "{seconds} s, {name}, {reason}");
+        }
+        assert_eq!(with("a".to_owned(), 0), "a");
+        assert_eq!(with("a".to_owned(), 7), "a (7 of the same kind before it were left out)");
+    }
+
+    #[test]
+    fn objects_whose_events_rest_are_forgotten() {
+        let (mut pace, begin) = (Pace::default(), Instant::now());
+        for number in 0..10 * MOST_REMEMBERED {
+            // Twenty a second, as they are written.
+            let now = later(begin, PAUSE.saturating_mul(u32::try_from(number).unwrap()));
+            pace.take(&object(&number.to_string()), "Updated", now);
+        }
+        assert!(pace.0.len() <= MOST_REMEMBERED, "{}", pace.0.len());
     }
 }

@@ -24,6 +24,8 @@ const _: () = assert!(SILENT_AFTER.as_secs() == SILENT_AFTER_MINUTES * 60);
 pub(crate) struct UpdateStore {
     store: Store<NodeUpdates>,
     pub(crate) listed: bool,
+    /// UID of the object of each node.
+    named: BTreeMap<String, String>,
     /// UIDs of the objects that have something of a workload, by the workload's.
     of: BTreeMap<String, BTreeSet<String>>,
     /// Nodes whose agents check entries of a kind, by the kind's name.
@@ -50,6 +52,7 @@ impl UpdateStore {
             Shown::ListEnds => {
                 self.store.list_ends();
                 self.listed = true;
+                self.named.clear();
                 self.of.clear();
                 self.checking.clear();
                 self.labelling.clear();
@@ -91,6 +94,16 @@ impl UpdateStore {
         update_store.flat_map(|node_updates| node_updates.states(set)).collect()
     }
 
+    /// Objects of these nodes, as far as they are known.
+    pub(crate) fn of_nodes<'a>(&self, nodes: impl Iterator<Item = &'a str>) -> BTreeMap<String, NodeUpdates> {
+        let nodes: BTreeSet<&str> = nodes.collect();
+        let known = nodes.into_iter().filter_map(|node| {
+            let node_updates = self.store.get(self.named.get(node)?)?;
+            Some((node.to_owned(), node_updates.clone()))
+        });
+        known.collect()
+    }
+
     /// Agents, as they are for a kind.
     pub(crate) fn agents(&self, kind: &Kind) -> Agents<'_> {
         Agents {
@@ -127,7 +140,10 @@ impl UpdateStore {
 
     /// Workloads that a change of the object of a node concerns.
     fn relink(&mut self, before: Option<&NodeUpdates>, after: Option<&NodeUpdates>) -> Concerned {
-        self.heard.extend(before.map(|node_updates| (node_updates.node.clone(), None)));
+        // Another object of the node may have been heard of before this one is seen to be gone.
+        let is_last = |one: &&NodeUpdates| self.named.get(&one.node) == Some(&one.uid);
+        let last = before.filter(is_last);
+        self.heard.extend(last.map(|node_updates| (node_updates.node.clone(), None)));
         self.heard.extend(after.cloned().map(heard));
         if let (Some(before), Some(after)) = (before, after)
             && before.says_the_same(after)
@@ -137,11 +153,17 @@ impl UpdateStore {
         let able = |node_updates: Option<&NodeUpdates>| {
             node_updates.map(|one| (one.has_agent, one.recalls, one.checks.clone()))
         };
-        let (able_before, able_after) = (able(before), able(after));
+        let (able_before, able_after) = (able(last), able(after));
+        if let Some(last) = last {
+            self.named.remove(&last.node);
+            self.present.remove(&last.node);
+            self.labelling.remove(&last.node);
+            self.recalling.remove(&last.node);
+            for nodes in self.checking.values_mut() {
+                nodes.remove(&last.node);
+            }
+        }
         if let Some(before) = before {
-            self.present.remove(&before.node);
-            self.labelling.remove(&before.node);
-            self.recalling.remove(&before.node);
             for set in before.sets() {
                 if let Some(known) = self.of.get_mut(set) {
                     known.remove(&before.uid);
@@ -149,9 +171,6 @@ impl UpdateStore {
                         self.of.remove(set);
                     }
                 }
-            }
-            for nodes in self.checking.values_mut() {
-                nodes.remove(&before.node);
             }
         }
         if let Some(after) = after {
@@ -166,6 +185,7 @@ impl UpdateStore {
     }
 
     fn link(&mut self, node_updates: &NodeUpdates) {
+        self.named.insert(node_updates.node.clone(), node_updates.uid.clone());
         for set in node_updates.sets() {
             self.of.entry(set.to_owned()).or_default().insert(node_updates.uid.clone());
         }
@@ -238,6 +258,44 @@ mod tests {
         update_store.listen(Instant::now());
         assert!(update_store.agents(KINDS[0]).present.is_empty() && update_store.next_silence().is_none());
         assert!(pods(&update_store, "one").is_empty());
+    }
+
+    /// Writes are made on what is known of the object of a node, so it is the newest that was shown or
+    /// answered, of the object that there is now.
+    #[test]
+    fn the_object_of_a_node_is_known_as_it_was_seen_last() {
+        let mut update_store = UpdateStore::default();
+        let another = |version| {
+            let mut another = of_sets(version, 1, &[]);
+            another.uid = "v".to_owned();
+            another
+        };
+        let known = |store: &UpdateStore| {
+            let known = store.of_nodes(["n", "unknown", "n"].into_iter());
+            known.into_values().map(|one| (one.uid.clone(), one.version())).collect::<Vec<_>>()
+        };
+        let is = |uid: &str, version: u64| vec![(uid.to_owned(), version)];
+        assert_eq!(known(&update_store), []);
+        update_store.take(node_updates(2, 1, &["p"]));
+        assert_eq!(known(&update_store), is("u", 2));
+        // A sign of life alone.
+        update_store.take(node_updates(3, 2, &["p"]));
+        assert_eq!(known(&update_store), is("u", 3));
+        update_store.wrote(of_sets(5, 2, &[]));
+        update_store.take(node_updates(4, 2, &["p"]));
+        assert_eq!(known(&update_store), is("u", 5));
+        // The object was made anew, as a write was told; that the earlier one is gone is heard of later.
+        update_store.wrote(another(7));
+        update_store.take(Shown::Gone("u".to_owned()));
+        update_store.listen(Instant::now());
+        assert_eq!(known(&update_store), is("v", 7));
+        assert!(update_store.agents(KINDS[0]).present.contains("n") && update_store.next_silence().is_some());
+        update_store.take(Shown::ListBegins);
+        update_store.take(Shown::Applied(another(8)));
+        update_store.take(Shown::ListEnds);
+        assert_eq!(known(&update_store), is("v", 8));
+        update_store.take(Shown::Gone("v".to_owned()));
+        assert_eq!(known(&update_store), []);
     }
 
     #[test]

@@ -118,16 +118,25 @@ struct Work {
     wrote: Vec<Wrote>,
     unadopted: Vec<(String, String)>,
     put_off: Vec<Late>,
+    /// Objects of nodes as they are known, for the first write to each.
+    node_updates: BTreeMap<String, NodeUpdates>,
     /// Errors of the API server in all parts of the plan.
     errors: usize,
     unread: bool,
 }
 
 impl Writer {
-    /// Carries out a plan; of each part what was `put_off` by an earlier one last.
-    pub(crate) async fn carry_out(self, set: Set, mut plan: Plan, put_off: &BTreeSet<String>) -> Report {
+    /// Carries out a plan; of each part what was `put_off` by an earlier one last. The objects of its nodes
+    /// are `known` so.
+    pub(crate) async fn carry_out(
+        self,
+        set: Set,
+        mut plan: Plan,
+        put_off: &BTreeSet<String>,
+        known: BTreeMap<String, NodeUpdates>,
+    ) -> Report {
         let causes = std::mem::take(&mut plan.causes);
-        let mut work = Work::new(self, set, causes);
+        let mut work = Work { node_updates: known, ..Work::new(self, set, causes) };
         let end = work.run(plan, put_off).await;
         work.report(end)
     }
@@ -146,8 +155,18 @@ impl Writer {
 impl Work {
     fn new(writer: Writer, set: Set, causes: BTreeMap<String, Cause>) -> Self {
         let namespace = set.namespace().to_owned();
-        let (wrote, unadopted, put_off) = (Vec::new(), Vec::new(), Vec::new());
-        Self { writer, set, namespace, causes, wrote, unadopted, put_off, errors: 0, unread: false }
+        Self {
+            writer,
+            set,
+            namespace,
+            causes,
+            wrote: Vec::new(),
+            unadopted: Vec::new(),
+            put_off: Vec::new(),
+            node_updates: BTreeMap::new(),
+            errors: 0,
+            unread: false,
+        }
     }
 
     fn report(self, end: End) -> Report {

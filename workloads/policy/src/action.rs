@@ -83,6 +83,15 @@ impl Action {
         }
     }
 
+    /// Node whose entries it changes.
+    pub fn entry_node(&self) -> Option<&str> {
+        match self {
+            Self::UpdateInPlace(update) => Some(&update.node),
+            Self::ForgetInPlace { node, .. } => Some(node),
+            _ => None,
+        }
+    }
+
     /// Tells whether it is about one of these pods.
     pub(crate) fn is_about(&self, pods: &BTreeSet<String>) -> bool {
         self.pod().is_some_and(|uid| pods.contains(uid))

@@ -1,5 +1,6 @@
 //! Updates in place: entries in the objects of nodes. What follows each other in a plan is one write for each
-//! node, and nodes are written to beside each other.
+//! node, and nodes are written to beside each other. A write names the version of the object that it was made
+//! on. Mostly that is the one which the watch has shown, and nothing is read.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ use crate::{
     node_updates::{self, Change, Changed, NodeUpdates},
 };
 
-/// How often a change of the entries of a node is tried on its newest version.
+/// How often a change of the entries of a node is tried on its newest version, as it is read.
 const WRITE_TRIES: usize = 5;
 /// Nodes that are written to at once.
 const AT_ONCE: usize = 8;
@@ -58,8 +59,11 @@ impl Work {
         loop {
             while under_way.len() < AT_ONCE && self.errors.saturating_sub(before) < most {
                 let Some((node, of)) = nodes.next() else { break };
-                let writer = self.writer.clone();
-                under_way.push(async move { (writer.node_updates(&node, &of.changes).await, of, node) });
+                let (writer, known) = (self.writer.clone(), self.node_updates.remove(&node));
+                under_way.push(async move {
+                    let answer = writer.node_updates(&node, known, &of.changes).await;
+                    (answer, of, node)
+                });
             }
             // Cancel-safe: it is awaited to its end.
             let Some((answer, of, node)) = under_way.next().await else { break };
@@ -91,19 +95,30 @@ impl Work {
 }
 
 impl Writer {
-    /// Changes the entries of a node, on its object as it is now. Returns it, and the names of the pods whose
-    /// entries have no room in it yet.
+    /// Changes the entries of a node, on its object as it is now: as it is `known`, or as it is read where it
+    /// has changed since. Returns it, and the names of the pods whose entries have no room in it yet.
     async fn node_updates(
         &self,
         node: &str,
+        mut known: Option<NodeUpdates>,
         changes: &[Change],
     ) -> Result<(NodeUpdates, Vec<String>), Failure> {
         let api = Api::<NodePodUpdate>::all(self.client.clone());
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        for _ in 0..WRITE_TRIES {
-            let node_updates = NodeUpdates::of(self.fetch("nodepodupdate_read", api.get(node)).await?);
+        let tries = WRITE_TRIES.saturating_add(usize::from(known.is_some()));
+        for _ in 0..tries {
+            let (node_updates, is_newest) = match known.take() {
+                Some(known) => (known, false),
+                None => (NodeUpdates::of(self.fetch("nodepodupdate_read", api.get(node)).await?), true),
+            };
             let Changed { body, waiting } = node_updates.changed(changes);
-            let Some(body) = body else { return Ok((node_updates, waiting)) };
+            let Some(body) = body else {
+                // The plan was made on the same and asks for something: nobody relies on that it is there.
+                if is_newest {
+                    return Ok((node_updates, waiting));
+                }
+                continue;
+            };
             let body = Patch::Apply(&body);
             match self.ask("nodepodupdate", api.patch_status(node, &params, &body)).await {
                 Ok(object) => return Ok((NodeUpdates::of(object), waiting)),

@@ -4,6 +4,7 @@
 //! whose image has changed runs it half a second later. A kubelet's status is no write of ours and is not
 //! counted.
 
+mod ends;
 mod pod;
 mod steps;
 
@@ -27,8 +28,9 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
+use self::ends::Ends;
 use self::pod::{is_through, restarted};
 use crate::manager::cluster::node;
 
@@ -48,8 +50,6 @@ const AT_ONCE: usize = 32;
 const PAUSE: Duration = Duration::from_millis(100);
 /// From the patch until the new container runs.
 const RESTART: Duration = Duration::from_millis(500);
-/// The end of an update waits so long for others of its node, as the agent's policy has it.
-const GATHERED: Duration = Duration::from_millis(500);
 /// An agent that has said something goes on giving signs of life; each is due every two minutes.
 const SIGNS: Duration = Duration::from_secs(30);
 
@@ -209,11 +209,13 @@ impl Shared {
     /// One agent.
     async fn agent(self: Arc<Self>, name: String, mut objects: watch::Receiver<Option<NodePodUpdate>>) {
         let agent = Arc::new(SimulatedAgent::new(Connection::new(self.source.clone()), &name));
-        let (mut begun, mut work) = (BTreeSet::new(), JoinSet::new());
+        let (mut begun, mut work, mut telling) = (BTreeSet::new(), JoinSet::new(), JoinSet::new());
+        let mut ends = Ends::new(self.upgrade);
         objects.mark_changed();
         loop {
-            // Cancel-safe: what has changed stays so until it is looked at, and a task that has ended stays
-            // so.
+            let due = ends.due();
+            // Cancel-safe: what has changed stays so until it is looked at, a task that has ended stays so,
+            // and what is due stays due.
             tokio::select! {
                 changed = tokio::time::timeout(SIGNS, objects.changed()) => match changed {
                     Ok(Ok(())) => {}
@@ -223,37 +225,37 @@ impl Shared {
                         continue;
                     }
                 },
-                Some(_) = work.join_next() => continue,
+                Some(through) = work.join_next() => {
+                    if let Ok((entry, pod)) = through {
+                        ends.is_through(entry, pod, Instant::now());
+                    }
+                    continue;
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    telling.spawn(self.clone().tell(agent.clone(), ends.take()));
+                    continue;
+                }
+                Some(_) = telling.join_next() => continue,
             }
             let Some(object) = objects.borrow_and_update().clone() else { continue };
             let entries =
                 object.status.as_ref().map(|status| status.desired_pods.clone()).unwrap_or_default();
             agent.take(object).await;
             begun.retain(|known| entries.iter().any(|entry| key(entry) == *known));
-            let fresh: Vec<_> = entries.into_iter().filter(|entry| begun.insert(key(entry))).collect();
-            if !fresh.is_empty() {
-                work.spawn(self.clone().carry_out(agent.clone(), fresh));
+            for entry in entries.into_iter().filter(|entry| begun.insert(key(entry))) {
+                ends.begins(&entry, Instant::now());
+                let (shared, agent) = (self.clone(), agent.clone());
+                work.spawn(async move {
+                    let pod = shared.bring(&agent, &entry).await;
+                    (entry, pod)
+                });
             }
         }
     }
 
-    /// Carries out entries that came together. Their ends are told as the agent tells them: the first one
-    /// waits a moment for others.
-    async fn carry_out(self: Arc<Self>, agent: Arc<SimulatedAgent>, entries: Vec<DesiredPod>) {
-        let mut pods = JoinSet::new();
-        for entry in entries {
-            let (shared, agent) = (self.clone(), agent.clone());
-            pods.spawn(async move { shared.bring(&agent, &entry).await.map(|pod| (entry, pod)) });
-        }
-        while let Some(first) = pods.join_next().await {
-            let mut through: Vec<_> = first.into_iter().collect();
-            let until = Instant::now() + GATHERED;
-            while let Ok(Some(next)) = tokio::time::timeout_at(until, pods.join_next()).await {
-                through.extend(next);
-            }
-            let through = through.into_iter().flatten();
-            let ends = through.map(|(entry, pod)| self.end(&agent, entry, pod));
-            futures::future::join_all(ends).await;
-        }
+    /// Says that these entries have ended.
+    async fn tell(self: Arc<Self>, agent: Arc<SimulatedAgent>, ends: Vec<(DesiredPod, Value)>) {
+        let ends = ends.into_iter().map(|(entry, pod)| self.end(&agent, entry, pod));
+        futures::future::join_all(ends).await;
     }
 }

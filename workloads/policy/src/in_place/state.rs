@@ -1,4 +1,9 @@
 //! Standing of an update in place, as the node of the pod tells it.
+//!
+//! The pod alone does not show that its update has ended, so the node's report costs its write. Label, gate
+//! and `Ready` may be as they will be before the agent has begun: where it is tried once more, or an
+//! OpenKruise has left the new label on the old image. And the kubelet may say once more of the container of
+//! before that it is Ready. Whoever took that for the end would take the next pod out of service too soon.
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! Plans at an API server that refuses some of their writes.
 
+mod entries;
 mod late;
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     sync::{Arc, Mutex},
 };
@@ -138,7 +140,7 @@ async fn report_after(
     let (events, mut told) = events::channel();
     let writer = Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events };
     let put_off = put_off.iter().map(|pod| (*pod).to_owned()).collect();
-    let report = writer.carry_out(set(), plan, &put_off).await;
+    let report = writer.carry_out(set(), plan, &put_off, BTreeMap::new()).await;
     let reasons = std::iter::from_fn(|| told.try_recv().ok().map(|(_, note)| note.reason)).collect();
     (asked.lock().unwrap().join(" "), report, reasons)
 }

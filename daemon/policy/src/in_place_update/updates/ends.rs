@@ -1,9 +1,10 @@
 //! Good ends of a node's entries: all of them stand in one object, and pods that were restarted together end
 //! within a moment of each other. The first of them waits that moment, so that one write tells
-//! of all. A failure waits for nobody.
+//! of all. For updates that began at another time it hardly waits: these end at another time, or never, as
+//! where an image cannot be pulled. A failure waits for nobody.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -16,10 +17,13 @@ use crate::{
 
 /// How long the first end waits at most for others. Its owner goes on with other pods so much later.
 const GATHERED: Duration = Duration::from_millis(500);
-/// How long one of a SidecarSet waits at least.
+/// Time between the beginnings of two updates that count as begun together. Entries say theirs in whole
+/// seconds.
+const TOGETHER: Duration = Duration::from_millis(1500);
+/// How long an end waits at least while another update goes on.
 const LEAST: Duration = Duration::from_millis(50);
-/// How many times as long as a write takes one of a SidecarSet waits: where the API server has little to do
-/// its owner is told at once, and where many nodes write, each writes seldom.
+/// How many times as long as a write takes an end waits that has no other one to come with it: where the API
+/// server has little to do its owner is told at once, and where many nodes write, each writes seldom.
 const TIMES_A_WRITE: u32 = 10;
 
 /// Ends that are owed and not told.
@@ -54,7 +58,7 @@ impl Ends {
     /// long enough.
     pub(crate) fn settle<'a>(
         &mut self,
-        mut open: impl Iterator<Item = &'a UpdateRequest>,
+        open: impl Iterator<Item = &'a UpdateRequest>,
         now: Instant,
     ) -> Told {
         let owed = std::mem::take(&mut self.owed);
@@ -63,26 +67,34 @@ impl Ends {
             (request.id.clone(), before.remove(&request.id).unwrap_or(now))
         };
         self.since = owed.iter().map(since).collect();
+        let goes_on = |request: &&UpdateRequest| request.is_entry() && !self.since.contains_key(&request.id);
+        let begun: BTreeSet<Instant> = open.filter(goes_on).map(|request| request.created).collect();
         let until = owed.iter().filter_map(|(request, _)| {
             let since = self.since.get(&request.id)?;
-            Some(later(*since, self.waits(request)))
+            Some(later(*since, self.waits(request, &begun)))
         });
         let until = until.min();
-        let goes_on = |request: &UpdateRequest| request.is_entry() && !self.since.contains_key(&request.id);
         match until.filter(|until| *until > now) {
-            Some(until) if open.any(goes_on) => Told::Later(until),
-            _ => {
+            Some(until) => Told::Later(until),
+            None => {
                 self.written_since.extend(owed.iter().map(|(request, _)| (request.id.clone(), now)));
                 Told::Now(owed)
             }
         }
     }
 
-    /// How long this end waits for others.
-    fn waits(&self, request: &UpdateRequest) -> Duration {
+    /// How long this end waits for updates that go on and have `begun` at these times.
+    fn waits(&self, request: &UpdateRequest, begun: &BTreeSet<Instant>) -> Duration {
+        if begun.is_empty() {
+            return Duration::ZERO;
+        }
+        let first = request.created.checked_sub(TOGETHER).unwrap_or(request.created);
+        let mut together = begun.range(first..=later(request.created, TOGETHER));
         match request.owner {
-            UpdateOwner::Workload => GATHERED,
-            UpdateOwner::SidecarSet(_) => self.took.saturating_mul(TIMES_A_WRITE).clamp(LEAST, GATHERED),
+            UpdateOwner::Workload if together.next().is_some() => GATHERED,
+            UpdateOwner::Workload | UpdateOwner::SidecarSet(_) => {
+                self.took.saturating_mul(TIMES_A_WRITE).clamp(LEAST, GATHERED)
+            }
         }
     }
 

@@ -75,6 +75,25 @@ fn ends_of_a_node_are_told_together() {
     }
 }
 
+/// Rows: how far apart two updates began, in milliseconds, and how long the end of one waits for the other.
+/// One that was begun long ago may never end.
+#[test]
+fn an_end_waits_for_what_began_with_it() {
+    let start = Instant::now_for_tests();
+    let begun = |id: &str, after: u32| UpdateRequest { created: start + after * MILLI, ..entry(id) };
+    for (apart, waits) in [(0, 500), (1000, 500), (1500, 500), (1501, 50), (60_000, 50)] {
+        for (own, other) in [(0, apart), (apart, 0)] {
+            let open = [begun("a", own), begun("b", other)];
+            let (mut ends, now) = (Ends::default(), start + 100_000 * MILLI);
+            ends.push(&open[0], complete());
+            assert_eq!(ends.settle(open.iter(), now), Told::Later(now + waits * MILLI), "{apart} ms");
+            ends.push(&open[0], complete());
+            let Told::Now(told) = ends.settle(open.iter(), now + waits * MILLI) else { panic!("{apart} ms") };
+            assert_eq!(told.len(), 1, "{apart} ms");
+        }
+    }
+}
+
 /// How long the end of one waits while another goes on, after a write that took so long.
 #[test]
 fn ends_of_sidecar_sets_wait_as_writes_take() {
