@@ -42,9 +42,9 @@ pub struct Config {
     /// openkruise,ResourceDistribution=berth
     #[arg(long, env = "BERTH_OWNERSHIP", default_value_t)]
     pub ownership: Ownership,
-    /// Namespace where berth-workloads files the revisions of SidecarSets as ControllerRevisions: a set whose
-    /// spec is new says it in status.observedGeneration when they are there, or 2 seconds later. Without it
-    /// at once
+    /// Namespace where berth-workloads files the revisions of SidecarSets as ControllerRevisions. With it
+    /// status.observedGeneration follows a new spec when they are there, or after 2 seconds; without it, at
+    /// once
     #[arg(long, env = "BERTH_OBSERVE_FILED_REVISIONS", value_name = "NAMESPACE", value_parser = not_empty)]
     pub observe_filed_revisions: Option<String>,
     /// Admission

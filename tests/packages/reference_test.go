@@ -169,7 +169,7 @@ func TestReferenceOfMetrics(t *testing.T) {
 		"`berth_manager_` and `berth_workloads_` are at `/metrics` of their pods (port `metrics`), `berth_agent_` and `berth_shim_` at that of\n" +
 		"`httpAddress` on each node, and of `metrics.address` where there is one. [Operations](operations.md) says what to watch.\n\n"
 	for _, program := range []struct{ prefix, title string }{
-		{"berth_manager_", "berth-manager"}, {"berth_workloads_", "berth-workloads"}, {"berth_shim_", "The path of the kubelet's calls"},
+		{"berth_manager_", "berth-manager"}, {"berth_workloads_", "berth-workloads"}, {"berth_shim_", "berth-shim"},
 		{"berth_agent_", "berthd"},
 	} {
 		text += "## " + program.title + "\n\n| Metric | Type | |\n|---|---|---|\n"
@@ -368,8 +368,8 @@ func TestReferenceOfKinds(t *testing.T) {
 		t.Fatalf("only these kinds found: %v", keys(kinds))
 	}
 	text := "# Kinds and fields\n\n" + made + "After this page you know each field of each kind, and what its value does. `kubectl explain` says the same.\n\n" +
-		"Fields more than four levels below `spec` or `status` are left out here. `kubectl get berth -A` lists the objects of all kinds. Where a kind `differs`, the\n" +
-		"numbers are those of [the list by feature](compatibility.md); fields with `ours`, and those below them, OpenKruise's kind does not have.\n\n"
+		"Fields more than four levels below `spec` or `status` are left out here. `kubectl get berth -A` lists the objects of all kinds. Where a kind\n" +
+		"`differs`, the numbers are rows of [the list by feature](compatibility.md). OpenKruise's kind lacks the fields with `ours` and those below them.\n\n"
 	for _, kind := range keys(kinds) {
 		text += kinds[kind]
 	}
@@ -440,9 +440,9 @@ func TestReferenceOfAnnotations(t *testing.T) {
 		t.Fatalf("only these found: %v", keys(said))
 	}
 	text := "# Annotations, labels, env and gates\n\n" + made +
-		"After this page you know each name by which pods and objects say something to Berth, or Berth to them.\n\n" +
-		"Names of `kruise.io` are OpenKruise's; those of `berth.dev` are Berth's own, `ours`. Where what stands behind a name `differs`, the\n" +
-		"numbers are those of [the list by feature](compatibility.md). The pages of the features say when to use them.\n"
+		"After this page you know each annotation, label, env and gate by which pods and objects say something to Berth, or Berth to them.\n\n" +
+		"Names of `kruise.io` are OpenKruise's; those of `berth.dev` are Berth's own, `ours`. Where the effect of a name `differs`, the numbers are\n" +
+		"rows of [the list by feature](compatibility.md). The pages of the features say when to use them.\n"
 	for _, part := range []struct {
 		title string
 		is    func(string) bool

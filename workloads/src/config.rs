@@ -80,8 +80,8 @@ pub struct Config {
     /// Make the PersistentPodStates that annotations of StatefulSets ask for
     #[arg(long = "pod-states", env = "BERTH_POD_STATES")]
     pub pod_states: bool,
-    /// Keep OpenKruise's finalizer on PodProbeMarkers: one that is deleted stays until no node has its probes
-    /// any more, 30 s at most
+    /// Keep OpenKruise's finalizer on PodProbeMarkers: a marker that is deleted stays until no node has its
+    /// probes, 30 s at most
     #[arg(long, env = "BERTH_MARKER_FINALIZERS")]
     pub marker_finalizers: bool,
     /// Zone of schedules that name none, such as Europe/Berlin

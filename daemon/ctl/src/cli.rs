@@ -157,7 +157,7 @@ pub(crate) enum Command {
     ///
     /// The exit code is 1 when a check fails.
     Doctor(DoctorArgs),
-    /// Check the whole cluster: definitions, programs, policies, agents, and what is there of OpenKruise
+    /// Check the whole cluster: definitions, programs, policies, agents, and parts of OpenKruise
     ///
     /// It asks the API server alone, as the user of the kubeconfig, and writes nothing. The exit code is 1
     /// when a check fails.
@@ -174,8 +174,8 @@ pub(crate) enum Command {
     Upgrade(upgrade::UpgradeArgs),
     /// Let berthd end with its last open call
     ///
-    /// It accepts no connection any more and sends its clients away; held creations of containers go back at
-    /// once. Under systemd it is then started again; to stop it there, use systemctl stop.
+    /// It accepts no new connection and sends its clients away; held creations of containers go back at once.
+    /// Under systemd it is then started again; to stop it there, use systemctl stop.
     Drain(upgrade::DrainArgs),
     /// Print the script by which a shell completes commands and flags of berthctl
     ///

@@ -33,7 +33,7 @@ pub struct Options {
     /// Limit evictions and deletions of pods that have a PodUnavailableBudget
     #[arg(long, env = "BERTH_BUDGET_DELETIONS", action = ArgAction::Set, default_value_t = true)]
     pub budget_deletions: bool,
-    /// Limit updates in place of pods that have a PodUnavailableBudget
+    /// Limit updates in place, and requests to recreate containers, of pods that have a PodUnavailableBudget
     #[arg(long, env = "BERTH_BUDGET_UPDATES", action = ArgAction::Set, default_value_t = false)]
     pub budget_updates: bool,
     /// While no manager answers, pods with a PodUnavailableBudget stay (fail), or go (ignore)
