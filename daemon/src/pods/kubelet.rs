@@ -9,7 +9,7 @@ use berth_policy::{Event, Pod};
 use http::{Request, Uri};
 use kube::{Client, Config};
 
-use super::convert;
+use super::{convert, read};
 use crate::{cluster::v1 as core, config};
 
 /// A kubelet that is alive answers in milliseconds.
@@ -83,7 +83,8 @@ impl KubeletView {
 
     /// Asks once. The events say what it shows.
     pub(crate) async fn poll(&self) -> Result<Vec<Event>, KubeletError> {
-        let pods: Vec<Pod> = self.pods().await?.into_iter().filter_map(convert::pod).collect();
+        let shown = self.pods().await?.into_iter().filter(|pod| read::too_wide(pod).is_none());
+        let pods: Vec<Pod> = shown.filter_map(convert::pod).collect();
         Ok(if self.alone {
             vec![Event::PodsListed(pods)]
         } else {
