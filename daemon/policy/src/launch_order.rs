@@ -35,7 +35,7 @@ use crate::{
     config::{UnknownPods, View},
     early_readiness::Early,
     launch_priority::{LaunchOrder, OrderError},
-    model::{ContainerName, ContainerState, Pod, Readiness},
+    model::{ContainerState, Pod, Readiness},
     node::{InFlightKind, Node},
     sandbox::{FRESH, Instance, Sandbox, Waiting},
     time::later,
@@ -219,8 +219,10 @@ impl Node {
             return Verdict::Forward;
         }
         let until = patience(call, PATIENCE_FOR_POD_VIEW);
-        // Of a pod that the view cannot read only the kubelet can show more.
-        let may_be_shown = self.config.kubelet_poll || !self.unread.contains(&request.pod.uid);
+        // Of a pod that the view cannot read only the kubelet can show more, and has when it was asked once.
+        let was_asked = self.kubelet_poll.ended.is_some_and(|ended| ended >= call.arrived);
+        let may_be_shown =
+            !self.unread.contains(&request.pod.uid) || self.config.kubelet_poll && !was_asked;
         if may_be_shown && now < until {
             return Verdict::Hold { until, why: HoldReason::PodUnknown };
         }
