@@ -5,12 +5,12 @@
 
 use std::time::Duration;
 
-use berth_policy::{Event, Pod};
+use berth_policy::Event;
 use http::{Request, Uri};
 use kube::{Client, Config};
 
-use super::{convert, read};
-use crate::{cluster::v1 as core, config};
+use super::list::{Listed, listed};
+use crate::config;
 
 /// A kubelet that is alive answers in milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,12 +21,6 @@ pub(crate) struct KubeletView {
     url: String,
     /// Nobody else shows pods: what the kubelet does not show is gone.
     alone: bool,
-}
-
-/// A `PodList`; the kubelet writes `null` when it has none.
-#[derive(serde::Deserialize)]
-pub(super) struct Pods {
-    pub(super) items: Option<Vec<core::Pod>>,
 }
 
 /// The kubelet cannot be asked, or did not answer.
@@ -83,22 +77,21 @@ impl KubeletView {
 
     /// Asks once. The events say what it shows.
     pub(crate) async fn poll(&self) -> Result<Vec<Event>, KubeletError> {
-        let shown = self.pods().await?.into_iter().filter(|pod| read::too_wide(pod).is_none());
-        let pods: Vec<Pod> = shown.filter_map(convert::pod).collect();
+        let Listed { pods, unread } = self.pods().await?;
         Ok(if self.alone {
-            vec![Event::PodsListed(pods)]
+            vec![Event::PodsListed(pods), Event::PodsUnread(unread)]
         } else {
             pods.into_iter().map(|pod| Event::PodSeen(Box::new(pod))).collect()
         })
     }
 
-    async fn pods(&self) -> Result<Vec<core::Pod>, KubeletError> {
+    async fn pods(&self) -> Result<Listed, KubeletError> {
         let request = Request::get("/pods").body(Vec::new());
         let failed = |source| KubeletError::Pods { url: self.url.clone(), source: Box::new(source) };
         let request = request.map_err(|error| failed(kube::Error::HttpError(error)))?;
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request::<Pods>(request)).await;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request_text(request)).await;
         let answer = answer.map_err(|_| KubeletError::Silent { url: self.url.clone() })?;
-        Ok(answer.map_err(failed)?.items.unwrap_or_default())
+        listed(&answer.map_err(failed)?).map_err(|error| failed(kube::Error::SerdeError(error)))
     }
 }
 
