@@ -14,8 +14,7 @@ const CLIENT: ConnectionId = ConnectionId(1);
 /// An order has every container once, highest first; and whatever the pods say, the policy plans and answers,
 /// and a hold has an end.
 pub fn pods(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    let Ok(Listed { pods, .. }) = listed(text) else { return };
+    let Ok(Listed { pods, .. }) = listed(data) else { return };
     pods.iter().for_each(ordered);
     let mut node = Node::new(Config::default());
     let begin = Instant::now();

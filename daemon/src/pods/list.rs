@@ -31,8 +31,8 @@ pub(super) struct Listed {
 ///
 /// # Errors
 /// The text is no list.
-pub(super) fn listed(text: &str) -> serde_json::Result<Listed> {
-    let list: PodList<'_> = serde_json::from_str(text)?;
+pub(super) fn listed(text: &[u8]) -> serde_json::Result<Listed> {
+    let list: PodList<'_> = serde_json::from_slice(text)?;
     let mut listed = Listed::default();
     for text in list.items.unwrap_or_default() {
         match pod(text.get())? {
@@ -87,7 +87,7 @@ mod tests {
             "]".repeat(500)
         );
         let text = format!(r#"{{"kind":"PodList","items":[{deep},{wide},{large},{wrong},{plain}]}}"#);
-        let Listed { pods, unread } = listed(&text).unwrap();
+        let Listed { pods, unread } = listed(text.as_bytes()).unwrap();
         let names: Vec<&str> = pods.iter().map(|pod| pod.pod.name.as_str()).collect();
         assert_eq!(names, ["deep", "large", "plain"]);
         let unread: Vec<&str> = unread.iter().map(|pod| pod.uid.as_str()).collect();
@@ -99,7 +99,7 @@ mod tests {
         for (text, is_list) in
             [(r#"{"items":null}"#, true), ("{}", true), (r#"{"items":{}}"#, false), ("", false)]
         {
-            let listed = listed(text);
+            let listed = listed(text.as_bytes());
             assert_eq!(listed.is_ok(), is_list, "{text}");
             assert!(listed.unwrap_or_default().pods.is_empty());
         }
