@@ -166,7 +166,7 @@ impl Instance {
         }
     }
 
-    /// Of two instances of one container the greater one is the newer one.
+    /// Rank by which the newer one of two instances of a container is the greater one.
     fn rank(&self) -> (u32, Seq) {
         (self.container.attempt, self.changed)
     }

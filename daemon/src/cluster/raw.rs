@@ -36,7 +36,7 @@ pub(crate) struct Raw {
 pub(crate) struct Untyped(String);
 
 impl Untyped {
-    /// One that is as its kind should be, and not as anybody reads it.
+    /// An object that is as its kind should be, and is not read for another reason.
     pub(crate) fn because(why: String) -> Self {
         Self(why)
     }

@@ -12,7 +12,7 @@ fn named(id: &str) -> Option<cri::ContainerMetadata> {
     Some(cri::ContainerMetadata { name: id.to_owned(), attempt: 0 })
 }
 
-/// It passes over the filter.
+/// Answer of a runtime that passes over the filter.
 fn lists() -> Answer {
     let listed = |id: &str, sandbox: &str| cri::Container {
         id: id.to_owned(),

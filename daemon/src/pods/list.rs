@@ -23,7 +23,7 @@ struct PodList<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     pub(super) pods: Vec<Pod>,
-    /// Those that cannot be read.
+    /// Names of the others, which cannot be read.
     pub(super) unread: Vec<PodRef>,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn listed(text: &[u8]) -> serde_json::Result<Listed> {
     Ok(listed)
 }
 
-/// One pod, or which one it is that cannot be read.
+/// Reads one pod; the error names it.
 fn pod(text: &str) -> serde_json::Result<Result<core::Pod, PodRef>> {
     // Mostly. A tree of values has a bound on its memory, which this has not.
     if let Ok(pod) = serde_json::from_str::<core::Pod>(text)

@@ -12,7 +12,7 @@ use crate::cluster::{node_pods::MIRROR_ANNOTATION, v1 as core};
 /// More containers than any pod has. What is remembered and looked at of a pod grows with them.
 const MOST_CONTAINERS: usize = 1000;
 
-/// It has more containers than are read, for this reason.
+/// Reason why the pod is not read: it has too many containers.
 pub(crate) fn too_wide(pod: &core::Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let count = spec.containers.len().saturating_add(spec.init_containers.as_ref().map_or(0, Vec::len));

@@ -22,7 +22,7 @@ pub(super) fn words(result: &ProbeResult) -> Arc<str> {
     }
 }
 
-/// As much of it as may be shown, whole characters only.
+/// Cuts a message to what may be shown, between two characters.
 pub(super) fn cut(text: &str) -> Arc<str> {
     let mut length = 0_usize;
     let beyond = text.char_indices().find(|(_, character)| {

@@ -76,8 +76,8 @@ fn a_pod_that_cannot_be_read() {
     }
 }
 
-/// Each of its many containers would be held for seconds, and the kubelet be asked for
-/// all its pods meanwhile.
+/// Otherwise each of its many containers is held for seconds, and the kubelet is asked for all its pods
+/// meanwhile.
 #[test]
 fn a_pod_that_the_kubelet_does_not_show_whole_either_waits_for_one_question() {
     let ordered = pod(&[("b", "1"), ("a", "2")]);

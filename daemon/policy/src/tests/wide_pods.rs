@@ -5,7 +5,7 @@ use crate::{ContainerName, Event, HoldReason, Pod, Readiness, Refusal, Verdict};
 
 /// Containers of the pod, in the order of their launch: `c000` first.
 const COUNT: usize = 40;
-/// What a reason names: those that a text has room for, and one more.
+/// Containers that a reason names: as many as a text has room for, and one more.
 const NAMED: usize = 17;
 
 fn name(number: usize) -> String {
@@ -62,7 +62,7 @@ fn stops_of_many_name_the_first_that_still_run() {
     assert_named(names, 1);
 }
 
-/// Whoever may write the status of a pod can name any instance in it.
+/// The status of a pod can name any instance, as its writer likes.
 #[test]
 fn a_status_says_nothing_of_another_pods_instances() {
     let own = pod(&[("a", "2"), ("b", "1")]).becomes_ready_by("a", Readiness::ReadinessProbe);
