@@ -1,4 +1,6 @@
-//! The size of something as JSON, which is how objects are sent and kept; counted, not written.
+//! The size of something as JSON, which is how objects are sent and kept; counted, not written. The API
+//! server writes JSON as Go does, also into etcd: `<` takes six bytes there, and an author may write a
+//! million.
 
 use std::io::{self, Write};
 
@@ -21,7 +23,7 @@ pub fn memory(value: &impl Serialize) -> usize {
     serde_json::to_value(value).map_or(usize::MAX, |value| nested::memory(&value))
 }
 
-/// Bytes of a value as JSON. One that cannot be written has no size that would fit anywhere.
+/// Bytes of a value as the API server's JSON. One that cannot be written has no size that would fit anywhere.
 pub fn bytes(value: &impl Serialize) -> usize {
     let mut counted = Counted(0);
     serde_json::to_writer(&mut counted, value).map_or(usize::MAX, |()| counted.0)
@@ -32,7 +34,7 @@ struct Counted(usize);
 
 impl Write for Counted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.saturating_add(bytes.len());
+        self.0 = self.0.saturating_add(bytes.len()).saturating_add(escapes(bytes));
         Ok(bytes.len())
     }
 
@@ -41,9 +43,29 @@ impl Write for Counted {
     }
 }
 
+/// Bytes that Go's JSON has more than this: `<`, `>`, `&` and the two separators of lines of Unicode are
+/// written as `\u003c` and the like. They stand in texts alone, and no text is cut within a character.
+fn escapes(bytes: &[u8]) -> usize {
+    let marks = bytes.iter().filter(|byte| matches!(**byte, b'<' | b'>' | b'&')).count();
+    let lines = bytes.windows(3).filter(|three| matches!(three, [0xe2, 0x80, 0xa8 | 0xa9])).count();
+    marks.saturating_mul(5).saturating_add(lines.saturating_mul(3))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_long_as_go_writes_it() {
+        for (text, written) in [
+            ("plain", r#""plain""#),
+            ("a<b>&&", r#""a\u003cb\u003e\u0026\u0026""#),
+            ("é\u{2028}\u{2029}\u{2027}", "\"é\\u2028\\u2029\u{2027}\""),
+        ] {
+            assert_eq!(bytes(&text), written.len(), "{text:?}");
+            assert_eq!(bytes(&serde_json::json!({ text: [text] })), 2 * written.len() + 5, "{text:?}");
+        }
+    }
 
     #[test]
     fn many_small_maps_weigh_more_than_their_text() {

@@ -14,7 +14,7 @@ use crate::{
     node::Node,
     sandbox::Sandbox,
     time::later,
-    verdict::{HoldReason, Verdict},
+    verdict::{HoldReason, Verdict, named},
 };
 
 /// The part of a time that a status has.
@@ -63,11 +63,12 @@ impl Node {
             None => later(since, SECOND),
         };
         // One that has run to its end has a start in its status, too.
-        let started = above.iter().filter_map(|name| Some((*name, sandbox.newest(name)?.began?)));
+        let newest = sandbox.newest_of_each();
+        let started = above.iter().filter_map(|name| Some((*name, newest.get(*name)?.began?)));
         let young: Vec<_> = started.filter(|(_, since)| now < end(*since)).collect();
         let over = young.iter().map(|(_, since)| end(*since)).max()?;
         let until = over.min(patience(call, SECOND.min(self.config.hold)));
-        let names = young.into_iter().map(|(name, _)| name.clone()).collect();
+        let names = named(young.into_iter().map(|(name, _)| name));
         (now < until).then_some(Verdict::Hold { until, why: HoldReason::SameSecond(names) })
     }
 }

@@ -194,10 +194,11 @@ impl Node {
         let pod = self.pods.get(&sandbox.pod.uid);
         let pod = pod.filter(|pod| self.runs_probes() && !sandbox.stopping && pod.deletion.is_none());
         let order = pod.and_then(|pod| Some((pod, pod.order.as_ref().ok()?.as_ref()?)));
+        let newest = order.map(|_| sandbox.newest_of_each()).unwrap_or_default();
         // The lowest level that somebody still has to enter: all above it are waited for.
         let lowest = order.and_then(|(_, order)| {
             let gated = |name: &ContainerName, priority: i32| {
-                !sandbox.latched.contains(&priority) && sandbox.newest(name).is_none()
+                !sandbox.latched.contains(&priority) && !newest.contains_key(name)
             };
             let priorities = order.launch_sequence().filter(|(name, priority)| gated(name, *priority));
             priorities.map(|(_, priority)| priority).min()
@@ -206,9 +207,9 @@ impl Node {
             let above = order.launch_sequence().filter(move |(_, priority)| *priority > lowest);
             above.map(move |(name, _)| (pod, name))
         });
-        waited_for.filter_map(|(pod, name)| {
+        waited_for.filter_map(move |(pod, name)| {
             let spec = pod.containers.get(name).filter(|spec| runnable(spec))?;
-            let instance = sandbox.newest(name)?;
+            let instance = newest.get(name).copied()?;
             // The kubelet has said so itself.
             let reported = pod.statuses.get(name);
             let reported = reported.is_some_and(|report| report.ready && report.id == instance.container.id);

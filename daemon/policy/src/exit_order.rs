@@ -21,9 +21,9 @@ use crate::{
     launch_priority::LaunchOrder,
     model::{CallId, ContainerId, ContainerName, ContainerState, SandboxId},
     node::{InFlightKind, Node},
-    sandbox::Sandbox,
+    sandbox::{Instance, Sandbox},
     time::later,
-    verdict::{Amendment, HoldReason, Verdict},
+    verdict::{Amendment, HoldReason, Verdict, named},
 };
 
 /// Minimum time that a container always gets between the stop signal and SIGKILL (kubelet
@@ -108,8 +108,9 @@ impl Node {
         if !self.inspected_since(call, sandbox) && now < later(call.arrived, PATIENCE_FOR_RUNTIME) {
             return Some((PATIENCE_FOR_RUNTIME, HoldReason::Inspection));
         }
-        let running: Vec<ContainerName> =
-            below.into_iter().filter(|name| is_running(sandbox, name)).cloned().collect();
+        let newest = sandbox.newest_of_each();
+        let runs = |name: &&ContainerName| newest.get(*name).is_some_and(|instance| is_running(instance));
+        let running = named(below.into_iter().filter(runs));
         (!running.is_empty()).then_some((Duration::MAX, HoldReason::StillRunning(running)))
     }
 
@@ -181,8 +182,8 @@ enum Grace {
     Shortened,
 }
 
-fn is_running(sandbox: &Sandbox, name: &ContainerName) -> bool {
-    sandbox.newest(name).is_some_and(|instance| instance.container.state == ContainerState::Running)
+fn is_running(instance: &Instance) -> bool {
+    instance.container.state == ContainerState::Running
 }
 
 /// Forwards with what is left of the timeout: whole seconds, rounded up, never below the floor and never more

@@ -54,6 +54,12 @@ impl Node {
         newest_of(self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod), counts)
     }
 
+    /// Whether the runtime has this instance in a sandbox of this pod.
+    pub(crate) fn is_instance_of(&self, container: &ContainerId, pod: &PodUid) -> bool {
+        let home = self.containers.get(container).and_then(|sandbox| self.sandboxes.get(sandbox));
+        home.is_some_and(|sandbox| sandbox.pod.uid == *pod)
+    }
+
     /// All exited instances of each container.
     pub fn exited(&self, pod: &PodUid) -> BTreeMap<ContainerName, BTreeSet<ContainerId>> {
         let mut exited: BTreeMap<ContainerName, BTreeSet<ContainerId>> = BTreeMap::new();

@@ -35,11 +35,11 @@ use crate::{
     config::{UnknownPods, View},
     early_readiness::Early,
     launch_priority::{LaunchOrder, OrderError},
-    model::{ContainerName, ContainerState, Pod, Readiness},
+    model::{ContainerState, Pod, Readiness},
     node::{InFlightKind, Node},
     sandbox::{FRESH, Instance, Sandbox, Waiting},
     time::later,
-    verdict::{HoldReason, Latch, Refusal, Verdict},
+    verdict::{HoldReason, Latch, Refusal, Verdict, named},
 };
 
 /// How long the pod view may take to show a pod whose container is created or stopped; a watch is behind by
@@ -175,16 +175,18 @@ impl Node {
             return ask_runtime(call, PATIENCE_FOR_RUNTIME, now);
         }
 
+        let newest = sandbox.newest_of_each();
         let mut waiting_for = Vec::new();
         let mut wait = Duration::MAX;
         let mut may_hold = true;
         for &higher in &above {
-            match self.standing(call, sandbox, &source, higher, now) {
+            let instance = newest.get(higher).copied();
+            match self.standing(call, sandbox, &source, instance, now) {
                 Standing::Satisfied => continue,
                 Standing::NotRunning | Standing::NotReadyInThisPass => may_hold = false,
                 Standing::NotReady(limit) => wait = wait.min(limit),
             }
-            waiting_for.push(higher.clone());
+            waiting_for.push(higher);
         }
         if waiting_for.is_empty() {
             if let Some(held) = self.until_next_second(call, sandbox, &above, now) {
@@ -197,7 +199,7 @@ impl Node {
             }
             return Verdict::Latch(Latch { sandbox: request.sandbox.clone(), priority });
         }
-        let until = patience(call, wait);
+        let (until, waiting_for) = (patience(call, wait), named(waiting_for));
         if may_hold && now < until {
             Verdict::Hold { until, why: HoldReason::NotReady(waiting_for) }
         } else {
@@ -217,8 +219,10 @@ impl Node {
             return Verdict::Forward;
         }
         let until = patience(call, PATIENCE_FOR_POD_VIEW);
-        // Of a pod that the view cannot read only the kubelet can show more.
-        let may_be_shown = self.config.kubelet_poll || !self.unread.contains(&request.pod.uid);
+        // Of a pod that the view cannot read only the kubelet can show more, and has when it was asked once.
+        let was_asked = self.kubelet_poll.ended.is_some_and(|ended| ended >= call.arrived);
+        let may_be_shown =
+            !self.unread.contains(&request.pod.uid) || self.config.kubelet_poll && !was_asked;
         if may_be_shown && now < until {
             return Verdict::Hold { until, why: HoldReason::PodUnknown };
         }
@@ -248,17 +252,17 @@ impl Node {
         call: &Call,
         sandbox: &Sandbox,
         source: &Source<'_>,
-        higher: &ContainerName,
+        higher: Option<&Instance>,
         now: Instant,
     ) -> Standing {
-        let Some(instance) = sandbox.newest(higher) else { return Standing::NotRunning };
+        let Some(instance) = higher else { return Standing::NotRunning };
         match (instance.container.state, source) {
             (ContainerState::Running, Source::View(pod)) => {
                 self.standing_of_running(call, sandbox, pod, instance, now)
             }
             (ContainerState::Running, Source::Plan(_) | Source::Unknown) => Standing::Satisfied,
             (ContainerState::Exited { code }, Source::View(pod))
-                if pod.leaves_exited(higher, &instance.container.id, code) =>
+                if pod.leaves_exited(&instance.container.name, &instance.container.id, code) =>
             {
                 Standing::Satisfied
             }

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use crate::{
-    model::{Pod, PodRef, PodUid},
+    model::{ContainerReport, Pod, PodRef, PodUid},
     node::Node,
     set_aside::Subject,
     step::{About, Notice},
@@ -22,7 +22,10 @@ const REASON: &str = "SetAside";
 impl Node {
     /// The pod view shows this pod, new or changed.
     pub(crate) fn pod_seen(&mut self, pod: Pod, now: Instant) {
-        for (name, report) in &pod.statuses {
+        // Whoever may write a status can name somebody else's instance in it.
+        let is_own = |report: &&ContainerReport| self.is_instance_of(&report.id, &pod.pod.uid);
+        let own: Vec<_> = pod.statuses.iter().filter(|(_, report)| is_own(report)).collect();
+        for (name, report) in own {
             if let Some(instance) = self.instance_mut(&report.id) {
                 let before = instance.ready_since;
                 instance.ready_since = report.ready.then(|| before.unwrap_or(now));
@@ -80,7 +83,7 @@ impl Node {
             if !before.contains(&pod.uid) {
                 let note = "Berth cannot read this pod and does not know its order: containers that declare one are not \
                             created, the others start and stop in any order. Mostly such a pod has too many lists and \
-                            maps, such as env entries: give it fewer";
+                            maps, such as env entries, or more than a thousand containers: give it fewer";
                 let note = note.to_owned();
                 self.notices.push((pod, Notice { about: About::Pod, reason: REASON, warning: true, note }));
             }

@@ -166,6 +166,11 @@ impl Instance {
         }
     }
 
+    /// Rank by which the newer one of two instances of a container is the greater one.
+    fn rank(&self) -> (u32, Seq) {
+        (self.container.attempt, self.changed)
+    }
+
     /// Keeps the time since when it runs in step with its state.
     pub(crate) fn runs(&mut self, now: Instant) {
         let running = self.container.state == ContainerState::Running;
@@ -208,7 +213,19 @@ impl Sandbox {
         self.instances
             .values()
             .filter(|instance| instance.container.name == *name)
-            .max_by_key(|instance| (instance.container.attempt, instance.changed))
+            .max_by_key(|instance| instance.rank())
+    }
+
+    /// The newest instances of all containers, by one look at all instances: for whoever asks about many.
+    pub(crate) fn newest_of_each(&self) -> BTreeMap<&ContainerName, &Instance> {
+        let mut newest: BTreeMap<&ContainerName, &Instance> = BTreeMap::new();
+        for instance in self.instances.values() {
+            let known = newest.entry(&instance.container.name).or_insert(instance);
+            if known.rank() <= instance.rank() {
+                *known = instance;
+            }
+        }
+        newest
     }
 
     /// Takes what the runtime showed of one container at `asked`. What happened after that is newer than the

@@ -91,13 +91,13 @@ pub enum HoldReason {
     PodUnknown,
     /// The runtime is being asked what runs in the sandbox.
     Inspection,
-    /// These containers run and are not Ready yet.
+    /// These containers, and perhaps others, run and are not Ready yet.
     NotReady(Vec<ContainerName>),
     /// These containers were started in this second of the wall clock.
     SameSecond(Vec<ContainerName>),
     /// It is not clear yet whether the whole pod is being stopped.
     PodKillUnclear,
-    /// These lower containers have not exited yet.
+    /// These lower containers, and perhaps others, have not exited yet.
     StillRunning(Vec<ContainerName>),
     /// The agent, a process of its own, is away. Only the data path says so.
     AgentAway,
@@ -130,7 +130,7 @@ impl HoldReason {
 /// always gives the same text: the kubelet merges equal events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Containers of a higher priority are not there yet.
+    /// Containers of a higher priority are not there yet: the first of them.
     #[error("launch order: waiting for container(s) {}", join(.0))]
     Waiting(Vec<ContainerName>),
     /// The declared order cannot be read.
@@ -170,6 +170,19 @@ impl Refusal {
     }
 }
 
+/// Names that a reason has room for. The author of a pod with thousands of containers must not have each of
+/// them remember the names of all others.
+const MOST_NAMED: usize = 16;
+
+/// The first of these containers, and one more than a text has room for where there are more.
+pub(crate) fn named<'a>(containers: impl IntoIterator<Item = &'a ContainerName>) -> Vec<ContainerName> {
+    containers.into_iter().take(MOST_NAMED.saturating_add(1)).cloned().collect()
+}
+
 fn join(names: &[ContainerName]) -> String {
-    names.iter().map(ContainerName::as_str).collect::<Vec<_>>().join(", ")
+    let mut text = names.iter().take(MOST_NAMED).map(ContainerName::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > MOST_NAMED {
+        text.push_str(" and others");
+    }
+    text
 }

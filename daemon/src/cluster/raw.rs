@@ -35,6 +35,13 @@ pub(crate) struct Raw {
 #[error("{0}")]
 pub(crate) struct Untyped(String);
 
+impl Untyped {
+    /// An object that is as its kind should be, and is not read for another reason.
+    pub(crate) fn because(why: String) -> Self {
+        Self(why)
+    }
+}
+
 /// The objects of a kind, of the whole cluster.
 pub(crate) fn all<K: Resource<DynamicType = ()>>(client: Client) -> Api<Raw> {
     Api::all_with(client, &ApiResource::erase::<K>(&()))

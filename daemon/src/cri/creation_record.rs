@@ -12,6 +12,9 @@ use serde::Deserialize;
 /// The annotation with the kubelet's hash of a container's definition, in hexadecimal.
 const HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
 
+/// The label with the UID of a container's pod, by the kubelet.
+const POD_LABEL: &str = "io.kubernetes.pod.uid";
+
 /// Values that a container was created with. Env may hold secrets: this is read, hashed, and dropped.
 pub(crate) struct CreationRecord {
     /// The kubelet's hash of its definition; `None` for one the kubelet did not make.
@@ -20,6 +23,8 @@ pub(crate) struct CreationRecord {
     pub env: Option<Vec<(String, String)>>,
     /// When its process ended, since the epoch; `None` while it has not.
     pub finished: Option<Duration>,
+    /// UID of its pod; `None` for one the kubelet did not make.
+    pub pod: Option<String>,
 }
 
 /// containerd's.
@@ -63,7 +68,7 @@ struct Process {
 impl CreationRecord {
     /// Nothing is known of a container that is not there any more.
     pub(crate) fn unknown() -> Self {
-        Self { definition: None, env: None, finished: None }
+        Self { definition: None, env: None, finished: None, pod: None }
     }
 
     pub(super) fn read(status: cri::ContainerStatus, info: &HashMap<String, String>) -> Self {
@@ -72,6 +77,7 @@ impl CreationRecord {
             definition: definition.and_then(|hash| u32::from_str_radix(hash, 16).ok()),
             env: info.get("info").and_then(|text| env(text)),
             finished: u64::try_from(status.finished_at).ok().filter(|at| *at > 0).map(Duration::from_nanos),
+            pod: status.labels.get(POD_LABEL).cloned(),
         }
     }
 }
@@ -115,9 +121,11 @@ mod tests {
     #[test]
     fn definition_and_end() {
         let annotations = [(HASH_ANNOTATION.to_owned(), "8e45cbd0".to_owned())].into();
-        let status = cri::ContainerStatus { annotations, finished_at: 5, ..Default::default() };
+        let labels = [(POD_LABEL.to_owned(), "u".to_owned())].into();
+        let status = cri::ContainerStatus { annotations, labels, finished_at: 5, ..Default::default() };
         let made = CreationRecord::read(status, &HashMap::new());
         assert_eq!((made.definition, made.finished), (Some(0x8e45_cbd0), Some(Duration::from_nanos(5))));
         assert!(made.env.is_none());
+        assert_eq!(made.pod.as_deref(), Some("u"));
     }
 }

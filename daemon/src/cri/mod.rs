@@ -9,6 +9,8 @@ pub(crate) mod fuzz;
 pub(crate) mod network;
 #[cfg(test)]
 pub(crate) mod played;
+#[cfg(test)]
+mod tests;
 
 use std::{
     io,
@@ -39,6 +41,8 @@ pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// Characters of an identity in an error; those of runtimes have 64.
+const LONGEST_ID: usize = 128;
 /// Longest time that stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's
 /// own figure.
 const LONG_PATIENCE: Duration = Duration::from_secs(120);
@@ -67,6 +71,14 @@ pub(crate) enum RuntimeError {
         method: &'static str,
         /// Which field.
         source: convert::Missing,
+    },
+    /// It was asked about one container, and answered about another.
+    #[error("ContainerStatus of the runtime is about container {answered:?}, not {asked}")]
+    Another {
+        /// The container.
+        asked: ContainerId,
+        /// Identity in the answer.
+        answered: String,
     },
     /// It was to be removed, and runs.
     #[error("container {0} still runs")]
@@ -140,7 +152,10 @@ impl Runtime {
         });
         let mut client = self.client.clone();
         let listing = client.list_containers(ListContainersRequest { filter });
-        Ok(within("ListContainers", patience, listing).await?.containers)
+        let mut containers = within("ListContainers", patience, listing).await?.containers;
+        // Whatever the runtime makes of the filter: what is of another sandbox is not taken for one of this.
+        containers.retain(|listed| sandbox.is_none_or(|sandbox| listed.pod_sandbox_id == sandbox.as_str()));
+        Ok(containers)
     }
 
     /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is
@@ -161,7 +176,8 @@ impl Runtime {
         let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: false };
         let mut client = self.client.clone();
         let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
-        Ok(unless_gone(answer)?.and_then(|answer| answer.status))
+        let status = unless_gone(answer)?.and_then(|answer| answer.status);
+        status.map(|status| about(id, status)).transpose()
     }
 
     /// How a container was created; `None` when there is no such container, or the runtime does not tell.
@@ -173,7 +189,8 @@ impl Runtime {
         let mut client = self.client.clone();
         let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
         let Some(answer) = unless_gone(answer)? else { return Ok(None) };
-        Ok(answer.status.map(|status| CreationRecord::read(status, &answer.info)))
+        let status = answer.status.map(|status| about(id, status)).transpose()?;
+        Ok(status.map(|status| CreationRecord::read(status, &answer.info)))
     }
 
     /// The address of a sandbox; `None` on the host's network.
@@ -292,6 +309,15 @@ fn unless_gone<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeE
         Err(RuntimeError::Call { status, .. }) if status.code() == Code::NotFound => Ok(None),
         answer => answer.map(Some),
     }
+}
+
+/// The status, where it is about the container that was asked about.
+fn about(asked: &ContainerId, status: cri::ContainerStatus) -> Result<cri::ContainerStatus, RuntimeError> {
+    if status.id == asked.as_str() {
+        return Ok(status);
+    }
+    let answered = status.id.chars().take(LONGEST_ID).collect();
+    Err(RuntimeError::Another { asked: asked.clone(), answered })
 }
 
 /// Rounded up: a grace is at least what was asked for.

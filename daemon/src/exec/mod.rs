@@ -167,7 +167,14 @@ impl Executor {
     pub(crate) async fn poll_kubelet(&self) {
         if let Some(kubelet) = &self.kubelet {
             match kubelet.poll().await {
-                Ok(event) => event.into_iter().for_each(|event| self.agent.observe(event)),
+                Ok(events) => {
+                    for event in events {
+                        if let Event::PodsUnread(pods) = &event {
+                            self.agent.metrics().pods_unread(pods.len());
+                        }
+                        self.agent.observe(event);
+                    }
+                }
                 Err(error) => {
                     self.agent.metrics().kubelet_poll_failed();
                     warn!(error = %chain(&error), "Kubelet not asked for its pods");

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::convert;
+use super::{convert, read};
 use crate::{
     agent::Agent,
     cluster::{
@@ -230,8 +230,11 @@ impl Sent {
     fn of(object: Raw) -> Result<Self, Untyped> {
         let [uid, namespace, name] = ["uid", "namespace", "name"].map(|key| object.of_metadata(key));
         let pod = PodRef { uid: uid.into(), namespace: namespace.to_owned(), name: name.to_owned() };
-        Ok(match object.typed() {
-            Ok(read) => Self::Read(Box::new(read)),
+        Ok(match object.typed::<core::Pod>().map(Box::new) {
+            Ok(read) => match read::too_wide(&read) {
+                None => Self::Read(read),
+                Some(why) => Self::Unread(pod, Untyped::because(why)),
+            },
             Err(why) => Self::Unread(pod, why),
         })
     }

@@ -7,15 +7,14 @@ use berth_policy::{
     Request, Step, StopContainer, Verdict,
 };
 
-use super::{convert, kubelet::Pods};
+use super::list::{Listed, listed};
 
 const CLIENT: ConnectionId = ConnectionId(1);
 
 /// An order has every container once, highest first; and whatever the pods say, the policy plans and answers,
 /// and a hold has an end.
 pub fn pods(data: &[u8]) {
-    let Ok(Pods { items }) = serde_json::from_slice(data) else { return };
-    let pods: Vec<Pod> = items.unwrap_or_default().into_iter().filter_map(convert::pod).collect();
+    let Ok(Listed { pods, .. }) = listed(data) else { return };
     pods.iter().for_each(ordered);
     let mut node = Node::new(Config::default());
     let begin = Instant::now();

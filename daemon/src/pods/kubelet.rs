@@ -3,17 +3,21 @@
 //! It knows static pods with their live status, without an API server. Its endpoint has no watch, so it is
 //! asked only while something waits for it.
 
-use std::time::Duration;
+use std::{io, pin::pin, time::Duration};
 
-use berth_policy::{Event, Pod};
+use berth_policy::Event;
+use futures::io::{AsyncRead, AsyncReadExt};
 use http::{Request, Uri};
 use kube::{Client, Config};
 
-use super::convert;
-use crate::{cluster::v1 as core, config};
+use super::list::{Listed, listed};
+use crate::config;
 
 /// A kubelet that is alive answers in milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Most bytes of an answer: those of a thousand pods as people make them. Authors can make pods of a megabyte
+/// and more, and the agent has less memory than a node full of them.
+const MOST_BYTES: u64 = 32 << 20;
 
 /// A client of the kubelet.
 pub(crate) struct KubeletView {
@@ -21,12 +25,6 @@ pub(crate) struct KubeletView {
     url: String,
     /// Nobody else shows pods: what the kubelet does not show is gone.
     alone: bool,
-}
-
-/// A `PodList`; the kubelet writes `null` when it has none.
-#[derive(serde::Deserialize)]
-pub(super) struct Pods {
-    pub(super) items: Option<Vec<core::Pod>>,
 }
 
 /// The kubelet cannot be asked, or did not answer.
@@ -56,6 +54,20 @@ pub(crate) enum KubeletError {
         /// Error that came back.
         source: Box<kube::Error>,
     },
+    /// The answer did not come whole.
+    #[error("answer of the kubelet at {url}")]
+    BrokeOff {
+        /// The kubelet.
+        url: String,
+        /// Cause.
+        source: io::Error,
+    },
+    /// There is no room for the answer.
+    #[error("pods of the kubelet at {url} have more than {MOST_BYTES} bytes: remove large ones")]
+    TooLong {
+        /// The kubelet.
+        url: String,
+    },
     /// It did not answer in time.
     #[error("the kubelet at {url} did not answer within {ANSWER_TIMEOUT:?}")]
     Silent {
@@ -83,22 +95,42 @@ impl KubeletView {
 
     /// Asks once. The events say what it shows.
     pub(crate) async fn poll(&self) -> Result<Vec<Event>, KubeletError> {
-        let pods: Vec<Pod> = self.pods().await?.into_iter().filter_map(convert::pod).collect();
+        let Listed { pods, unread } = self.pods().await?;
         Ok(if self.alone {
-            vec![Event::PodsListed(pods)]
+            vec![Event::PodsListed(pods), Event::PodsUnread(unread)]
         } else {
             pods.into_iter().map(|pod| Event::PodSeen(Box::new(pod))).collect()
         })
     }
 
-    async fn pods(&self) -> Result<Vec<core::Pod>, KubeletError> {
-        let request = Request::get("/pods").body(Vec::new());
-        let failed = |source| KubeletError::Pods { url: self.url.clone(), source: Box::new(source) };
-        let request = request.map_err(|error| failed(kube::Error::HttpError(error)))?;
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request::<Pods>(request)).await;
-        let answer = answer.map_err(|_| KubeletError::Silent { url: self.url.clone() })?;
-        Ok(answer.map_err(failed)?.items.unwrap_or_default())
+    async fn pods(&self) -> Result<Listed, KubeletError> {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.answer()).await;
+        let answer = answer.map_err(|_| KubeletError::Silent { url: self.url.clone() })??;
+        listed(&answer).map_err(|error| self.failed(kube::Error::SerdeError(error)))
     }
+
+    /// Asks for the list, and waits for the whole of it.
+    async fn answer(&self) -> Result<Vec<u8>, KubeletError> {
+        let request = Request::get("/pods").body(Vec::new());
+        let request = request.map_err(|error| self.failed(kube::Error::HttpError(error)))?;
+        let stream = self.client.request_stream(request).await.map_err(|error| self.failed(error))?;
+        let whole = read_within(stream, MOST_BYTES).await;
+        let whole = whole.map_err(|source| KubeletError::BrokeOff { url: self.url.clone(), source })?;
+        whole.ok_or_else(|| KubeletError::TooLong { url: self.url.clone() })
+    }
+
+    fn failed(&self, source: kube::Error) -> KubeletError {
+        KubeletError::Pods { url: self.url.clone(), source: Box::new(source) }
+    }
+}
+
+/// Reads to the end; `None` when there are more bytes than so many.
+async fn read_within(stream: impl AsyncRead, most: u64) -> io::Result<Option<Vec<u8>>> {
+    // One byte more says that there are more.
+    let mut stream = pin!(stream.take(most.saturating_add(1)));
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).await?;
+    Ok((stream.limit() > 0).then_some(bytes))
 }
 
 impl std::fmt::Debug for KubeletView {
@@ -107,5 +139,18 @@ impl std::fmt::Debug for KubeletView {
             .field("url", &self.url)
             .field("alone", &self.alone)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_is_read_as_far_as_there_is_room() {
+        for (text, most, is_read) in [("", 0, true), ("abc", 4, true), ("abc", 3, true), ("abc", 2, false)] {
+            let read = read_within(text.as_bytes(), most).await.unwrap();
+            assert_eq!(read, is_read.then(|| text.as_bytes().to_vec()), "{text} {most}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`api`]: a watch of this node's pods. While the API server is away nothing that was seen is forgotten.
 //! - [`kubelet`]: the kubelet's `/pods`, asked only while something waits. It shows static pods with a live
-//!   status, and API pods with the copy the API server had.
+//!   status, and API pods with the copy the API server had. `list`: what it sends.
 //! - [`foreseen`]: pods that are not there yet, for `berthctl`.
 //! - [`exits`]: the ends of containers, from the runtime itself.
 //! - [`unready`]: the shared readiness gate, as text.
@@ -15,6 +15,7 @@ pub mod foreseen;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 pub(crate) mod kubelet;
+mod list;
 pub(crate) mod probe;
 pub(crate) mod read;
 pub(crate) mod unready;

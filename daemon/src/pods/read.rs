@@ -9,6 +9,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::convert;
 use crate::cluster::{node_pods::MIRROR_ANNOTATION, v1 as core};
 
+/// More containers than any pod has. What is remembered and looked at of a pod grows with them.
+const MOST_CONTAINERS: usize = 1000;
+
+/// Reason why the pod is not read: it has too many containers.
+pub(crate) fn too_wide(pod: &core::Pod) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    let count = spec.containers.len().saturating_add(spec.init_containers.as_ref().map_or(0, Vec::len));
+    (count > MOST_CONTAINERS)
+        .then(|| format!("it has {count} containers, more than {MOST_CONTAINERS}: give it fewer"))
+}
+
 /// It mirrors a static pod.
 pub(crate) fn is_mirror(meta: &ObjectMeta) -> bool {
     meta.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
@@ -83,4 +94,27 @@ pub(crate) fn not_ready_by(
         last_transition_time: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now)),
         ..core::PodCondition::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows: containers, init containers, and whether the pod is read.
+    #[test]
+    fn a_pod_of_very_many_containers_is_not_read() {
+        let all = |count: usize| vec![core::Container::default(); count];
+        for (containers, init, is_read) in
+            [(1, 0, true), (MOST_CONTAINERS, 0, true), (900, 101, false), (MOST_CONTAINERS + 1, 0, false)]
+        {
+            let spec = core::PodSpec {
+                containers: all(containers),
+                init_containers: Some(all(init)),
+                ..core::PodSpec::default()
+            };
+            let pod = core::Pod { spec: Some(spec), ..core::Pod::default() };
+            assert_eq!(too_wide(&pod).is_none(), is_read, "{containers} {init}");
+        }
+        assert_eq!(too_wide(&core::Pod::default()), None);
+    }
 }

@@ -88,6 +88,11 @@ impl Parts {
                     return false;
                 }
             };
+            if is_of_another(&made, pod) {
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                warn!(pod = name, container.id = id, "Status of a pod has a container of another pod");
+                return true;
+            }
             let references = env::references(container);
             let values = made.env.as_ref().map(|env| env::actual(&references, env));
             containers.push(ContainerMeta {
@@ -117,6 +122,13 @@ impl Parts {
             }
         }
     }
+}
+
+/// Whether the container belongs to another pod. Whoever may write a pod's status can name any in it, and
+/// would read a hash of that one's env in the annotation.
+fn is_of_another(made: &CreationRecord, pod: &core::Pod) -> bool {
+    let is_there = made.pod.is_some() || made.env.is_some();
+    is_there && made.pod != pod.metadata.uid
 }
 
 fn statuses(pod: &core::Pod) -> impl Iterator<Item = &core::ContainerStatus> {
@@ -205,6 +217,23 @@ status:
                 Some(vec![serde_saphyr::from_str(version).unwrap()]);
             let found = [ContainersMeta::Needed, ContainersMeta::All].map(|kept| rule(kept)(&pod));
             assert_eq!(found, [needed, all], "{owner} {annotations}");
+        }
+    }
+
+    #[test]
+    fn a_container_of_another_pod_is_none_of_this_one() {
+        let env = Some(Vec::new());
+        // the pod by the runtime, what it tells of the env, whether it is another's
+        for (of, env, is_of_another) in [
+            (Some("u"), env.clone(), false),
+            (Some("v"), env.clone(), true),
+            (Some("v"), None, true),
+            (None, env, true),
+            (None, None, false),
+        ] {
+            let told = format!("{of:?} {env:?}");
+            let made = CreationRecord { pod: of.map(str::to_owned), env, ..CreationRecord::unknown() };
+            assert_eq!(super::is_of_another(&made, &pod("")), is_of_another, "{told}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! One that the table does not know is of interest: its calls are asked about. A table that is told anew
 //! comes in several messages; until the last of them the one before it is in force.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use berth_policy::{
     ConnectionId, ContainerId, ContainerName, CreateContainer, Creations, EnvValues, Foretold, HookTurn,
@@ -265,31 +265,57 @@ fn pod_of(row: &PodRow) -> Result<(PodUid, HashMap<ContainerName, EnvValues>), B
 
 /// Leaves out what the line or the table of the shim has no room for, each row by itself: it is asked about,
 /// and containers of such a pod are created as the kubelet says. Returns how many rows are left out.
+///
+/// Containers come first: with one of them left out nothing is begun that the shim has to know of, for no pod
+/// of the node.
 pub(crate) fn fit(known: &mut InAdvance) -> usize {
-    let (mut left_out, mut room) = (0, MAX_BYTES / SHARE);
-    let mut fits = |room: &mut usize, is_told: bool, bytes: usize| {
-        let left = room.checked_sub(bytes).filter(|_| is_told);
-        *room = left.unwrap_or(*room);
-        left_out += usize::from(left.is_none());
-        left.is_some()
-    };
-    known.sandboxes.retain(|id, row| {
-        let names = match row {
+    let mut room = MAX_BYTES / SHARE;
+    let of_containers = keep_small(&mut known.containers, &mut room, |id, row| {
+        (id.as_str().len() <= MAX_NAME).then(|| of_container(id, row))
+    });
+    let of_sandboxes = keep_small(&mut known.sandboxes, &mut room, |id, row| {
+        let names: usize = match row {
             Creations::All => 0,
             Creations::Of(open) => open.iter().map(|name| of_text(name.as_str())).sum(),
         };
-        fits(&mut room, id.as_str().len() <= MAX_NAME, of_text(id.as_str()) + names)
+        (id.as_str().len() <= MAX_NAME).then(|| of_text(id.as_str()) + names)
     });
-    known.containers.retain(|id, row| fits(&mut room, id.as_str().len() <= MAX_NAME, of_container(id, row)));
     room = MAX_ENV / SHARE;
-    known.env.retain(|pod, row| {
-        let bytes = of_env(pod, &*row);
+    let of_pods = keep_small(&mut known.env, &mut room, |pod, row| {
+        let bytes = of_env(pod, row);
         let is_told = bytes <= MAX_POD
             && row.len() <= MAX_LIST
             && row.iter().all(|(name, values)| name.as_str().len() <= MAX_NAME && values.0.len() <= MAX_ROWS);
-        fits(&mut room, is_told, bytes)
+        is_told.then_some(bytes)
     });
-    left_out
+    of_containers + of_sandboxes + of_pods
+}
+
+/// Keeps the rows for which there is room, the smallest first: large ones of somebody's pods keep nobody
+/// else's out. The size of a row that cannot be told is `None`. Returns how many were left out.
+fn keep_small<K: Ord + Clone, V>(
+    rows: &mut BTreeMap<K, V>,
+    room: &mut usize,
+    size: impl Fn(&K, &V) -> Option<usize>,
+) -> usize {
+    let sum = rows.iter().try_fold(0_usize, |sum, (key, row)| sum.checked_add(size(key, row)?));
+    // Mostly there is room for all.
+    if let Some(left) = sum.and_then(|sum| room.checked_sub(sum)) {
+        *room = left;
+        return 0;
+    }
+    let sized = rows.iter().filter_map(|(key, row)| Some((size(key, row)?, key.clone())));
+    let mut by_size: Vec<(usize, K)> = sized.collect();
+    by_size.sort();
+    let mut kept = BTreeSet::new();
+    for (bytes, key) in by_size {
+        let Some(left) = room.checked_sub(bytes) else { break };
+        *room = left;
+        kept.insert(key);
+    }
+    let before = rows.len();
+    rows.retain(|key, _| kept.contains(key));
+    before.saturating_sub(rows.len())
 }
 
 /// The messages that make a table that says `before` say `after`. Without a `before`: the whole table, and

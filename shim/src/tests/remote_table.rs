@@ -194,3 +194,27 @@ fn an_agent_tells_no_more_than_the_line_and_the_shim_have_room_for() {
     assert_eq!(taken, (known.sandboxes.len(), 1, 4), "all that is told is taken");
     assert_eq!(fit(&mut known), 0);
 }
+
+/// Somebody's pods of many containers keep nobody else's rows out, and no container's.
+#[test]
+fn small_rows_are_told_before_large_ones() {
+    // Some fifty kilobytes each, and too many of them.
+    let wide = || Creations::Of((0..100).map(|number| format!("{number:0>436}").into()).collect());
+    let wide_ones = (0..100).map(|id| (SandboxId::from(format!("a-{id:0>3}")), wide()));
+    let others = (0..300).map(|id| (SandboxId::from(format!("b-{id:0>3}")), Creations::All));
+    let mut known = InAdvance {
+        sandboxes: wide_ones.chain(others).collect(),
+        containers: (0..2000).map(|id| (format!("c-{id:0>4}").into(), plain(true))).collect(),
+        env: (0..8)
+            .map(|id| (id.to_string().into(), env(&"x".repeat(MAX_ENV / 10))))
+            .chain([("z".into(), env("1"))])
+            .collect(),
+        ..InAdvance::default()
+    };
+    let left_out = fit(&mut known);
+    let whole = known.sandboxes.values().filter(|row| **row == Creations::All).count();
+    assert_eq!((known.containers.len(), whole), (2000, 300));
+    assert!((50..100).contains(&(known.sandboxes.len() - whole)), "{}", known.sandboxes.len());
+    assert!(known.env.contains_key(&"z".into()) && (3..8).contains(&known.env.len()), "{}", known.env.len());
+    assert_eq!(left_out, 400 - known.sandboxes.len() + 9 - known.env.len());
+}

@@ -37,6 +37,7 @@ mod event;
 mod explain;
 mod limits;
 mod marks;
+mod message;
 mod model;
 mod pod_events;
 mod refusal;

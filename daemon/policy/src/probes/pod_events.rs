@@ -11,8 +11,9 @@ use crate::time::later;
 
 use super::{
     ProbeStep, Probes,
+    message::cut,
     step::{ProbeEventText, ProbeReason},
-    watch::{ProbeState, cut},
+    watch::ProbeState,
 };
 
 /// Pause between two Events that one probe cannot be carried out.

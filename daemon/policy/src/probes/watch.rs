@@ -13,6 +13,7 @@ use std::{
 
 use super::{
     event::{Instance, InstanceState},
+    message::{cut, words},
     model::{Probe, ProbeResult},
     pod_events::PendingEvent,
     refusal::Refusal,
@@ -25,8 +26,6 @@ use crate::{
     time::later,
 };
 
-/// Maximum length of the message in conditions, Events and reports; in bytes.
-pub(super) const LONGEST_MESSAGE: usize = 1024;
 /// No period and no timeout is shorter.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -376,24 +375,4 @@ pub(super) fn period(probe: &Probe) -> Duration {
 /// How long a run may take where `longest` is the most.
 pub(super) fn timeout(probe: &Probe, longest: Duration) -> Duration {
     probe.timeout.max(SHORTEST).min(longest.max(SHORTEST))
-}
-
-fn words(result: &ProbeResult) -> Arc<str> {
-    match result {
-        ProbeResult::Success(text) | ProbeResult::Failure(text) => cut(text),
-        // Unknown without words would mean that nothing was tried.
-        ProbeResult::Unknown(text) | ProbeResult::Refused(text) if text.is_empty() => {
-            "the probe could not be carried out".into()
-        }
-        ProbeResult::Unknown(text) | ProbeResult::Refused(text) => cut(text),
-    }
-}
-
-/// As much of it as may be shown, whole characters only.
-pub(super) fn cut(text: &str) -> Arc<str> {
-    let mut end = text.len().min(LONGEST_MESSAGE);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].into()
 }

@@ -26,4 +26,5 @@ mod recreate;
 mod restart_policies;
 mod set_aside;
 mod timeline;
+mod wide_pods;
 pub(crate) mod world;

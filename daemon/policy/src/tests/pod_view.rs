@@ -76,6 +76,24 @@ fn a_pod_that_cannot_be_read() {
     }
 }
 
+/// Otherwise each of its many containers is held for seconds, and the kubelet is asked for all its pods
+/// meanwhile.
+#[test]
+fn a_pod_that_the_kubelet_does_not_show_whole_either_waits_for_one_question() {
+    let ordered = pod(&[("b", "1"), ("a", "2")]);
+    let config = Config { unknown_pods: UnknownPods::Open, kubelet_poll: true, ..Config::default() };
+    let mut world = World::with(config);
+    world.apply(Event::PodsUnread(vec![ordered.pod.clone()]));
+    world.apply(Event::PodsListed(Vec::new()));
+    let (call, verdict) = world.create(&ordered, "b");
+    assert!(matches!(verdict, Verdict::Hold { why: HoldReason::PodUnknown, .. }), "{verdict:?}");
+    world.apply(Event::KubeletPollStarted);
+    world.pass(Duration::from_millis(10));
+    assert!(matches!(world.node.admit(&call, world.now), Verdict::Hold { .. }));
+    world.apply(Event::KubeletPollEnded);
+    assert_eq!(world.node.admit(&call, world.now), Verdict::Forward);
+}
+
 #[test]
 fn the_end_of_a_pod_that_cannot_be_read() {
     let ordered = pod(&[("b", "1"), ("a", "2")]);

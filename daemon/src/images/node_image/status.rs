@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::base::{
     clock::Clock,
-    status::{said, whole_second},
+    status::{bounded, said, whole_second},
 };
 
 /// The condition that says whether everything that is asked for can be done.
@@ -133,7 +133,7 @@ fn accepted(faults: &[String], previous: &NodeImageStatus, now: Time) -> Conditi
         type_: ACCEPTED.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
-        message: faults.join("; "),
+        message: bounded(&faults.join("; ")),
         last_transition_time: before.map_or(now, |before| before.last_transition_time.clone()),
         observed_generation: None,
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use berth_policy::{Bytes, Credentials, WishPhase, WishReport, WishSource};
-use berth_proto::crd::{ImagePhase, NodeImage, NodeImageStatus};
+use berth_proto::crd::{ImagePhase, LONGEST_MESSAGE, NodeImage, NodeImageStatus};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Value, json};
 
@@ -191,6 +191,10 @@ fn faults_are_a_condition_and_progress_is_not_news() {
     assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "InvalidSpec"));
     assert!(condition.message.contains("spec.images"));
     assert_eq!(scene.told(&[], &[], &faulty).conditions[0].status, "True");
+    let many = vec!["spec.images: bad".to_owned(); 10_000];
+    let longest = scene.told(&[], &many, &none).conditions[0].message.len();
+    // One that is longer would have the whole status refused.
+    assert!(longest <= LONGEST_MESSAGE && longest > LONGEST_MESSAGE - 4, "{longest}");
 
     let mut all = reports(&scene, [WishPhase::Pulling; 3]);
     let before = scene.told(&all, &[], &none);

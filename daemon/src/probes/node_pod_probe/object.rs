@@ -30,7 +30,12 @@ use super::{
     shared::SharedProbes,
 };
 use crate::{
-    base::{causes::chain, clock::Clock, deadline, status::whole_second},
+    base::{
+        causes::chain,
+        clock::Clock,
+        deadline,
+        status::{bounded, whole_second},
+    },
     cluster::{
         Cluster, FIELD_MANAGER,
         client::{CallError, Connection},
@@ -286,7 +291,8 @@ impl Object {
         self.conditions.send_if_modified(|conditions| {
             let before = conditions.iter().find(|old| old.type_ == condition_type);
             let (status, reason, message) = match wrong {
-                Some((reason, message)) => ("False", reason, message),
+                // An author's words may be in it.
+                Some((reason, message)) => ("False", reason, bounded(&message)),
                 None if before.is_none() => return false,
                 None => ("True", "AsExpected", String::new()),
             };

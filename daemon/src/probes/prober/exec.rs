@@ -26,9 +26,9 @@ pub(super) async fn run(runtime: &Runtime, run: &ProbeRun, command: &[String]) -
             ProbeResult::Failure(said.unwrap_or_else(|| format!("exit code {}", answer.exit_code)))
         }
         Err(RuntimeError::Call { status, .. }) => not_run(run, &status),
-        Err(error @ (RuntimeError::Answer { .. } | RuntimeError::StillRuns(_))) => {
-            ProbeResult::Unknown(steady(&chain(&error)))
-        }
+        Err(
+            error @ (RuntimeError::Answer { .. } | RuntimeError::Another { .. } | RuntimeError::StillRuns(_)),
+        ) => ProbeResult::Unknown(steady(&chain(&error))),
     }
 }
 
