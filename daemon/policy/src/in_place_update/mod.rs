@@ -57,6 +57,7 @@ mod record;
 mod records;
 mod request;
 mod resolve;
+mod rest;
 mod stage;
 mod step;
 mod swap;
