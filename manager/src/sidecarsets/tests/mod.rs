@@ -8,4 +8,5 @@ mod pauses;
 mod random;
 mod rollout;
 mod silent;
+mod withdrawals;
 mod world;
