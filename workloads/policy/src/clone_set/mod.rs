@@ -35,7 +35,6 @@ use jiff::Timestamp;
 
 pub(crate) use self::{
     build::add_gate,
-    priority::trailing,
     rules::template_labels,
     status::{CLAIMS_DIFFER, condition, unsettled_conditions},
 };
