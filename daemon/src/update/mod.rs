@@ -200,7 +200,7 @@ impl Parts {
         }
     }
 
-    /// What the node knows of a pod.
+    /// Knowledge of the node of a pod.
     fn sight(&self, pod: &PodUid) -> Sighting {
         self.agent.read(|node, _| match node.pod_of(pod) {
             Some(pod) => Sighting::There(pod),

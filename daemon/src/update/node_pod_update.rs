@@ -67,7 +67,6 @@ const FEATURES: [&str; 8] = [
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Pause before owners that could not be read are read again.
 const JUDGE_AGAIN: Duration = Duration::from_secs(2);
-
 /// Time between two looks whether twins have come to rest whose entry is not there any more.
 const RESTED_EVERY: Duration = Duration::from_secs(1);
 

@@ -267,17 +267,16 @@ impl UpdateRequest {
         self.source == UpdateSource::NodePodUpdate
     }
 
-    /// It is an entry of a workload that leaves the pod as it is when it fails, or the rest of a request:
-    /// nobody returns to what was before it, so that need not be written down before it begins.
+    /// It is an entry of a workload that leaves the pod as it is when it fails: nobody returns to what was
+    /// before it, so that need not be written down before it begins.
     pub fn is_one_way(&self) -> bool {
-        let stays = self.is_entry() && self.owner == UpdateOwner::Workload && !self.rollback_on_failure;
-        stays || self.rests()
+        self.is_entry() && self.owner == UpdateOwner::Workload && !self.rollback_on_failure
     }
 
     /// It is an entry of a workload whose pod stays whatever its containers do, as the kubelet would keep it:
     /// one that falls over may come up yet, and a newer entry takes the place of this one.
     pub(super) fn bears_crashes(&self) -> bool {
-        self.is_one_way() && self.leaves_pull && !self.rests()
+        self.is_one_way() && self.leaves_pull
     }
 
     /// It is an entry of another owner than the other one, which no other one replaces.

@@ -3,29 +3,35 @@
 //! run a version for ever.
 //!
 //! ```text
-//!   v1 | empty    nothing was begun, or it was given up                stays
-//!   v1 | v2       v2 has not taken over                                GoBack: v1 | empty
-//!   v1 | v2       v2 has taken over                                    Finish: empty | v2
-//!   empty | v2    the swap is done                                     stays
+//!   v1 | empty    nothing was begun, or it was given up       stays
+//!   v1 | v2       v2 takes over in its time                   Finish: empty | v2
+//!   v1 | v2       v2 does not                                 GoBack: v1 | empty
+//!   empty | v2    the swap is done                            stays
 //! ```
 //!
-//! Nobody is asked: which twin serves is in the pod, and which image rests is in the request, which the agent
-//! keeps until the twins rest. It never returns to what was before, has no deadline, and is told to nobody.
-//! A request that swaps the same twins takes its place.
+//! A version that is about to take over is not stopped: the old one may be giving away its sockets, and would
+//! serve nobody afterwards. Nobody is asked: which twin serves is in the pod, and which image rests is in the
+//! request, which the agent keeps until the twins rest. It has no deadline but that of the new version, and is
+//! told to nobody. A request that swaps the same twins takes its place.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::in_place_update::{Metadata, UpdateReport, UpdateRequest, WantedSwap};
+use crate::in_place_update::{Before, Metadata, UpdateReport, UpdateRequest, WantedSwap, stage::twins};
 
 impl UpdateRequest {
     /// Returns what is left to do when nobody asks for this any more; `None`: it has begun no swap, or has
     /// ended.
     pub fn to_rest(&self) -> Option<Self> {
         // What the pod was is written down before the first change.
-        if self.ended.is_some() || self.swaps.is_empty() || self.reported.previous.is_none() {
+        let previous = self.reported.previous.as_ref()?;
+        if self.ended.is_some() || self.swaps.is_empty() {
             return None;
         }
         let rest = |swap: &WantedSwap| WantedSwap { image: None, ..swap.clone() };
+        // Of all that was before the twins alone go back.
+        let twins = self.swaps.keys().flat_map(|name| twins(name));
+        let images = twins.filter_map(|twin| Some((twin.clone(), previous.images.get(&twin)?.clone())));
+        let previous = Before { images: images.collect(), metadata: BTreeMap::new(), ..previous.clone() };
         Some(Self {
             images: BTreeMap::new(),
             metadata: Metadata::new(),
@@ -36,10 +42,12 @@ impl UpdateRequest {
             leaves_pull: true,
             grace: Duration::ZERO,
             ignore_failures: false,
-            rollback_on_failure: false,
+            rollback_on_failure: true,
             deadline: None,
+            // There is nothing else that could be done.
+            rollback_limit: Duration::MAX,
             delete_after: None,
-            reported: UpdateReport { rolling_back: None, outcome: None, ..self.reported.clone() },
+            reported: UpdateReport { previous: Some(previous), ..self.reported.clone() },
             ..self.clone()
         })
     }

@@ -111,7 +111,7 @@ fn stage(name: &str, wanted: &WantedSwap, back: Option<&Before>, seen: &Observed
     let mut pod = TwinsView { first, second, served: None };
     pod.served = served(name, &pod, &wanted.empty_image, value);
     let image = match (&wanted.image, back) {
-        (None, _) => serving(&pod, &wanted.empty_image),
+        (None, back) => resting(&pod, &wanted.empty_image, back.is_some()),
         (Some(image), None) => Some(image.clone()),
         (Some(_), Some(before)) => served_before(name, before, &wanted.empty_image),
     };
@@ -230,11 +230,13 @@ fn served<'a>(
     }
 }
 
-/// Image with which twins come to rest: that of the one that served before what is under way. Where nobody
-/// knows which one that is, any does: the swap is refused.
-fn serving(pod: &TwinsView, empty: &Arc<str>) -> Option<Arc<str>> {
-    let twin = pod.of(pod.served.unwrap_or(Twin::First));
-    (twin.image != *empty).then(|| twin.image.clone())
+/// Image with which twins come to rest: that of the version under way, or on the way back that of the twin
+/// that served before it. Where nobody knows which one that is, any does: the swap is refused.
+fn resting(pod: &TwinsView, empty: &Arc<str>, back: bool) -> Option<Arc<str>> {
+    let served = pod.served.unwrap_or(Twin::First);
+    let (old, new) = (&pod.of(served).image, &pod.of(served.other()).image);
+    let image = if back || *new == *empty { old } else { new };
+    (*image != *empty).then(|| image.clone())
 }
 
 /// Image that served in the pod as it was before.

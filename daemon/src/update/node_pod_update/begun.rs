@@ -33,7 +33,7 @@ pub(super) fn is_begun(said: &UpdatedPod) -> bool {
     !report::is_end(said) && !said.swaps.is_empty() && said.previous.is_some()
 }
 
-/// What is left to do of the entry that this answers; `None`: it does not tell which images rest.
+/// Rest of the entry that this answers; `None`: it does not tell which images rest.
 pub(super) fn rest(said: &UpdatedPod, pod: &PodRef, version: u64, clock: &Clock) -> Option<StoredRequest> {
     let previous = said.previous.as_ref()?;
     let entry = DesiredPod {

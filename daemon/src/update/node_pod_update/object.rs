@@ -84,8 +84,8 @@ impl Object {
         Self { uid, version, status, pods, unread, renewed, left, begun }
     }
 
-    /// What is left to do of swaps that another process has begun and whose entries are not there any more.
-    /// Told once; of pods that are not seen yet later.
+    /// Rests of swaps that another process has begun and whose entries are not there any more. Told once; of
+    /// pods that are not seen yet later.
     pub(super) fn take_begun(&mut self, sight: &Sight<'_>, clock: &Clock) -> Vec<StoredRequest> {
         let mut rests = Vec::new();
         self.begun.retain(|_, said| match sight(&PodUid::from(said.uid.as_str())) {
@@ -99,7 +99,7 @@ impl Object {
         rests
     }
 
-    /// Answers stand whose entries are not there any more and whose twins may not rest yet.
+    /// Whether answers stand whose entries are not there any more, and whose twins may not rest yet.
     pub(super) fn has_rests(&self) -> bool {
         let desired = asked(&self.status);
         self.pods.iter().any(|(key, said)| is_begun(said) && entry_of(&desired, key).is_none())
