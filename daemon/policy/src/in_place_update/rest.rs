@@ -10,9 +10,9 @@
 //! ```
 //!
 //! A version that is about to take over is not stopped: the old one may be giving away its sockets, and would
-//! serve nobody afterwards. Nobody is asked: which twin serves is in the pod, and which image rests is in the
-//! request, which the agent keeps until the twins rest. It has no deadline but that of the new version, and is
-//! told to nobody. A request that swaps the same twins takes its place.
+//! serve nobody afterwards. Nobody is asked: which twin serves is in the pod, and which image rests is in
+//! the request, which the agent keeps until the twins rest. It has no deadline but that of the new version,
+//! and is told to nobody. A request that swaps the same twins takes its place.
 
 use std::{collections::BTreeMap, time::Duration};
 

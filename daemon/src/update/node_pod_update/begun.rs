@@ -93,7 +93,8 @@ mod tests {
         let keys = ["mesh-1", "mesh-2"].map(|twin| format!("version.sidecarset.kruise.io/{twin}"));
         let versions = versions.into_iter().flat_map(|versions| keys.iter().cloned().zip(versions));
         let versions: BTreeMap<String, &str> = versions.collect();
-        let images = json!([{ "name": "mesh-1", "image": "mesh:1" }, { "name": "mesh-2", "image": "empty:1" }]);
+        let images = [("mesh-1", "mesh:1"), ("mesh-2", "empty:1")];
+        let images = images.map(|(name, image)| json!({ "name": name, "image": image }));
         serde_json::from_value(json!({
             "uid": "p", "owner": "SidecarSet/s", "ownerUid": "u", "revision": "r", "phase": phase,
             "swaps": [{ "name": "mesh", "step": "Pending" }],
