@@ -33,6 +33,12 @@ use crate::{
 const COUNTED_EVERY: Duration = Duration::from_secs(1);
 /// Inputs taken at once before the clock is looked at again.
 const BATCH: usize = 256;
+/// All tasks share one thread: the lease is renewed and webhooks are answered between two turns of this one,
+/// however much comes at once.
+const TURN: Duration = Duration::from_millis(10);
+
+/// Turn of this task on the thread.
+struct Turn(tokio::time::Instant);
 
 /// The indexes and what they are connected to.
 #[derive(Debug)]
@@ -95,8 +101,10 @@ impl Controller {
                     if count == 0 {
                         return;
                     }
+                    let mut turn = Turn::begin();
                     for input in inputs.drain(..) {
                         self.take(input);
+                        turn.pass().await;
                     }
                 }
                 Some(answer) = self.answers.recv() => self.answered(answer),
@@ -120,6 +128,7 @@ impl Controller {
                 () = deadline(next) => {}
                 () = deadline(count_at) => {}
             }
+            let mut turn = Turn::begin();
             let before = std::mem::replace(&mut term, self.tenure.term());
             let now = now();
             let effects = if term.is_some() && term != before {
@@ -136,6 +145,7 @@ impl Controller {
                 counted = Some(now.instant);
                 self.indexes.all().count(&self.metrics);
             }
+            turn.pass().await;
         }
     }
 
@@ -255,6 +265,20 @@ impl Controller {
                 Effect::Spread(step) => drop(self.spread_steps.send(step)),
                 Effect::PodState(step) => drop(self.pod_state_steps.send(step)),
             }
+        }
+    }
+}
+
+impl Turn {
+    fn begin() -> Self {
+        Self(tokio::time::Instant::now())
+    }
+
+    /// Lets the others have theirs when this one has lasted long enough.
+    async fn pass(&mut self) {
+        if self.0.elapsed() >= TURN {
+            tokio::task::yield_now().await;
+            *self = Self::begin();
         }
     }
 }

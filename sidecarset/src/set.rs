@@ -194,6 +194,8 @@ fn partial(spec: &SidecarSetSpec) -> Result<Share, Fault> {
     let selector = strategy.selector.as_ref();
     let selector =
         selector.map(|selector| Selector::parse(selector, "spec.updateStrategy.selector")).transpose()?;
+    // As for upgrades, one that asks for nothing takes all pods.
+    let selector = selector.filter(|selector| !selector.is_empty());
     let percent = match &strategy.partition {
         Some(IntOrString::String(share)) => {
             percent(share).map_or(0, |share| u8::try_from(share.min(100)).unwrap_or(100))

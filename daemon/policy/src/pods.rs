@@ -67,6 +67,17 @@ impl Node {
         self.told_of_lost_order.retain(|uid| pods.contains_key(uid));
     }
 
+    /// The pod of this UID, where the node still knows it.
+    pub fn pod_of(&self, uid: &PodUid) -> Option<PodRef> {
+        let view = self.pods.get(uid).map(|pod| pod.pod.clone());
+        view.or_else(|| self.sandboxes_of(uid).next().map(|sandbox| sandbox.pod.clone()))
+    }
+
+    /// Whether the pod view has shown all pods once.
+    pub fn has_listed_pods(&self) -> bool {
+        self.pods_are_listed
+    }
+
     /// Whether the runtime has a pod of this UID with another name: an object of the API that says to mirror
     /// it is a lie then. Anybody who makes pods can write one.
     pub fn is_of_another_name(&self, pod: &PodRef) -> bool {

@@ -21,7 +21,7 @@ use berth_policy::{
 use berth_proto::{
     crd::{
         ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy,
-        MIGRATION_SECONDS, PodPull, PodService, TwinSwap, UpdateContainer, seconds_within,
+        MIGRATION_SECONDS, PodPull, PodService, TwinSwap, UpdateContainer, UpdatedPod, seconds_within,
     },
     names,
 };
@@ -205,7 +205,16 @@ fn merges(texts: &BTreeMap<String, String>) -> (BTreeMap<String, MergePatch>, Re
 
 /// The identity of an entry: of this try of this revision, for this owner.
 pub(super) fn desired_id(entry: &DesiredPod) -> RequestId {
-    RequestId::from(format!("{}/{}@{}#{}", entry.uid, entry.owner, entry.revision, entry.attempt))
+    entry_id(&entry.uid, &entry.owner, &entry.revision, entry.attempt)
+}
+
+/// The identity of the entry that this answers.
+pub(super) fn answered_id(said: &UpdatedPod) -> RequestId {
+    entry_id(&said.uid, &said.owner, &said.revision, said.attempt)
+}
+
+fn entry_id(uid: &str, owner: &str, revision: &str, attempt: i32) -> RequestId {
+    RequestId::from(format!("{uid}/{owner}@{revision}#{attempt}"))
 }
 
 fn of(
@@ -259,7 +268,7 @@ fn of(
 fn swap(swap: &TwinSwap) -> (String, WantedSwap) {
     let limit = swap.migration_seconds.unwrap_or(MIGRATION_SECONDS);
     let wanted = WantedSwap {
-        image: swap.image.as_str().into(),
+        image: Some(swap.image.as_str().into()),
         empty_image: swap.empty_image.as_str().into(),
         version: swap.version.try_into().unwrap_or_default(),
         limit: seconds(limit),

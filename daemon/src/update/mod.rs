@@ -58,8 +58,12 @@ use tracing::error;
 
 pub use self::simulated::{SimulatedAgent, SimulatedStep};
 use self::{
-    admin_requests::AdminRequests, node_pod_update::NodeUpdates, reconciler::Reconciler, requests::Requests,
-    shared::SharedUpdates, write::Writer,
+    admin_requests::AdminRequests,
+    node_pod_update::{NodeUpdates, Sighting},
+    reconciler::Reconciler,
+    requests::Requests,
+    shared::SharedUpdates,
+    write::Writer,
 };
 pub(crate) use self::{pods::Pods, submit::SubmitError};
 use crate::{
@@ -166,8 +170,9 @@ impl Parts {
         loop {
             identity.mark_unchanged();
             let both = async {
+                let sight = |pod: &PodUid| self.sight(pod);
                 tokio::join!(
-                    self.node_pod_update.follow(&self.updates),
+                    self.node_pod_update.follow(&self.updates, &sight),
                     self.keep_meta(),
                     self.keep_gates(),
                     self.keep_words()
@@ -193,6 +198,15 @@ impl Parts {
                 return;
             }
         }
+    }
+
+    /// Knowledge of the node of a pod.
+    fn sight(&self, pod: &PodUid) -> Sighting {
+        self.agent.read(|node, _| match node.pod_of(pod) {
+            Some(pod) => Sighting::There(pod),
+            None if node.has_listed_pods() => Sighting::Gone,
+            None => Sighting::Missing,
+        })
     }
 
     /// Whether the agent may write to pods.

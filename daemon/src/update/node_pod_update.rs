@@ -1,5 +1,6 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
+mod begun;
 mod newest;
 mod object;
 mod pace;
@@ -23,7 +24,9 @@ use serde_json::json;
 use tokio::sync::{Mutex, Notify};
 use tracing::warn;
 
+pub(super) use self::begun::Sighting;
 use self::{
+    begun::Sight,
     newest::Newest,
     object::{Object, RENEW_EVERY, desired_key},
     pace::Pace,
@@ -64,6 +67,8 @@ const FEATURES: [&str; 8] = [
 const JUDGE_FOR: Duration = Duration::from_secs(10);
 /// Pause before owners that could not be read are read again.
 const JUDGE_AGAIN: Duration = Duration::from_secs(2);
+/// Time between two looks whether twins have come to rest whose entry is not there any more.
+const RESTED_EVERY: Duration = Duration::from_secs(1);
 
 /// The `NodePodUpdate` of this node.
 #[derive(Debug)]
@@ -93,8 +98,9 @@ impl NodeUpdates {
         }
     }
 
-    /// Tells the updates what is asked for; for ever.
-    pub(super) async fn follow(&self, updates: &SharedUpdates) {
+    /// Tells the updates what is asked for; for ever. `sight` is asked for the pods of answers whose entries
+    /// are not there any more.
+    pub(super) async fn follow(&self, updates: &SharedUpdates, sight: &Sight<'_>) {
         let watch = Watch {
             what: "NodePodUpdate",
             single: true,
@@ -114,7 +120,9 @@ impl NodeUpdates {
             loop {
                 let now = Instant::now();
                 let patience = if unjudged { JUDGE_AGAIN } else { RENEW_EVERY };
-                let left = self.object.lock().await.as_ref().and_then(|known| known.left_for(now));
+                let left = self.object.lock().await.as_ref().and_then(|known| {
+                    known.left_for(now).or_else(|| known.has_rests().then_some(RESTED_EVERY))
+                });
                 let patience = pace.left(now).into_iter().chain(left).fold(patience, Duration::min);
                 let event = tokio::time::timeout(patience, news.take()).await.ok();
                 clock = clock.kept(Clock::read());
@@ -129,11 +137,14 @@ impl NodeUpdates {
                     }
                 }
                 self.make_way().await;
-                unjudged = self.tell(updates, &clock).await;
+                unjudged = self.tell(updates, sight, &clock).await;
                 let waits = self.object.lock().await.as_ref().is_some_and(Object::has_one_that_waits);
+                if let Some(known) = self.object.lock().await.as_mut() {
+                    known.forget_rested(|id| updates.is_rest(id));
+                }
                 self.tidy(&mut pace).await;
                 if waits {
-                    self.list(updates, &clock).await;
+                    self.list(updates, sight, &clock).await;
                 }
             }
         };
@@ -147,14 +158,14 @@ impl NodeUpdates {
 
     /// Tells the updates what is asked for. True: owners of some entries could not be read yet, and those
     /// entries are not told of.
-    async fn tell(&self, updates: &SharedUpdates, clock: &Clock) -> bool {
+    async fn tell(&self, updates: &SharedUpdates, sight: &Sight<'_>, clock: &Clock) -> bool {
         let unjudged = self.unjudged().await;
         // Between an entry and one that takes its place nobody would seem to want anything of the pod.
         let replaces = unjudged.iter().any(|entry| updates.wants(&PodUid::from(entry.uid.as_str())));
         // The others need not wait; but at first it must not look as if nobody wanted anything.
         let waits = replaces || !updates.has_heard(&[UpdateSource::NodePodUpdate]);
         if unjudged.is_empty() || !waits {
-            self.list(updates, clock).await;
+            self.list(updates, sight, clock).await;
         }
         if unjudged.is_empty() {
             return false;
@@ -164,7 +175,7 @@ impl NodeUpdates {
         if tokio::time::timeout(JUDGE_FOR, judged).await.is_err() {
             warn!(node = self.node, "Owners of updates are read slowly, trying again");
         }
-        self.list(updates, clock).await;
+        self.list(updates, sight, clock).await;
         let unread = self.unjudged().await;
         if let Some(known) = self.object.lock().await.as_mut() {
             // Others that came meanwhile are asked for next.
@@ -183,11 +194,12 @@ impl NodeUpdates {
         entries.filter(|entry| !known.is_done(entry) && self.sets.word(entry).is_none()).cloned().collect()
     }
 
-    async fn list(&self, updates: &SharedUpdates, clock: &Clock) {
-        let object = self.object.lock().await;
-        let Some(known) = &*object else {
+    async fn list(&self, updates: &SharedUpdates, sight: &Sight<'_>, clock: &Clock) {
+        let mut object = self.object.lock().await;
+        let Some(known) = object.as_mut() else {
             return updates.listed(UpdateSource::NodePodUpdate, Vec::new());
         };
+        let rests = known.take_begun(sight, clock);
         let now = now();
         if known.status.desired_pods.iter().any(|desired| desired.upgradable.is_some()) {
             self.words.notify_one();
@@ -202,7 +214,7 @@ impl NodeUpdates {
                 (None, None) => None,
             }
         });
-        updates.listed(UpdateSource::NodePodUpdate, entries.collect());
+        updates.listed(UpdateSource::NodePodUpdate, entries.chain(rests).collect());
     }
 
     /// Says all there is to say, unless the object says so.

@@ -175,7 +175,9 @@ pub(super) fn pod(
         swaps: swap_states(report, same.map_or(&[], |old| &old.swaps[..]), whole_second(now, false)),
         previous: report.previous.as_ref().map(|before| {
             let mut previous = previous(before);
-            let may_go_back = desired.rollback_on_failure && report.outcome.is_none();
+            // A swap always goes back.
+            let goes_back = desired.rollback_on_failure || !desired.swaps.is_empty();
+            let may_go_back = goes_back && report.outcome.is_none();
             previous.annotations.retain(|_, value| may_go_back || value.len() <= LONGEST_UNNEEDED);
             previous
         }),
@@ -322,6 +324,8 @@ fn previous(before: &Before) -> PreviousState {
 
 #[cfg(test)]
 mod tests {
+    use berth_proto::crd::TwinSwap;
+
     use super::*;
 
     /// Names are the same in a status and on the command line.
@@ -363,17 +367,20 @@ mod tests {
         let long = "x".repeat(LONGEST_UNNEEDED + 1);
         let metadata = [(annotation("long"), Some(long)), (annotation("short"), Some("y".to_owned()))];
         let before = Before { metadata: metadata.into(), ..Before::default() };
-        for (goes_back, outcome, kept) in [
-            (true, None, 2),
-            (true, Some(UpdateOutcome::Complete), 1),
-            (true, Some(UpdateOutcome::Failed(FailureReason::Unknown)), 1),
-            (false, None, 1),
+        for (goes_back, swaps, outcome, kept) in [
+            (true, false, None, 2),
+            (true, false, Some(UpdateOutcome::Complete), 1),
+            (true, false, Some(UpdateOutcome::Failed(FailureReason::Unknown)), 1),
+            (false, false, None, 1),
+            (false, true, None, 2),
+            (false, true, Some(UpdateOutcome::Complete), 1),
         ] {
-            let desired = DesiredPod { rollback_on_failure: goes_back, ..DesiredPod::default() };
+            let swaps = if swaps { vec![TwinSwap::default()] } else { Vec::new() };
+            let desired = DesiredPod { rollback_on_failure: goes_back, swaps, ..DesiredPod::default() };
             let report = UpdateReport { outcome, previous: Some(before.clone()), ..UpdateReport::default() };
             let answer = pod(&desired, &report, None, Timestamp::UNIX_EPOCH);
             let previous = answer.previous.unwrap_or_default();
-            assert_eq!(previous.annotations.len(), kept, "{goes_back} {outcome:?}");
+            assert_eq!(previous.annotations.len(), kept, "{desired:?} {outcome:?}");
             assert_eq!(previous.annotations["short"], "y");
         }
     }

@@ -142,6 +142,11 @@ impl SharedUpdates {
         self.updates().request(id).cloned()
     }
 
+    /// Whether this is the rest of a request that nobody makes any more.
+    pub(super) fn is_rest(&self, id: &RequestId) -> bool {
+        self.updates().is_rest(id)
+    }
+
     /// Whether somebody waits for something to be done to this pod.
     pub(super) fn wants(&self, pod: &PodUid) -> bool {
         self.updates().wants(pod)

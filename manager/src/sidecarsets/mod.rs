@@ -20,8 +20,10 @@
 //!
 //! Costs: an event of a pod moves the counters of the sets that the pod has, and its selectors are
 //! evaluated only when its labels or its stage change. A set that changes looks at the pods of its
-//! namespaces. A plan looks at the pods of its set, once in [`PLANNED_EVERY`]. A sign of life of an agent,
-//! which each gives every two minutes, is compared with the one before, and no set is looked at for it.
+//! namespaces. A plan looks at the pods of its set, once in [`PLANNED_EVERY`]. Where many sets are owed a
+//! plan, as at the start, one call makes as many as have some ten thousand pods together. A sign of life of
+//! an agent, which each gives every two minutes, is compared with the one before, and no set is looked at
+//! for it.
 //!
 //! Invariants:
 //! - nothing is decided before all kinds have been listed once, or while this replica does not lead;

@@ -1,7 +1,13 @@
 //! Order in which pods are upgraded: those first that cost least, then what the set says of priority and of
 //! spreading.
 
-use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BTreeMap,
+    sync::Arc,
+};
+
+use berth_workloads_policy::update_order;
 
 use super::strategy::{Priority, Strategy};
 use crate::store::{Labels, Phase};
@@ -67,20 +73,12 @@ pub(super) fn sort<P: Ordered>(strategy: &Strategy, pods: &[P], waiting: &mut Ve
             labels.map_or(0, takes).saturating_neg()
         }),
         Priority::Labels(keys) => waiting.sort_by_cached_key(|at| {
-            let number = |key: &String| of(at).and_then(|pod| trailing(value(pod.labels(), key)?));
-            keys.iter().map(|key| number(key).map_or(0, i64::saturating_neg)).collect::<Vec<_>>()
+            update_order::rank(keys.iter().map(|key| value(of(at)?.labels(), key)))
         }),
     }
     for (key, value) in terms(strategy, pods, waiting) {
         scatter(pods, waiting, &key, &value);
     }
-}
-
-/// The number at the end of a text.
-fn trailing(text: &str) -> Option<i64> {
-    let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let number = text.get(text.len().checked_sub(digits)?..)?;
-    number.parse().ok()
 }
 
 fn value<'a>(labels: &'a Labels, key: &str) -> Option<&'a str> {
@@ -91,44 +89,31 @@ fn value<'a>(labels: &'a Labels, key: &str) -> Option<&'a str> {
 /// The most values of one label that are spread.
 const MOST_VALUES: usize = 64;
 
-/// Labels to spread, the ones that most pods have first.
+/// Labels to spread, the ones that most pods have first; of those that as many have, the one that was named
+/// first.
 fn terms<P: Ordered>(strategy: &Strategy, pods: &[P], waiting: &[usize]) -> Vec<(String, Arc<str>)> {
-    let mut counted: BTreeMap<(String, Arc<str>), usize> = BTreeMap::new();
+    let mut counted: BTreeMap<(String, Arc<str>), (usize, usize)> = BTreeMap::new();
     for (key, wanted) in &strategy.scatter {
         for pod in waiting.iter().filter_map(|at| pods.get(*at)) {
             let Some(found) = value(pod.labels(), key).filter(|found| wanted == "*" || found == wanted)
             else {
                 continue;
             };
-            let pods = counted.entry((key.clone(), found.into())).or_default();
+            let place = counted.len();
+            let (pods, _) = counted.entry((key.clone(), found.into())).or_insert((0, place));
             *pods = pods.saturating_add(1);
         }
     }
     let mut terms: Vec<_> = counted.into_iter().collect();
-    terms.sort_by(|(_, one), (_, other)| other.cmp(one));
+    terms.sort_by_key(|(_, (pods, place))| (Reverse(*pods), *place));
     terms.into_iter().take(MOST_VALUES).map(|(term, _)| term).collect()
 }
 
-/// Spreads the pods with a label evenly over all, the last one at the end. The order among those with it, and
-/// among those without, stays.
+/// Spreads the pods with a label over the others. The order among those with it, and among those without,
+/// stays.
 fn scatter<P: Ordered>(pods: &[P], waiting: &mut Vec<usize>, key: &str, wanted: &str) {
-    let has = |at: &usize| pods.get(*at).is_some_and(|pod| value(pod.labels(), key) == Some(wanted));
-    let (with, without): (Vec<usize>, Vec<usize>) = waiting.iter().partition(|at| has(at));
-    if with.is_empty() || without.is_empty() {
-        return;
-    }
-    let total = with.len().saturating_add(without.len());
-    let (mut with_left, mut without_left) = (with.iter(), without.iter());
-    let mut taken = 0_usize;
-    waiting.clear();
-    for at in 1..=total {
-        let due = at.saturating_mul(with.len()).checked_div(total).unwrap_or(0);
-        let next = if due > taken {
-            taken = taken.saturating_add(1);
-            with_left.next().or_else(|| without_left.next())
-        } else {
-            without_left.next().or_else(|| with_left.next())
-        };
-        waiting.extend(next);
-    }
+    let has = |pod: &P| value(pod.labels(), key) == Some(wanted);
+    let with = pods.iter().filter(|pod| has(pod)).count();
+    let counts = (with, pods.len().saturating_sub(with));
+    *waiting = update_order::spread(waiting, |at| pods.get(*at).is_some_and(has), counts);
 }

@@ -30,6 +30,9 @@ use crate::{
     write::Write,
 };
 
+/// Pods of all sets together that are looked at in one go: when a replica begins to lead it looks at all
+/// sets, and each pod takes some microseconds.
+const LOOKED_AT_ONCE: usize = 20_000;
 /// Reasons of the condition for which an upgrade rests, as its author wants it.
 const RESTS: [&str; 2] = ["Paused", "PartitionReached"];
 
@@ -40,12 +43,22 @@ impl SidecarIndex {
             while let Some(node) = self.unsure.pop_first() {
                 self.claim(&node);
             }
+            let mut looked_at = 0_usize;
             while let Some(name) = self.touched.pop_first() {
                 self.file(&name, now);
                 let planned = self.step(&name, now);
                 let written = self.write_status(&name, now);
                 let at = [planned, written].into_iter().flatten().min();
+                let pods = self.sets.get(&name).map_or(0, |known| known.pods.members.len());
                 self.timers.set(Wake::Set(name), at);
+                looked_at = looked_at.saturating_add(pods);
+                if looked_at >= LOOKED_AT_ONCE {
+                    break;
+                }
+            }
+            // The others have their turn at once, but after whatever else has to be done.
+            if let Some(next) = self.touched.first().cloned() {
+                self.timers.set(Wake::Set(next), Some(now.instant));
             }
             let at = self.flush(now);
             self.timers.set(Wake::Flush, at);

@@ -37,7 +37,8 @@ pub(super) enum Priority {
     None,
     /// Largest sum of weights first.
     Weights(Vec<(i32, Option<Selector>)>),
-    /// Largest number at the end of these labels first; the first label counts most.
+    /// Largest number at the end of the first of these labels that a pod has first, and before all of them
+    /// those that have none.
     Labels(Vec<String>),
 }
 

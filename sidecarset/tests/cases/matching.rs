@@ -136,6 +136,7 @@ fn revision(fields: Value) -> Value {
 #[case::no_partition(partial(), json!({}), 0, "log:3 s-3")]
 #[case::paused(partial(), json!({"paused": true}), 99, "log:1 s-1")]
 #[case::not_selected(partial(), json!({"selector": {"matchLabels": {"canary": "y"}}}), 99, "log:1 s-1")]
+#[case::selects_nothing(partial(), json!({"selector": {}}), 0, "log:3 s-3")]
 #[case::selected(partial(), json!({"selector": {"matchLabels": {"app": "shop"}}}), 0, "log:3 s-3")]
 #[case::selected_share(partial(), json!({"selector": {"matchLabels": {"app": "shop"}}, "partition": "10%"}), 9, "log:1 s-1")]
 fn revisions(#[case] injection: Value, #[case] update: Value, #[case] draw: u8, #[case] expected: &str) {

@@ -162,6 +162,25 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// Deletes the sets while this version takes over, and waits until it serves and nothing is said any
+    /// more.
+    async fn withdrawn(&self, tag: &str) -> Result<()> {
+        self.explained(" to take over.").await?;
+        for (set, _) in SETS {
+            self.sets.delete(set, &DeleteParams::default()).await?;
+        }
+        for (set, _) in SETS {
+            let what = format!("{} serves without its set", web(tag));
+            self.case.await_pod(set, &what, |pod| is_swapped(pod, tag)).await?;
+        }
+        await_condition("the node has forgotten them", PATIENCE, async || {
+            let status = self.updates.get(NODE_NAME).await?.status.unwrap_or_default();
+            ensure!(status.desired_pods.is_empty() && status.pods.is_empty(), "{status:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Asks for this image, and kills berthd at each of these points on the way, one after the other.
     async fn killed_at(&self, points: &[Point], tag: &str) -> Result<()> {
         let points: Vec<&str> = points.iter().map(|point| point.name()).collect();
@@ -186,7 +205,10 @@ async fn sidecars_are_swapped_without_a_failed_request() -> Result<()> {
         }
         let outcome = swaps(&stage).await;
         for (set, _) in SETS {
-            stage.sets.delete(set, &DeleteParams::default()).await?;
+            // The last scene deletes them.
+            if stage.sets.get_opt(set).await?.is_some() {
+                stage.sets.delete(set, &DeleteParams::default()).await?;
+            }
         }
         manager.service().stop()?;
         outcome
@@ -333,7 +355,12 @@ async fn swaps(stage: &Stage<'_>) -> Result<()> {
     stage.told("ResetContainerFailed").await?;
     answered("an image that is nowhere")?;
     stage.swap("4", async || Ok(())).await?;
-    let answered = answered("swapped after that")?;
+    answered("swapped after that")?;
+
+    // Sets that go while new versions take over leave one version and one twin that rests.
+    stage.image("slow").await?;
+    stage.withdrawn("slow").await?;
+    let answered = answered("without their sets")?;
     eprintln!("{answered} requests in {:.1} s, none failed", begun.elapsed().as_secs_f32());
     ensure!(answered > 1000, "only {answered} requests were made");
     Ok(())

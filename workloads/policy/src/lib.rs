@@ -48,4 +48,5 @@ pub mod template;
 mod time;
 pub mod united_deployment;
 mod unready;
+pub mod update_order;
 pub mod virtual_node;

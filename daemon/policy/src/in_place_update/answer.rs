@@ -37,6 +37,7 @@ pub(super) fn going_on(
     let back = request.reported.rolling_back.as_ref();
     let message = what.map(|what| match back {
         Some((failure, _)) => format!("{}; the pod returns to what it was: {what}", failure.message),
+        None if request.rests() => format!("nobody asks for it any more, its twins come to rest: {what}"),
         None => what,
     });
     let report = UpdateReport {

@@ -39,7 +39,8 @@
 //!
 //! [`plan`] stands above it: who asks, whose word counts where two ask, and what each of them is told.
 //!
-//! A request can ask for swaps of twins: what it wants follows the pod then, see [`mod@stage`].
+//! A request can ask for swaps of twins: what it wants follows the pod then, see [`mod@stage`]. When nobody
+//! makes it any more, twins that it has begun to swap come to rest, see [`mod@rest`].
 //!
 //! This knows nothing of annotations as text, of RFC 3339 or of how a hash of env values is made: `wall` is
 //! in seconds since the epoch, and hashes are only compared.
@@ -57,6 +58,7 @@ mod record;
 mod records;
 mod request;
 mod resolve;
+mod rest;
 mod stage;
 mod step;
 mod swap;

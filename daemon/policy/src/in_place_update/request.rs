@@ -67,8 +67,8 @@ pub struct UpdateRequest {
 /// A swap of twins that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedSwap {
-    /// Image of the version to serve.
-    pub image: Arc<str>,
+    /// Image of the version to serve; `None`: what is under way comes to rest.
+    pub image: Option<Arc<str>>,
     /// Image of the twin that does not serve.
     pub empty_image: Arc<str>,
     /// The least version that it is to have.

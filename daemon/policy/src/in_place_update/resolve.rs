@@ -102,7 +102,10 @@ fn things(entry: &UpdateRequest) -> Vec<(Thing, String)> {
     });
     let merged = entry.merges.keys().map(|key| (format!("annotation {key}"), "it merged".to_owned()));
     let swaps = entry.swaps.iter().flat_map(|(name, swap)| {
-        let wanted = format!("a swap of {name} to {}", swap.image);
+        let wanted = match &swap.image {
+            Some(image) => format!("a swap of {name} to {image}"),
+            None => format!("the twins of {name} to come to rest"),
+        };
         twins(name).map(|twin| (format!("container {twin}"), wanted.clone()))
     });
     images.chain(swaps).chain(metadata).chain(merged).collect()

@@ -10,7 +10,8 @@
 //! So a swap is an update whose wish follows the pod: everything else (pulls, patches for exactly one
 //! version, reports, ways back) is as for any other update, and whoever takes over after a crash sees in the
 //! pod how far it is. The way back of a swap is a swap to what served before, so that nobody is without
-//! service on it either.
+//! service on it either. A swap that nobody asks for any more comes to rest by the same steps, see
+//! [`mod@super::rest`].
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -102,15 +103,17 @@ fn stage(name: &str, wanted: &WantedSwap, back: Option<&Before>, seen: &Observed
     let names = twins(name);
     let [Some(first), Some(second)] = names.each_ref().map(|twin| view(twin, seen)) else {
         // A container that is not there is told by its name.
-        let images = names.into_iter().zip([wanted.image.clone(), wanted.empty_image.clone()]);
+        let Some(image) = &wanted.image else { return Ok(Staged::default()) };
+        let images = names.into_iter().zip([image.clone(), wanted.empty_image.clone()]);
         return Ok(Staged { images: images.collect(), ..Staged::default() });
     };
     let value = |key: &MetadataKey| seen.metadata.get(key).map(String::as_str);
     let mut pod = TwinsView { first, second, served: None };
     pod.served = served(name, &pod, &wanted.empty_image, value);
-    let image = match back {
-        None => Some(wanted.image.clone()),
-        Some(before) => served_before(name, before, &wanted.empty_image),
+    let image = match (&wanted.image, back) {
+        (None, back) => resting(&pod, &wanted.empty_image, back.is_some()),
+        (Some(image), None) => Some(image.clone()),
+        (Some(_), Some(before)) => served_before(name, before, &wanted.empty_image),
     };
     // Nothing served before: there is nothing to return to.
     let Some(image) = image else { return Ok(Staged::default()) };
@@ -225,6 +228,15 @@ fn served<'a>(
             }
         }
     }
+}
+
+/// Image with which twins come to rest: that of the version under way, or on the way back that of the twin
+/// that served before it. Where nobody knows which one that is, any does: the swap is refused.
+fn resting(pod: &TwinsView, empty: &Arc<str>, back: bool) -> Option<Arc<str>> {
+    let served = pod.served.unwrap_or(Twin::First);
+    let (old, new) = (&pod.of(served).image, &pod.of(served.other()).image);
+    let image = if back || *new == *empty { old } else { new };
+    (*image != *empty).then(|| image.clone())
 }
 
 /// Image that served in the pod as it was before.

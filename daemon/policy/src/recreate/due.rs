@@ -264,8 +264,7 @@ impl Node {
 
     /// The pod of a request, where the node still knows it.
     pub(super) fn pod_ref(&self, request: &Request) -> Option<PodRef> {
-        let view = self.pods.get(&request.asked.pod).map(|pod| pod.pod.clone());
-        view.or_else(|| self.sandboxes_of(&request.asked.pod).next().map(|sandbox| sandbox.pod.clone()))
+        self.pod_of(&request.asked.pod)
     }
 
     /// Entries of requests that are over, or that nobody knows any more, in the shared readiness gate.

@@ -67,7 +67,8 @@ fn a_swap_always_has_a_way_back() {
     let (request, sound) = converted(&entry(json!({ "containers": [], "swaps": swap })));
     assert_eq!(sound, Ok(()));
     let wanted = &request.swaps["hot"];
-    assert_eq!((&*wanted.image, &*wanted.empty_image, wanted.version), ("hot:2", "empty:1", 7));
+    let images = (wanted.image.as_deref(), &*wanted.empty_image);
+    assert_eq!((images, wanted.version), ((Some("hot:2"), "empty:1"), 7));
     assert_eq!(wanted.limit, Duration::from_secs(9));
     assert!(request.rollback_on_failure);
     // Its time to take over comes on top of what any way there and back has.

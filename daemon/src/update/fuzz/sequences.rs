@@ -255,7 +255,7 @@ fn record() -> Record {
 /// A swap of containers that the pod has, or has not.
 fn swaps(which: u8, limit: Duration) -> BTreeMap<String, WantedSwap> {
     let image = Arc::from(format!("m:{}", which % 3));
-    let wanted = WantedSwap { image, empty_image: "m:0".into(), version: u64::MAX, limit };
+    let wanted = WantedSwap { image: Some(image), empty_image: "m:0".into(), version: u64::MAX, limit };
     BTreeMap::from([(if which > 100 { "m" } else { "twin" }.to_owned(), wanted)])
 }
 

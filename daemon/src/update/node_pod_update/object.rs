@@ -5,11 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_policy::{RequestId, time::later};
+use berth_policy::{PodUid, RequestId, in_place_update::StoredRequest, time::later};
 use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatePhase, UpdatedPod};
 
 use super::{
-    super::{report, workloads},
+    super::{convert, report, workloads},
+    begun::{Sight, Sighting, is_begun, rest},
     entry,
 };
 use crate::{base::clock::Clock, cluster::target::version};
@@ -40,6 +41,9 @@ pub(super) struct Object {
     pub(super) renewed: Option<Instant>,
     /// Since when good ends of SidecarSets stand whose entries were taken away.
     pub(super) left: Option<Instant>,
+    /// Answers that were found when the object was seen first, and whose entries are not there any more:
+    /// their swaps were begun before.
+    pub(super) begun: BTreeMap<Key, UpdatedPod>,
 }
 
 impl Object {
@@ -52,23 +56,62 @@ impl Object {
         let ahead = ahead.filter(|known| known.uid == uid);
         let mut pods: BTreeMap<Key, UpdatedPod> =
             status.pods.iter().map(|pod| (answer_key(pod), pod.clone())).collect();
-        let (mut unread, mut renewed, mut left) = (BTreeSet::new(), None, None);
+        let (mut unread, mut renewed, mut left, mut begun) = (BTreeSet::new(), None, None, None);
         match ahead {
             Some(ahead) if ahead.version > version => return ahead,
             Some(ahead) => {
                 pods.extend(ahead.pods);
                 (unread, renewed, left) = (ahead.unread, ahead.renewed, ahead.left);
+                begun = Some(ahead.begun);
             }
             None => {}
         }
         let desired = asked(&status);
-        pods.retain(|(uid, owner), pod| {
-            let entry = desired.get(&(&**uid, &**owner));
-            entry.is_some_and(|entry| report::answers(pod, entry) || !is_one_way(entry))
+        let begun = begun.unwrap_or_else(|| {
+            let is_asked = |(key, said): &(&Key, &UpdatedPod)| {
+                entry_of(&desired, key).is_some_and(|entry| report::answers(said, entry))
+            };
+            let left = pods.iter().filter(|answer| is_begun(answer.1) && !is_asked(answer));
+            left.map(|(key, said)| (key.clone(), said.clone())).collect()
+        });
+        pods.retain(|key, said| match entry_of(&desired, key) {
+            Some(entry) => report::answers(said, entry) || !is_one_way(entry),
+            // It stands until its twins rest: another process would know of them by it.
+            None => is_begun(said),
         });
         let is_left = |said: &UpdatedPod| Left::of(&desired, said) == Some(Left::Shortly);
         let left = status.pods.iter().any(is_left).then(|| left.unwrap_or_else(Instant::now));
-        Self { uid, version, status, pods, unread, renewed, left }
+        Self { uid, version, status, pods, unread, renewed, left, begun }
+    }
+
+    /// Rests of swaps that another process has begun and whose entries are not there any more. Told once; of
+    /// pods that are not seen yet later.
+    pub(super) fn take_begun(&mut self, sight: &Sight<'_>, clock: &Clock) -> Vec<StoredRequest> {
+        let mut rests = Vec::new();
+        self.begun.retain(|_, said| match sight(&PodUid::from(said.uid.as_str())) {
+            Sighting::Missing => true,
+            Sighting::Gone => false,
+            Sighting::There(pod) => {
+                rests.extend(rest(said, &pod, self.version, clock));
+                false
+            }
+        });
+        rests
+    }
+
+    /// Whether answers stand whose entries are not there any more, and whose twins may not rest yet.
+    pub(super) fn has_rests(&self) -> bool {
+        let desired = asked(&self.status);
+        self.pods.iter().any(|(key, said)| is_begun(said) && entry_of(&desired, key).is_none())
+    }
+
+    /// Forgets the answers whose entries are not there any more, once the twins rest.
+    pub(super) fn forget_rested(&mut self, is_rest: impl Fn(&RequestId) -> bool) {
+        let (desired, begun) = (asked(&self.status), &self.begun);
+        self.pods.retain(|key, said| {
+            let stays = entry_of(&desired, key).is_some() || begun.contains_key(key);
+            stays || is_rest(&convert::answered_id(said))
+        });
     }
 
     /// The next sign of life is due.
@@ -122,6 +165,11 @@ impl Object {
 
 fn asked(status: &NodePodUpdateStatus) -> Asked<'_> {
     status.desired_pods.iter().map(|entry| ((&*entry.uid, &*entry.owner), entry)).collect()
+}
+
+/// The entry in the place of an answer.
+fn entry_of<'a>(desired: &Asked<'a>, (uid, owner): &Key) -> Option<&'a DesiredPod> {
+    desired.get(&(uid.as_str(), owner.as_str())).copied()
 }
 
 /// Tells whether the answer to another entry in this one's place stands in the object.

@@ -41,6 +41,7 @@ fn what_is_done_needs_no_word_of_its_owner() {
             unread: BTreeSet::new(),
             renewed: None,
             left: None,
+            begun: BTreeMap::new(),
         };
         assert_eq!(object.is_done(&entry("r")), done, "{answered:?}");
     }
@@ -57,6 +58,7 @@ fn a_sign_of_life_is_due_every_two_minutes() {
         unread: BTreeSet::new(),
         renewed,
         left: None,
+        begun: BTreeMap::new(),
     };
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
@@ -181,8 +183,9 @@ async fn an_object_that_takes_the_place_of_one_that_cannot_be_written_is_answere
     let updates = NodeUpdates::new(api.connection.clone(), "node-a".to_owned());
     let shared = SharedUpdates::new(berth_policy::Path::Inline);
     let answered = async { while writes.recv().await.unwrap() != "new" {} };
+    let sight = |_: &PodUid| Sighting::Gone;
     tokio::select! {
-        () = updates.follow(&shared) => unreachable!("it follows for ever"),
+        () = updates.follow(&shared, &sight) => unreachable!("it follows for ever"),
         answered = tokio::time::timeout(Duration::from_secs(20), answered) => answered.expect("answered"),
     }
 }

@@ -62,6 +62,11 @@ impl NodeUpdates {
         if !unjudged.is_empty() {
             self.sets.judge(&self.connection, &unjudged).await;
         }
+        // Nobody is there to bring twins to rest.
+        if let Some(known) = self.object.lock().await.as_mut() {
+            known.begun.clear();
+            known.forget_rested(|_| false);
+        }
         self.tidy(&mut Pace::default()).await;
     }
 

@@ -348,6 +348,17 @@ fn priority_by_weights_and_by_labels() {
     assert_eq!(sorted(json!({}), &pods), ["a", "b", "c", "d"]);
     let labels = json!({ "priorityStrategy": { "orderPriority": [{ "orderedKey": "n" }] } });
     assert_eq!(sorted(labels, &pods), ["b", "d", "a", "c"]);
+    // The first label that a pod has counts, and those with none come first.
+    let keys = json!([{ "orderedKey": "m" }, { "orderedKey": "n" }]);
+    let labels = json!({ "priorityStrategy": { "orderPriority": keys } });
+    let pods_of_two = [
+        ranked("none", &[], running()),
+        ranked("second", &[("n", "p-99")], running()),
+        ranked("first", &[("m", "p-1"), ("n", "p-99")], running()),
+        ranked("no-number", &[("m", "x")], running()),
+        ranked("larger", &[("m", "p-2")], running()),
+    ];
+    assert_eq!(sorted(labels, &pods_of_two), ["none", "larger", "first", "no-number", "second"]);
     let weights = json!({ "priorityStrategy": { "weightPriority": [
         { "weight": 20, "matchSelector": { "matchLabels": { "zone": "y" } } },
         { "weight": 15, "matchSelector": { "matchLabels": { "zone": "x" } } },
@@ -361,7 +372,7 @@ fn labels_are_spread() {
     let pods: Vec<_> = (0..8)
         .map(|at| ranked(at.to_string().leak(), if at < 2 { &[("zone", "x")] } else { &[] }, running()))
         .collect();
-    let spread = ["2", "3", "4", "0", "5", "6", "7", "1"];
+    let spread = ["0", "2", "3", "4", "5", "6", "7", "1"];
     for value in ["x", "*"] {
         assert_eq!(sorted(json!({ "scatterStrategy": [{ "key": "zone", "value": value }] }), &pods), spread);
     }

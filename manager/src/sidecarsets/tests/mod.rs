@@ -8,4 +8,6 @@ mod pauses;
 mod random;
 mod rollout;
 mod silent;
+mod turns;
+mod withdrawals;
 mod world;

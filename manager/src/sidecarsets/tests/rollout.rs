@@ -254,7 +254,7 @@ fn more_than_images() {
 }
 
 /// A set with hot upgrades to this image, and a pod with `log:1` in its first twin.
-fn hot(features: &[&str], annotation: Option<(&str, &str)>) -> World {
+pub(super) fn hot(features: &[&str], annotation: Option<(&str, &str)>) -> World {
     let mut world = World::new();
     world.node("n0", features);
     let mut hot = spec("log:2", json!({}));

@@ -213,6 +213,12 @@ impl World {
         self.node_changed(name);
     }
 
+    pub(super) fn no_node(&mut self, name: &str) {
+        self.nodes.remove(name);
+        let effects = self.index.delete(Kind::NodePodUpdate, "", name, self.now());
+        self.carry_out(effects);
+    }
+
     /// The agent of a node gives a sign of life, and says nothing else.
     pub(super) fn renew(&mut self, name: &str) {
         self.nodes.get_mut(name).unwrap().renewed = Some(self.now().wall);

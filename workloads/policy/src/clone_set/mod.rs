@@ -34,7 +34,6 @@ use berth_proto::crd::{CloneSet, CloneSetStatus};
 use jiff::Timestamp;
 
 pub(crate) use self::{
-    priority::trailing,
     rules::template_labels,
     status::{CLAIMS_DIFFER, condition, unsettled_conditions},
 };

@@ -13,6 +13,7 @@ use crate::{
     names::REVISION_LABEL,
     revision::Revision,
     time::until,
+    update_order,
 };
 
 /// Time that a pod whose probe fails has to be Ready again before an update replaces it, in seconds.
@@ -174,11 +175,7 @@ impl<'a> Pass<'a> {
                 weights.map(|(weight, _)| i64::from(*weight)).fold(0, i64::saturating_add).saturating_neg()
             }),
             Priority::Labels(keys) => all.sort_by_cached_key(|one| {
-                let found = keys.iter().enumerate().find_map(|(at, key)| {
-                    let number = crate::clone_set::trailing(one.pod.labels.get(key)?);
-                    Some((at, number.saturating_neg()))
-                });
-                found.map_or((0, 0, 0), |(at, number)| (1, at, number))
+                update_order::rank(keys.iter().map(|key| one.pod.labels.get(key).map(String::as_str)))
             }),
         }
         // Those that have it already are of the number that is to have it, and those that are held for it.

@@ -223,6 +223,7 @@ impl Updates {
             unclear |= !set_aside.evaluate(|| pod.clone(), now, turn).unwrap_or(true);
         }
         self.set_aside = set_aside;
+        self.let_rested_go(&by_pod, &mut actions);
         self.tell_ends(&by_pod, now, &mut actions);
         self.tell_what_is_set_aside(&by_pod, now, &mut actions);
         if self.is_clear(unclear, now) && !std::mem::replace(&mut self.told, true) {
@@ -260,9 +261,9 @@ impl Updates {
         self.requests.all()
     }
 
-    /// All requests as they stand, also where their status does not say so yet.
+    /// All requests as they stand, also where their status does not say so yet, and the rests of others.
     pub fn standing(&self) -> impl Iterator<Item = UpdateRequest> {
-        self.requests.all().map(|entry| {
+        self.requests.all_with_rests().map(|entry| {
             let mut request = entry.request.clone();
             if let Some(untold) = self.untold.get(&request.id) {
                 request.reported = untold.clone();
@@ -274,6 +275,11 @@ impl Updates {
     /// One of them.
     pub fn request(&self, id: &RequestId) -> Option<&StoredRequest> {
         self.requests.get(id)
+    }
+
+    /// Whether this is the rest of a request that nobody makes any more: its twins come to rest.
+    pub fn is_rest(&self, id: &RequestId) -> bool {
+        self.requests.is_rest(id)
     }
 
     /// Whether somebody waits for something to be done to this pod.
@@ -334,6 +340,20 @@ impl Updates {
             pod.forget();
         }
         self.pods.retain(|_, pod| !pod.is_idle());
+    }
+
+    /// Forgets the rests of requests that this plan has brought to their ends, and the pods that nobody else
+    /// asks about: no answer to an action says so.
+    fn let_rested_go(
+        &mut self,
+        by_pod: &BTreeMap<PodUid, Vec<UpdateRequest>>,
+        actions: &mut Vec<UpdateAction>,
+    ) {
+        if self.requests.forget_rested() {
+            let mut left = by_pod.clone();
+            left.retain(|pod, _| self.requests.wants(pod));
+            self.forget(&left, actions);
+        }
     }
 
     /// Everything is known that an earlier process may have begun; or it takes too long, and the others must

@@ -22,6 +22,8 @@ pub(crate) const TOLD_AT_ONCE: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     entries: BTreeMap<RequestId, StoredRequest>,
+    /// Rests of requests that nobody makes any more.
+    rests: BTreeMap<RequestId, StoredRequest>,
     listed: BTreeSet<UpdateSource>,
 }
 
@@ -41,15 +43,24 @@ impl Requests {
         if !self.entries.get(&entry.request.id).is_some_and(outdated) {
             self.entries.insert(entry.request.id.clone(), entry);
         }
+        self.replace_rests();
     }
 
     pub(crate) fn gone(&mut self, id: &RequestId) {
-        self.entries.remove(id);
+        if let Some(entry) = self.entries.remove(id) {
+            self.leave(&entry);
+            self.replace_rests();
+        }
     }
 
     pub(crate) fn listed(&mut self, source: UpdateSource, entries: Vec<StoredRequest>) {
+        let (rests, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.request.rests());
         let mut entries: BTreeMap<RequestId, StoredRequest> =
             entries.into_iter().map(|entry| (entry.request.id.clone(), entry)).collect();
+        let is_left_out = |known: &&StoredRequest| {
+            known.request.source == source && !entries.contains_key(&known.request.id)
+        };
+        let left: Vec<StoredRequest> = self.entries.values().filter(is_left_out).cloned().collect();
         self.entries.retain(|id, known| match entries.get(id) {
             // A list can be older than the answer to a write.
             Some(shown) if known.version > shown.version => entries.remove(id).is_some(),
@@ -57,20 +68,77 @@ impl Requests {
         });
         self.entries.extend(entries);
         self.listed.insert(source);
+        left.iter().chain(&rests).for_each(|entry| self.leave(entry));
+        self.replace_rests();
     }
 
-    /// This was written down for the request.
+    /// Keeps the rest of a request that nobody makes any more, if there is one.
+    fn leave(&mut self, entry: &StoredRequest) {
+        if let Some(request) = entry.request.to_rest() {
+            let rest = StoredRequest { request, flaw: None, version: entry.version };
+            self.rests.insert(rest.request.id.clone(), rest);
+        }
+    }
+
+    /// Forgets the rests in whose place others ask: the same twins are swapped by them.
+    fn replace_rests(&mut self) {
+        let entries = &self.entries;
+        let is_swapped = |pod: &PodUid, name: &String| {
+            let mut sound = entries.values().filter(|entry| entry.flaw.is_none());
+            sound.any(|StoredRequest { request, .. }| {
+                request.ended.is_none() && request.pod.uid == *pod && request.swaps.contains_key(name)
+            })
+        };
+        self.rests.retain(|_, rest| {
+            let pod = &rest.request.pod.uid;
+            !rest.request.swaps.keys().all(|name| is_swapped(pod, name))
+        });
+    }
+
+    /// Whether this is the rest of a request.
+    pub(crate) fn is_rest(&self, id: &RequestId) -> bool {
+        self.rests.contains_key(id)
+    }
+
+    /// This is to be said of the rest of a request: it is said to nobody.
+    pub(crate) fn rested(&mut self, id: &RequestId, report: UpdateReport, now: Instant) {
+        if let Some(rest) = self.rests.get_mut(id) {
+            rest.request.ended = report.outcome.map(|_| now);
+            rest.request.reported = report;
+        }
+    }
+
+    /// Forgets the rests that have ended. True: there were some.
+    pub(crate) fn forget_rested(&mut self) -> bool {
+        let before = self.rests.len();
+        self.rests.retain(|_, rest| rest.request.ended.is_none());
+        self.rests.len() < before
+    }
+
+    /// This was written down for the request. Of one that was refused in the middle of a swap the rest is
+    /// left to do.
     pub(crate) fn reported(&mut self, id: &RequestId, report: UpdateReport, now: Instant) {
+        let ends = report.phase == Some(UpdatePhase::Ended);
+        let refused = self.entries.get(id).filter(|entry| ends && entry.flaw.is_some()).cloned();
         if let Some(entry) = self.entries.get_mut(id) {
-            if report.phase == Some(UpdatePhase::Ended) {
+            if ends {
                 entry.request.ended.get_or_insert(now);
             }
             entry.request.reported = report;
+        }
+        if let Some(entry) = refused {
+            self.leave(&entry);
+            self.replace_rests();
         }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &StoredRequest> {
         self.entries.values()
+    }
+
+    /// Requests and rests of others, some of which may have ended.
+    pub(crate) fn all_with_rests(&self) -> impl Iterator<Item = &StoredRequest> {
+        self.entries.values().chain(self.rests.values())
     }
 
     pub(crate) fn get(&self, id: &RequestId) -> Option<&StoredRequest> {
@@ -81,7 +149,7 @@ impl Requests {
     /// not told yet that they wait.
     pub(crate) fn open(&self) -> Open {
         let mut by_pod: BTreeMap<&PodUid, Vec<&StoredRequest>> = BTreeMap::new();
-        for entry in self.entries.values().filter(|entry| entry.request.ended.is_none()) {
+        for entry in self.all_with_rests().filter(|entry| entry.request.ended.is_none()) {
             by_pod.entry(&entry.request.pod.uid).or_default().push(entry);
         }
         let mut open = Open::default();
@@ -133,7 +201,7 @@ impl Requests {
 
     /// Whether somebody waits for something to be done to this pod.
     pub(crate) fn wants(&self, pod: &PodUid) -> bool {
-        self.entries.values().any(|entry| entry.request.ended.is_none() && entry.request.pod.uid == *pod)
+        self.all_with_rests().any(|entry| entry.request.ended.is_none() && entry.request.pod.uid == *pod)
     }
 
     /// Whether these have all told what they have.

@@ -1,6 +1,6 @@
 //! One pod's turn in a plan: what is known of it, what follows, and the actions that carry it out.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     Updates, Wake,
@@ -19,7 +19,11 @@ use crate::{
     in_place_update::{Metadata, Next, PodPlan, Sight, UpdateRequest, Why, plan},
     instances::InstanceView,
     model::{ContainerId, ContainerName, ContainerState, PodUid},
+    time::later,
 };
+
+/// Pause before a pod is planned for again whose state was kept and not written.
+const AGAIN: Duration = Duration::from_millis(1);
 
 /// The pod, and where what is owed to it goes.
 struct Turn<'a> {
@@ -65,6 +69,12 @@ impl Updates {
                 continue;
             }
             let Some(request) = requests.iter().find(|request| request.id == id) else { continue };
+            if request.rests() {
+                // No answer to a report asks for the next plan.
+                self.requests.rested(&id, report, clock.now);
+                self.wake.at(later(clock.now, AGAIN));
+                continue;
+            }
             self.keep_untold(request, &report);
             if self.is_time_to_tell(request, &report, clock.now) {
                 match ends::can_wait(request, &report) {

@@ -14,6 +14,7 @@ mod record;
 mod replaced;
 mod request_model;
 mod requests;
+mod rests;
 mod swap;
 mod swaps;
 mod updates;

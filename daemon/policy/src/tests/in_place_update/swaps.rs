@@ -37,7 +37,8 @@ pub(super) fn pod() -> Asking {
 }
 
 pub(super) fn swap<'a>(asking: &'a mut Asking, id: &str, image: &str) -> &'a mut UpdateRequest {
-    let wanted = WantedSwap { image: image.into(), empty_image: EMPTY.into(), version: 0, limit: LIMIT };
+    let image = Some(image.into());
+    let wanted = WantedSwap { image, empty_image: EMPTY.into(), version: 0, limit: LIMIT };
     let request = asking.ask(id, &[], &[]);
     request.swaps.insert("mesh".to_owned(), wanted);
     request.source = UpdateSource::NodePodUpdate;

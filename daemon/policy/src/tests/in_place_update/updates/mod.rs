@@ -8,6 +8,7 @@ mod model;
 mod moments;
 mod play;
 mod resets;
+mod rests;
 mod store;
 mod views;
 mod writes;

@@ -1,0 +1,165 @@
+//! Rests of requests that nobody makes any more: what is left to do of a swap in each of its stages, and
+//! that it ends with one version and one that rests.
+
+use std::time::Duration;
+
+use super::{
+    asking::Asking,
+    swaps::{pod, swap},
+};
+use crate::in_place_update::{FailureReason, Next, UpdateOutcome, UpdateRequest, WORKING};
+
+const EMPTY: &str = "empty";
+const LIMIT: Duration = Duration::from_secs(60);
+const GAVE_UP: UpdateOutcome = UpdateOutcome::Failed(FailureReason::MigrationTimeout);
+
+/// Stages of a swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum At {
+    Asked,
+    TakenUp,
+    Patched,
+    Runs,
+    TakenOver,
+    Emptying,
+    Returning,
+    Done,
+}
+
+/// A swap of `mesh` to `mesh:2` in this stage.
+fn asking(stage: At) -> Asking {
+    let mut asking = pod();
+    swap(&mut asking, "r", "mesh:2");
+    if stage >= At::TakenUp {
+        let planned = asking.plan();
+        asking.write(&planned);
+    }
+    if stage >= At::Patched {
+        asking.act();
+        assert_eq!(asking.images(), ["mesh:1", "mesh:2", "app:1"]);
+    }
+    match stage {
+        At::Asked | At::TakenUp | At::Patched => {}
+        At::Runs => asking.world.settle(&["mesh:2"]),
+        At::TakenOver => asking.world.settle(&[]),
+        At::Emptying => {
+            asking.world.settle(&[]);
+            asking.act();
+            assert_eq!(asking.images()[0], EMPTY);
+        }
+        At::Returning => {
+            asking.world.settle(&["mesh:2"]);
+            asking.world.pass(LIMIT);
+            asking.act();
+            assert_eq!(asking.images()[1], EMPTY);
+        }
+        At::Done => asking.play(&[]),
+    }
+    asking
+}
+
+/// Nobody makes the requests any more.
+fn withdraw(asking: &mut Asking) {
+    asking.requests = asking.requests.iter().filter_map(UpdateRequest::to_rest).collect();
+}
+
+#[test]
+fn each_stage_ends_with_one_version_and_one_that_rests() {
+    let (back, there) = (["mesh:1", EMPTY], [EMPTY, "mesh:2"]);
+    // The stage, whether something is left to do, and the images in the end.
+    let table = [
+        (At::Asked, false, back),
+        (At::TakenUp, true, back),
+        (At::Patched, true, there),
+        (At::Runs, true, there),
+        (At::TakenOver, true, there),
+        (At::Emptying, true, there),
+        (At::Returning, true, back),
+        (At::Done, false, there),
+    ];
+    for (stage, is_left, images) in table {
+        let mut asking = asking(stage);
+        withdraw(&mut asking);
+        assert_eq!(!asking.requests.is_empty(), is_left, "{stage:?}");
+        let before = asking.world.version;
+        asking.play(&[]);
+        assert_eq!(asking.images()[..2], images, "{stage:?}: {:#?}", asking.log);
+        assert!(asking.world.version <= before + 1, "{stage:?}: one patch at the most");
+        assert_eq!(asking.world.restarts()[2], 0, "{stage:?}: the app runs on");
+        let runs: Vec<&str> = asking.world.containers.iter().map(|container| &*container.runs).collect();
+        assert_eq!(runs[..2], images, "{stage:?}");
+        if is_left {
+            let outcome = if stage == At::Returning { GAVE_UP } else { UpdateOutcome::Complete };
+            assert_eq!(asking.outcome("r"), outcome, "{stage:?}");
+        }
+        let works = if images == back { "mesh-1" } else { "mesh-2" };
+        let working = format!(r#"{{"mesh":"{works}","other":"other-2"}}"#);
+        let key = super::world::annotation(WORKING);
+        assert_eq!(asking.world.metadata.get(&key), Some(&working), "{stage:?}");
+    }
+}
+
+/// A version that does not take over has the time that it had, and not more, however late anybody looks.
+#[test]
+fn a_version_that_never_takes_over_is_given_up() {
+    for stage in [At::Patched, At::Runs] {
+        for late in [0, 3600] {
+            let mut asking = asking(stage);
+            withdraw(&mut asking);
+            asking.act();
+            assert_eq!(asking.images()[..2], ["mesh:1", "mesh:2"], "{stage:?}: it has its time");
+            asking.world.pass(Duration::from_secs(late));
+            asking.play(&["mesh:2"]);
+            assert_eq!(asking.images()[..2], ["mesh:1", EMPTY], "{stage:?}, {late} s late");
+            assert_eq!(asking.outcome("r"), GAVE_UP, "{stage:?}, {late} s late");
+            assert_eq!(asking.world.restarts()[2], 0, "the app runs on");
+            assert!(asking.resets.iter().all(|reset| reset.gave_up) && asking.resets.len() == 1);
+        }
+    }
+}
+
+/// Its hook holds the kubelet, which comes to nothing else of the pod: it is stopped when it had its time.
+#[test]
+fn a_hook_that_hangs_is_ended() {
+    let mut asking = asking(At::Runs);
+    asking.world.container("mesh-2").instance.in_hook = true;
+    withdraw(&mut asking);
+    asking.act();
+    assert_eq!(asking.images()[1], "mesh:2");
+    asking.world.pass(LIMIT);
+    asking.act();
+    assert_eq!(asking.images()[1], EMPTY);
+    asking.world.pass(Duration::from_secs(3));
+    let planned = asking.plan();
+    let Some(Next::Stop(held)) = planned.next else { panic!("{planned:?}") };
+    assert_eq!(held.keys().map(ToString::to_string).collect::<Vec<_>>(), ["mesh-2"]);
+    asking.world.container("mesh-2").instance.in_hook = false;
+    asking.play(&[]);
+    assert_eq!(asking.outcome("r"), GAVE_UP);
+}
+
+/// Who serves the pod does not say, as where somebody has edited it: nobody guesses.
+#[test]
+fn twins_of_which_nobody_knows_who_serves_stay() {
+    let mut asking = asking(At::Runs);
+    withdraw(&mut asking);
+    asking.world.metadata.clear();
+    asking.world.kubelet_learns();
+    asking.play(&[]);
+    assert!(matches!(asking.outcome("r"), UpdateOutcome::Failed(_)));
+    assert_eq!(asking.images()[..2], ["mesh:1", "mesh:2"]);
+}
+
+/// A newer request of the same pod goes on beside it, whoever makes it.
+#[test]
+fn others_go_on_beside_it() {
+    let mut asking = asking(At::Runs);
+    withdraw(&mut asking);
+    asking.ask("app", &[("app", "app:2")], &[]);
+    asking.play(&[]);
+    assert_eq!(asking.outcome("app"), UpdateOutcome::Complete);
+    assert_eq!(asking.outcome("r"), UpdateOutcome::Complete);
+    let images = asking.images();
+    assert_eq!(images[2], "app:2");
+    assert_eq!(images[..2].iter().filter(|image| **image == EMPTY).count(), 1, "{images:?}");
+}

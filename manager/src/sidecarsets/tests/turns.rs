@@ -1,0 +1,24 @@
+//! Many sets with many pods: they are looked at one after the other, with pauses for others.
+
+use super::world::{World, pod, set, with};
+
+/// Each of a hundred sets has all pods, and all sets are due at once.
+#[test]
+fn sets_that_are_due_together_are_looked_at_in_turns() {
+    let names: Vec<String> = (0..100).map(|number| format!("s{number:02}")).collect();
+    let mut world = World::new();
+    for number in 0..210 {
+        let listed = names.clone();
+        world.pod(with(pod(&format!("p{number}"), "log:1"), |it| it.listed = listed));
+    }
+    names.iter().for_each(|name| world.set(set(name, "log:1")));
+    world.pass(3_000);
+    assert_eq!(world.index.size().members, 21_000);
+    let (now, before) = (world.now(), world.index.planned);
+    world.index.owed(now);
+    assert_eq!(world.index.planned - before, 96, "as many as have 20,000 pods");
+    assert_eq!(world.index.next_deadline(), Some(now.instant), "at once, and after whatever is due");
+    world.index.due(now);
+    assert_eq!(world.index.planned - before, 100);
+    assert!(world.index.next_deadline().is_none_or(|next| next > now.instant));
+}
