@@ -99,8 +99,9 @@ pub(crate) trait Picture: Sized + Send + 'static {
         namespaces: BTreeSet<String>,
     ) -> BoxFuture<'static, Ended<Self::Found>>;
 
-    /// Takes in all objects of a namespace, as they were read at once.
-    fn found(&mut self, namespace: &str, found: Self::Found);
+    /// Takes in all objects of a namespace, as they were read at once. UIDs of those that something new was
+    /// found for.
+    fn found(&mut self, namespace: &str, found: Self::Found) -> Vec<String>;
 
     /// Decides on the next writes for an object.
     fn plan(&self, object: &Self::Object, memory: &Memory, now: Timestamp) -> Plan<Self::Action>;
