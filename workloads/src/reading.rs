@@ -5,8 +5,10 @@
 //! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
 //! would cost the more the more workloads there are beside each other.
 //!
-//! A namespace that cannot be read holds up none of the others: they are planned, and it is read again, by
-//! itself and less and less often. Its objects wait for that.
+//! Of many namespaces some are read at once, and what is in these is planned before the next ones are read:
+//! with ten thousand of them nobody waits for the last one. A namespace that cannot be read holds up none of
+//! the others: they are planned, and it is read again, by itself and less and less often. Its objects wait
+//! for that.
 //!
 //! A namespace that had no objects then may have some later. The first few of them are read each by itself,
 //! and all further ones at once, as at the start: ten thousand that come into a new namespace would be ten
@@ -41,8 +43,10 @@ use crate::{
 pub(crate) const PAGE: u32 = 100;
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
-/// Namespaces that are read at once.
+/// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
+/// Namespaces of one reading at the start of a term.
+const MOST_AT_ONCE: usize = 64;
 /// Objects of a namespace that had none at the start which are read each by itself.
 const MOST_APART: usize = 8;
 /// Namespaces in which these are counted; past them all are counted anew.
@@ -82,6 +86,8 @@ pub(crate) struct Reading {
     namespaces: BTreeSet<String>,
     /// Namespaces that were to be read then, and were not.
     missing: BTreeSet<String>,
+    /// Namespaces among these that nobody has tried to read yet.
+    untried: BTreeSet<String>,
     /// Number of objects that were read each by itself, by namespace.
     apart: BTreeMap<String, usize>,
     /// Namespaces with more of them: they are to be read.
@@ -169,7 +175,7 @@ impl Reading {
         if !self.is_done(term) {
             return Some(again);
         }
-        if !self.wanted.is_empty() {
+        if !self.wanted.is_empty() || !self.untried.is_empty() {
             return Some(now);
         }
         let missing = (!self.missing.is_empty()).then_some(again);
@@ -181,18 +187,29 @@ impl Reading {
         let mut left = std::mem::take(&mut self.wanted);
         if !self.is_done(term) {
             self.again = None;
-            return all;
+            self.untried = all;
+            return self.next_untried();
         }
-        left.retain(|namespace| all.contains(namespace));
-        self.missing.retain(|namespace| all.contains(namespace));
+        let of_all = |namespace: &String| all.contains(namespace);
+        left.retain(of_all);
+        self.missing.retain(of_all);
+        self.untried.retain(of_all);
         if self.again.is_none_or(|again| again <= now) {
-            left.extend(self.missing.iter().cloned());
+            left.extend(self.missing.difference(&self.untried).cloned());
             self.again = None;
         }
+        left.extend(self.next_untried());
         self.missing.extend(left.iter().cloned());
         left.extend(self.repeats.due(&all, now));
         self.repeats.begin(&left);
         left
+    }
+
+    /// Takes out some of those that nobody has tried to read.
+    fn next_untried(&mut self) -> BTreeSet<String> {
+        let first_left = self.untried.iter().nth(MOST_AT_ONCE).cloned();
+        let left = first_left.map(|first| self.untried.split_off(&first)).unwrap_or_default();
+        std::mem::replace(&mut self.untried, left)
     }
 
     /// A reading for that term begins.
@@ -219,7 +236,7 @@ impl Reading {
             self.apart.clear();
             // Their objects are read, or wait for the reading of what is missing.
             self.repeats = Repeats::default();
-            self.missing = missing.clone();
+            self.missing = &missing | &self.untried;
         }
         self.repeats.end(&read, now);
         // One that was read before, and could not be read again, is known as it was.

@@ -93,6 +93,39 @@ fn a_namespace_into_which_many_come_is_read() {
     assert_eq!((reading.next(2, now), apart(&mut reading, "small")), (None, MOST_APART));
 }
 
+/// Rows: namespaces that there are, and how many are read by each of the first readings of a term. The ones
+/// of a reading are planned when it has ended, and the others wait.
+#[rstest]
+#[case::few(3, &[3])]
+#[case::as_many_as_fit(MOST_AT_ONCE, &[MOST_AT_ONCE])]
+#[case::one_more(MOST_AT_ONCE + 1, &[MOST_AT_ONCE, 1])]
+#[case::many(3 * MOST_AT_ONCE - 5, &[MOST_AT_ONCE, MOST_AT_ONCE, MOST_AT_ONCE - 5])]
+fn many_namespaces_are_read_some_at_a_time(#[case] count: usize, #[case] readings: &[usize]) {
+    let all = || -> BTreeSet<String> { (0..count).map(|number| format!("ns-{number:03}")).collect() };
+    let (mut reading, now) = (Reading::default(), Instant::now());
+    let mut all_read = BTreeSet::new();
+    for (at, count) in readings.iter().enumerate() {
+        assert_eq!(reading.next(1, now), Some(now));
+        let mut left = reading.left(1, all(), now);
+        assert_eq!(left.len(), *count);
+        reading.begins(1);
+        assert_eq!(reading.next(1, now), None, "it is on its way");
+        // One of the first cannot be read: it is tried again after a pause, and the others are not.
+        let fails = (at == 0).then(|| left.pop_first()).flatten();
+        reading.ends(1, left.clone(), fails.into_iter().collect(), now);
+        all_read.append(&mut left);
+        for namespace in all() {
+            assert_eq!(reading.misses(&namespace), !all_read.contains(&namespace), "{namespace}");
+            assert_eq!(reading.covers(&namespace), all_read.contains(&namespace), "{namespace}");
+        }
+    }
+    let again = reading.next(1, now).unwrap();
+    assert!(again > now);
+    assert_eq!(reading.left(1, all(), again), names(&["ns-000"]));
+    // Another term begins with all of them.
+    assert_eq!(reading.left(2, all(), again).len(), count.min(MOST_AT_ONCE));
+}
+
 /// Of two namespaces one was never read, and the other one is to be read again and cannot be: nothing of it
 /// waits but those that asked for it, and neither is read more often for the other one.
 #[test]
