@@ -81,6 +81,7 @@ impl State {
         let (cluster, memory) = (&self.cluster, &self.memory);
         self.turns.agenda.take(now, AT_ONCE, |uid| Share {
             namespace: cluster.set(uid).map(|set| set.namespace().to_owned()),
+            kind: cluster.set(uid).map(|set| set.kind().name).unwrap_or_default(),
             fails: memory.get(uid).is_some_and(Memory::fails),
         })
     }

@@ -234,6 +234,13 @@ impl Picture for Jobs {
         broadcast.or_else(cron).map(|filed| &filed.object)
     }
 
+    fn kind(object: &AnyJob) -> &'static str {
+        match object.kind() {
+            Kind::Broadcast => "BroadcastJob",
+            Kind::Cron => "AdvancedCronJob",
+        }
+    }
+
     fn read_all(
         &self,
         writer: Writer,

@@ -132,6 +132,7 @@ impl<P: Picture> Controller<P> {
         let (picture, memory) = (&self.picture, &self.memory);
         self.turns.agenda.take(now, AT_ONCE, |uid| Share {
             namespace: picture.object(uid).map(|object| object.namespace().to_owned()),
+            kind: picture.object(uid).map(P::kind).unwrap_or_default(),
             fails: memory.get(uid).is_some_and(|memory| memory.backoff.fails()),
         })
     }

@@ -91,6 +91,11 @@ pub(crate) trait Picture: Sized + Send + 'static {
     /// The object of that UID, if it is decided on.
     fn object(&self, uid: &str) -> Option<&Self::Object>;
 
+    /// Kind of an object, where there are several.
+    fn kind(_object: &Self::Object) -> &'static str {
+        ""
+    }
+
     /// Reads all objects of these namespaces from the API server.
     fn read_all(
         &self,

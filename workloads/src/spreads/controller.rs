@@ -247,6 +247,7 @@ impl Controller {
         let due = self.turns.agenda.take(Instant::now(), AT_ONCE, |uid| Share {
             namespace: self.spreads.get(uid).map(|spread| spread.namespace.clone()),
             fails: self.backoff.get(uid).is_some_and(Backoff::fails),
+            ..Share::default()
         });
         for uid in due {
             let Some(spread) = self.spreads.get(&uid).cloned() else { continue };
