@@ -1,7 +1,8 @@
 //! The writes of a plan, in their order; what was answered goes back to the picture.
 //!
 //! A write to a pod or a claim that fails leaves that one alone, and so does one that adopts; any other
-//! failure ends its part of the plan, and the rest of it is decided anew. After an answer that did not come,
+//! failure ends its part of the plan, and the rest of it is decided anew. An API server that takes no request
+//! ends all of the plan. After an answer that did not come,
 //! or that says of an error of the API server, nobody knows what there is: the set's objects are read from it
 //! before anything else is decided.
 
@@ -120,6 +121,8 @@ struct Work {
     put_off: Vec<Late>,
     /// Errors of the API server in all parts of the plan.
     errors: usize,
+    /// The API server takes no request.
+    busy: bool,
     unread: bool,
 }
 
@@ -147,7 +150,8 @@ impl Work {
     fn new(writer: Writer, set: Set, causes: BTreeMap<String, Cause>) -> Self {
         let namespace = set.namespace().to_owned();
         let (wrote, unadopted, put_off) = (Vec::new(), Vec::new(), Vec::new());
-        Self { writer, set, namespace, causes, wrote, unadopted, put_off, errors: 0, unread: false }
+        let (errors, busy, unread) = (0, false, false);
+        Self { writer, set, namespace, causes, wrote, unadopted, put_off, errors, busy, unread }
     }
 
     fn report(self, end: End) -> Report {

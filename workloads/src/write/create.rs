@@ -65,6 +65,9 @@ impl Work {
             if end != End::Done {
                 return Outcome { end, failed: late };
             }
+            if self.busy {
+                return Outcome { end: first_failed, failed: late };
+            }
             at_once = if failures > before { 1 } else { at_once.saturating_mul(2).min(MOST_AT_ONCE) };
         }
     }

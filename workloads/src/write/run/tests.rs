@@ -51,6 +51,8 @@ fn open(name: &str) -> Action {
 const CHANGED: u16 = 200;
 /// No answer ever comes: a webhook hangs.
 const HANGS: u16 = 0;
+/// The API server takes no request.
+const BUSY: u16 = 1;
 
 /// Requests, and the codes that they are answered with.
 type Refused = &'static [(&'static str, u16)];
@@ -110,6 +112,10 @@ async fn report_after(
             let code = refused.iter().find(|(refused, _)| *refused == what).map(|(_, code)| *code);
             if code == Some(HANGS) {
                 std::future::pending::<()>().await;
+            }
+            if code == Some(BUSY) {
+                let text = Body::from(b"Too many requests, please try again later.\n".to_vec());
+                return Ok(Response::builder().status(429).body(text).unwrap());
             }
             let answer = match code {
                 Some(CHANGED) => json!({ "metadata": {
@@ -207,6 +213,20 @@ async fn a_failure_keeps_nothing_else_from_being_written() {
         carried_out(&[("+a", 403), ("open d", 409)]).await,
         ("+a +b -c open d status".to_owned(), scale("+a"))
     );
+}
+
+/// It takes no request, whatever that is about: nothing more is asked of it.
+#[tokio::test]
+async fn an_api_server_with_too_much_to_do_ends_the_plan() {
+    let text = || "the API server has too much to do: Too many requests, please try again later.".to_owned();
+    let table: [(Refused, &str, End); 3] = [
+        (&[("+a", BUSY)], "+a", End::ScaleFailed(text())),
+        (&[("-c", BUSY)], "+a +b -c", End::ScaleFailed(text())),
+        (&[("open d", BUSY)], "+a +b -c open d", End::UpdateFailed(text())),
+    ];
+    for (refused, asked, end) in table {
+        assert_eq!(carried_out(refused).await, (asked.to_owned(), end), "{refused:?}");
+    }
 }
 
 /// A webhook that hangs has the default of ten seconds, or up to thirty.
