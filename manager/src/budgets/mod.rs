@@ -95,6 +95,8 @@ const FOLLOWED: &[Kind] = &[Kind::Pod, Kind::Budget, Kind::Request];
 #[derive(Debug, Default)]
 pub struct BudgetIndex {
     views: Views,
+    /// All kinds without which nothing is counted have been listed once.
+    listed: bool,
     /// Since when this replica may write.
     leads: Option<Instant>,
     texts: Texts,
@@ -181,7 +183,9 @@ impl Index for BudgetIndex {
     }
 
     fn list_ended(&mut self, _: bool, _: &Pods, _: Now) {
-        if self.views.complete_since(KINDS).is_some() {
+        // Changes that a later list shows are told of each by itself.
+        if !self.listed && self.views.complete_since(KINDS).is_some() {
+            self.listed = true;
             self.look_at_all();
         }
     }

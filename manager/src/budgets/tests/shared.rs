@@ -321,6 +321,29 @@ fn budgets_are_looked_at_again_at_different_times() {
     assert!(seconds.len() > MANY / 4, "{seconds:?}");
 }
 
+/// A watch that begins anew every minute shows what there is once more, and nothing follows from that.
+#[test]
+fn a_list_that_shows_nothing_new_asks_for_nothing() {
+    let budgets = (0..MANY).map(|at| (SPACE, format!("b{at}"), of("CloneSet", &format!("c{at}"))));
+    let mut crowd = Crowd::new(budgets, []);
+    crowd.pass_with_answers(Duration::from_secs(10));
+    crowd.asked.clear();
+    for _ in 0..3 {
+        let now = crowd.now();
+        crowd.set().list_begins(Kind::Budget, now);
+        let keys: Vec<_> = crowd.budgets.keys().cloned().collect();
+        keys.iter().for_each(|key| crowd.show_budget(key));
+        let mut effects = crowd.set().list_ends(Kind::Budget, now);
+        for kind in [Kind::Pod, Kind::Request] {
+            crowd.set().list_begins(kind, now);
+            effects.extend(crowd.set().list_ends(kind, now));
+        }
+        crowd.take(effects);
+        crowd.pass_with_answers(Duration::from_secs(60));
+    }
+    assert_eq!((crowd.asked.len(), crowd.writes), (0, MANY));
+}
+
 /// The workload may have been scaled since it was asked for.
 #[test]
 fn a_scale_that_was_asked_for_before_does_not_count() {
