@@ -67,11 +67,8 @@ use crate::{
 
 /// A budget is counted once in it at the most.
 pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
-/// A scale may change without an event of a pod: it is looked at again after it, or up to
-/// [`SPREAD_SECONDS`] later.
+/// A scale may change without an event of a pod: it is looked at again after it, or up to a minute later.
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
-/// Budgets that were counted at once, as a leader begins with, are not looked at again at once.
-const SPREAD_SECONDS: u64 = 60;
 /// A fact that could not be read is asked for again after it, and after so much longer each time.
 const AGAIN: Duration = Duration::from_secs(5);
 /// It grows so often, to a minute.

@@ -2,9 +2,8 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use berth_proto::crd::PodUnavailableBudgetStatus;
@@ -12,7 +11,7 @@ use tracing::warn;
 
 use super::{
     AGAIN, BudgetIndex, COUNTED_EVERY, KINDS, LOOKED_EVERY, LOOKED_UP_WITHIN, MOST_OF_ROUND,
-    MOST_TIMES_LONGER, Parent, Parents, RENEWED_EVERY, SPREAD_SECONDS, Step,
+    MOST_TIMES_LONGER, Parent, Parents, RENEWED_EVERY, Step,
     count::{Facts, Member, count},
     held::Held,
     in_flight::InFlight,
@@ -25,7 +24,7 @@ use crate::{
     effect::Effect,
     store::{Key, Now, Owner, Pod, PodStage, Pods},
     time::later,
-    work::pods_unseen_until,
+    work::{looked_after, pods_unseen_until},
 };
 
 impl BudgetIndex {
@@ -109,7 +108,7 @@ fn advance(
     (known.round, known.failures) = (None, 0);
     if let Some(fault) = survey.fault {
         let late = refuse(key, known, &fault, now, steps);
-        return late.into_iter().chain([later(now.instant, looked_after(key))]).min();
+        return late.into_iter().chain([later(now.instant, looked_after(key, LOOKED_EVERY))]).min();
     }
     let facts = Facts {
         generation: known.object.generation,
@@ -126,15 +125,9 @@ fn advance(
     next.conditions = vec![accepted(&status.conditions, "True", reason, &message, now.wall)];
     let late = known.object.owe(key, next, now.instant, steps);
     let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
-    let looks = [Some(later(now.instant, looked_after(key))), soonest, doubt, again, late, survey.renews];
+    let rests = later(now.instant, looked_after(key, LOOKED_EVERY));
+    let looks = [Some(rests), soonest, doubt, again, late, survey.renews];
     looks.into_iter().flatten().min()
-}
-
-/// Time after which a budget is looked at again of which nothing is heard.
-fn looked_after(key: &Key) -> Duration {
-    let mut hasher = DefaultHasher::new();
-    key.hash(&mut hasher);
-    LOOKED_EVERY.saturating_add(Duration::from_secs(hasher.finish() % SPREAD_SECONDS))
 }
 
 /// A budget that cannot be kept limits nothing, and says so.

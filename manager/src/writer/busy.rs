@@ -88,8 +88,12 @@ mod tests {
     /// Rows: code, reason, and whether it is the API server's own word.
     #[test]
     fn the_word_of_a_webhook_is_about_one_write() {
-        let table =
-            [(429, NO_OBJECT, true), (429, "TooManyRequests", false), (429, "", false), (503, NO_OBJECT, false)];
+        let table = [
+            (429, NO_OBJECT, true),
+            (429, "TooManyRequests", false),
+            (429, "", false),
+            (503, NO_OBJECT, false),
+        ];
         for (code, reason, expected) in table {
             let status = Status::failure("too many requests", reason).with_code(code);
             assert_eq!(is_busy(&kube::Error::Api(Box::new(status))), expected, "{code} {reason}");
