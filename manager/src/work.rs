@@ -142,8 +142,8 @@ impl Sent {
     }
 }
 
-/// Time after which an object is looked at again of which nothing is heard: `at_least` and up to a minute more,
-/// by its name. Those that were looked at together, as when a leader begins, are not for ever.
+/// Time after which an object is looked at again of which nothing is heard: `at_least` and up to a minute
+/// more, by its name. Those that were looked at together, as when a leader begins, are not for ever.
 pub(crate) fn looked_after(key: &Key, at_least: Duration) -> Duration {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
