@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,6 +20,8 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 const MOST_DOUBLINGS: u32 = 6;
 /// Objects that are looked at in one call.
 const MOST_AT_ONCE: usize = 64;
+/// Objects that are looked at after the same time are spread over so many seconds.
+const SPREAD_SECONDS: u64 = 60;
 /// A leader that has just begun may see pods later than the one before it did.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -137,6 +140,14 @@ impl Sent {
         let newest = self.0.as_ref().filter(|newest| *newest.version == *version)?;
         (now < newest.until).then_some(newest.until)
     }
+}
+
+/// Time after which an object is looked at again of which nothing is heard: `at_least` and up to a minute
+/// more, by its name. Those that were looked at together, as when a leader begins, are not for ever.
+pub(crate) fn looked_after(key: &Key, at_least: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    at_least.saturating_add(Duration::from_secs(hasher.finish() % SPREAD_SECONDS))
 }
 
 /// Time up to which pods may be there that are not seen: since `leads`, or because a watch broke.

@@ -7,11 +7,12 @@
 //! why it may be forced: what it overrides was seen.
 //!
 //! A write that is to be tried again waits in the queue, without a permit: objects that fail for ever take
-//! nothing from others. One that is too large for the API server is not tried again before its object
-//! changes: the answer would be the same.
+//! nothing from others. All of them wait while the API server itself takes none (`busy`). One that is too
+//! large for the API server is not tried again before its object changes: the answer would be the same.
 
 mod answer;
 mod body;
+mod busy;
 mod queue;
 
 use std::{
@@ -33,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::body::Body;
+use self::busy::{Busy, is_busy};
 pub use self::queue::Full;
 use self::queue::{Item, Queue};
 use crate::{
@@ -88,6 +90,8 @@ pub struct Writer {
 struct Shared {
     /// A std lock: nothing is awaited under it.
     queue: Mutex<Queue>,
+    /// The same, for a moment while that one is held.
+    busy: Mutex<Busy>,
     arrived: Notify,
     tenure: Tenure,
     metrics: Metrics,
@@ -99,7 +103,8 @@ impl Writer {
     /// One whose writes are done by [`Writer::run`].
     pub fn new(tenure: Tenure, metrics: Metrics, vault: Vault) -> Self {
         let (queue, arrived) = (Mutex::default(), Notify::new());
-        Self { shared: Arc::new(Shared { queue, arrived, tenure, metrics, vault }) }
+        let busy = Mutex::default();
+        Self { shared: Arc::new(Shared { queue, busy, arrived, tenure, metrics, vault }) }
     }
 
     /// Takes a write. Without the lease it is dropped: the leader owes the same, and what is owed when this
@@ -155,6 +160,10 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn busy(&self) -> MutexGuard<'_, Busy> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The next one, once there is one.
     async fn next(&self) -> Item {
         loop {
@@ -172,8 +181,9 @@ impl Shared {
     }
 
     fn take(&self) -> Result<Item, Option<Instant>> {
-        let mut queue = self.queue();
-        let item = queue.take(Instant::now());
+        let (mut queue, now) = (self.queue(), Instant::now());
+        let waits = self.busy().waits(now);
+        let item = waits.map_or_else(|| queue.take(now), |until| Err(Some(until)));
         self.metrics.queued(queue.len());
         item
     }
@@ -212,8 +222,16 @@ impl Shared {
             (Outcome::TooLarge, format!("more than {MOST_BYTES} bytes"))
         } else {
             match timeout(ANSWER_WITHIN, send(&client, &order, target, &body)).await {
-                Ok(Ok(())) => (Outcome::Written, String::new()),
-                Ok(Err(error)) => (answer::outcome(&error, tries), chain(&error)),
+                Ok(Ok(())) => {
+                    self.busy().has_written(Instant::now());
+                    (Outcome::Written, String::new())
+                }
+                Ok(Err(error)) => {
+                    if is_busy(&error) {
+                        self.busy().is_told(Instant::now());
+                    }
+                    (answer::outcome(&error, tries), chain(&error))
+                }
                 Err(_) => (Outcome::Retried, format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
             }
         };

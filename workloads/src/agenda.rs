@@ -8,7 +8,9 @@
 //!
 //! A plan holds a place until its last answer, and one whose requests come to a webhook that is down holds it
 //! for long. So no namespace has more than half of the places, and neither have those objects together whose
-//! plans fail one after the other; of one namespace these have a quarter. All others go on beside them.
+//! plans fail one after the other; of one namespace these have a quarter. All others go on beside them. Nor
+//! do objects of one kind keep those of another from theirs, as where each answer of a conversion webhook
+//! takes long: the next place is of the kind that has the fewest.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,8 +24,8 @@ pub(crate) struct Agenda {
     due: BTreeMap<String, Instant>,
     /// The same by time, of objects that are in no queue and have no plan on its way.
     waiting: BTreeSet<(Instant, String)>,
-    /// Objects whose time has come: those that fail are in the second one.
-    queues: [Queue; 2],
+    /// Objects whose time has come, by whether they fail, and by their kinds.
+    queues: BTreeMap<Class, Queue>,
     /// Objects with a plan on its way: they wait for its end.
     in_flight: BTreeMap<String, Share>,
     /// Shares of what was taken last.
@@ -35,9 +37,14 @@ pub(crate) struct Agenda {
 pub(crate) struct Share {
     /// `None` of an object that is in none.
     pub(crate) namespace: Option<String>,
+    /// Its kind, where the controller has several.
+    pub(crate) kind: &'static str,
     /// Its plans fail one after the other.
     pub(crate) fails: bool,
 }
+
+/// Class of the objects of a queue: whether they fail, and their kind.
+type Class = (bool, &'static str);
 
 /// Objects whose time has come, by their namespaces. The one that waits longest comes first.
 #[derive(Debug, Default)]
@@ -55,6 +62,7 @@ struct Held {
     fails: usize,
     /// Places of each namespace: all, and those of objects that fail.
     by_namespace: BTreeMap<String, (usize, usize)>,
+    by_kind: BTreeMap<&'static str, usize>,
 }
 
 impl Agenda {
@@ -76,8 +84,8 @@ impl Agenda {
         self.due.insert(uid, at);
     }
 
-    /// Takes objects that are due, up to so many in flight, by their shares. The one that waits longest comes
-    /// first: others that are due again and again do not pass it.
+    /// Takes objects that are due, up to so many in flight, by their shares. Of a kind the one that waits
+    /// longest comes first: others that are due again and again do not pass it.
     pub(crate) fn take(&mut self, now: Instant, most: usize, share: impl Fn(&str) -> Share) -> Vec<String> {
         let mut held = self.held(most);
         if held.all >= most {
@@ -86,13 +94,15 @@ impl Agenda {
         self.taken.clear();
         while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
             let Some((at, uid)) = self.waiting.pop_first() else { break };
-            let Share { namespace, fails } = share(&uid);
-            self.queues[usize::from(fails)].add(namespace, at, uid);
+            let Share { namespace, kind, fails } = share(&uid);
+            self.queues.entry((fails, kind)).or_default().add(namespace, at, uid);
         }
         let mut all = Vec::new();
-        while let Some((_, fails, namespace)) = self.head(&held) {
-            let Some(uid) = self.queues[usize::from(fails)].pop(&namespace) else { break };
-            let share = Share { namespace, fails };
+        while let Some((_, class, namespace)) = self.head(&held) {
+            let queue = self.queues.get_mut(&class);
+            let Some(uid) = queue.and_then(|queue| queue.pop(&namespace)) else { break };
+            let (fails, kind) = class;
+            let share = Share { namespace, kind, fails };
             self.due.remove(&uid);
             held.add(&share);
             self.taken.insert(uid.clone(), share);
@@ -135,22 +145,23 @@ impl Agenda {
     }
 
     fn held(&self, most: usize) -> Held {
-        let mut held = Held { most, all: 0, fails: 0, by_namespace: BTreeMap::new() };
+        let (by_namespace, by_kind) = (BTreeMap::new(), BTreeMap::new());
+        let mut held = Held { most, all: 0, fails: 0, by_namespace, by_kind };
         self.in_flight.values().for_each(|share| held.add(share));
         held
     }
 
-    /// Time of the one that comes next, whether it fails, and its namespace. Of those before it at most four
-    /// namespaces are passed over: they have half of their places each.
-    fn head(&self, held: &Held) -> Option<(Instant, bool, Option<String>)> {
-        let of = |fails: bool| {
-            let mut heads = self.queues[usize::from(fails)].heads.iter();
-            let free = heads.find(|(_, namespace)| held.has_place(namespace.as_deref(), fails));
-            free.map(|(at, namespace)| (*at, fails, namespace))
-        };
-        let fails = if held.fails < held.half() { of(true) } else { None };
-        let first = of(false).into_iter().chain(fails).min();
-        first.map(|(at, fails, namespace)| (at, fails, namespace.clone()))
+    /// Time of the one that comes next, its queue, and its namespace. Of those before it in its queue at most
+    /// four namespaces are passed over: they have half of their places each.
+    fn head(&self, held: &Held) -> Option<(Instant, Class, Option<String>)> {
+        let open = self.queues.iter().filter(|((fails, _), _)| !fails || held.fails < held.half());
+        let first = open.filter_map(|(class, queue)| {
+            let (fails, kind) = *class;
+            let mut heads = queue.heads.iter();
+            let (at, namespace) = heads.find(|(_, namespace)| held.has_place(namespace.as_deref(), fails))?;
+            Some((held.of_kind(kind), *at, *class, namespace))
+        });
+        first.min().map(|(_, at, class, namespace)| (at, class, namespace.clone()))
     }
 }
 
@@ -189,11 +200,17 @@ impl Held {
     fn add(&mut self, share: &Share) {
         self.all = self.all.saturating_add(1);
         self.fails = self.fails.saturating_add(usize::from(share.fails));
+        let of_kind = self.by_kind.entry(share.kind).or_default();
+        *of_kind = of_kind.saturating_add(1);
         if let Some(namespace) = &share.namespace {
             let (all, fails) = self.by_namespace.entry(namespace.clone()).or_default();
             *all = all.saturating_add(1);
             *fails = fails.saturating_add(usize::from(share.fails));
         }
+    }
+
+    fn of_kind(&self, kind: &str) -> usize {
+        self.by_kind.get(kind).copied().unwrap_or_default()
     }
 
     fn has_place(&self, namespace: Option<&str>, fails: bool) -> bool {

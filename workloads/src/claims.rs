@@ -77,12 +77,20 @@ impl Claims {
     }
 
     /// Claims of these sets, all that there were at a version. What a set owns and is not among them is gone;
-    /// of those that belong to it by name, the watch says so.
-    pub(crate) fn found(&mut self, sets: &[&str], listed: Listed<ClaimView>) {
-        let (named, owned): (Vec<_>, Vec<_>) =
+    /// of those that belong to it by name, the watch says so. Sets that something new was found for, and new
+    /// claims that belong to a set by their names.
+    pub(crate) fn found(&mut self, sets: &[&str], listed: Listed<ClaimView>) -> (Vec<String>, Vec<Named>) {
+        let (by_name, owned): (Vec<_>, Vec<_>) =
             listed.objects.into_iter().partition(|claim| claim.owner().is_empty());
-        self.owned.found(sets, Listed { version: listed.version, objects: owned });
-        named.into_iter().for_each(|claim| self.wrote(claim));
+        let concerned = self.owned.found(sets, Listed { version: listed.version, objects: owned });
+        let mut new = Vec::new();
+        for claim in by_name {
+            if self.owned.get(claim.uid()).is_none_or(|known| known.version() < claim.version()) {
+                new.extend(named(&claim));
+            }
+            self.wrote(claim);
+        }
+        (concerned, new)
     }
 
     /// Claims of a set.

@@ -239,14 +239,18 @@ impl Cluster {
         all.map(|filed| filed.object.namespace().to_owned()).collect()
     }
 
-    /// Takes in all objects of a namespace, as they were read at once.
-    pub(crate) fn found(&mut self, namespace: &str, found: Found) {
+    /// Takes in all objects of a namespace, as they were read at once. UIDs of the workloads that something
+    /// new was found for.
+    pub(crate) fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
         let here = all.filter(|filed| filed.object.namespace() == namespace);
         let sets: Vec<&str> = here.map(|filed| filed.uid()).collect();
-        self.pods.found(&sets, found.pods);
-        self.claims.found(&sets, found.claims);
-        self.revisions.found(&sets, found.revisions);
+        let mut keys = self.pods.found(&sets, found.pods);
+        let (mut concerned, named) = self.claims.found(&sets, found.claims);
+        keys.extend(self.revisions.found(&sets, found.revisions));
+        concerned.extend(keys.into_iter().flat_map(|key| self.keyed(key)));
+        concerned.extend(named.iter().flat_map(|named| self.sets_of(named)));
+        concerned
     }
 
     /// A write to a workload was answered with this.
@@ -308,12 +312,6 @@ impl Cluster {
     /// UIDs of all workloads.
     pub(crate) fn sets(&self) -> impl Iterator<Item = &str> {
         self.shelves.iter().flat_map(|shelf| shelf.sets.iter()).map(|filed| filed.uid())
-    }
-
-    /// UIDs of the workloads of these namespaces.
-    pub(crate) fn sets_in(&self, namespaces: &BTreeSet<String>) -> impl Iterator<Item = &str> {
-        let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
-        all.filter(|filed| namespaces.contains(filed.object.namespace())).map(|filed| filed.uid())
     }
 
     pub(crate) fn set(&self, uid: &str) -> Option<&Set> {

@@ -1,6 +1,6 @@
 //! The one owner of the picture: takes in what watches and writes show, and begins the plans that are due.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::time::Instant;
 
 use berth_base::time::later;
 use berth_malloc::growth::burst_is_over;
@@ -12,7 +12,6 @@ use tracing::{debug, info, warn};
 use crate::{
     event_loop::{Connections, EventLoop, Turn},
     owned::Concerned,
-    reading::Ended,
     state::{Came, Look, Next, State},
     watch::Input,
     write::{End, HELD_BACK, Report, STATUS_NOT_KEPT, Wrote},
@@ -33,7 +32,7 @@ impl Controller {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(&mut state, input)),
                 Turn::Report(Came::Report(report)) => self.settle(&mut state, report),
                 Turn::Report(Came::Found(ended)) => {
-                    was_read(&mut state, ended);
+                    state.was_read(ended);
                     burst_is_over();
                 }
                 Turn::Panic(uid, text) => state.set_aside(&uid, &text, self.look()),
@@ -53,7 +52,8 @@ impl Controller {
         }
     }
 
-    /// Reads all objects at the start of a term, and begins plans when that is done.
+    /// Reads all objects at the start of a term, and some namespaces again, and begins plans when it is known
+    /// what there is.
     fn read_or_begin(&self, state: &mut State) {
         if let Some((term, namespaces)) = state.turns.term_to_read(|| state.cluster.namespaces()) {
             let reading = self.connections.writer.clone().read_all(term, namespaces);
@@ -130,15 +130,18 @@ impl Controller {
         }
         let set = cluster.set(&uid).cloned();
         let name = set.as_ref().map(|set| set.entry_owner());
-        let read_in = state.turns.read_in();
+        let (read_in, readings) = (state.turns.read_in(), state.turns.readings());
         // Thousands of sets may fail at once, and again and again.
         let has_line = matches!(end, End::ScaleFailed(_) | End::UpdateFailed(_) | End::Held(_));
         let line = has_line.then(|| state.lines.take(Instant::now())).flatten();
         let memory = state.memory(&uid);
         if was_read {
-            (memory.unread, memory.read_in) = (false, read_in);
+            memory.unread.was_read_apart();
+            memory.read_in = read_in;
         }
-        memory.unread |= unread;
+        if unread {
+            memory.unread.add(readings);
+        }
         if let Some((_, error)) = unadopted.first() {
             warn!(set = name, count = unadopted.len(), error, "Objects not adopted, going on without them");
         }
@@ -183,16 +186,6 @@ impl Controller {
         }
         state.turns.agenda.add(uid, later(Instant::now(), pause));
     }
-}
-
-/// Takes in what was read at the start of a term.
-fn was_read(state: &mut State, ended: Ended) {
-    let mut read = BTreeSet::new();
-    for (namespace, found) in state.turns.was_read(ended) {
-        state.cluster.found(&namespace, found);
-        read.insert(namespace);
-    }
-    state.due_in(&read);
 }
 
 #[cfg(test)]

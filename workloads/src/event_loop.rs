@@ -161,7 +161,7 @@ impl<I, R: Send + 'static> EventLoop<I, R> {
     }
 
     /// Term whose objects are to be read now, before any plan of it, and their namespaces: of all that there
-    /// are those that were not read in it. A reading of them is on its way then.
+    /// are those that were not read in it, or are to be read again. A reading of them is on its way then.
     pub(crate) fn term_to_read(
         &mut self,
         namespaces: impl FnOnce() -> BTreeSet<String>,
@@ -171,7 +171,7 @@ impl<I, R: Send + 'static> EventLoop<I, R> {
         if reading.next(term, now).is_none_or(|next| next > now) {
             return None;
         }
-        let left = reading.left(term, namespaces());
+        let left = reading.left(term, namespaces(), now);
         if left.is_empty() && reading.is_done(term) {
             return None;
         }
@@ -202,25 +202,36 @@ impl<I, R: Send + 'static> EventLoop<I, R> {
         self.reading.as_mut().is_none_or(|reading| reading.reads_apart(namespace))
     }
 
+    /// The same of an object of which nobody knows what was written last. If not, its namespace is read
+    /// again.
+    pub(crate) fn reads_again_apart(&mut self, namespace: &str, now: Instant) -> bool {
+        self.reading.as_mut().is_none_or(|reading| reading.reads_again_apart(namespace, now))
+    }
+
+    /// Number of readings that were begun by now.
+    pub(crate) fn readings(&self) -> u64 {
+        self.reading.as_ref().map_or(0, Reading::begun)
+    }
+
     /// Term in which the objects were read last.
     pub(crate) fn read_in(&self) -> Option<u64> {
         self.reading.as_ref().and_then(Reading::term)
     }
 
-    /// Takes in how the reading of all objects ended: what was found in each namespace. Those that could not
-    /// be read are tried again.
+    /// Takes in how a reading of namespaces ended: what was found in each of them. Those that could not be
+    /// read are tried again.
     pub(crate) fn was_read<F>(&mut self, ended: Ended<F>) -> Vec<(String, F)> {
         if let Some(reading) = &mut self.reading {
             reading.ends(ended.term, ended.read(), ended.missing(), Instant::now());
         }
         if let Some((namespace, error)) = ended.failed.first() {
             let count = ended.failed.len();
-            warn!(namespace, count, error, "Namespaces not read at the start of a term, trying again");
+            warn!(namespace, count, error, "Namespaces not read, trying again");
         }
         ended.found
     }
 
-    /// Begins the reading of all objects.
+    /// Begins a reading of namespaces.
     pub(crate) fn read(&mut self, reading: impl Future<Output = R> + Send + 'static) {
         self.plans.spawn(async { Some(reading.await) });
     }

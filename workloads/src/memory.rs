@@ -12,6 +12,7 @@ use berth_workloads_policy::{
 
 use crate::{
     put_off::PutOff,
+    reading::Unread,
     timing::{Backoff, LeftStatus, SPACING, StatusPace, Told},
     unkept::Unkept,
     write::End,
@@ -34,8 +35,8 @@ pub(crate) struct Memory {
     pub(crate) left_status: LeftStatus,
     pub(crate) unkept: Unkept,
     pub(crate) collisions: i32,
-    /// Nobody knows what was written for it last: its objects are read before it is planned.
-    pub(crate) unread: bool,
+    /// Nobody may know what was written for it last: its objects are read before it is planned.
+    pub(crate) unread: Unread,
     /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
     pub(crate) told: Told,

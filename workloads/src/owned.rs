@@ -181,23 +181,39 @@ impl<T: Ownable> Owned<T> {
     }
 
     /// All objects of these owners that there were at a version: an older one that is not among them is gone.
-    pub(crate) fn found(&mut self, owners: &[&str], listed: Listed<T>) {
-        self.found_by(owners, listed, |_| true);
+    /// Keys of those that something new was found for: the watch, which comes later, shows no news then.
+    pub(crate) fn found(&mut self, owners: &[&str], listed: Listed<T>) -> Vec<String> {
+        self.found_by(owners, listed, |_| true)
     }
 
     /// The same of a list that was asked for `selected` ones alone. One that is not among them may be there,
     /// and not selected any more: see [`Self::was_unselected`].
-    pub(crate) fn found_by(&mut self, owners: &[&str], listed: Listed<T>, selected: impl Fn(&T) -> bool) {
+    pub(crate) fn found_by(
+        &mut self,
+        owners: &[&str],
+        listed: Listed<T>,
+        selected: impl Fn(&T) -> bool,
+    ) -> Vec<String> {
         let there: BTreeSet<&str> = listed.objects.iter().map(Stored::uid).collect();
         let known = owners.iter().flat_map(|owner| self.of(owner)).filter(|known| selected(known));
         let gone = known.filter(|known| known.version() <= listed.version && !there.contains(known.uid()));
         let gone: Vec<(String, String)> =
             gone.map(|known| (known.key().into_owned(), known.uid().to_owned())).collect();
+        let mut concerned = Vec::new();
         for (owner, uid) in gone {
             self.unlink(&owner, &uid);
             self.store.missing(&uid, listed.version);
+            concerned.push(owner);
         }
-        listed.objects.into_iter().for_each(|object| self.wrote(object));
+        for object in listed.objects {
+            let known = self.store.get(object.uid());
+            if known.is_none_or(|known| known.version() < object.version() && !object.decides_as(known)) {
+                concerned.extend(known.map(|known| known.key().into_owned()));
+                concerned.push(object.key().into_owned());
+            }
+            self.wrote(object);
+        }
+        concerned
     }
 
     /// The watch is about to show an object that lists by a selector did not have. Whether that says anything
@@ -264,14 +280,20 @@ pub(crate) fn take<T: Stored>(store: &mut Store<T>, shown: Shown<T>) -> Concerne
 }
 
 /// Takes in all objects that there were at a version: an older one of those that are `known` to be there and
-/// that is not among them is gone.
-pub(crate) fn found<T: Stored>(store: &mut Store<T>, known: &[String], listed: Listed<T>) {
+/// that is not among them is gone. UIDs of those that are, and of others that differ from what was known.
+pub(crate) fn found<T: Stored>(store: &mut Store<T>, known: &[String], listed: Listed<T>) -> Vec<String> {
     let there: BTreeSet<&str> = listed.objects.iter().map(Stored::uid).collect();
     let is_old = |uid: &str| store.get(uid).is_some_and(|known| known.version() <= listed.version);
-    let gone: Vec<&String> =
-        known.iter().filter(|uid| !there.contains(uid.as_str()) && is_old(uid)).collect();
-    gone.into_iter().for_each(|uid| store.missing(uid, listed.version));
-    listed.objects.into_iter().for_each(|object| store.wrote(object));
+    let gone = known.iter().filter(|uid| !there.contains(uid.as_str()) && is_old(uid));
+    let mut concerned: Vec<String> = gone.cloned().collect();
+    concerned.iter().for_each(|uid| store.missing(uid, listed.version));
+    for object in listed.objects {
+        if store.get(object.uid()).is_none_or(|known| known.version() < object.version()) {
+            concerned.push(object.uid().to_owned());
+        }
+        store.wrote(object);
+    }
+    concerned
 }
 
 #[cfg(test)]

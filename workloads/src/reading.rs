@@ -5,12 +5,18 @@
 //! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
 //! would cost the more the more workloads there are beside each other.
 //!
-//! A namespace that cannot be read holds up none of the others: they are planned, and it is read again, by
-//! itself and less and less often. Its objects wait for that.
+//! Of many namespaces some are read at once, and what is in these is planned before the next ones are read:
+//! with ten thousand of them nobody waits for the last one. A namespace that cannot be read holds up none of
+//! the others: they are planned, and it is read again, by itself and less and less often. Its objects wait
+//! for that.
 //!
 //! A namespace that had no objects then may have some later. The first few of them are read each by itself,
 //! and all further ones at once, as at the start: ten thousand that come into a new namespace would be ten
-//! thousand lists of all of it.
+//! thousand lists of all of it. So it is with objects of which nobody knows what was written last
+//! ([`repeat`]).
+
+mod repeat;
+mod unread;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,6 +31,8 @@ use futures::{StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource, api::ListParams};
 
+use self::repeat::Repeats;
+pub(crate) use self::unread::Unread;
 use crate::{
     timing::Backoff,
     watch::{Claims, Pods, Revisions, Watched},
@@ -35,8 +43,10 @@ use crate::{
 pub(crate) const PAGE: u32 = 100;
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
-/// Namespaces that are read at once.
+/// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
+/// Namespaces of one reading at the start of a term.
+const MOST_AT_ONCE: usize = 64;
 /// Objects of a namespace that had none at the start which are read each by itself.
 const MOST_APART: usize = 8;
 /// Namespaces in which these are counted; past them all are counted anew.
@@ -76,10 +86,16 @@ pub(crate) struct Reading {
     namespaces: BTreeSet<String>,
     /// Namespaces that were to be read then, and were not.
     missing: BTreeSet<String>,
+    /// Namespaces among these that nobody has tried to read yet.
+    untried: BTreeSet<String>,
     /// Number of objects that were read each by itself, by namespace.
     apart: BTreeMap<String, usize>,
     /// Namespaces with more of them: they are to be read.
     wanted: BTreeSet<String>,
+    /// Namespaces that are read again: nothing else of them waits for that.
+    repeats: Repeats,
+    /// Number of readings that were begun.
+    begun: u64,
     /// Term that the last reading was begun in.
     begun_in: Option<u64>,
     on_its_way: bool,
@@ -138,27 +154,62 @@ impl Reading {
         false
     }
 
-    /// Time of the next reading. `None`: all is done, or it is on its way.
-    pub(crate) fn next(&self, term: u64, now: Instant) -> Option<Instant> {
-        if self.on_its_way || self.is_done(term) && self.missing.is_empty() && self.wanted.is_empty() {
-            return None;
-        }
-        if self.is_done(term) && !self.wanted.is_empty() {
-            return Some(now);
-        }
-        // Another term waits for nothing that failed before it.
-        Some(self.again.filter(|_| self.begun_in == Some(term)).unwrap_or(now))
+    /// Tells whether an object of which nobody knows what was written last is read by itself. Otherwise it
+    /// waits until its namespace was read again.
+    pub(crate) fn reads_again_apart(&mut self, namespace: &str, now: Instant) -> bool {
+        self.repeats.reads_apart(namespace, now)
     }
 
-    /// Namespaces that are to be read in this term, of all that have objects.
-    pub(crate) fn left(&mut self, term: u64, all: BTreeSet<String>) -> BTreeSet<String> {
-        let wanted = std::mem::take(&mut self.wanted);
-        if !self.is_done(term) {
-            return all;
+    /// Number of readings that were begun by now. Each is on its way until its end, before the next one.
+    pub(crate) const fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Time of the next reading. `None`: all is done, or it is on its way.
+    pub(crate) fn next(&self, term: u64, now: Instant) -> Option<Instant> {
+        if self.on_its_way {
+            return None;
         }
-        self.missing.extend(wanted);
-        self.missing.retain(|namespace| all.contains(namespace));
-        self.missing.clone()
+        // Another term waits for nothing that failed before it.
+        let again = self.again.filter(|_| self.begun_in == Some(term)).unwrap_or(now);
+        if !self.is_done(term) {
+            return Some(again);
+        }
+        if !self.wanted.is_empty() || !self.untried.is_empty() {
+            return Some(now);
+        }
+        let missing = (!self.missing.is_empty()).then_some(again);
+        missing.into_iter().chain(self.repeats.next()).min()
+    }
+
+    /// Namespaces that are to be read now in this term, of all that have objects.
+    pub(crate) fn left(&mut self, term: u64, all: BTreeSet<String>, now: Instant) -> BTreeSet<String> {
+        let mut left = std::mem::take(&mut self.wanted);
+        if !self.is_done(term) {
+            self.again = None;
+            self.untried = all;
+            return self.next_untried();
+        }
+        let of_all = |namespace: &String| all.contains(namespace);
+        left.retain(of_all);
+        self.missing.retain(of_all);
+        self.untried.retain(of_all);
+        if self.again.is_none_or(|again| again <= now) {
+            left.extend(self.missing.difference(&self.untried).cloned());
+            self.again = None;
+        }
+        left.extend(self.next_untried());
+        self.missing.extend(left.iter().cloned());
+        left.extend(self.repeats.due(&all, now));
+        self.repeats.begin(&left);
+        left
+    }
+
+    /// Takes out some of those that nobody has tried to read.
+    fn next_untried(&mut self) -> BTreeSet<String> {
+        let first_left = self.untried.iter().nth(MOST_AT_ONCE).cloned();
+        let left = first_left.map(|first| self.untried.split_off(&first)).unwrap_or_default();
+        std::mem::replace(&mut self.untried, left)
     }
 
     /// A reading for that term begins.
@@ -167,7 +218,7 @@ impl Reading {
             self.backoff = Backoff::default();
         }
         self.on_its_way = true;
-        self.again = None;
+        self.begun = self.begun.saturating_add(1);
     }
 
     /// A reading for that term has ended: namespaces that were read, and those that were not.
@@ -175,7 +226,7 @@ impl Reading {
         &mut self,
         term: u64,
         read: BTreeSet<String>,
-        missing: BTreeSet<String>,
+        mut missing: BTreeSet<String>,
         now: Instant,
     ) {
         self.on_its_way = false;
@@ -183,18 +234,28 @@ impl Reading {
             self.read_in = Some(term);
             self.namespaces.clear();
             self.apart.clear();
+            // Their objects are read, or wait for the reading of what is missing.
+            self.repeats = Repeats::default();
+            self.missing = &missing | &self.untried;
         }
+        self.repeats.end(&read, now);
+        // One that was read before, and could not be read again, is known as it was.
+        missing.retain(|namespace| self.missing.contains(namespace));
+        self.missing.retain(|namespace| !read.contains(namespace));
         self.namespaces.extend(read);
         self.apart.retain(|namespace, _| !self.namespaces.contains(namespace));
         self.wanted.retain(|namespace| !self.namespaces.contains(namespace) && !missing.contains(namespace));
-        let pause = self.backoff.ends(missing.is_empty());
-        self.again = (!missing.is_empty()).then(|| later(now, pause));
-        self.missing = missing;
+        if !missing.is_empty() {
+            self.again = Some(later(now, self.backoff.ends(false)));
+        } else if self.missing.is_empty() {
+            (self.backoff, self.again) = (Backoff::default(), None);
+        }
     }
 
     /// A reading has ended that nobody knows anything of.
     pub(crate) fn is_lost(&mut self, now: Instant) {
         self.on_its_way = false;
+        self.repeats.end(&BTreeSet::new(), now);
         self.again = Some(later(now, self.backoff.ends(false)));
     }
 }

@@ -81,6 +81,7 @@ impl State {
         let (cluster, memory) = (&self.cluster, &self.memory);
         self.turns.agenda.take(now, AT_ONCE, |uid| Share {
             namespace: cluster.set(uid).map(|set| set.namespace().to_owned()),
+            kind: cluster.set(uid).map(|set| set.kind().name).unwrap_or_default(),
             fails: memory.get(uid).is_some_and(Memory::fails),
         })
     }
@@ -97,14 +98,22 @@ impl State {
             return Next::Nothing;
         }
         if meta.deletion_timestamp.is_none() {
-            if self.turns.is_missing(set.namespace()) {
-                return Next::Nothing;
-            }
-            if memory.unread {
-                return Next::Read(set);
-            }
-            if self.turns.is_unread(set.namespace(), memory.read_in) {
-                return if self.turns.reads_apart(set.namespace()) { Next::Read(set) } else { Next::Nothing };
+            let reads = if self.turns.is_missing(set.namespace()) {
+                Some(false)
+            } else if memory.unread.is_so() {
+                Some(self.turns.reads_again_apart(set.namespace(), look.now))
+            } else if self.turns.is_unread(set.namespace(), memory.read_in) {
+                Some(self.turns.reads_apart(set.namespace()))
+            } else {
+                None
+            };
+            match reads {
+                Some(true) => return Next::Read(set),
+                Some(false) => {
+                    memory.unread.waits();
+                    return Next::Nothing;
+                }
+                None => {}
             }
         }
         memory.rests.begin(meta.generation);
@@ -173,9 +182,10 @@ impl State {
              minutes"
         );
         look.events.tell(&set, Note { warning: true, reason: "SetAside", text });
+        let readings = self.turns.readings();
         let memory = self.memory.entry(uid.to_owned()).or_default();
         // Nobody knows what was written.
-        memory.unread = true;
+        memory.unread.add(readings);
         let until = memory.set_aside(set.meta().generation, look.now);
         self.turns.agenda.add(uid.to_owned(), until);
     }
@@ -189,10 +199,22 @@ impl State {
         self.turns.take(Concerned::All, || self.cluster.sets().map(str::to_owned).collect());
     }
 
-    /// Makes the workloads of these namespaces due.
-    pub(crate) fn due_in(&mut self, namespaces: &BTreeSet<String>) {
-        let uids = self.cluster.sets_in(namespaces).map(str::to_owned).collect();
-        self.turns.take(Concerned::Some(uids), Vec::new);
+    /// Takes in how a reading of namespaces ended. Workloads that something new was found for are due, and
+    /// those that waited for it; others keep the pauses of theirs.
+    pub(crate) fn was_read(&mut self, ended: Ended) {
+        let (mut read, mut due) = (BTreeSet::new(), Vec::new());
+        for (namespace, found) in self.turns.was_read(ended) {
+            due.extend(self.cluster.found(&namespace, found));
+            read.insert(namespace);
+        }
+        let (cluster, readings) = (&self.cluster, self.turns.readings());
+        let is_read = |uid: &str| cluster.set(uid).is_some_and(|set| read.contains(set.namespace()));
+        for (uid, memory) in &mut self.memory {
+            if is_read(uid) && memory.unread.was_read(readings) {
+                due.push(uid.clone());
+            }
+        }
+        self.turns.take(Concerned::Some(due), Vec::new);
     }
 }
 

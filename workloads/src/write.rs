@@ -1,7 +1,8 @@
 //! The writes of a plan, in their order; what was answered goes back to the picture.
 //!
 //! A write to a pod or a claim that fails leaves that one alone, and so does one that adopts; any other
-//! failure ends its part of the plan, and the rest of it is decided anew. After an answer that did not come,
+//! failure ends its part of the plan, and the rest of it is decided anew. An API server that takes no request
+//! ends all of the plan. After an answer that did not come,
 //! or that says of an error of the API server, nobody knows what there is: the set's objects are read from it
 //! before anything else is decided.
 
@@ -122,6 +123,8 @@ struct Work {
     node_updates: BTreeMap<String, NodeUpdates>,
     /// Errors of the API server in all parts of the plan.
     errors: usize,
+    /// The API server takes no request.
+    busy: bool,
     unread: bool,
 }
 
@@ -165,6 +168,7 @@ impl Work {
             put_off: Vec::new(),
             node_updates: BTreeMap::new(),
             errors: 0,
+            busy: false,
             unread: false,
         }
     }

@@ -2,16 +2,15 @@
 //! on, and the annotation `crr.apps.kruise.io/unready-acquired`, since when the pod is held not Ready. Only
 //! the leader writes them; these are its only writes to an object that are no status, and the policy of the
 //! manager's writes lets it take this label, add this annotation, and nothing else.
+//!
+//! They are written by turns of their namespaces: ten thousand requests of one author hold up nobody else's.
 
-use std::{
-    collections::HashMap,
-    future::ready,
-    time::{Duration, Instant},
-};
+mod pending;
+
+use std::time::{Duration, Instant};
 
 use berth_base::sent::{Received, Sent};
 use berth_proto::crd::ContainerRecreateRequest;
-use futures::{StreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
@@ -20,92 +19,93 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     time::{sleep, timeout},
 };
 use tracing::{debug, warn};
 
+use self::pending::{Due, Outcome, Pending};
 use super::{
     recreate::ACTIVE,
     view::{View, follow},
 };
-use crate::{lease::Tenure, steps::ANSWER_WITHIN, telemetry::chain, time::later};
+use crate::{
+    lease::Tenure,
+    steps::{self, ANSWER_WITHIN},
+    store::Key,
+    telemetry::chain,
+};
 
-/// One that failed is tried again after it.
-const RETRY_PAUSE: Duration = Duration::from_secs(10);
-/// Writes at the same time.
-const AT_ONCE: usize = 8;
+/// The shortest time between two looks at all requests: what changes meanwhile is seen together.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The longest one.
+const LOOK_AFTER: Duration = Duration::from_secs(600);
 
 /// Annotation of a request to recreate: since when its pod is held not Ready, in RFC 3339.
 const UNREADY: &str = "crr.apps.kruise.io/unready-acquired";
 /// Condition of the status that says the same.
 const GRACE: &str = "PreRecreateGrace";
 
-/// Request whose marks are not as its status says.
-#[derive(Clone, Debug, PartialEq)]
-struct Due {
-    namespace: String,
-    name: String,
-    uid: String,
-    /// It has ended, and still has the label.
-    ended: bool,
-    /// Since when its pod is held not Ready, where that is not said.
-    unready: Option<String>,
-}
-
-/// Requests whose marks could not be written, by UID, and until when each of them waits.
-#[derive(Debug, Default)]
-struct Failed(HashMap<String, Instant>);
-
-impl Failed {
-    /// Gives those that do not wait.
-    fn due<'a>(&mut self, all: impl Iterator<Item = &'a Due>, now: Instant) -> Vec<Due> {
-        self.0.retain(|_, until| *until > now);
-        all.filter(|one| !self.0.contains_key(&one.uid)).cloned().collect()
-    }
-
-    fn fail(&mut self, uids: Vec<String>, now: Instant) {
-        self.0.extend(uids.into_iter().map(|uid| (uid, later(now, RETRY_PAUSE))));
-    }
-
-    /// Time until one of them is due.
-    fn next(&self, now: Instant) -> Option<Duration> {
-        self.0.values().min().map(|until| until.saturating_duration_since(now))
-    }
-}
-
 /// Writes the marks, for ever.
-pub(super) async fn run(client: Client, mut tenure: Tenure) {
+pub(super) async fn run(client: Client, tenure: Tenure) {
     let resource = ApiResource::erase::<ContainerRecreateRequest>(&());
     let api: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &resource);
     let config = watcher::Config::default().labels(&format!("{ACTIVE}=true"));
-    let (view, mut shown) = watch::channel(View::default());
-    let mut following = std::pin::pin!(follow(api, config, "requests that have not ended", read, view));
-    let mut failed = Failed::default();
+    let (view, shown) = watch::channel(View::default());
+    let ((turns, due), (ended, ends)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+    let holds = tenure.clone();
+    let writing = steps::each(due, move |one: Due| {
+        let (client, resource, holds, ended) =
+            (client.clone(), resource.clone(), holds.clone(), ended.clone());
+        async move {
+            // All that wait may take longer than a term.
+            let outcome = if holds.holds() { write(&client, &resource, &one).await } else { Outcome::Left };
+            // Its reader ends with the program.
+            let _ = ended.send((one, outcome));
+        }
+    });
+    // None of them ends while the others go on.
+    tokio::select! {
+        () = follow(api, config, "requests that have not ended", read, view) => {}
+        () = give(shown, tenure, turns, ends) => {}
+        () = writing => {}
+    }
+}
+
+/// Gives marks to be written as requests change, while this replica leads. Ends with the watch.
+async fn give(
+    mut shown: watch::Receiver<View<Due>>,
+    mut tenure: Tenure,
+    turns: mpsc::UnboundedSender<Due>,
+    mut ends: mpsc::UnboundedReceiver<(Due, Outcome)>,
+) {
+    let mut pending = Pending::default();
     loop {
         let due = {
             let shown = shown.borrow_and_update();
-            failed.due(shown.listed().into_iter().flat_map(|all| all.values()), Instant::now())
+            let all = shown.listed().filter(|_| tenure.holds());
+            pending.take(all.into_iter().flat_map(|all| all.values()), Instant::now())
         };
-        let is_idle = due.is_empty();
-        let pass = write_all(due, || tenure.holds(), |one| write(&client, &resource, one));
-        // The watch goes on meanwhile.
-        let lost = tokio::select! {
-            lost = pass => lost,
-            () = following.as_mut() => return,
-        };
-        failed.fail(lost, Instant::now());
-        let pause = failed.next(Instant::now()).unwrap_or(Duration::from_secs(600));
-        // Cancel-safe: a change that is not taken is seen the next time.
+        for one in due {
+            if turns.send(one).is_err() {
+                return;
+            }
+        }
+        sleep(LOOK_EVERY).await;
+        while let Ok((one, outcome)) = ends.try_recv() {
+            pending.end(one, outcome, Instant::now());
+        }
+        let pause = pending.next(Instant::now()).unwrap_or(LOOK_AFTER);
+        // Cancel-safe: a change that is not taken is seen the next time, and an end is taken or stays.
         tokio::select! {
             changed = shown.changed() => {
                 if changed.is_err() {
                     return;
                 }
             }
-            () = tenure.changed(), if !is_idle => {}
+            Some((one, outcome)) = ends.recv() => pending.end(one, outcome, Instant::now()),
+            () = tenure.changed() => {}
             () = sleep(pause) => {}
-            () = following.as_mut() => return,
         }
     }
 }
@@ -127,26 +127,13 @@ fn read(object: Sent<DynamicObject>) -> Option<Due> {
     if !ended && unready.is_none() {
         return None;
     }
-    Some(Due { namespace: object.namespace()?, name: object.name_any(), uid: object.uid()?, ended, unready })
+    let key = Key { namespace: object.namespace()?.into(), name: object.name_any().into() };
+    Some(Due { key, uid: object.uid()?, ended, unready })
 }
 
-/// Writes some at a time, for as long as `holds` says that this replica leads: all of them may take longer
-/// than a term. Gives the UIDs of those that failed.
-async fn write_all<F: Future<Output = bool>>(
-    due: Vec<Due>,
-    holds: impl Fn() -> bool,
-    write: impl Fn(Due) -> F,
-) -> Vec<String> {
-    let (holds, write) = (&holds, &write);
-    let writes = stream::iter(due).map(|one| async move {
-        let uid = one.uid.clone();
-        (holds() && !write(one).await).then_some(uid)
-    });
-    writes.buffer_unordered(AT_ONCE).filter_map(ready).collect().await
-}
-
-async fn write(client: &Client, resource: &ApiResource, one: Due) -> bool {
-    let api: Api<Sent<DynamicObject>> = Api::namespaced_with(client.clone(), &one.namespace, resource);
+async fn write(client: &Client, resource: &ApiResource, one: &Due) -> Outcome {
+    let Key { namespace, name } = &one.key;
+    let api: Api<Sent<DynamicObject>> = Api::namespaced_with(client.clone(), namespace, resource);
     // Of this one, and not of another one by its name.
     let mut metadata = json!({ "uid": one.uid });
     if one.ended {
@@ -156,27 +143,26 @@ async fn write(client: &Client, resource: &ApiResource, one: Due) -> bool {
         metadata["annotations"] = json!({ UNREADY: since });
     }
     let patch = json!({ "metadata": metadata });
-    let error =
-        match timeout(ANSWER_WITHIN, api.patch(&one.name, &PatchParams::default(), &Patch::Merge(&patch)))
-            .await
-        {
-            Ok(Ok(_)) => return true,
-            // It is gone, or is another one.
-            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => return true,
-            Ok(Err(error)) => chain(&error),
-            Err(_) => "no answer".to_owned(),
-        };
-    warn!(namespace = one.namespace, name = one.name, error, "Marks of a request not written");
-    false
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+    let error = match timeout(ANSWER_WITHIN, api.patch(name, &params, &patch)).await {
+        Ok(Ok(_)) => return Outcome::Written,
+        // It is gone, or is another one.
+        Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => return Outcome::Written,
+        Ok(Err(error)) => chain(&error),
+        Err(_) => "no answer".to_owned(),
+    };
+    warn!(%namespace, %name, error, "Marks of a request not written");
+    Outcome::Failed
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::collections::BTreeMap;
 
     use kube::core::ObjectList;
 
     use super::*;
+    use crate::lease::Term;
 
     const SINCE: &str = "2026-07-02T10:00:00Z";
 
@@ -210,8 +196,8 @@ mod tests {
         ];
         let page = json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items }).to_string();
         let page: ObjectList<Sent<DynamicObject>> = serde_json::from_str(&page).expect("a page");
-        let due: Vec<String> = page.items.into_iter().filter_map(read).map(|due| due.name).collect();
-        assert_eq!(due, ["a", "c", "d"]);
+        let names = page.items.into_iter().filter_map(read).map(|due| due.key.name.to_string());
+        assert_eq!(names.collect::<Vec<_>>(), ["a", "c", "d"]);
     }
 
     #[test]
@@ -233,55 +219,41 @@ mod tests {
         }
     }
 
-    fn ended(uid: usize) -> Due {
-        let (namespace, name, uid) = ("shop".to_owned(), format!("r{uid}"), format!("u{uid}"));
-        Due { namespace, name, uid, ended: true, unready: None }
+    fn ended(namespace: &str, number: usize) -> (String, Due) {
+        let name = format!("r{number}");
+        let key = Key { namespace: namespace.into(), name: name.as_str().into() };
+        let due = Due { key, uid: format!("{namespace}-{number}"), ended: true, unready: None };
+        (format!("{namespace}/{name}"), due)
     }
 
-    #[test]
-    fn one_that_failed_waits_whatever_else_changes() {
-        let (mut failed, now) = (Failed::default(), Instant::now());
-        let all: Vec<Due> = (0..3).map(ended).collect();
-        assert_eq!((failed.due(all.iter(), now), failed.next(now)), (all.clone(), None));
-        failed.fail(vec!["u1".to_owned()], now);
-        let soon = later(now, RETRY_PAUSE - Duration::from_secs(1));
-        assert_eq!(failed.due(all.iter(), soon), [ended(0), ended(2)]);
-        assert_eq!(failed.next(soon), Some(Duration::from_secs(1)));
-        assert_eq!(failed.due(all.iter(), later(now, RETRY_PAUSE)), all);
-        assert_eq!(failed.next(now), None);
-    }
-
-    /// Counts writes that were begun, those on their way, and the most of these.
-    #[derive(Default)]
-    struct Counts {
-        begun: AtomicUsize,
-        on_their_way: AtomicUsize,
-        most: AtomicUsize,
-    }
-
-    impl Counts {
-        async fn write(&self, one: Due) -> bool {
-            self.begun.fetch_add(1, Relaxed);
-            let now = self.on_their_way.fetch_add(1, Relaxed) + 1;
-            self.most.fetch_max(now, Relaxed);
-            tokio::task::yield_now().await;
-            self.on_their_way.fetch_sub(1, Relaxed);
-            one.uid != "u7"
+    /// Marks of many requests wait, and one more comes: it is given at once, for its namespace to have its
+    /// turn. While another replica leads nothing is given.
+    #[tokio::test(start_paused = true)]
+    async fn marks_that_wait_keep_none_from_being_given() {
+        let crowd: BTreeMap<String, Due> = (0..1000).map(|number| ended("crowd", number)).collect();
+        let (view, shown) = watch::channel(View::of(crowd.clone()));
+        let (lease, tenure) = Tenure::of_test();
+        let (turns, mut given) = mpsc::unbounded_channel();
+        let (ended_write, ends) = mpsc::unbounded_channel();
+        let giving = tokio::spawn(give(shown, tenure, turns, ends));
+        sleep(LOOK_EVERY * 3).await;
+        assert!(given.try_recv().is_err(), "another one leads");
+        let until = tokio::time::Instant::now() + Duration::from_secs(3600);
+        lease.send_replace(Some(Term::of_test(until)));
+        for _ in 0..crowd.len() {
+            given.recv().await.unwrap();
         }
-    }
-
-    #[tokio::test]
-    async fn some_at_a_time_and_none_after_the_term() {
-        let due = || (0..100).map(ended).collect::<Vec<_>>();
-        let counts = Counts::default();
-        let lost = write_all(due(), || true, |one| counts.write(one)).await;
-        assert_eq!(
-            (lost, counts.begun.load(Relaxed), counts.most.load(Relaxed)),
-            (vec!["u7".to_owned()], 100, AT_ONCE)
-        );
-        let counts = Counts::default();
-        let holds = || counts.begun.load(Relaxed) < 5;
-        let lost = write_all(due(), holds, |one| counts.write(one)).await;
-        assert_eq!((lost.len(), counts.begun.load(Relaxed)), (0, 5));
+        let mut all = crowd;
+        all.extend([ended("shop", 7)]);
+        view.send_replace(View::of(all));
+        let next = timeout(Duration::from_secs(2), given.recv()).await.unwrap().unwrap();
+        assert_eq!(next, ended("shop", 7).1, "and none of the others twice");
+        // One of them is over, as nobody leads any more, and is given again.
+        let first = ended("crowd", 0).1;
+        ended_write.send((first.clone(), Outcome::Left)).unwrap();
+        let next = timeout(Duration::from_secs(2), given.recv()).await.unwrap().unwrap();
+        assert_eq!(next, first);
+        drop(view);
+        timeout(Duration::from_secs(2), giving).await.unwrap().unwrap();
     }
 }

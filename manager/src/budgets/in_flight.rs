@@ -1,6 +1,9 @@
 //! Lookups that are on their way. Each is asked for once, however many budgets wait for it, and a few are
 //! handed out at a time: what is handed out is carried out at once, so one without an answer for long is
 //! lost.
+//!
+//! A kind may fail in all namespaces, as where its conversion webhook does not answer. Its lookups have few
+//! of the places, so the workloads of all other kinds are looked up meanwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -9,12 +12,21 @@ use std::{
     time::Instant,
 };
 
-use super::{LOOKED_UP_WITHIN, lookup::Lookup};
+use super::{
+    LOOKED_UP_WITHIN,
+    lookup::{Lookup, What},
+};
 use crate::{steps, time::later};
 
 /// Lookups of one namespace that are handed out at once: one whose workloads do not answer leaves the others
 /// their places.
 pub(super) const OF_A_NAMESPACE: usize = steps::AT_ONCE / 2;
+/// Lookups of kinds that fail that are handed out at once, of all namespaces.
+pub(super) const OF_FAILING: usize = 2;
+/// Failures in a row after which a kind is one that fails.
+const FAILS_AFTER: u32 = 4;
+/// Kinds whose failures are counted; past them all are counted anew.
+const MOST_KINDS: usize = 1024;
 
 /// Names of budgets.
 type Waiters = BTreeSet<Arc<str>>;
@@ -26,7 +38,16 @@ pub(super) struct InFlight {
     waiters: HashMap<Lookup, Waiters>,
     /// Lookups that are handed out, and since when.
     out: HashMap<Lookup, Instant>,
-    /// Lookups that wait for a place, by namespace.
+    /// Lookups that wait for a place: those of kinds that fail are in the second one.
+    lanes: [Lane; 2],
+    /// Failures in a row, by API version and kind.
+    failures: HashMap<(Arc<str>, Arc<str>), u32>,
+}
+
+/// Lookups that wait for a place.
+#[derive(Debug, Default)]
+struct Lane {
+    /// By namespace.
     waiting: BTreeMap<Arc<str>, VecDeque<Lookup>>,
     /// Namespace that had the newest place: the next one is another's.
     last: Arc<str>,
@@ -40,7 +61,22 @@ impl InFlight {
             return;
         }
         self.waiters.insert(lookup.clone(), Waiters::from([budget.clone()]));
-        self.waiting.entry(lookup.namespace.clone()).or_default().push_back(lookup.clone());
+        let fails = self.fails(lookup);
+        self.lanes[usize::from(fails)].push(lookup.clone());
+    }
+
+    /// A lookup was answered: the fact was read, or it could not be.
+    pub(super) fn was_read(&mut self, lookup: &Lookup, is_read: bool) {
+        let Some(kind) = kind(lookup) else { return };
+        if is_read {
+            self.failures.remove(&kind);
+            return;
+        }
+        if self.failures.len() >= MOST_KINDS {
+            self.failures.clear();
+        }
+        let failures = self.failures.entry(kind).or_default();
+        *failures = failures.saturating_add(1);
     }
 
     /// Takes out one that has its answer: since when it was handed out, and who waits for it.
@@ -63,14 +99,17 @@ impl InFlight {
 
     /// Forgets what waits in a namespace that has no budget any more.
     pub(super) fn forget(&mut self, namespace: &str) {
-        for lookup in self.waiting.remove(namespace).into_iter().flatten() {
-            self.waiters.remove(&lookup);
+        for lane in &mut self.lanes {
+            for lookup in lane.waiting.remove(namespace).into_iter().flatten() {
+                self.waiters.remove(&lookup);
+            }
         }
     }
 
     /// Forgets all that is not handed out.
     pub(super) fn rests(&mut self) {
-        self.waiting.clear();
+        self.lanes = Default::default();
+        self.failures.clear();
         self.waiters.retain(|lookup, _| self.out.contains_key(lookup));
     }
 
@@ -79,20 +118,61 @@ impl InFlight {
         if self.out.len() >= steps::AT_ONCE {
             return None;
         }
+        while let Some(lookup) = self.next(false) {
+            if !self.fails(&lookup) {
+                self.out.insert(lookup.clone(), now);
+                return Some(lookup);
+            }
+            // Its kind has begun to fail while it waited.
+            self.lanes[1].push(lookup);
+        }
+        if self.out.keys().filter(|lookup| self.fails(lookup)).count() >= OF_FAILING {
+            return None;
+        }
+        let lookup = self.next(true)?;
+        self.out.insert(lookup.clone(), now);
+        Some(lookup)
+    }
+
+    /// Takes out the next one of those whose kinds fail, or of the others.
+    fn next(&mut self, fails: bool) -> Option<Lookup> {
         let out = &self.out;
-        let has_place = |namespace: &&Arc<str>| {
-            out.keys().filter(|lookup| lookup.namespace == **namespace).count() < OF_A_NAMESPACE
+        let has_place = |namespace: &Arc<str>| {
+            out.keys().filter(|lookup| lookup.namespace == *namespace).count() < OF_A_NAMESPACE
         };
+        self.lanes[usize::from(fails)].next(has_place)
+    }
+
+    fn fails(&self, lookup: &Lookup) -> bool {
+        let failures = kind(lookup).and_then(|kind| self.failures.get(&kind).copied());
+        failures.is_some_and(|failures| failures >= FAILS_AFTER)
+    }
+}
+
+impl Lane {
+    fn push(&mut self, lookup: Lookup) {
+        self.waiting.entry(lookup.namespace.clone()).or_default().push_back(lookup);
+    }
+
+    /// Takes out one of the namespace whose turn it is, of those with a place.
+    fn next(&mut self, has_place: impl Fn(&Arc<str>) -> bool) -> Option<Lookup> {
         let after = self.waiting.range::<str, _>((Bound::Excluded(&*self.last), Bound::Unbounded));
         let mut turns = after.map(|(namespace, _)| namespace).chain(self.waiting.keys());
-        let namespace = turns.find(has_place)?.clone();
+        let namespace = turns.find(|namespace| has_place(namespace))?.clone();
         let lookups = self.waiting.get_mut(&namespace)?;
         let lookup = lookups.pop_front();
         if lookups.is_empty() {
             self.waiting.remove(&namespace);
         }
         self.last = namespace;
-        self.out.insert(lookup.clone()?, now);
         lookup
+    }
+}
+
+/// API version and kind of the workload whose scale is looked up.
+fn kind(lookup: &Lookup) -> Option<(Arc<str>, Arc<str>)> {
+    match &lookup.what {
+        What::Scale(workload) => Some((workload.api_version.clone(), workload.kind.clone())),
+        What::Parent { .. } => None,
     }
 }

@@ -66,7 +66,7 @@ use crate::{
 
 /// A budget is counted once in it at the most.
 pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
-/// A scale may change without an event of a pod: it is looked at again after it.
+/// A scale may change without an event of a pod: it is looked at again after it, or up to a minute later.
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
 /// A fact that could not be read is asked for again after it, and after so much longer each time.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -91,6 +91,8 @@ const FOLLOWED: &[Kind] = &[Kind::Pod, Kind::Budget, Kind::Request];
 #[derive(Debug, Default)]
 pub struct BudgetIndex {
     views: Views,
+    /// All kinds without which nothing is counted have been listed once.
+    listed: bool,
     /// Since when this replica may write.
     leads: Option<Instant>,
     texts: Texts,
@@ -177,7 +179,9 @@ impl Index for BudgetIndex {
     }
 
     fn list_ended(&mut self, _: bool, _: &Pods, _: Now) {
-        if self.views.complete_since(KINDS).is_some() {
+        // Changes that a later list shows are told of each by itself.
+        if !self.listed && self.views.complete_since(KINDS).is_some() {
+            self.listed = true;
             self.look_at_all();
         }
     }

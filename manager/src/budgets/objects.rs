@@ -127,6 +127,7 @@ impl BudgetIndex {
             }
             self.parents.insert((lookup.namespace.clone(), uid.clone()), LookedUp { parent, at: now });
         }
+        self.asked.was_read(&lookup, found.is_ok());
         let Some((since, waiters)) = self.asked.answered(&lookup) else { return };
         for name in waiters {
             let key = Key { namespace: lookup.namespace.clone(), name };

@@ -24,7 +24,7 @@ use crate::{
     effect::Effect,
     store::{Key, Now, Owner, Pod, PodStage, Pods},
     time::later,
-    work::pods_unseen_until,
+    work::{looked_after, pods_unseen_until},
 };
 
 impl BudgetIndex {
@@ -108,7 +108,7 @@ fn advance(
     (known.round, known.failures) = (None, 0);
     if let Some(fault) = survey.fault {
         let late = refuse(key, known, &fault, now, steps);
-        return late.into_iter().chain([later(now.instant, LOOKED_EVERY)]).min();
+        return late.into_iter().chain([later(now.instant, looked_after(key, LOOKED_EVERY))]).min();
     }
     let facts = Facts {
         generation: known.object.generation,
@@ -125,7 +125,8 @@ fn advance(
     next.conditions = vec![accepted(&status.conditions, "True", reason, &message, now.wall)];
     let late = known.object.owe(key, next, now.instant, steps);
     let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
-    let looks = [Some(later(now.instant, LOOKED_EVERY)), soonest, doubt, again, late, survey.renews];
+    let rests = later(now.instant, looked_after(key, LOOKED_EVERY));
+    let looks = [Some(rests), soonest, doubt, again, late, survey.renews];
     looks.into_iter().flatten().min()
 }
 

@@ -47,10 +47,12 @@ use crate::{
 
 /// A WorkloadSpread is counted once in it at the most.
 pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
-/// Replicas may change without an event of a pod: they are looked at again after it.
+/// Replicas may change without an event of a pod: they are looked at again after it, or up to a minute later.
 const LOOKED_EVERY: Duration = Duration::from_secs(300);
-/// Replicas that could not be read are asked for again after it.
+/// Replicas that could not be read are asked for again after it, and after so much longer each time.
 const AGAIN: Duration = Duration::from_secs(5);
+/// It grows so often, to a minute.
+const MOST_TIMES_LONGER: u32 = 12;
 
 /// The kinds by which spreads are counted.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Spread];
@@ -82,6 +84,8 @@ struct Known {
     asked: Option<Instant>,
     /// Answer to it.
     replicas: Option<i32>,
+    /// Number of times in a row that they could not be read.
+    failures: u32,
 }
 
 /// How much is remembered.
@@ -102,6 +106,7 @@ impl Known {
             counted: None,
             asked: None,
             replicas: None,
+            failures: 0,
         }
     }
 }
@@ -148,6 +153,7 @@ impl Index for SpreadIndex {
             }
             next.ages = std::mem::take(&mut known.ages);
             (next.counted, next.asked, next.replicas) = (known.counted, known.asked, known.replicas);
+            next.failures = known.failures;
         }
         self.spaces.insert(&key);
         self.spreads.insert(key.clone(), next);
@@ -189,6 +195,7 @@ impl Index for SpreadIndex {
         self.leads = None;
         for known in self.spreads.values_mut() {
             (known.counted, known.asked, known.replicas) = (None, None, None);
+            known.failures = 0;
             known.object.rests();
         }
     }

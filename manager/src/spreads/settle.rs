@@ -8,7 +8,7 @@ use berth_spread::{Facts, Member, count};
 use tracing::{info, warn};
 
 use super::{
-    AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, SpreadIndex,
+    AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, MOST_TIMES_LONGER, SpreadIndex,
     adapter::{Replicas, SpreadStep},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     steps::LOST_AFTER,
     store::{Key, Now, PodStage, Pods},
     time::later,
-    work::pods_unseen_until,
+    work::{looked_after, pods_unseen_until},
 };
 
 impl SpreadIndex {
@@ -48,10 +48,12 @@ impl SpreadIndex {
             return;
         };
         match wants {
-            Ok(wants) => known.replicas = Some(wants),
+            Ok(wants) => (known.replicas, known.failures) = (Some(wants), 0),
             Err(error) => {
                 warn!(spread = %key, error, "WorkloadSpread not counted, its workload was not read");
-                known.asked = Some(later(now, AGAIN));
+                known.failures = known.failures.saturating_add(1);
+                let pause = AGAIN.saturating_mul(known.failures.min(MOST_TIMES_LONGER));
+                known.asked = Some(later(now, pause));
             }
         }
         self.queue.touch(key);
@@ -136,5 +138,6 @@ fn advance(
     let late = known.object.owe(key, next, now.instant, effects);
     let again = counted.again.map(|left| later(now.instant, left));
     let look = known.spread.as_ref().is_ok_and(berth_spread::Spread::is_by_share);
-    [again, late, look.then(|| later(now.instant, LOOKED_EVERY))].into_iter().flatten().min()
+    let look = look.then(|| later(now.instant, looked_after(key, LOOKED_EVERY)));
+    [again, late, look].into_iter().flatten().min()
 }

@@ -7,8 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Objects that are remembered to be gone; no plan takes longer than so many of them.
-const MOST_GONE: usize = 4096;
+/// Objects that are remembered to be gone: of ten minutes in which fifty a second go in the whole cluster. No
+/// plan takes longer.
+const MOST_GONE: usize = 30_000;
 
 /// An object in a store.
 pub trait Stored {

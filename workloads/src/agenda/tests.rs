@@ -6,11 +6,13 @@ use rstest::rstest;
 use super::*;
 use crate::timing::{AT_ONCE, SPACING};
 
-/// Share of an object that is named `namespace/name`; of `!namespace/name`, one that fails.
+/// Share of an object that is named `namespace/name`; of `!namespace/name`, one that fails; of
+/// `namespace/~name`, one of another kind.
 fn share(uid: &str) -> Share {
     let fails = uid.starts_with('!');
     let namespace = uid.trim_start_matches('!').split_once('/').map(|(namespace, _)| namespace.to_owned());
-    Share { namespace, fails }
+    let kind = if uid.contains('~') { "StatefulSet" } else { "CloneSet" };
+    Share { namespace, kind, fails }
 }
 
 fn take(agenda: &mut Agenda, now: Instant) -> Vec<String> {
@@ -128,6 +130,31 @@ fn nobody_has_all_places(#[case] due: &[(&str, usize)], #[case] taken: &[(&str, 
         }
     }
     assert_eq!(done + rest, all, "each is taken once");
+}
+
+/// Each plan of a kind takes long, and thousands of it wait: those of another kind wait for the next place,
+/// and not for all of them. Both have their places then.
+#[test]
+fn a_kind_that_is_slow_holds_up_no_other() {
+    let (mut agenda, start) = (Agenda::default(), Instant::now());
+    (0..1000).for_each(|at| agenda.add(format!("ns-{}/{at}", at % 10), start));
+    let mut slow = take(&mut agenda, start);
+    assert_eq!(slow.len(), AT_ONCE, "nobody else waits");
+    slow.iter().for_each(|uid| agenda.begins(uid));
+    let now = later(start, Duration::from_secs(9));
+    (0..100).for_each(|at| agenda.add(format!("ns-{}/~{at}", at % 10), now));
+    let mut others = Vec::new();
+    for _ in 0..AT_ONCE {
+        agenda.ends(&slow.remove(0));
+        let taken = take(&mut agenda, now);
+        taken.iter().for_each(|uid| agenda.begins(uid));
+        let (of_other, of_slow): (Vec<_>, Vec<_>) = taken.into_iter().partition(|uid| uid.contains('~'));
+        others.extend(of_other);
+        slow.extend(of_slow);
+    }
+    assert_eq!((others.len(), slow.len()), (AT_ONCE / 2, AT_ONCE / 2));
+    // Of one kind the one that waits longest comes first.
+    assert_eq!(others.first().map(String::as_str), Some("ns-0/~0"));
 }
 
 /// Ten thousand sets are due at the start of a term, and each report of a plan is a turn.

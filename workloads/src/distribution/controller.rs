@@ -94,7 +94,7 @@ impl Controller {
             self.backoff.get(uid).is_some_and(Backoff::fails)
                 || self.memory.get(uid).is_some_and(Memory::fails)
         };
-        let share = |uid: &str| Share { namespace: None, fails: fails(uid) };
+        let share = |uid: &str| Share { fails: fails(uid), ..Share::default() };
         for uid in self.turns.agenda.take(now, AT_ONCE, share) {
             let Some(object) = self.picture.object(&uid).cloned() else {
                 self.memory.remove(&uid);

@@ -234,6 +234,13 @@ impl Picture for Jobs {
         broadcast.or_else(cron).map(|filed| &filed.object)
     }
 
+    fn kind(object: &AnyJob) -> &'static str {
+        match object.kind() {
+            Kind::Broadcast => "BroadcastJob",
+            Kind::Cron => "AdvancedCronJob",
+        }
+    }
+
     fn read_all(
         &self,
         writer: Writer,
@@ -243,25 +250,28 @@ impl Picture for Jobs {
         Box::pin(read::all(writer, self.settings.clone(), term, namespaces))
     }
 
-    fn found(&mut self, namespace: &str, found: Found) {
+    fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
         let Found { broadcast_jobs, pods, cron } = found;
         let of = |store: &Store<Filed>| -> Vec<String> {
             let here = store.iter().filter(|filed| filed.object.namespace() == namespace);
             here.map(|filed| filed.uid().to_owned()).collect()
         };
         let (broadcasts, crons) = (of(&self.broadcast_jobs), of(&self.cron_jobs));
+        let mut concerned = Vec::new();
         if let Some(pods) = pods {
             let owners: Vec<&str> = broadcasts.iter().map(String::as_str).collect();
-            self.pods.found(&owners, pods);
+            concerned.extend(self.pods.found(&owners, pods));
         }
         if let Some((jobs, made)) = cron {
             let owners: Vec<&str> = crons.iter().map(String::as_str).collect();
             let objects = broadcast_jobs.objects.iter().filter_map(child).collect();
-            self.broadcasts.found(&owners, reading::Listed { version: broadcast_jobs.version, objects });
-            self.jobs.found(&owners, made);
-            owned::found(&mut self.cron_jobs, &crons, jobs);
+            let listed = reading::Listed { version: broadcast_jobs.version, objects };
+            concerned.extend(self.broadcasts.found(&owners, listed));
+            concerned.extend(self.jobs.found(&owners, made));
+            concerned.extend(owned::found(&mut self.cron_jobs, &crons, jobs));
         }
-        owned::found(&mut self.broadcast_jobs, &broadcasts, broadcast_jobs);
+        concerned.extend(owned::found(&mut self.broadcast_jobs, &broadcasts, broadcast_jobs));
+        concerned
     }
 
     fn plan(&self, object: &AnyJob, memory: &Memory, now: Timestamp) -> Plan<Action> {

@@ -320,6 +320,7 @@ impl Work<Jobs> {
             Failure::Changed | Failure::Gone => End::Changed,
             Failure::Taken => End::Unknown(text),
             Failure::Held(_) => End::Held { text, refused: name.map(str::to_owned) },
+            Failure::Busy(_) => End::failed(text),
             Failure::Refused(_) => {
                 self.tell(true, reason, text.clone());
                 End::Failed { text, refused: name.map(str::to_owned) }

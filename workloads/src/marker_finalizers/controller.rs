@@ -186,6 +186,7 @@ impl Controller {
         let due = self.turns.agenda.take(now, AT_ONCE, |uid| Share {
             namespace: markers.get(uid).map(|marker| marker.namespace.clone()),
             fails: backoff.get(uid).is_some_and(Backoff::fails),
+            ..Share::default()
         });
         for uid in due {
             let Some(marker) = self.markers.get(&uid) else { continue };

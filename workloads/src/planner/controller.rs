@@ -96,7 +96,8 @@ impl<P: Picture> Controller<P> {
         }
     }
 
-    /// Reads all objects at the start of a term, and begins plans when that is done.
+    /// Reads all objects at the start of a term, and some namespaces again, and begins plans when it is known
+    /// what there is.
     fn read_or_begin(&mut self) {
         let namespaces = || self.picture.objects().map(|object| object.namespace().to_owned()).collect();
         if let Some((term, namespaces)) = self.turns.term_to_read(namespaces) {
@@ -108,16 +109,22 @@ impl<P: Picture> Controller<P> {
         }
     }
 
-    /// Takes in what was read at the start of a term.
+    /// Takes in how a reading of namespaces ended. Objects that something new was found for are due, and
+    /// those that waited for it; others keep the pauses of theirs.
     fn was_read(&mut self, ended: Ended<P::Found>) {
-        let mut read = BTreeSet::new();
+        let (mut read, mut due) = (BTreeSet::new(), Vec::new());
         for (namespace, found) in self.turns.was_read(ended) {
-            self.picture.found(&namespace, found);
+            due.extend(self.picture.found(&namespace, found));
             read.insert(namespace);
         }
-        let due = self.picture.objects().filter(|object| read.contains(object.namespace()));
-        let uids = due.map(|object| object.uid().to_owned()).collect();
-        self.turns.take(Concerned::Some(uids), Vec::new);
+        let (picture, readings) = (&self.picture, self.turns.readings());
+        let is_read = |uid: &str| picture.object(uid).is_some_and(|object| read.contains(object.namespace()));
+        for (uid, memory) in &mut self.memory {
+            if is_read(uid) && memory.unread.was_read(readings) {
+                due.push(uid.clone());
+            }
+        }
+        self.turns.take(Concerned::Some(due), Vec::new);
     }
 
     /// Takes objects that are due, as far as there are places for their plans.
@@ -125,6 +132,7 @@ impl<P: Picture> Controller<P> {
         let (picture, memory) = (&self.picture, &self.memory);
         self.turns.agenda.take(now, AT_ONCE, |uid| Share {
             namespace: picture.object(uid).map(|object| object.namespace().to_owned()),
+            kind: picture.object(uid).map(P::kind).unwrap_or_default(),
             fails: memory.get(uid).is_some_and(|memory| memory.backoff.fails()),
         })
     }
@@ -142,18 +150,29 @@ impl<P: Picture> Controller<P> {
                 continue;
             }
             let is_live = object.meta().deletion_timestamp.is_none();
-            if is_live && self.turns.is_missing(object.namespace()) {
-                continue;
-            }
             // What was written last may not have been shown yet.
-            let unread = is_live && self.turns.is_unread(object.namespace(), memory.read_in);
-            if unread && !memory.unread && !self.turns.reads_apart(object.namespace()) {
-                continue;
-            }
-            if is_live && (unread || memory.unread) {
-                let read = work::read::<P>(self.connections.writer.clone(), object);
-                self.turns.spawn(uid, async { Came::Report(read.await) });
-                continue;
+            let reads = if !is_live {
+                None
+            } else if self.turns.is_missing(object.namespace()) {
+                Some(false)
+            } else if memory.unread.is_so() {
+                Some(self.turns.reads_again_apart(object.namespace(), now))
+            } else if self.turns.is_unread(object.namespace(), memory.read_in) {
+                Some(self.turns.reads_apart(object.namespace()))
+            } else {
+                None
+            };
+            match reads {
+                Some(true) => {
+                    let read = work::read::<P>(self.connections.writer.clone(), object);
+                    self.turns.spawn(uid, async { Came::Report(read.await) });
+                    continue;
+                }
+                Some(false) => {
+                    memory.unread.waits();
+                    continue;
+                }
+                None => {}
             }
             match guarded(|| self.picture.plan(&object, memory, Timestamp::now())) {
                 Ok(plan) => self.carry_out(uid, object, plan, now),
@@ -199,6 +218,7 @@ impl<P: Picture> Controller<P> {
         wrote.into_iter().for_each(|wrote| self.picture.wrote(&uid, wrote));
         let planned = self.picture.object(&uid);
         let title = || planned.map(Object::title);
+        let readings = self.turns.readings();
         let memory = self.memory.entry(uid.clone()).or_default();
         memory.put_off.add(put_off);
         if made {
@@ -213,7 +233,10 @@ impl<P: Picture> Controller<P> {
         };
         match end {
             End::Done => (memory.failure, memory.refused) = (None, None),
-            End::Read => (memory.unread, memory.read_in) = (false, self.turns.read_in()),
+            End::Read => {
+                memory.unread.was_read_apart();
+                memory.read_in = self.turns.read_in();
+            }
             End::Changed => {}
             End::NameTaken => memory.collisions = memory.collisions.saturating_add(1),
             End::Failed { text, refused } => {
@@ -237,10 +260,12 @@ impl<P: Picture> Controller<P> {
             }
             End::Unknown(text) => {
                 warn!(object = title(), error = text, "What a write did is not known, reading what there is");
-                memory.unread = true;
+                memory.unread.add(readings);
             }
         }
-        memory.unread |= unread;
+        if unread {
+            memory.unread.add(readings);
+        }
         self.turns.agenda.add(uid, later(Instant::now(), pause));
     }
 
@@ -258,7 +283,7 @@ impl<P: Picture> Controller<P> {
         let memory = self.memory.entry(uid.to_owned()).or_default();
         memory.aside.set(object);
         // Nobody knows what was written.
-        memory.unread = true;
+        memory.unread.add(self.turns.readings());
     }
 }
 

@@ -7,6 +7,7 @@ use berth_workloads_policy::action::Note;
 use crate::{
     object::Aside,
     put_off::PutOff,
+    reading::Unread,
     timing::{Backoff, StatusPace, TELL_AGAIN},
 };
 
@@ -19,8 +20,8 @@ pub(crate) struct Memory {
     pub(crate) backoff: Backoff,
     /// Decisions do not wait for it.
     pub(crate) status: StatusPace,
-    /// Nobody knows what was written for it last: its objects are read before it is planned.
-    pub(crate) unread: bool,
+    /// Nobody may know what was written for it last: its objects are read before it is planned.
+    pub(crate) unread: Unread,
     /// Term in which its objects were read apart from all others.
     pub(crate) read_in: Option<u64>,
     told: BTreeMap<String, Instant>,

@@ -91,6 +91,11 @@ pub(crate) trait Picture: Sized + Send + 'static {
     /// The object of that UID, if it is decided on.
     fn object(&self, uid: &str) -> Option<&Self::Object>;
 
+    /// Kind of an object, where there are several.
+    fn kind(_object: &Self::Object) -> &'static str {
+        ""
+    }
+
     /// Reads all objects of these namespaces from the API server.
     fn read_all(
         &self,
@@ -99,8 +104,9 @@ pub(crate) trait Picture: Sized + Send + 'static {
         namespaces: BTreeSet<String>,
     ) -> BoxFuture<'static, Ended<Self::Found>>;
 
-    /// Takes in all objects of a namespace, as they were read at once.
-    fn found(&mut self, namespace: &str, found: Self::Found);
+    /// Takes in all objects of a namespace, as they were read at once. UIDs of those that something new was
+    /// found for.
+    fn found(&mut self, namespace: &str, found: Self::Found) -> Vec<String>;
 
     /// Decides on the next writes for an object.
     fn plan(&self, object: &Self::Object, memory: &Memory, now: Timestamp) -> Plan<Self::Action>;

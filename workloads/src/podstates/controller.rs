@@ -209,6 +209,7 @@ impl Controller {
         let due = self.turns.agenda.take(Instant::now(), AT_ONCE, |uid| Share {
             namespace: self.sets.get(uid).map(|set| set.namespace.clone()),
             fails: self.backoff.get(uid).is_some_and(Backoff::fails),
+            ..Share::default()
         });
         for uid in due {
             let Some(set) = self.sets.get(&uid) else { continue };

@@ -47,13 +47,14 @@ fn what_was_not_read_is_read_again_by_itself() {
         reading.begins(1);
         reading.ends(1, names(read), names(missing), now);
         assert!(reading.is_done(1), "what was read is planned");
-        assert_eq!(reading.left(1, all()), names(left));
         for namespace in ["a", "b", "c"] {
             assert_eq!(reading.misses(namespace), left.contains(&namespace), "{namespace}");
             assert_eq!(reading.covers(namespace), !left.contains(&namespace), "{namespace}");
         }
         let next = reading.next(1, now).map(|next| next.duration_since(now));
         assert_eq!(next.is_none(), left.is_empty());
+        assert_eq!(reading.left(1, all(), now), names(&[]), "after a pause");
+        assert_eq!(reading.left(1, all(), later(now, next.unwrap_or_default())), names(left));
         assert!(next.is_none_or(|next| next > pause), "less and less often");
         pause = next.unwrap_or_default();
     }
@@ -70,9 +71,10 @@ fn a_namespace_into_which_many_come_is_read() {
     let apart =
         |reading: &mut Reading, name: &str| (0..3 * MOST_APART).filter(|_| reading.reads_apart(name)).count();
     assert!(reading.reads_apart("small"));
-    assert_eq!((reading.next(1, now), reading.left(1, all())), (None, names(&[])), "one is read by itself");
+    assert_eq!(reading.next(1, now), None, "one is read by itself");
+    assert_eq!(reading.left(1, all(), now), names(&[]));
     assert_eq!(apart(&mut reading, "new"), MOST_APART);
-    assert_eq!((reading.next(1, now), reading.left(1, all())), (Some(now), names(&["new"])));
+    assert_eq!((reading.next(1, now), reading.left(1, all(), now)), (Some(now), names(&["new"])));
     reading.begins(1);
     assert!(!reading.reads_apart("new") && reading.next(1, now).is_none(), "it is on its way");
     reading.ends(1, names(&[]), names(&["new"]), now);
@@ -82,13 +84,82 @@ fn a_namespace_into_which_many_come_is_read() {
     assert!(reading.covers("new") && !reading.covers("small") && reading.next(1, now).is_none());
     // It has gone before it was read.
     assert_eq!(apart(&mut reading, "gone"), MOST_APART);
-    assert_eq!((reading.left(1, all()), reading.next(1, now)), (names(&[]), None));
+    assert_eq!((reading.left(1, all(), now), reading.next(1, now)), (names(&[]), None));
     // Another term reads all, and counts anew.
     assert_eq!(apart(&mut reading, "small"), MOST_APART - 1);
-    assert_eq!(reading.left(2, all()), all());
+    assert_eq!(reading.left(2, all(), now), all());
     reading.begins(2);
     reading.ends(2, names(&["a"]), names(&[]), now);
     assert_eq!((reading.next(2, now), apart(&mut reading, "small")), (None, MOST_APART));
+}
+
+/// Rows: namespaces that there are, and how many are read by each of the first readings of a term. The ones
+/// of a reading are planned when it has ended, and the others wait.
+#[rstest]
+#[case::few(3, &[3])]
+#[case::as_many_as_fit(MOST_AT_ONCE, &[MOST_AT_ONCE])]
+#[case::one_more(MOST_AT_ONCE + 1, &[MOST_AT_ONCE, 1])]
+#[case::many(3 * MOST_AT_ONCE - 5, &[MOST_AT_ONCE, MOST_AT_ONCE, MOST_AT_ONCE - 5])]
+fn many_namespaces_are_read_some_at_a_time(#[case] count: usize, #[case] readings: &[usize]) {
+    let all = || -> BTreeSet<String> { (0..count).map(|number| format!("ns-{number:03}")).collect() };
+    let (mut reading, now) = (Reading::default(), Instant::now());
+    let mut all_read = BTreeSet::new();
+    for (at, count) in readings.iter().enumerate() {
+        assert_eq!(reading.next(1, now), Some(now));
+        let mut left = reading.left(1, all(), now);
+        assert_eq!(left.len(), *count);
+        reading.begins(1);
+        assert_eq!(reading.next(1, now), None, "it is on its way");
+        // One of the first cannot be read: it is tried again after a pause, and the others are not.
+        let fails = (at == 0).then(|| left.pop_first()).flatten();
+        reading.ends(1, left.clone(), fails.into_iter().collect(), now);
+        all_read.append(&mut left);
+        for namespace in all() {
+            assert_eq!(reading.misses(&namespace), !all_read.contains(&namespace), "{namespace}");
+            assert_eq!(reading.covers(&namespace), all_read.contains(&namespace), "{namespace}");
+        }
+    }
+    let again = reading.next(1, now).unwrap();
+    assert!(again > now);
+    assert_eq!(reading.left(1, all(), again), names(&["ns-000"]));
+    // Another term begins with all of them.
+    assert_eq!(reading.left(2, all(), again).len(), count.min(MOST_AT_ONCE));
+}
+
+/// Of two namespaces one was never read, and the other one is to be read again and cannot be: nothing of it
+/// waits but those that asked for it, and neither is read more often for the other one.
+#[test]
+fn a_namespace_that_is_read_again_holds_up_nothing_else_of_it() {
+    let (mut reading, now) = (Reading::default(), Instant::now());
+    let all = || names(&["again", "missing", "well"]);
+    for _ in 0..6 {
+        reading.begins(1);
+        reading.ends(1, names(&["again", "well"]), names(&["missing"]), now);
+    }
+    let retry = reading.next(1, now).unwrap();
+    assert!(retry > later(now, std::time::Duration::from_secs(20)));
+    let apart = (0..3 * MOST_APART).filter(|_| reading.reads_again_apart("again", now)).count();
+    assert_eq!(apart, MOST_APART);
+    let next = reading.next(1, now).unwrap();
+    assert!(next > now && next < retry, "it does not wait for the other one");
+    assert_eq!(reading.left(1, all(), now), names(&[]));
+    assert_eq!(reading.left(1, all(), next), names(&["again"]));
+    reading.begins(1);
+    reading.ends(1, names(&[]), names(&["again"]), next);
+    assert!(reading.covers("again") && !reading.misses("again"), "the others go on");
+    assert!(reading.misses("missing"), "nobody has read it");
+    assert!(reading.next(1, next).is_some_and(|again| again > next && again < retry));
+    assert_eq!(reading.left(1, all(), retry), names(&["again", "missing"]));
+    reading.begins(1);
+    reading.is_lost(retry);
+    let next = reading.next(1, retry).unwrap();
+    assert!(next > retry);
+    // Another term reads all.
+    assert_eq!((reading.next(2, retry), reading.left(2, all(), retry)), (Some(retry), all()));
+    reading.begins(2);
+    reading.ends(2, all(), names(&[]), retry);
+    assert_eq!(reading.next(2, retry), None);
+    assert_eq!(reading.begun(), 9);
 }
 
 #[test]
@@ -100,12 +171,12 @@ fn what_failed_in_a_term_is_no_matter_of_the_next_one() {
     }
     assert!(reading.next(1, now).is_some_and(|next| next > now));
     assert_eq!(reading.next(2, now), Some(now), "it begins at once");
-    assert_eq!(reading.left(2, names(&["a", "b"])), names(&["a", "b"]));
+    assert_eq!(reading.left(2, names(&["a", "b"]), now), names(&["a", "b"]));
     reading.begins(2);
     reading.ends(2, names(&["a"]), names(&["b"]), now);
     assert!(reading.next(2, now).is_some_and(|next| next < now + std::time::Duration::from_secs(1)));
     // Nobody has objects there any more: whoever has some later is read by itself.
-    assert_eq!((reading.left(2, names(&["a"])), reading.next(2, now)), (names(&[]), None));
+    assert_eq!((reading.left(2, names(&["a"]), now), reading.next(2, now)), (names(&[]), None));
     assert!(!reading.misses("b") && !reading.covers("b"));
 }
 

@@ -162,7 +162,7 @@ impl Controller {
     /// Begins the plans that are due.
     fn begin(&mut self) {
         let fails = |uid: &str| self.backoff.get(uid).is_some_and(Backoff::fails);
-        let share = |uid: &str| Share { namespace: None, fails: fails(uid) };
+        let share = |uid: &str| Share { fails: fails(uid), ..Share::default() };
         for uid in self.turns.agenda.take(Instant::now(), AT_ONCE, share) {
             let Some(view) = self.sets.get(&uid) else {
                 // Its last plan may have ended when it had gone.

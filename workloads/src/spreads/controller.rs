@@ -10,16 +10,20 @@ use berth_base::sent::Sent;
 use berth_base::time::later;
 use berth_workloads_policy::action::Note;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, runtime::watcher};
+use kube::{
+    Api, Resource,
+    runtime::watcher::{self, Event},
+};
 use tokio::{
     sync::mpsc,
     task::{AbortHandle, JoinSet},
 };
-use tracing::error;
+use tracing::{error, info};
 
 use super::{
     SPREADS,
     view::{PodView, SpreadView},
+    wide::{Pods, Wide},
     work::{Memory, Report, Work},
 };
 use crate::{
@@ -36,6 +40,8 @@ const PACE: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A plan that ended in a panic is made again after it.
 const SET_ASIDE: Duration = Duration::from_secs(300);
+/// Namespaces with a watch of their pods; for more of them there is one watch of all pods.
+const MOST_WATCHES: usize = 100;
 
 /// Event of either kind.
 #[derive(Debug)]
@@ -43,17 +49,23 @@ pub(super) enum Input {
     Spread(Shown<SpreadView>),
     /// With its namespace.
     Pod(String, Shown<PodView>),
+    /// All pods of the cluster follow.
+    AllPodsBegin,
+    /// The list of them has ended.
+    AllPodsEnd,
 }
 
 /// A namespace with WorkloadSpreads: their names, and its pods with their watch.
+#[derive(Default)]
 struct Space {
     /// UIDs of the spreads, by name.
     spreads: BTreeMap<String, String>,
-    pods: BTreeMap<String, Arc<PodView>>,
+    pods: Pods,
     /// UIDs that the list which is coming in has shown. There may be none for weeks.
     listing: Option<BTreeSet<String>>,
     listed: bool,
-    watch: AbortHandle,
+    /// Its own watch of pods.
+    watch: Option<AbortHandle>,
 }
 
 /// Spreads and pods as they are known, and their connections.
@@ -66,6 +78,8 @@ pub(super) struct Controller {
     listing: Option<BTreeSet<String>>,
     listed: bool,
     spaces: BTreeMap<String, Space>,
+    /// One watch is for the pods of all namespaces.
+    wide: Option<Wide>,
     backoff: BTreeMap<String, Backoff>,
     /// By UID of the spread.
     memory: BTreeMap<String, Memory>,
@@ -74,8 +88,7 @@ pub(super) struct Controller {
 
 impl Space {
     fn of(watch: AbortHandle) -> Self {
-        let (spreads, pods) = (BTreeMap::new(), BTreeMap::new());
-        Self { spreads, pods, listing: None, listed: false, watch }
+        Self { watch: Some(watch), ..Self::default() }
     }
 
     /// Takes in a spread.
@@ -112,6 +125,7 @@ impl Controller {
             listing: None,
             listed: false,
             spaces: BTreeMap::new(),
+            wide: None,
             backoff: BTreeMap::new(),
             memory: BTreeMap::new(),
             watches: JoinSet::new(),
@@ -143,6 +157,13 @@ impl Controller {
         match input {
             Input::Spread(shown) => self.take_spread(shown),
             Input::Pod(namespace, shown) => self.take_pod(&namespace, shown),
+            Input::AllPodsBegin => self.wide.iter_mut().for_each(Wide::list_begins),
+            Input::AllPodsEnd => {
+                let Some(wide) = &mut self.wide else { return };
+                let seen = wide.list_ends();
+                let namespaces: Vec<String> = self.spaces.keys().cloned().collect();
+                namespaces.iter().for_each(|namespace| self.list_ended(namespace, &seen));
+            }
         }
     }
 
@@ -179,27 +200,71 @@ impl Controller {
         let Entry::Occupied(mut space) = self.spaces.entry(spread.namespace) else { return };
         space.get_mut().forget(uid, &spread.name);
         if space.get().spreads.is_empty() {
-            space.remove().watch.abort();
+            let (namespace, Space { pods, watch, .. }) = space.remove_entry();
+            watch.iter().for_each(AbortHandle::abort);
+            if let Some(wide) = &mut self.wide {
+                wide.ends(namespace, pods);
+            }
         }
     }
 
     /// Namespace whose pods are watched, once.
     fn follow(&mut self, namespace: &str) -> &mut Space {
-        self.spaces.entry(namespace.to_owned()).or_insert_with(|| {
-            let (sender, own) = (self.sender.clone(), namespace.to_owned());
-            let Writer { client, metrics, .. } = self.connections.writer.clone();
-            let watch = self.watches.spawn(async move {
-                let api: Api<Sent<Pod>> = Api::namespaced(client, &own);
-                let input = |event: Option<_>| Some(Input::Pod(own.clone(), shown(event?, PodView::of)));
-                relay(api, watcher::Config::default(), "pods", input, sender, &metrics).await;
-            });
-            Space::of(watch)
-        })
+        if !self.spaces.contains_key(namespace) {
+            let space = self.begins(namespace);
+            self.spaces.insert(namespace.to_owned(), space);
+        }
+        self.spaces.entry(namespace.to_owned()).or_default()
+    }
+
+    /// A namespace gets its first spread: its pods are watched.
+    fn begins(&mut self, namespace: &str) -> Space {
+        if self.wide.is_none() && self.spaces.len() >= MOST_WATCHES {
+            self.watch_all();
+        }
+        if let Some(wide) = &mut self.wide {
+            let (pods, listed) = wide.begins(namespace);
+            return Space { pods, listed, ..Space::default() };
+        }
+        let (sender, own) = (self.sender.clone(), namespace.to_owned());
+        let Writer { client, metrics, .. } = self.connections.writer.clone();
+        Space::of(self.watches.spawn(async move {
+            let api: Api<Sent<Pod>> = Api::namespaced(client, &own);
+            let input = |event: Option<_>| Some(Input::Pod(own.clone(), shown(event?, PodView::of)));
+            relay(api, watcher::Config::default(), "pods", input, sender, &metrics).await;
+        }))
+    }
+
+    /// Watches the pods of all namespaces at once from now on. What is known of them stays until the list
+    /// says otherwise.
+    fn watch_all(&mut self) {
+        info!("One watch is for the pods of all namespaces with WorkloadSpreads from now on");
+        for space in self.spaces.values_mut() {
+            space.watch.take().iter().for_each(AbortHandle::abort);
+            space.listing = None;
+        }
+        self.wide = Some(Wide::default());
+        let sender = self.sender.clone();
+        let Writer { client, metrics, .. } = self.connections.writer.clone();
+        self.watches.spawn(async move {
+            let api: Api<Sent<Pod>> = Api::all(client);
+            relay(api, watcher::Config::default(), "pods", of_all, sender, &metrics).await;
+        });
     }
 
     /// Takes in a pod. Most of its versions say something that no spread looks at; only those spreads are due
     /// whose workload may have it.
     fn take_pod(&mut self, namespace: &str, shown: Shown<PodView>) {
+        if let Some(wide) = &mut self.wide {
+            wide.is_seen(&shown);
+            if !self.spaces.contains_key(namespace) {
+                return wide.take(namespace, shown);
+            }
+            // The last words of its own watch.
+            if matches!(shown, Shown::ListBegins | Shown::ListEnds) {
+                return;
+            }
+        }
         // Its last spread may be gone, and its watch with it.
         let Some(space) = self.spaces.get_mut(namespace) else { return };
         let changed: Vec<Arc<PodView>> = match shown {
@@ -220,21 +285,33 @@ impl Controller {
             Shown::Gone(uid) => space.pods.remove(&uid).into_iter().collect(),
             Shown::ListEnds => {
                 let seen = space.listing.take().unwrap_or_default();
-                let mut gone = Vec::new();
-                space.pods.retain(|uid, pod| {
-                    let is_there = seen.contains(uid);
-                    if !is_there {
-                        gone.push(pod.clone());
-                    }
-                    is_there
-                });
-                if !std::mem::replace(&mut space.listed, true) {
-                    let at = later(Instant::now(), PACE);
-                    return space.spreads.values().for_each(|uid| self.turns.agenda.add(uid.clone(), at));
-                }
-                gone
+                return self.list_ended(namespace, &seen);
             }
         };
+        self.changed(namespace, &changed);
+    }
+
+    /// A list has ended that has shown these pods.
+    fn list_ended(&mut self, namespace: &str, seen: &BTreeSet<String>) {
+        let Some(space) = self.spaces.get_mut(namespace) else { return };
+        let mut gone = Vec::new();
+        space.pods.retain(|uid, pod| {
+            let is_there = seen.contains(uid);
+            if !is_there {
+                gone.push(pod.clone());
+            }
+            is_there
+        });
+        if !std::mem::replace(&mut space.listed, true) {
+            let at = later(Instant::now(), PACE);
+            return space.spreads.values().for_each(|uid| self.turns.agenda.add(uid.clone(), at));
+        }
+        self.changed(namespace, &gone);
+    }
+
+    /// Makes those spreads due whose workload may have one of these pods.
+    fn changed(&mut self, namespace: &str, changed: &[Arc<PodView>]) {
+        let Some(space) = self.spaces.get(namespace) else { return };
         let at = later(Instant::now(), PACE);
         let of_space = space.spreads.values().filter_map(|uid| self.spreads.get(uid));
         for spread in of_space.filter(|spread| changed.iter().any(|pod| spread.may_have(pod))) {
@@ -247,6 +324,7 @@ impl Controller {
         let due = self.turns.agenda.take(Instant::now(), AT_ONCE, |uid| Share {
             namespace: self.spreads.get(uid).map(|spread| spread.namespace.clone()),
             fails: self.backoff.get(uid).is_some_and(Backoff::fails),
+            ..Share::default()
         });
         for uid in due {
             let Some(spread) = self.spreads.get(&uid).cloned() else { continue };
@@ -296,6 +374,17 @@ impl Controller {
         self.connections.writer.metrics.set_aside();
         self.turns.agenda.add(uid, later(Instant::now(), SET_ASIDE));
     }
+}
+
+/// Input of an event of the watch of all pods.
+fn of_all(event: Option<Event<Sent<Pod>>>) -> Option<Input> {
+    let event = event?;
+    let namespace = match &event {
+        Event::Init => return Some(Input::AllPodsBegin),
+        Event::InitDone => return Some(Input::AllPodsEnd),
+        Event::InitApply(pod) | Event::Apply(pod) | Event::Delete(pod) => pod.meta().namespace.clone()?,
+    };
+    Some(Input::Pod(namespace, shown(event, PodView::of)))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //!  WorkloadSpreads ──▶ one watch of pods for each of their namespaces ──▶ plan (berth-spread) ──▶ writes
 //! ```
 //!
+//! Where there are many of these namespaces one watch is for the pods of all (`wide`).
+//!
 //! The subset of a new pod and the status are the manager's. Here two annotations of pods are written, and
 //! pods are deleted that find no node in a subset which takes no more. A write that was not seen yet is
 //! decided once more, and changes nothing: so nothing is remembered of writes.
@@ -15,6 +17,7 @@ mod fit;
 #[cfg(test)]
 mod tests;
 mod view;
+mod wide;
 mod work;
 
 use berth_base::sent::Sent;

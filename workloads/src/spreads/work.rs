@@ -104,7 +104,11 @@ impl Work {
                         self.tell(REFUSED, text);
                         None
                     }
-                    Failure::Changed | Failure::Gone | Failure::Taken | Failure::Unknown(_) => None,
+                    Failure::Changed
+                    | Failure::Gone
+                    | Failure::Taken
+                    | Failure::Busy(_)
+                    | Failure::Unknown(_) => None,
                 };
                 return Report { uid, done: false, held, again: None };
             }

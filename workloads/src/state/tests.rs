@@ -14,7 +14,7 @@ use crate::{
     events,
     kinds::{KINDS, Kind, Known, Workload},
     object::Filed,
-    reading::Reading,
+    reading::{Found, Listed, Reading},
     watch::Shown,
     write::End,
 };
@@ -52,6 +52,11 @@ impl Workload for Made {
 
 fn state() -> State {
     State::new(EventLoop::with_reading(mpsc::channel(1).1, Tenure::of_test().1))
+}
+
+/// A list of nothing.
+fn none<T>() -> Listed<T> {
+    Listed { version: 9, objects: Vec::new() }
 }
 
 fn reading(state: &mut State) -> &mut Reading {
@@ -99,12 +104,12 @@ fn a_decision_that_panics_sets_its_object_aside_and_no_other() {
     let after = state.turns.agenda.next(AT_ONCE).unwrap();
     assert_eq!(after, now + Duration::from_secs(600));
     assert!(matches!(state.look("bad", look(after)), Next::Read(_)));
-    state.memory("bad").unread = false;
+    state.memory("bad").unread.was_read_apart();
     state.look("bad", look(after));
     assert!(told.try_recv().is_ok(), "looked at again");
     // Its author has mended it.
     show(&mut state, "bad", 2, false);
-    state.memory("bad").unread = false;
+    state.memory("bad").unread.was_read_apart();
     assert!(matches!(state.look("bad", look(after)), Next::CarryOut(..)));
 }
 
@@ -150,11 +155,61 @@ fn many_sets_in_a_namespace_that_was_not_read_are_read_at_once() {
     assert_eq!(reading(&mut state).next(1, now), Some(now));
     // Its namespace, as sets of tests have none.
     let namespace = BTreeSet::from([String::new()]);
-    assert_eq!(reading(&mut state).left(1, namespace.clone()), namespace);
+    assert_eq!(reading(&mut state).left(1, namespace.clone(), now), namespace);
     reading(&mut state).begins(1);
     reading(&mut state).ends(1, namespace, BTreeSet::new(), now);
     assert_eq!(reading(&mut state).next(1, now), None);
     assert!(looks(&mut state).iter().all(|next| matches!(next, Next::CarryOut(..))));
+}
+
+/// A brown-out: nobody knows what was written for any set of a namespace. One reading of it tells of all
+/// those that failed before it was begun; who still has a pause is planned after it.
+#[test]
+fn sets_of_which_nobody_knows_what_was_written_wait_for_one_reading() {
+    let (mut state, metrics) = (state(), Metrics::default());
+    let (events, _told) = events::channel();
+    let mut now = Instant::now();
+    let look = |now| Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
+    // Its namespace, as sets of tests have none.
+    let namespace = || BTreeSet::from([String::new()]);
+    let read = |state: &mut State, now, meanwhile: &[String]| {
+        assert_eq!(reading(state).left(1, namespace(), now), namespace());
+        reading(state).begins(1);
+        let readings = state.turns.readings();
+        meanwhile.iter().for_each(|uid| state.memory(uid).unread.add(readings));
+        let found = Found { pods: none(), claims: none(), revisions: none() };
+        state.was_read(Ended { term: 1, found: vec![(String::new(), found)], failed: Vec::new() });
+    };
+    let uids: Vec<String> = (0..100).map(|number| format!("set-{number:02}")).collect();
+    uids.iter().for_each(|uid| show(&mut state, uid, 1, false));
+    read(&mut state, now, &uids);
+    let looks = |state: &mut State, uids: &[String], now| -> Vec<Next> {
+        uids.iter().map(|uid| state.look(uid, look(now))).collect()
+    };
+    // Five are in a pause.
+    let all = looks(&mut state, &uids[..95], now);
+    let apart = all.iter().take_while(|next| matches!(next, Next::Read(_))).count();
+    let wait = all.iter().filter(|next| matches!(next, Next::Nothing)).count();
+    assert!((1..20).contains(&apart) && apart + wait == 95, "{apart}, {wait}");
+    let next = reading(&mut state).next(1, now).unwrap();
+    assert!(next > now && next <= later(now, Duration::from_secs(10)), "others that fail are waited for");
+    // One fails while the namespace is read.
+    now = next;
+    read(&mut state, now, &uids[90..91]);
+    let mut due = Vec::new();
+    loop {
+        let more = state.due(later(Instant::now(), Duration::from_secs(1)));
+        if more.is_empty() {
+            break;
+        }
+        due.extend(more);
+    }
+    due.sort();
+    assert_eq!(due, uids[apart..95], "those that waited, and none that has a pause");
+    let is_planned = |next: &Next| matches!(next, Next::CarryOut(..));
+    let rest = looks(&mut state, &uids[91..], now);
+    assert!(rest.iter().all(is_planned), "{rest:?}");
+    assert!(!is_planned(&state.look(&uids[90], look(now))), "that reading does not tell of it");
 }
 
 /// Rows: ends of plans, and which of the next two looks have a status. After a pause nobody is to wait for
@@ -228,6 +283,6 @@ fn after_a_panic_of_a_write_the_objects_are_read_first() {
     state.set_aside("a", "slice index", look(now));
     show(&mut state, "a", 2, false);
     assert!(matches!(state.look("a", look(now)), Next::Read(_)));
-    state.memory("a").unread = false;
+    state.memory("a").unread.was_read_apart();
     assert!(matches!(state.look("a", look(now)), Next::CarryOut(..)));
 }

@@ -152,15 +152,16 @@ impl Picture for UnitedDeployments {
         Box::pin(read::all(writer, term, namespaces))
     }
 
-    fn found(&mut self, namespace: &str, found: Found) {
+    fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
         let here = self.united.iter().filter(|filed| filed.object.namespace() == namespace);
         let known: Vec<String> = here.map(|filed| filed.uid().to_owned()).collect();
         let owners: Vec<&str> = known.iter().map(String::as_str).collect();
+        let mut concerned = self.revisions.found(&owners, found.revisions);
         for (kind, children) in found.children {
-            self.children.entry(kind).or_default().found(&owners, children);
+            concerned.extend(self.children.entry(kind).or_default().found(&owners, children));
         }
-        self.revisions.found(&owners, found.revisions);
-        owned::found(&mut self.united, &known, found.united);
+        concerned.extend(owned::found(&mut self.united, &known, found.united));
+        concerned
     }
 
     fn plan(&self, object: &Arc<UnitedDeployment>, memory: &Memory, now: Timestamp) -> Plan<Action> {

@@ -63,6 +63,7 @@ impl Work<UnitedDeployments> {
                 Err(Failure::Changed | Failure::Gone) => return End::Changed,
                 Err(Failure::Taken) => return End::NameTaken,
                 Err(Failure::Held(text)) => drop(held.get_or_insert(format!("{what}: {text}"))),
+                Err(Failure::Busy(text)) => return End::failed(format!("{what}: {text}")),
                 Err(failure @ (Failure::Refused(_) | Failure::ServerError(_) | Failure::Unknown(_))) => {
                     // It may be done all the same.
                     if !matches!(failure, Failure::Refused(_)) {
@@ -83,7 +84,7 @@ impl Work<UnitedDeployments> {
                 Err(Failure::Changed | Failure::Gone | Failure::Taken) => return End::Changed,
                 Err(Failure::Unknown(text)) => return End::Unknown(text),
                 Err(Failure::Held(text)) => return End::held(format!("write the status: {text}")),
-                Err(Failure::Refused(text) | Failure::ServerError(text)) => {
+                Err(Failure::Refused(text) | Failure::ServerError(text) | Failure::Busy(text)) => {
                     return End::failed(format!("write the status: {text}"));
                 }
             }

@@ -33,6 +33,9 @@ impl Work {
             Ok(None) => return End::Changed,
             Err(Failure::Gone) => gone(target.uid),
             Err(Failure::Changed) => return End::Changed,
+            Err(failure @ Failure::Busy(_)) => {
+                return self.failed(failure, "FailedUpdate", End::UpdateFailed).await;
+            }
             Err(failure) => {
                 // Should it be done all the same, that is seen before anything else is decided.
                 if failure.is_error() {

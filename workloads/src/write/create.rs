@@ -20,6 +20,10 @@ use super::{
     run::Outcome,
     typed,
 };
+use crate::{
+    trimmed::TrimmedPod,
+    watch::{Pods, Watched},
+};
 
 /// The most pods that are made at once for one set.
 const MOST_AT_ONCE: usize = 32;
@@ -65,21 +69,28 @@ impl Work {
             if end != End::Done {
                 return Outcome { end, failed: late };
             }
+            if self.busy {
+                return Outcome { end: first_failed, failed: late };
+            }
             at_once = if failures > before { 1 } else { at_once.saturating_mul(2).min(MOST_AT_ONCE) };
         }
     }
 
-    /// A pod of that name is there: the picture is old, or it is somebody else's.
+    /// A pod of that name is there: the picture is old, or it is somebody else's. It is read by itself: names
+    /// of thousands of sets may be taken, and each would list the whole namespace.
     async fn pod_taken(&mut self, name: &str) -> End {
-        let before = self.wrote.len();
-        let end = self.failed(Failure::Taken, "FailedCreate", End::ScaleFailed).await;
-        let read = self.wrote.get(before..).unwrap_or_default();
-        let is_own = read.iter().any(|wrote| match wrote {
-            Wrote::Read(_, pods, _, _) => pods.objects.iter().any(|pod| pod.name == name),
-            _ => false,
-        });
-        if is_own || end != End::Changed {
-            return end;
+        let api = Api::<TrimmedPod>::namespaced(self.writer.client.clone(), &self.namespace);
+        match self.writer.fetch("read", api.get(name)).await.map(Pods::view) {
+            Ok(Some(pod)) if pod.owner() == self.set.uid() => {
+                // There may be others that nobody has shown yet: all is read before the next plan.
+                self.wrote.push(Wrote::Pod(pod));
+                self.unread = true;
+                return End::Changed;
+            }
+            Ok(_) => {}
+            // It has gone since.
+            Err(Failure::Gone) => return End::Changed,
+            Err(failure) => return self.failed(failure, "FailedCreate", End::ScaleFailed).await,
         }
         let text = format!("pod {name} is there, and {} does not own it: delete it", self.set.entry_owner());
         self.tell(true, "FailedCreate", text.clone());

@@ -5,13 +5,16 @@ use std::time::Duration;
 use berth_base::telemetry::chain;
 use tokio::time::timeout;
 
-use super::{End, Work, Writer};
+use super::{End, Work, Writer, run::MOST_ERRORS};
 
 /// A question without an answer has failed after it.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 /// A write without an answer has an unknown end after it. A webhook has up to 30 s, and the API server goes
 /// on without one that may be ignored only as long as somebody waits for its answer.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(35);
+
+/// Reason that the library gives an answer that is no object.
+const NO_OBJECT: &str = "Failed to parse error data";
 
 /// Why a write was not done.
 pub(crate) enum Failure {
@@ -22,8 +25,11 @@ pub(crate) enum Failure {
     Unknown(String),
     /// The API server, or a webhook of its, answers with an error of its own: it is not done, most likely.
     ServerError(String),
-    /// It may be done later, by the word of whoever refused it: a budget, or an API server with much to do.
+    /// It may be done later, by the word of whoever refused it: a budget.
     Held(String),
+    /// The API server itself has too much to do, or what is before it: it takes no request, whatever that is
+    /// about.
+    Busy(String),
     Refused(String),
 }
 
@@ -56,6 +62,12 @@ impl Work {
                 end(text)
             }
             Failure::Held(_) => End::Held(Box::new(end(text))),
+            // Nothing else would be done either: the plan ends, and the next one comes later each time.
+            Failure::Busy(_) => {
+                self.errors = self.errors.saturating_add(MOST_ERRORS);
+                self.busy = true;
+                end(text)
+            }
             Failure::Refused(_) => {
                 self.tell(true, reason, text.clone());
                 end(text)
@@ -107,6 +119,11 @@ impl Failure {
             404 => Self::Gone,
             409 if status.reason == "AlreadyExists" => Self::Taken,
             409 => Self::Changed,
+            // The word of a webhook or of an eviction comes as an object. The API server's own comes as plain
+            // text, before anybody is asked.
+            429 if status.reason == NO_OBJECT => {
+                Self::Busy(format!("the API server has too much to do: {}", status.message))
+            }
             429 => Self::Held(format!("held back for now: {}", status.message)),
             400..=499 => Self::Refused(status.message.clone()),
             500..=599 => Self::ServerError(status.message.clone()),
@@ -114,9 +131,10 @@ impl Failure {
         }
     }
 
-    /// Tells whether the API server, or a webhook of its, has an error of its own or gives no answer.
+    /// Tells whether the API server, or a webhook of its, has an error of its own, takes no request or gives
+    /// no answer.
     pub(crate) const fn is_error(&self) -> bool {
-        matches!(self, Self::Unknown(_) | Self::ServerError(_))
+        matches!(self, Self::Unknown(_) | Self::ServerError(_) | Self::Busy(_))
     }
 
     const fn name(&self) -> &'static str {
@@ -125,7 +143,7 @@ impl Failure {
             Self::Gone => "gone",
             Self::Taken => "taken",
             Self::Unknown(_) | Self::ServerError(_) => "unknown",
-            Self::Held(_) => "held",
+            Self::Held(_) | Self::Busy(_) => "held",
             Self::Refused(_) => "refused",
         }
     }
@@ -135,9 +153,11 @@ impl Failure {
             Self::Changed => "the object has changed since".to_owned(),
             Self::Gone => "the object is gone".to_owned(),
             Self::Taken => "the name is taken".to_owned(),
-            Self::Unknown(text) | Self::ServerError(text) | Self::Held(text) | Self::Refused(text) => {
-                text.clone()
-            }
+            Self::Unknown(text)
+            | Self::ServerError(text)
+            | Self::Held(text)
+            | Self::Busy(text)
+            | Self::Refused(text) => text.clone(),
         }
     }
 }
@@ -158,6 +178,7 @@ mod tests {
             (403, "Forbidden", "refused"),
             (422, "Invalid", "refused"),
             (429, "TooManyRequests", "held"),
+            (429, NO_OBJECT, "held"),
             (500, "InternalError", "unknown"),
             (503, "ServiceUnavailable", "unknown"),
         ];
@@ -167,6 +188,7 @@ mod tests {
             let failure = Failure::of(&kube::Error::Api(Box::new(status)));
             assert_eq!(failure.name(), name, "{code} {reason}");
             assert_eq!(matches!(failure, Failure::ServerError(_)), is_server_error, "{code} {reason}");
+            assert_eq!(matches!(failure, Failure::Busy(_)), reason == NO_OBJECT, "{code} {reason}");
             let says = failure.text().contains("budget \"web\"");
             assert_eq!(says, !["gone", "taken", "conflict"].contains(&name), "{}", failure.text());
         }

@@ -47,6 +47,10 @@ impl Work {
                 break;
             }
             failed = failed.or(end);
+            if self.busy {
+                // So would the status be refused.
+                return failed;
+            }
         }
         // It says what failed before. What fails now goes on counting, however that ends.
         let written = match status {

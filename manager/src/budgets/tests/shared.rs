@@ -14,7 +14,7 @@ use crate::{
     budgets::{
         BudgetIndex,
         adapter::{Answer, Step},
-        in_flight::OF_A_NAMESPACE,
+        in_flight::{OF_A_NAMESPACE, OF_FAILING},
         lookup::{Fact, Found, Lookup, What},
     },
     effect::Effect,
@@ -284,6 +284,64 @@ fn lookups_without_an_answer_are_few() {
     assert_eq!(places(&crowd), (OF_A_NAMESPACE, 1), "nothing is asked for twice");
     crowd.answer_all();
     assert_eq!(crowd.writes, MANY + 1, "all have their turn");
+}
+
+/// The conversion webhook of a kind does not answer: wherever its workloads are, the others are looked up.
+#[test]
+fn a_kind_that_fails_everywhere_holds_up_no_other() {
+    let spaces = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    let mut crowd = Crowd::new(spaces.map(|space| (space, "b".to_owned(), of("Train", "t"))), []);
+    while !crowd.out.is_empty() {
+        crowd.answer(|_| Err("no answer".to_owned()));
+    }
+    assert_eq!((crowd.asked.len(), crowd.writes), (spaces.len(), 0));
+    crowd.pass(Duration::from_secs(5));
+    assert_eq!(crowd.out.len(), OF_FAILING, "all wait for it again");
+    let other = ("shop".to_owned(), "b".to_owned());
+    crowd.budgets.insert(other.clone(), (1, of("CloneSet", "web"), Status::default()));
+    crowd.show_budget(&other);
+    crowd.goes_on();
+    assert_eq!(crowd.out.len(), OF_FAILING + 1);
+    // It answers again.
+    crowd.answer_all();
+    assert_eq!(crowd.writes, spaces.len() + 1);
+}
+
+/// Budgets that were counted at the same moment are looked at again one after the other.
+#[test]
+fn budgets_are_looked_at_again_at_different_times() {
+    let budgets = (0..MANY).map(|at| (SPACE, format!("b{at}"), of("CloneSet", &format!("c{at}"))));
+    let mut crowd = Crowd::new(budgets, []);
+    crowd.pass_with_answers(Duration::from_secs(10));
+    crowd.asked.clear();
+    crowd.pass_with_answers(Duration::from_secs(370));
+    let mut seconds: Vec<u64> = crowd.asked.iter().map(|(_, at)| at.as_secs()).collect();
+    assert_eq!(seconds.len(), MANY, "each once");
+    seconds.dedup();
+    assert!(seconds.len() > MANY / 4, "{seconds:?}");
+}
+
+/// A watch that begins anew every minute shows what there is once more, and nothing follows from that.
+#[test]
+fn a_list_that_shows_nothing_new_asks_for_nothing() {
+    let budgets = (0..MANY).map(|at| (SPACE, format!("b{at}"), of("CloneSet", &format!("c{at}"))));
+    let mut crowd = Crowd::new(budgets, []);
+    crowd.pass_with_answers(Duration::from_secs(10));
+    crowd.asked.clear();
+    for _ in 0..3 {
+        let now = crowd.now();
+        crowd.set().list_begins(Kind::Budget, now);
+        let keys: Vec<_> = crowd.budgets.keys().cloned().collect();
+        keys.iter().for_each(|key| crowd.show_budget(key));
+        let mut effects = crowd.set().list_ends(Kind::Budget, now);
+        for kind in [Kind::Pod, Kind::Request] {
+            crowd.set().list_begins(kind, now);
+            effects.extend(crowd.set().list_ends(kind, now));
+        }
+        crowd.take(effects);
+        crowd.pass_with_answers(Duration::from_secs(60));
+    }
+    assert_eq!((crowd.asked.len(), crowd.writes), (0, MANY));
 }
 
 /// The workload may have been scaled since it was asked for.

@@ -86,7 +86,9 @@ impl Picture for Fake {
         async move { Ended { term, found, failed: Vec::new() } }.boxed()
     }
 
-    fn found(&mut self, _namespace: &str, (): ()) {}
+    fn found(&mut self, _namespace: &str, (): ()) -> Vec<String> {
+        Vec::new()
+    }
 
     /// One that wants to be asked again at once, for ever.
     fn plan(&self, object: &Self::Object, _memory: &Memory, _now: Timestamp) -> Plan<()> {

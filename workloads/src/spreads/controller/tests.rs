@@ -64,6 +64,53 @@ async fn an_event_is_a_plan_where_something_is_decided_by_it(
     assert_eq!(due(&mut controller), 1);
 }
 
+/// Connections of the controller are few, however many namespaces have spreads; and each has its pods.
+#[tokio::test]
+async fn one_watch_is_for_the_pods_of_many_namespaces() {
+    let mut controller = controller();
+    let of = |number: usize| {
+        let (namespace, uid) = (format!("ns-{number}"), format!("s-{number}"));
+        SpreadView { namespace, uid, ..spread() }
+    };
+    controller.take_pod("ns", Shown::Applied(view(&pod("p0", true))));
+    (1..3 * MOST_WATCHES).for_each(|number| controller.take_spread(Shown::Applied(of(number))));
+    // Those that were begun before, and the one of all.
+    assert_eq!((controller.spaces.len(), controller.watches.len()), (3 * MOST_WATCHES, MOST_WATCHES + 1));
+    assert!(controller.spaces.values().all(|space| space.watch.is_none()));
+    while due(&mut controller) > 0 {}
+    // The list of all.
+    controller.take(Input::AllPodsBegin);
+    for (namespace, name) in [("ns", "p0"), ("ns-1", "p1"), ("later", "p2")] {
+        let shown = Shown::Applied(view(&pod(name, true)));
+        controller.take(Input::Pod(namespace.to_owned(), shown));
+    }
+    while due(&mut controller) > 0 {}
+    // What the watch of a namespace still says counts for nothing.
+    controller.take(Input::Pod("ns".to_owned(), Shown::ListBegins));
+    controller.take(Input::Pod("ns".to_owned(), Shown::ListEnds));
+    controller.take(Input::AllPodsEnd);
+    assert!(controller.spaces.values().all(|space| space.listed));
+    let pods = |controller: &Controller, namespace: &str| -> Vec<String> {
+        controller.spaces[namespace].pods.keys().cloned().collect()
+    };
+    assert_eq!(pods(&controller, "ns"), ["p0"]);
+    assert_eq!(pods(&controller, "ns-1"), ["p1"]);
+    while due(&mut controller) > 0 {}
+    // A spread comes, and finds its pods.
+    let late = SpreadView { namespace: "later".to_owned(), uid: "late".to_owned(), ..spread() };
+    controller.take_spread(Shown::Applied(late));
+    assert_eq!(pods(&controller, "later"), ["p2"]);
+    assert!(controller.spaces["later"].listed && due(&mut controller) == 1);
+    controller.take(Input::Pod("later".to_owned(), Shown::Gone("p2".to_owned())));
+    assert_eq!(due(&mut controller), 1, "its pod has gone");
+    controller.take_spread(Shown::Gone("late".to_owned()));
+    assert!(!controller.spaces.contains_key("later"));
+    // The next list does not have them any more.
+    controller.take(Input::AllPodsBegin);
+    controller.take(Input::AllPodsEnd);
+    assert!(pods(&controller, "ns").is_empty() && pods(&controller, "ns-1").is_empty());
+}
+
 /// A watch may go on for weeks, and each pod that it shows in that time is another one.
 #[tokio::test]
 async fn what_a_watch_shows_is_remembered_for_a_list_that_comes_in_alone() {

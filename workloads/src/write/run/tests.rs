@@ -53,6 +53,10 @@ fn open(name: &str) -> Action {
 const CHANGED: u16 = 200;
 /// No answer ever comes: a webhook hangs.
 const HANGS: u16 = 0;
+/// The API server takes no request.
+const BUSY: u16 = 1;
+/// Somebody else has the name.
+const TAKEN: u16 = 2;
 
 /// Requests, and the codes that they are answered with.
 type Refused = &'static [(&'static str, u16)];
@@ -112,6 +116,18 @@ async fn report_after(
             let code = refused.iter().find(|(refused, _)| *refused == what).map(|(_, code)| *code);
             if code == Some(HANGS) {
                 std::future::pending::<()>().await;
+            }
+            if code == Some(BUSY) {
+                let text = Body::from(b"Too many requests, please try again later.\n".to_vec());
+                return Ok(Response::builder().status(429).body(text).unwrap());
+            }
+            if code == Some(TAKEN) {
+                let taken = json!({
+                    "kind": "Status", "status": "Failure", "code": 409, "metadata": {}, "message": "",
+                    "reason": "AlreadyExists",
+                });
+                let answer = Body::from(serde_json::to_vec(&taken).unwrap());
+                return Ok(Response::builder().status(409).body(answer).unwrap());
             }
             let answer = match code {
                 Some(CHANGED) => json!({ "metadata": {
@@ -209,6 +225,28 @@ async fn a_failure_keeps_nothing_else_from_being_written() {
         carried_out(&[("+a", 403), ("open d", 409)]).await,
         ("+a +b -c open d status".to_owned(), scale("+a"))
     );
+}
+
+/// Its pod is read, and nothing else of the namespace.
+#[tokio::test]
+async fn a_name_that_somebody_else_has_is_read_by_itself() {
+    let (asked, end) = carried_out(&[("+a", TAKEN)]).await;
+    assert_eq!(asked, "+a open a +b -c open d open e status");
+    assert!(matches!(&end, End::ScaleFailed(text) if text.contains("pod a is there")), "{end:?}");
+}
+
+/// It takes no request, whatever that is about: nothing more is asked of it.
+#[tokio::test]
+async fn an_api_server_with_too_much_to_do_ends_the_plan() {
+    let text = || "the API server has too much to do: Too many requests, please try again later.".to_owned();
+    let table: [(Refused, &str, End); 3] = [
+        (&[("+a", BUSY)], "+a", End::ScaleFailed(text())),
+        (&[("-c", BUSY)], "+a +b -c", End::ScaleFailed(text())),
+        (&[("open d", BUSY)], "+a +b -c open d", End::UpdateFailed(text())),
+    ];
+    for (refused, asked, end) in table {
+        assert_eq!(carried_out(refused).await, (asked.to_owned(), end), "{refused:?}");
+    }
 }
 
 /// A webhook that hangs has the default of ten seconds, or up to thirty.
