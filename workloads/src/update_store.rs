@@ -61,7 +61,8 @@ impl UpdateStore {
                 let all: Vec<NodeUpdates> = self.store.iter().cloned().collect();
                 all.iter().for_each(|node_updates| self.link(node_updates));
                 self.heard.extend(known.into_iter().map(|node| (node, None)));
-                self.heard.extend(all.into_iter().map(heard));
+                let is_last = |one: &NodeUpdates| self.named.get(&one.node) == Some(&one.uid);
+                self.heard.extend(all.into_iter().filter(is_last).map(heard));
                 return Concerned::All;
             }
             Shown::Applied(node_updates) => {
@@ -138,13 +139,14 @@ impl UpdateStore {
         self.silence.next()
     }
 
-    /// Workloads that a change of the object of a node concerns.
+    /// Workloads that a change of the object of a node concerns. The object may have been made anew, and an
+    /// answer may tell of the new one before the watch shows that the earlier one is gone: of a node's agent
+    /// the newest object alone says something.
     fn relink(&mut self, before: Option<&NodeUpdates>, after: Option<&NodeUpdates>) -> Concerned {
-        // Another object of the node may have been heard of before this one is seen to be gone.
-        let is_last = |one: &&NodeUpdates| self.named.get(&one.node) == Some(&one.uid);
-        let last = before.filter(is_last);
+        let last = before.filter(|one| self.named.get(&one.node) == Some(&one.uid));
+        let newest = after.filter(|one| self.is_newest(one));
         self.heard.extend(last.map(|node_updates| (node_updates.node.clone(), None)));
-        self.heard.extend(after.cloned().map(heard));
+        self.heard.extend(newest.cloned().map(heard));
         if let (Some(before), Some(after)) = (before, after)
             && before.says_the_same(after)
         {
@@ -153,15 +155,9 @@ impl UpdateStore {
         let able = |node_updates: Option<&NodeUpdates>| {
             node_updates.map(|one| (one.has_agent, one.recalls, one.checks.clone()))
         };
-        let (able_before, able_after) = (able(last), able(after));
+        let (able_before, able_after) = (able(last), able(newest));
         if let Some(last) = last {
-            self.named.remove(&last.node);
-            self.present.remove(&last.node);
-            self.labelling.remove(&last.node);
-            self.recalling.remove(&last.node);
-            for nodes in self.checking.values_mut() {
-                nodes.remove(&last.node);
-            }
+            self.forget(&last.node);
         }
         if let Some(before) = before {
             for set in before.sets() {
@@ -184,11 +180,32 @@ impl UpdateStore {
         Concerned::Some(sets.map(str::to_owned).collect())
     }
 
+    /// Tells whether no newer object of its node is known.
+    fn is_newest(&self, node_updates: &NodeUpdates) -> bool {
+        let known = self.named.get(&node_updates.node).and_then(|uid| self.store.get(uid));
+        known.is_none_or(|known| known.version() <= node_updates.version())
+    }
+
+    /// Forgets what the agent of a node is able to.
+    fn forget(&mut self, node: &str) {
+        self.named.remove(node);
+        self.present.remove(node);
+        self.labelling.remove(node);
+        self.recalling.remove(node);
+        for nodes in self.checking.values_mut() {
+            nodes.remove(node);
+        }
+    }
+
     fn link(&mut self, node_updates: &NodeUpdates) {
-        self.named.insert(node_updates.node.clone(), node_updates.uid.clone());
         for set in node_updates.sets() {
             self.of.entry(set.to_owned()).or_default().insert(node_updates.uid.clone());
         }
+        if !self.is_newest(node_updates) {
+            return;
+        }
+        self.forget(&node_updates.node);
+        self.named.insert(node_updates.node.clone(), node_updates.uid.clone());
         if node_updates.has_agent {
             self.present.insert(node_updates.node.clone());
         }
@@ -286,6 +303,9 @@ mod tests {
         assert_eq!(known(&update_store), is("u", 5));
         // The object was made anew, as a write was told; that the earlier one is gone is heard of later.
         update_store.wrote(another(7));
+        // Nor does a late answer of the earlier one take its place.
+        update_store.wrote(of_sets(6, 2, &[("set", "p")]));
+        assert_eq!(known(&update_store), is("v", 7));
         update_store.take(Shown::Gone("u".to_owned()));
         update_store.listen(Instant::now());
         assert_eq!(known(&update_store), is("v", 7));
@@ -296,6 +316,36 @@ mod tests {
         assert_eq!(known(&update_store), is("v", 8));
         update_store.take(Shown::Gone("v".to_owned()));
         assert_eq!(known(&update_store), []);
+    }
+
+    /// The object of a node was made anew, and no agent has written to it: a pod that waited for one would
+    /// wait for ever.
+    #[test]
+    fn a_new_object_has_no_agent_before_one_says_so() {
+        for shown_in_a_list in [false, true] {
+            let mut update_store = UpdateStore::default();
+            update_store.take(node_updates(2, 1, &["p"]));
+            update_store.listen(Instant::now());
+            let mut bare = of_sets(7, 1, &[]);
+            (bare.uid, bare.has_agent, bare.labels_hash, bare.recalls) = ("a".to_owned(), false, false, false);
+            bare.checks.clear();
+            if shown_in_a_list {
+                update_store.take(Shown::ListBegins);
+                update_store.take(node_updates(2, 1, &["p"]));
+            }
+            update_store.wrote(bare);
+            if shown_in_a_list {
+                update_store.take(Shown::ListEnds);
+            }
+            let known = update_store.of_nodes(["n"].into_iter());
+            assert_eq!(known.get("n").map(|one| one.uid.as_str()), Some("a"));
+            update_store.take(Shown::Gone("u".to_owned()));
+            update_store.listen(Instant::now());
+            let agents = update_store.agents(KINDS[0]);
+            assert!(agents.present.is_empty() && agents.updating.is_empty(), "{shown_in_a_list}");
+            assert!(agents.labelling.is_empty() && agents.recalling.is_empty(), "{shown_in_a_list}");
+            assert!(update_store.next_silence().is_none(), "{shown_in_a_list}");
+        }
     }
 
     #[test]
