@@ -1,10 +1,10 @@
 //! Updates in place: entries of workloads in the objects of nodes, and what the nodes say of them.
 //!
-//! An object of a node has many writers. Each change of the entries is made on the version that was just read
-//! and fails if that has changed: so two sets with pods on one node take nothing from each other. What has no
-//! room in the object waits until others are done.
+//! An object of a node has many writers. Each change of the entries is made on a version that is known, by the
+//! watch or as it was read, and fails if there is a newer one: so two sets with pods on one node take nothing
+//! from each other. What has no room in the object waits until others are done.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{
@@ -43,9 +43,10 @@ pub(crate) struct NodeUpdates {
     pub(crate) has_agent: bool,
     /// Last sign of life of the agent.
     pub(crate) sign: Option<Timestamp>,
-    entries: Vec<DesiredPod>,
+    /// Shared: each plan has the objects of its nodes as they are known.
+    entries: Arc<[DesiredPod]>,
     /// How far they are.
-    pods: Vec<UpdatedPod>,
+    pods: Arc<[UpdatedPod]>,
 }
 
 impl Stored for NodeUpdates {

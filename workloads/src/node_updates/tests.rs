@@ -154,7 +154,7 @@ fn a_pod_that_does_not_come_up_stays() {
         (None, false),
     ] {
         let mut node_updates = node_updates(Some("Failed"));
-        node_updates.pods[0].reason = reason.map(str::to_owned);
+        Arc::get_mut(&mut node_updates.pods).unwrap()[0].reason = reason.map(str::to_owned);
         let phase = node_updates.states("set").next().unwrap().1.phase;
         let why = "no room".to_owned();
         let expected = if stays { InPlacePhase::GivenUp(why) } else { InPlacePhase::Failed(why) };
@@ -179,7 +179,8 @@ fn an_entry_that_came_too_late_is_told_from_one_that_cannot_be_done() {
         ("Refused", template, false),
     ] {
         let mut node_updates = node_updates(Some("Failed"));
-        (node_updates.pods[0].reason, node_updates.pods[0].message) = (Some(reason.into()), Some(why.into()));
+        let answer = &mut Arc::get_mut(&mut node_updates.pods).unwrap()[0];
+        (answer.reason, answer.message) = (Some(reason.into()), Some(why.into()));
         let phase = node_updates.states("set").next().unwrap().1.phase;
         let late = InPlacePhase::NotAskedFor { why: why.to_owned(), since: Some(Timestamp::UNIX_EPOCH) };
         let expected = if is_late { late } else { InPlacePhase::Failed(why.to_owned()) };
