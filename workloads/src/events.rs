@@ -91,9 +91,12 @@ fn key(object: &ObjectReference) -> String {
     all.join("/")
 }
 
-/// Text of an Event after so many that were left out.
+/// Text of an Event after so many that were left out, and others that found no room to wait.
 fn with(text: String, left_out: u64) -> String {
-    if left_out == 0 { text } else { format!("{text} ({left_out} of the same kind before it were left out)") }
+    if left_out == 0 {
+        return text;
+    }
+    format!("{text} (at least {left_out} of the same kind before it were left out)")
 }
 
 /// Returns the entrance, and what comes out of it.
@@ -148,7 +151,7 @@ mod tests {
             assert_eq!((said.len(), first), (written, left_out), "{seconds} s, {name}, {reason}");
         }
         assert_eq!(with("a".to_owned(), 0), "a");
-        assert_eq!(with("a".to_owned(), 7), "a (7 of the same kind before it were left out)");
+        assert_eq!(with("a".to_owned(), 7), "a (at least 7 of the same kind before it were left out)");
     }
 
     #[test]
