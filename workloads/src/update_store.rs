@@ -327,7 +327,8 @@ mod tests {
             update_store.take(node_updates(2, 1, &["p"]));
             update_store.listen(Instant::now());
             let mut bare = of_sets(7, 1, &[]);
-            (bare.uid, bare.has_agent, bare.labels_hash, bare.recalls) = ("a".to_owned(), false, false, false);
+            (bare.uid, bare.has_agent, bare.labels_hash, bare.recalls) =
+                ("a".to_owned(), false, false, false);
             bare.checks.clear();
             if shown_in_a_list {
                 update_store.take(Shown::ListBegins);
