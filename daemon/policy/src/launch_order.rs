@@ -221,8 +221,7 @@ impl Node {
         let until = patience(call, PATIENCE_FOR_POD_VIEW);
         // Of a pod that the view cannot read only the kubelet can show more, and has when it was asked once.
         let was_asked = self.kubelet_poll.ended.is_some_and(|ended| ended >= call.arrived);
-        let may_be_shown =
-            !self.unread.contains(&request.pod.uid) || self.config.kubelet_poll && !was_asked;
+        let may_be_shown = !self.unread.contains(&request.pod.uid) || self.config.kubelet_poll && !was_asked;
         if may_be_shown && now < until {
             return Verdict::Hold { until, why: HoldReason::PodUnknown };
         }

@@ -1,8 +1,8 @@
 //! The kubelet's list of pods, of which each pod is read by itself.
 //!
-//! Anybody who may write a pod can nest its managed fields deeper than the parser goes: that keeps no other
-//! pod from being read. And a pod takes many times its text when it is read: before the next one is read, no
-//! more of it is left than the policy needs.
+//! Anybody who may write a pod can nest its managed fields deeper than the parser goes, and nobody checks
+//! that they are UTF-8: that keeps no other pod from being read. And a pod takes many times its text when it
+//! is read: before the next one is read, no more of it is left than the policy needs.
 
 use berth_policy::{Pod, PodRef};
 use serde::Deserialize;
@@ -32,7 +32,8 @@ pub(super) struct Listed {
 /// # Errors
 /// The text is no list.
 pub(super) fn listed(text: &[u8]) -> serde_json::Result<Listed> {
-    let list: PodList<'_> = serde_json::from_slice(text)?;
+    let text = String::from_utf8_lossy(text);
+    let list: PodList<'_> = serde_json::from_str(&text)?;
     let mut listed = Listed::default();
     for text in list.items.unwrap_or_default() {
         match pod(text.get())? {
@@ -82,12 +83,14 @@ mod tests {
         let wrong = json!({ "metadata": meta("wrong"), "spec": "hunter2" });
         let plain = json!({ "metadata": meta("plain"), "spec": { "containers": [{ "name": "c" }] } });
         let deep = format!(
-            r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{}{}}}],"uid":"deep","name":"deep"}}}}"#,
+            r#"{{"metadata":{{"managedFields":[{{"fieldsV1":{}"~"{}}}],"uid":"deep","name":"deep"}}}}"#,
             "[".repeat(500),
             "]".repeat(500)
         );
         let text = format!(r#"{{"kind":"PodList","items":[{deep},{wide},{large},{wrong},{plain}]}}"#);
-        let Listed { pods, unread } = listed(text.as_bytes()).unwrap();
+        // A byte that begins no character.
+        let text: Vec<u8> = text.bytes().map(|byte| if byte == b'~' { 0xff } else { byte }).collect();
+        let Listed { pods, unread } = listed(&text).unwrap();
         let names: Vec<&str> = pods.iter().map(|pod| pod.pod.name.as_str()).collect();
         assert_eq!(names, ["deep", "large", "plain"]);
         let unread: Vec<&str> = unread.iter().map(|pod| pod.uid.as_str()).collect();

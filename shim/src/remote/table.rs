@@ -292,7 +292,8 @@ pub(crate) fn fit(known: &mut InAdvance) -> usize {
 }
 
 /// Keeps the rows for which there is room, the smallest first: large ones of somebody's pods keep nobody
-/// else's out. The size of a row that cannot be told is `None`. Returns how many were left out.
+/// else's out. More than [`MAX_ROWS`] the shim would drop, and nobody here would know. The size of a row that
+/// cannot be told is `None`. Returns how many were left out.
 fn keep_small<K: Ord + Clone, V>(
     rows: &mut BTreeMap<K, V>,
     room: &mut usize,
@@ -300,7 +301,9 @@ fn keep_small<K: Ord + Clone, V>(
 ) -> usize {
     let sum = rows.iter().try_fold(0_usize, |sum, (key, row)| sum.checked_add(size(key, row)?));
     // Mostly there is room for all.
-    if let Some(left) = sum.and_then(|sum| room.checked_sub(sum)) {
+    if let Some(left) = sum.and_then(|sum| room.checked_sub(sum))
+        && rows.len() <= MAX_ROWS
+    {
         *room = left;
         return 0;
     }
@@ -308,7 +311,7 @@ fn keep_small<K: Ord + Clone, V>(
     let mut by_size: Vec<(usize, K)> = sized.collect();
     by_size.sort();
     let mut kept = BTreeSet::new();
-    for (bytes, key) in by_size {
+    for (bytes, key) in by_size.into_iter().take(MAX_ROWS) {
         let Some(left) = room.checked_sub(bytes) else { break };
         *room = left;
         kept.insert(key);

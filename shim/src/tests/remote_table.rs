@@ -165,7 +165,7 @@ fn an_agent_tells_no_more_than_the_line_and_the_shim_have_room_for() {
     let many: CreationEnv = (0..=MAX_LIST).map(|n| (n.to_string().into(), EnvValues::default())).collect();
     let mut known = InAdvance {
         sandboxes: (0..40).map(|id| (format!("{id:0>2}").into(), names())).collect(),
-        // Behind those that have taken all the room; one without names still has some.
+        // Before those that take all the room.
         containers: [("a".into(), plain(true)), ("x".repeat(MAX_NAME + 1).into(), plain(true))].into(),
         env: [
             ("a".into(), values(10)),
@@ -217,4 +217,18 @@ fn small_rows_are_told_before_large_ones() {
     assert!((50..100).contains(&(known.sandboxes.len() - whole)), "{}", known.sandboxes.len());
     assert!(known.env.contains_key(&"z".into()) && (3..8).contains(&known.env.len()), "{}", known.env.len());
     assert_eq!(left_out, 400 - known.sandboxes.len() + 9 - known.env.len());
+}
+
+/// One that the shim drops in silence would be taken for told.
+#[test]
+fn more_rows_than_the_shim_takes_are_left_out() {
+    for more in [0, 1, 3] {
+        let ids = (0..MAX_ROWS + more).map(|id| format!("{id:0>5}"));
+        let containers = ids.map(|id| (id.into(), plain(true))).collect();
+        let mut known = InAdvance { containers, ..InAdvance::default() };
+        assert_eq!(fit(&mut known), more);
+        let mut table = Table::default();
+        told(&mut table, None, &known);
+        assert_eq!((known.containers.len(), table.containers.len()), (MAX_ROWS, MAX_ROWS));
+    }
 }

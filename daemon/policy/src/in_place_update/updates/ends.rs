@@ -56,11 +56,7 @@ impl Ends {
 
     /// Settles the ends of a plan: they are told once no other one of `open` goes on, or the first has waited
     /// long enough.
-    pub(crate) fn settle<'a>(
-        &mut self,
-        open: impl Iterator<Item = &'a UpdateRequest>,
-        now: Instant,
-    ) -> Told {
+    pub(crate) fn settle<'a>(&mut self, open: impl Iterator<Item = &'a UpdateRequest>, now: Instant) -> Told {
         let owed = std::mem::take(&mut self.owed);
         let mut before = std::mem::take(&mut self.since);
         let since = |(request, _): &(UpdateRequest, UpdateReport)| {
