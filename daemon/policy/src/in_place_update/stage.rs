@@ -204,9 +204,8 @@ fn is_late(twin: &ContainerName, limit: Duration, owner: &UpdateOwner, seen: &Ob
     let batches = seen.records.values().flat_map(|record| &record.container_batches_record);
     let patched = batches.filter(|batch| batch.containers.contains(twin)).map(|batch| batch.timestamp).max();
     let patched = patched.or_else(|| seen.records.get(owner).map(|record| record.update_timestamp));
-    patched.is_none_or(|at| {
-        Duration::from_secs(seen.wall.saturating_sub(at).try_into().unwrap_or(0)) >= limit
-    })
+    patched
+        .is_none_or(|at| Duration::from_secs(seen.wall.saturating_sub(at).try_into().unwrap_or(0)) >= limit)
 }
 
 /// A version that is no number is none.

@@ -223,9 +223,16 @@ fn the_version_of_before_lets_the_one_under_way_take_over() {
             let older = swap(&mut asking, "older", "mesh:1");
             older.metadata.extend(annotated.then(|| (annotation("hash"), "1".to_owned())));
             asking.act();
-            assert_eq!(asking.images(), ["mesh:1", "mesh:2", "app:1"], "{what}: it may be about to take over");
+            assert_eq!(
+                asking.images(),
+                ["mesh:1", "mesh:2", "app:1"],
+                "{what}: it may be about to take over"
+            );
             asking.play(bad);
-            assert_eq!((asking.outcome("older"), asking.images()), (COMPLETE, vec!["mesh:1", EMPTY, "app:1"]));
+            assert_eq!(
+                (asking.outcome("older"), asking.images()),
+                (COMPLETE, vec!["mesh:1", EMPTY, "app:1"])
+            );
             let took_over = asking.resets.first() == Some(&reset("mesh-1", "mesh-2", false));
             assert_eq!(took_over, bad.is_empty(), "{what}: {:#?}", asking.log);
             assert_eq!(asking.world.restarts()[2], 0, "{what}: the app runs on");

@@ -50,12 +50,7 @@ fn whoever_withdraws_a_swap_that_was_begun_leaves_its_rest() {
         ("nothing", true, |_, _| {}, false),
         ("the request is deleted", true, |all, _| all.gone(&"r".into()), true),
         ("it was not begun", false, |all, _| all.gone(&"r".into()), false),
-        (
-            "its entry is taken away",
-            true,
-            |all, _| all.listed(UpdateSource::NodePodUpdate, Vec::new()),
-            true,
-        ),
+        ("its entry is taken away", true, |all, _| all.listed(UpdateSource::NodePodUpdate, Vec::new()), true),
         ("another source is listed", true, |all, _| all.listed(UpdateSource::Api, Vec::new()), false),
         (
             "it ends, and goes",
