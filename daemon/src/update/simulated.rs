@@ -161,6 +161,7 @@ fn observed(pod: &core::Pod, runs: &Images, request: &UpdateRequest) -> Observed
         images,
         refused: None,
         held: None,
+        wall: Timestamp::now().as_second(),
         before: None,
         metadata: view.metadata,
     }

@@ -128,8 +128,10 @@ pub struct SidecarIndex {
     /// ControllerRevisions of the sets.
     filing: Filing,
     timers: Timers<Wake>,
-    /// Sets to look at before the call returns.
+    /// Sets to look at before the call returns, or in calls soon after it.
     touched: BTreeSet<Arc<str>>,
+    /// The one that was looked at last.
+    looked_at: Option<Arc<str>>,
     /// Nodes whose entries are compared with what is wanted.
     unsure: BTreeSet<Arc<str>>,
     /// When the objects of nodes were last asked to be written.
@@ -193,6 +195,7 @@ impl Default for SidecarIndex {
             filing: Filing::default(),
             timers: Timers::default(),
             touched: BTreeSet::new(),
+            looked_at: None,
             unsure: BTreeSet::new(),
             flushed_at: None,
             orders: Vec::new(),

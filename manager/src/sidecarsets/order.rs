@@ -72,9 +72,8 @@ pub(super) fn sort<P: Ordered>(strategy: &Strategy, pods: &[P], waiting: &mut Ve
             };
             labels.map_or(0, takes).saturating_neg()
         }),
-        Priority::Labels(keys) => waiting.sort_by_cached_key(|at| {
-            update_order::rank(keys.iter().map(|key| value(of(at)?.labels(), key)))
-        }),
+        Priority::Labels(keys) => waiting
+            .sort_by_cached_key(|at| update_order::rank(keys.iter().map(|key| value(of(at)?.labels(), key)))),
     }
     for (key, value) in terms(strategy, pods, waiting) {
         scatter(pods, waiting, &key, &value);

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
+    ops::Bound,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -44,7 +45,7 @@ impl SidecarIndex {
                 self.claim(&node);
             }
             let mut looked_at = 0_usize;
-            while let Some(name) = self.touched.pop_first() {
+            while let Some(name) = self.next_touched() {
                 self.file(&name, now);
                 let planned = self.step(&name, now);
                 let written = self.write_status(&name, now);
@@ -68,6 +69,19 @@ impl SidecarIndex {
             self.unsure.clear();
         }
         std::mem::take(&mut self.orders)
+    }
+
+    /// Takes the next set that was touched. They have their turns by name, round and round: large ones that
+    /// are touched all the time must not keep the others waiting.
+    fn next_touched(&mut self) -> Option<Arc<str>> {
+        let after = self.looked_at.as_ref().and_then(|last| {
+            let behind = (Bound::Excluded(&**last), Bound::Unbounded);
+            self.touched.range::<str, _>(behind).next()
+        });
+        let next = after.or_else(|| self.touched.first())?.clone();
+        self.touched.remove(&next);
+        self.looked_at = Some(next.clone());
+        Some(next)
     }
 
     /// Entries that a manager before this one wrote are this one's now, or are taken back.

@@ -21,7 +21,7 @@ pub fn spread<T: Copy>(
     has: impl Fn(&T) -> bool,
     (all_with, all_without): (usize, usize),
 ) -> Vec<T> {
-    let (mut with, without): (Vec<_>, Vec<_>) = waiting.iter().copied().partition(|one| has(one));
+    let (mut with, without): (Vec<_>, Vec<_>) = waiting.iter().copied().partition(has);
     if with.len() <= 1 || without.len() <= 1 {
         return waiting.to_vec();
     }

@@ -58,6 +58,8 @@ pub struct Observed {
     pub refused: Option<(String, String)>,
     /// The API server does not take the next write for now, in its words.
     pub held: Option<String>,
+    /// When this is so, in seconds since the epoch: the times of records are compared with it.
+    pub wall: i64,
     /// State of the pod before the update; needed only to return to it.
     pub before: Option<Before>,
 }

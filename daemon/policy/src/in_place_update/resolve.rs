@@ -65,7 +65,7 @@ pub(super) fn resolve<'a>(
 /// The entries that want something else of a thing than another owner's that came before.
 fn contradictions<'a>(open: impl Iterator<Item = &'a UpdateRequest>) -> BTreeMap<RequestId, Failure> {
     let mut entries: Vec<&UpdateRequest> =
-        open.filter(|request| request.is_entry() && !request.is_going_back()).collect();
+        open.filter(|request| request.is_entry() && !request.is_going_back() && !request.rests()).collect();
     entries.sort_by_key(|entry| (entry.reported.previous.is_none(), entry.created, &entry.id));
     let mut taken: BTreeMap<Thing, (String, &UpdateRequest)> = BTreeMap::new();
     let mut refused = BTreeMap::new();

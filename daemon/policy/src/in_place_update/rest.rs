@@ -12,7 +12,8 @@
 //! A version that is about to take over is not stopped: the old one may be giving away its sockets, and would
 //! serve nobody afterwards. Nobody is asked: which twin serves is in the pod, and which image rests is in
 //! the request, which the agent keeps until the twins rest. It has no deadline but that of the new version,
-//! and is told to nobody. A request that swaps the same twins takes its place.
+//! and is told to nobody. It gives way to a request that swaps the same twins, as soon as that has written
+//! down what the pod was.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -50,6 +51,14 @@ impl UpdateRequest {
             reported: UpdateReport { previous: Some(previous), ..self.reported.clone() },
             ..self.clone()
         })
+    }
+
+    /// Leaves out a sidecar that somebody else swaps.
+    pub(super) fn leave_out(&mut self, name: &str) {
+        self.swaps.remove(name);
+        if let Some(previous) = &mut self.reported.previous {
+            twins(name).iter().for_each(|twin| drop(previous.images.remove(twin)));
+        }
     }
 
     /// It is the rest of a request.

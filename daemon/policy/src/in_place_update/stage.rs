@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::{
     in_place_update::{
         Before, MergePatch, Metadata, MetadataKey, Observed, Reset, Stage, Swap, SwapPhase, SwapReport,
-        SwapStep, Twin, TwinView, TwinsView, UpdateRequest, WantedSwap, swap_step,
+        SwapStep, Twin, TwinView, TwinsView, UpdateOwner, UpdateRequest, WantedSwap, swap_step,
     },
     model::ContainerName,
 };
@@ -95,11 +95,17 @@ impl Migration {
 pub(super) fn stages(request: &UpdateRequest, seen: &Observed) -> Result<Vec<Staged>, String> {
     let back = request.reported.previous.as_ref().filter(|_| request.is_going_back());
     let swaps = request.swaps.iter();
-    swaps.map(|(name, wanted)| stage(name, wanted, back, seen)).collect()
+    swaps.map(|(name, wanted)| stage(name, wanted, back, &request.owner, seen)).collect()
 }
 
 /// The stage of one swap. `back`: the pod as it was before, to which it returns.
-fn stage(name: &str, wanted: &WantedSwap, back: Option<&Before>, seen: &Observed) -> Result<Staged, String> {
+fn stage(
+    name: &str,
+    wanted: &WantedSwap,
+    back: Option<&Before>,
+    owner: &UpdateOwner,
+    seen: &Observed,
+) -> Result<Staged, String> {
     let names = twins(name);
     let [Some(first), Some(second)] = names.each_ref().map(|twin| view(twin, seen)) else {
         // A container that is not there is told by its name.
@@ -117,8 +123,17 @@ fn stage(name: &str, wanted: &WantedSwap, back: Option<&Before>, seen: &Observed
     };
     // Nothing served before: there is nothing to return to.
     let Some(image) = image else { return Ok(Staged::default()) };
+    let name_of = |twin: Twin| match twin {
+        Twin::First => names[0].clone(),
+        Twin::Second => names[1].clone(),
+    };
+    // The time of one that is wanted is over when the decision says so, which has the pod return then.
+    let gave_up = pod.served.is_some_and(|served| {
+        let is_late = || is_late(&name_of(served.other()), wanted.limit, owner, seen);
+        pod.of(served).image == image && (back.is_some() || is_late())
+    });
     let swap = Swap { image, empty_image: wanted.empty_image.clone(), version: wanted.version };
-    let step = swap_step(&swap, &pod, false);
+    let step = swap_step(&swap, &pod, gave_up);
     let (target, phase) = match &step {
         SwapStep::Refused(why) => return Err(format!("sidecar {name}: {why}")),
         SwapStep::Done(serving) => (*serving, SwapPhase::Done),
@@ -128,10 +143,6 @@ fn stage(name: &str, wanted: &WantedSwap, back: Option<&Before>, seen: &Observed
             Stage::Finish => (patch.working, SwapPhase::Emptying),
             Stage::GoBack => (patch.working.other(), SwapPhase::Returning),
         },
-    };
-    let name_of = |twin: Twin| match twin {
-        Twin::First => names[0].clone(),
-        Twin::Second => names[1].clone(),
     };
     let mut staged = Staged {
         images: [Twin::First, Twin::Second].map(|twin| (name_of(twin), pod.of(twin).image.clone())).into(),
@@ -183,7 +194,18 @@ fn view(twin: &ContainerName, seen: &Observed) -> Option<TwinView> {
         image: container.image.clone(),
         version: version(seen.metadata.get(&MetadataKey::Annotation(version_key(twin))).map(String::as_str)),
         has_taken_over: runs && proven,
+        is_taking_over: runs,
     })
+}
+
+/// The version in this twin has had its time to take over. So has one of which no record says since when it
+/// is there. A record that its owner has written since counts from its beginning.
+fn is_late(twin: &ContainerName, limit: Duration, owner: &UpdateOwner, seen: &Observed) -> bool {
+    let batches = seen.records.values().flat_map(|record| &record.container_batches_record);
+    let patched = batches.filter(|batch| batch.containers.contains(twin)).map(|batch| batch.timestamp).max();
+    let patched = patched.or_else(|| seen.records.get(owner).map(|record| record.update_timestamp));
+    patched
+        .is_none_or(|at| Duration::from_secs(seen.wall.saturating_sub(at).try_into().unwrap_or(0)) >= limit)
 }
 
 /// A version that is no number is none.
@@ -244,7 +266,7 @@ fn served_before(name: &str, before: &Before, empty: &Arc<str>) -> Option<Arc<st
     let value = |key: &MetadataKey| before.metadata.get(key).and_then(Option::as_deref);
     let twin = |name: &ContainerName| {
         let version = version(value(&MetadataKey::Annotation(version_key(name))));
-        Some(TwinView { image: before.images.get(name)?.clone(), version, has_taken_over: false })
+        Some(TwinView { image: before.images.get(name)?.clone(), version, ..TwinView::default() })
     };
     let [first, second] = twins(name);
     let pod = TwinsView { first: twin(&first)?, second: twin(&second)?, served: None };

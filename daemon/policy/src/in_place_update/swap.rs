@@ -4,6 +4,7 @@
 //! ```text
 //!   serves v1 | empty   --Start-->   v1 | v2   --Finish-->   empty | serves v2
 //!                                     |  \ not taken over: GoBack, or another version into the same twin
+//!                                     | v1 is wanted again while v2 runs: v2 has its time to take over
 //! ```
 //!
 //! [`swap_step`] is a total function of the pod as it is, so a swap goes on wherever an agent died. Which
@@ -40,6 +41,8 @@ pub struct TwinView {
     pub version: u64,
     /// It runs that image, its hook has ended well, and it is Ready.
     pub has_taken_over: bool,
+    /// It runs that image, and may be about to take over.
+    pub is_taking_over: bool,
 }
 
 /// The twins of one name.
@@ -140,7 +143,9 @@ pub fn swap_step(swap: &Swap, pod: &TwinsView, gave_up: bool) -> SwapStep {
         // Also where another one is wanted, and be it that of before: the old twin may have given everything
         // away, and the way there is from a pod with one version.
         (true, _) => finish(swap, pod, target),
-        // The version of before is wanted again.
+        // The version of before is wanted again, which may be giving away its sockets: stopped now, the new
+        // one would leave nobody who serves.
+        (false, true) if new.is_taking_over && !gave_up => SwapStep::Wait(target),
         (false, true) => go_back(swap, pod, target),
         (false, false) if new.image != swap.image => start(swap, pod, target),
         (false, false) if gave_up => go_back(swap, pod, target),

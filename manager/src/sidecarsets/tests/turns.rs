@@ -1,4 +1,5 @@
-//! Many sets with many pods: they are looked at one after the other, with pauses for others.
+//! Many sets with many pods: they are looked at one after the other, with pauses for others, and none waits
+//! for ever.
 
 use super::world::{World, pod, set, with};
 
@@ -21,4 +22,23 @@ fn sets_that_are_due_together_are_looked_at_in_turns() {
     world.index.due(now);
     assert_eq!(world.index.planned - before, 100);
     assert!(world.index.next_deadline().is_none_or(|next| next > now.instant));
+}
+
+/// Four of five sets have as many pods as one call looks at, and each event touches all of them.
+#[test]
+fn the_last_one_has_its_turn_however_often_the_others_are_touched() {
+    let names: Vec<String> = (0..5).map(|number| format!("s{number}")).collect();
+    let mut world = World::new();
+    for number in 0..5_000 {
+        let listed = names.clone();
+        world.pod(with(pod(&format!("p{number}"), "log:1"), |it| it.listed = listed));
+    }
+    names.iter().for_each(|name| world.set(set(name, "log:1")));
+    world.pass(3_000);
+    let (now, before) = (world.now(), world.index.planned);
+    world.index.owed(now);
+    assert_eq!(world.index.planned - before, 4);
+    world.index.look_at_all();
+    world.index.due(now);
+    assert_eq!(world.index.planned - before, 5);
 }

@@ -165,7 +165,7 @@ impl Updates {
     ) {
         self.set_aside.keep(|pod| by_pod.contains_key(pod));
         for pod in self.set_aside.news() {
-            for request in by_pod.get(&pod).into_iter().flatten() {
+            for request in by_pod.get(&pod).into_iter().flatten().filter(|request| !request.rests()) {
                 let report = UpdateReport { message: SET_ASIDE.to_owned(), ..request.reported.clone() };
                 self.report(request.clone(), report, About::Once, now, actions);
             }

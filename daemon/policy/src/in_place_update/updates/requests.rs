@@ -80,18 +80,25 @@ impl Requests {
         }
     }
 
-    /// Forgets the rests in whose place others ask: the same twins are swapped by them.
+    /// Leaves out of the rests what others swap, who have written down what the pod was; or who are the same
+    /// request again. One that has not begun may be taken back before it does anything.
     fn replace_rests(&mut self) {
         let entries = &self.entries;
-        let is_swapped = |pod: &PodUid, name: &String| {
+        let is_swapped = |rest: &UpdateRequest, name: &str| {
             let mut sound = entries.values().filter(|entry| entry.flaw.is_none());
             sound.any(|StoredRequest { request, .. }| {
-                request.ended.is_none() && request.pod.uid == *pod && request.swaps.contains_key(name)
+                (request.reported.previous.is_some() || request.id == rest.id)
+                    && request.ended.is_none()
+                    && request.pod.uid == rest.pod.uid
+                    && request.swaps.contains_key(name)
             })
         };
-        self.rests.retain(|_, rest| {
-            let pod = &rest.request.pod.uid;
-            !rest.request.swaps.keys().all(|name| is_swapped(pod, name))
+        self.rests.retain(|_, StoredRequest { request, .. }| {
+            let rest: &UpdateRequest = request;
+            let names = rest.swaps.keys().filter(|name| is_swapped(rest, name));
+            let names: Vec<String> = names.cloned().collect();
+            names.iter().for_each(|name| request.leave_out(name));
+            !request.swaps.is_empty()
         });
     }
 
@@ -128,8 +135,8 @@ impl Requests {
         }
         if let Some(entry) = refused {
             self.leave(&entry);
-            self.replace_rests();
         }
+        self.replace_rests();
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &StoredRequest> {

@@ -72,6 +72,7 @@ pub(crate) fn snapshot(
         images: look.images(),
         refused: pod.refused.clone(),
         held: pod.held.clone(),
+        wall: clock.seconds(),
         before: None,
         metadata: view.metadata.clone(),
         containers,

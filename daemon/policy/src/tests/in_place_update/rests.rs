@@ -7,7 +7,10 @@ use super::{
     asking::Asking,
     swaps::{pod, swap},
 };
-use crate::in_place_update::{FailureReason, Next, UpdateOutcome, UpdateRequest, WORKING};
+use crate::{
+    ContainerName,
+    in_place_update::{FailureReason, Next, UpdateOutcome, UpdateOwner, UpdateRequest, WORKING},
+};
 
 const EMPTY: &str = "empty";
 const LIMIT: Duration = Duration::from_secs(60);
@@ -148,6 +151,21 @@ fn twins_of_which_nobody_knows_who_serves_stay() {
     asking.play(&[]);
     assert!(matches!(asking.outcome("r"), UpdateOutcome::Failed(_)));
     assert_eq!(asking.images()[..2], ["mesh:1", "mesh:2"]);
+}
+
+/// Another set swaps the same twins, as one with another name does: it is not refused for it.
+#[test]
+fn another_owner_takes_its_place() {
+    let mut asking = asking(At::Runs);
+    withdraw(&mut asking);
+    swap(&mut asking, "renamed", "mesh:3").owner = UpdateOwner::SidecarSet("t".to_owned());
+    let planned = asking.plan();
+    assert_eq!(planned.next, None, "it writes down what the pod was before anything else");
+    let [(id, report)] = &planned.reports[..] else { panic!("{planned:?}") };
+    assert_eq!((id.as_str(), report.outcome), ("renamed", None));
+    let before = report.previous.as_ref().unwrap();
+    let image = before.images.get(&ContainerName::from("mesh-2")).map(|image| &**image);
+    assert_eq!(image, Some(EMPTY), "what was under way is no state to return to");
 }
 
 /// A newer request of the same pod goes on beside it, whoever makes it.

@@ -9,7 +9,7 @@ fn swap(image: &str) -> Swap {
 }
 
 fn twin(image: &str, version: u64, has_taken_over: bool) -> TwinView {
-    TwinView { image: image.into(), version, has_taken_over }
+    TwinView { image: image.into(), version, has_taken_over, is_taking_over: false }
 }
 
 fn pod(first: TwinView, second: TwinView, served: Option<Twin>) -> TwinsView {
@@ -45,6 +45,7 @@ fn the_next_step_of_a_swap() {
     let (first, second) = (Some(Twin::First), Some(Twin::Second));
     let v1 = || twin("v1", 1, true);
     let none = || twin(EMPTY, 0, true);
+    let taking_over = || TwinView { is_taking_over: true, ..twin("v2", 2, false) };
     let table = [
         // A fresh pod, its upgrade, and the one after it: as OpenKruise's annotations go.
         ("v1", v1(), none(), None, false, "done 1"),
@@ -57,6 +58,8 @@ fn the_next_step_of_a_swap() {
         ("v2", v1(), twin("v2", 2, false), first, true, "back 2=empty version 0 others [0, 1] working 1"),
         ("v2", v1(), twin("v2", 2, true), first, true, "finish 1=empty version 0 others [2, 0] working 2"),
         ("v1", v1(), twin("v2", 2, false), first, false, "back 2=empty version 0 others [0, 1] working 1"),
+        ("v1", v1(), taking_over(), first, false, "wait for 2"),
+        ("v1", v1(), taking_over(), first, true, "back 2=empty version 0 others [0, 1] working 1"),
         ("v1", v1(), twin("v2", 2, true), first, false, "finish 1=empty version 0 others [2, 0] working 2"),
         // A newer one in the middle: into the same twin, never into the one that served.
         ("v3", v1(), twin("v2", 2, false), first, false, "start 2=v3 version 3 others [3, 1] working 2"),

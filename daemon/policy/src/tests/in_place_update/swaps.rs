@@ -208,6 +208,38 @@ fn a_newer_version_in_the_middle_goes_into_the_same_twin() {
     assert_eq!(asking.images(), ["mesh:1", EMPTY, "app:1"]);
 }
 
+/// The new one may have the sockets of the old one, which is wanted again: it has its time to take over, and
+/// not more, also where annotations are written meanwhile.
+#[test]
+fn the_version_of_before_lets_the_one_under_way_take_over() {
+    for bad in [&["mesh:2"][..], &[]] {
+        for annotated in [false, true] {
+            let what = format!("{bad:?}, annotated: {annotated}");
+            let mut asking = pod();
+            swap(&mut asking, "r", "mesh:2");
+            asking.act();
+            asking.world.settle(&["mesh:2"]);
+            asking.requests.clear();
+            let older = swap(&mut asking, "older", "mesh:1");
+            older.metadata.extend(annotated.then(|| (annotation("hash"), "1".to_owned())));
+            asking.act();
+            assert_eq!(
+                asking.images(),
+                ["mesh:1", "mesh:2", "app:1"],
+                "{what}: it may be about to take over"
+            );
+            asking.play(bad);
+            assert_eq!(
+                (asking.outcome("older"), asking.images()),
+                (COMPLETE, vec!["mesh:1", EMPTY, "app:1"])
+            );
+            let took_over = asking.resets.first() == Some(&reset("mesh-1", "mesh-2", false));
+            assert_eq!(took_over, bad.is_empty(), "{what}: {:#?}", asking.log);
+            assert_eq!(asking.world.restarts()[2], 0, "{what}: the app runs on");
+        }
+    }
+}
+
 #[test]
 fn the_second_patch_does_not_wait_for_the_kubelets_word() {
     let mut asking = pod();

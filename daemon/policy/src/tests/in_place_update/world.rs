@@ -219,6 +219,7 @@ impl World {
             images: refused.chain(images).collect(),
             refused: None,
             held: None,
+            wall: self.wall,
             before: self.before.clone(),
         }
     }

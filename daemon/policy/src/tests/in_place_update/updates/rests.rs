@@ -46,16 +46,11 @@ fn whoever_withdraws_a_swap_that_was_begun_leaves_its_rest() {
     let entry = UpdateSource::NodePodUpdate;
     assert_eq!(swapping("r", "mesh", true).request.source, entry);
     // What happens, whether it had begun, and whether a rest is left.
-    let table: [(&str, bool, Event, bool); 11] = [
+    let table: [(&str, bool, Event, bool); 13] = [
         ("nothing", true, |_, _| {}, false),
         ("the request is deleted", true, |all, _| all.gone(&"r".into()), true),
         ("it was not begun", false, |all, _| all.gone(&"r".into()), false),
-        (
-            "its entry is taken away",
-            true,
-            |all, _| all.listed(UpdateSource::NodePodUpdate, Vec::new()),
-            true,
-        ),
+        ("its entry is taken away", true, |all, _| all.listed(UpdateSource::NodePodUpdate, Vec::new()), true),
         ("another source is listed", true, |all, _| all.listed(UpdateSource::Api, Vec::new()), false),
         (
             "it ends, and goes",
@@ -67,10 +62,28 @@ fn whoever_withdraws_a_swap_that_was_begun_leaves_its_rest() {
             false,
         ),
         (
-            "a newer one swaps the same",
+            "a newer one is to swap the same",
             true,
             |all, _| all.listed(UpdateSource::NodePodUpdate, vec![swapping("newer", "mesh", false)]),
+            true,
+        ),
+        (
+            "a newer one begins to swap the same",
+            true,
+            |all, now| {
+                all.listed(UpdateSource::NodePodUpdate, vec![swapping("newer", "mesh", false)]);
+                all.reported(&"newer".into(), swapping("newer", "mesh", true).request.reported, now);
+            },
             false,
+        ),
+        (
+            "a newer one is taken back before it begins",
+            true,
+            |all, _| {
+                all.listed(UpdateSource::NodePodUpdate, vec![swapping("newer", "mesh", false)]);
+                all.listed(UpdateSource::NodePodUpdate, Vec::new());
+            },
+            true,
         ),
         (
             "a newer one swaps something else",
