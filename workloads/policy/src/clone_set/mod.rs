@@ -33,10 +33,6 @@ use std::{
 use berth_proto::crd::{CloneSet, CloneSetStatus};
 use jiff::Timestamp;
 
-pub(crate) use self::{
-    rules::template_labels,
-    status::{CLAIMS_DIFFER, condition, unsettled_conditions},
-};
 pub use self::{
     claims::ClaimView,
     rules::{Priority, Rules, UpdateType},
@@ -45,6 +41,10 @@ use self::{
     claims::Claims,
     member::Member,
     numbers::{Course, Numbers, goes_back, numbers},
+};
+pub(crate) use self::{
+    rules::template_labels,
+    status::{CLAIMS_DIFFER, condition, unsettled_conditions},
 };
 use crate::{
     action::Action,
