@@ -151,23 +151,23 @@ impl Node {
                 "Berth has failed to evaluate {} and leaves it alone for a while; this is a bug of berthd, whose log has the place",
                 self.name_of(&subject)
             );
-            if let Some(pod) = self.pod_of(&subject) {
+            if let Some(pod) = self.pod_about(&subject) {
                 self.notices.push((pod, Notice { about: About::Pod, reason: REASON, warning: true, note }));
             }
         }
     }
 
-    fn pod_of(&self, subject: &Subject) -> Option<PodRef> {
+    fn pod_about(&self, subject: &Subject) -> Option<PodRef> {
         let uid = match subject {
             Subject::Pod(uid) => uid,
             Subject::Request(id) => self.recreates.pod_of(id)?,
         };
-        self.pod_with(uid)
+        self.pod_of(uid)
     }
 
     fn name_of(&self, subject: &Subject) -> String {
         match subject {
-            Subject::Pod(uid) => match self.pod_of(subject) {
+            Subject::Pod(uid) => match self.pod_about(subject) {
                 Some(pod) => format!("pod {}/{}", pod.namespace, pod.name),
                 None => format!("pod {uid}"),
             },

@@ -260,7 +260,7 @@ impl Node {
     fn note_effect(&mut self, effect: &Effect, now: Instant) {
         match effect {
             Effect::Request(_, id, RequestEffect::Report(report)) => {
-                let Some(pod) = self.recreates.pod_of(id).and_then(|uid| self.pod_with(uid)) else { return };
+                let Some(pod) = self.recreates.pod_of(id).and_then(|uid| self.pod_of(uid)) else { return };
                 let key = self.recreates.key_of(id).unwrap_or(id.as_str());
                 let text = format!("recreate request {key}: {}", progress(report));
                 self.timeline.note(now, &pod, None, What::Request, text);
@@ -310,11 +310,6 @@ impl Node {
     fn named(&self, id: &ContainerId) -> Option<(PodRef, ContainerName)> {
         let sandbox = self.sandboxes.get(self.containers.get(id)?)?;
         Some((sandbox.pod.clone(), sandbox.instances.get(id)?.container.name.clone()))
-    }
-
-    pub(crate) fn pod_with(&self, uid: &PodUid) -> Option<PodRef> {
-        let shown = self.pods.get(uid).map(|pod| pod.pod.clone());
-        shown.or_else(|| self.sandboxes_of(uid).next().map(|sandbox| sandbox.pod.clone()))
     }
 
     fn is_confirmed(&self, id: &SandboxId) -> bool {

@@ -118,7 +118,8 @@ fn what_has_no_room_waits() {
         });
         let answers: Vec<UpdatedPod> =
             answers.map(|answer| serde_json::from_value(answer).unwrap()).collect();
-        let node_updates = NodeUpdates { entries, pods: answers, ..node_updates(None) };
+        let node_updates =
+            NodeUpdates { entries: entries.into(), pods: answers.into(), ..node_updates(None) };
         let puts = changes.iter().map(|(uid, attempt, kib)| large(uid, *attempt, *kib));
         let puts: Vec<Change> = puts.map(|entry| Change::Put(Box::new(entry))).collect();
         let changed = node_updates.changed(&puts);

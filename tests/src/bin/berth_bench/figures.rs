@@ -79,11 +79,12 @@ async fn part(bench: &Bench, runs: Option<u32>) -> Result<String> {
     let load = fs::read_to_string("/proc/loadavg").context("load of the machine")?;
     let load = load.split(' ').next().unwrap_or_default();
     let mut command = Command::new(&own);
-    command.args([bench.name, "--json"]).stderr(Stdio::inherit());
+    // A bench says there how far it is; `output` would keep that until the end.
+    command.args([bench.name, "--json"]).stdout(Stdio::piped()).stderr(Stdio::inherit());
     if let Some(runs) = runs {
         command.args(["--runs", &runs.to_string()]);
     }
-    let output = command.output().await?;
+    let output = command.spawn()?.wait_with_output().await?;
     ensure!(output.status.success(), "{}", output.status);
     let lines = String::from_utf8(output.stdout)?;
     let figures: Vec<Figure> =
