@@ -45,7 +45,7 @@ pub(crate) const PAGE: u32 = 100;
 const PODS: u32 = 50;
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
-/// Namespaces of one reading at the start of a term.
+/// Namespaces of one reading, and as many beside them that are read again.
 const MOST_AT_ONCE: usize = 64;
 /// Objects of a namespace that had none at the start which are read each by itself.
 const MOST_APART: usize = 8;
@@ -86,7 +86,7 @@ pub(crate) struct Reading {
     namespaces: BTreeSet<String>,
     /// Namespaces that were to be read then, and were not.
     missing: BTreeSet<String>,
-    /// Namespaces among these that nobody has tried to read yet.
+    /// Namespaces among these that nobody has tried to read yet, or since all of them were tried.
     untried: BTreeSet<String>,
     /// Number of objects that were read each by itself, by namespace.
     apart: BTreeMap<String, usize>,
@@ -184,28 +184,30 @@ impl Reading {
 
     /// Namespaces that are to be read now in this term, of all that have objects.
     pub(crate) fn left(&mut self, term: u64, all: BTreeSet<String>, now: Instant) -> BTreeSet<String> {
-        let mut left = std::mem::take(&mut self.wanted);
+        let mut wanted = std::mem::take(&mut self.wanted);
         if !self.is_done(term) {
             self.again = None;
             self.untried = all;
             return self.next_untried();
         }
         let of_all = |namespace: &String| all.contains(namespace);
-        left.retain(of_all);
+        wanted.retain(of_all);
         self.missing.retain(of_all);
         self.untried.retain(of_all);
-        if self.again.is_none_or(|again| again <= now) {
-            left.extend(self.missing.difference(&self.untried).cloned());
+        self.untried.extend(wanted.iter().cloned());
+        self.missing.append(&mut wanted);
+        // Those that have failed come after all the others, and some at a time as well.
+        if self.untried.is_empty() && self.again.is_none_or(|again| again <= now) {
+            self.untried.clone_from(&self.missing);
             self.again = None;
         }
-        left.extend(self.next_untried());
-        self.missing.extend(left.iter().cloned());
+        let mut left = self.next_untried();
         left.extend(self.repeats.due(&all, now));
         self.repeats.begin(&left);
         left
     }
 
-    /// Takes out some of those that nobody has tried to read.
+    /// Takes out some of those that are to be tried.
     fn next_untried(&mut self) -> BTreeSet<String> {
         let first_left = self.untried.iter().nth(MOST_AT_ONCE).cloned();
         let left = first_left.map(|first| self.untried.split_off(&first)).unwrap_or_default();
@@ -246,7 +248,10 @@ impl Reading {
         self.apart.retain(|namespace, _| !self.namespaces.contains(namespace));
         self.wanted.retain(|namespace| !self.namespaces.contains(namespace) && !missing.contains(namespace));
         if !missing.is_empty() {
-            self.again = Some(later(now, self.backoff.ends(false)));
+            // Readings of many namespaces follow each other, and fail together: that is one failure.
+            if self.again.is_none() {
+                self.again = Some(later(now, self.backoff.ends(false)));
+            }
         } else if self.missing.is_empty() {
             (self.backoff, self.again) = (Backoff::default(), None);
         }

@@ -2,9 +2,8 @@
 //!
 //! A write to a pod or a claim that fails leaves that one alone, and so does one that adopts; any other
 //! failure ends its part of the plan, and the rest of it is decided anew. An API server that takes no request
-//! ends all of the plan. After an answer that did not come,
-//! or that says of an error of the API server, nobody knows what there is: the set's objects are read from it
-//! before anything else is decided.
+//! ends all of the plan. After an answer that did not come, or that says of an error of the API server,
+//! nobody knows what there is: the set's objects are read from it before anything else is decided.
 
 mod adopt;
 mod create;

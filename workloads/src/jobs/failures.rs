@@ -61,8 +61,10 @@ impl Failures {
 
     /// Counts a deletion that has failed.
     pub(super) const fn count(&mut self, failure: &Failure) {
-        let count = if failure.is_error() { &mut self.errors } else { &mut self.refusals };
-        *count = count.saturating_add(1);
+        match errors_of(failure) {
+            0 => self.refusals = self.refusals.saturating_add(1),
+            errors => self.errors = self.errors.saturating_add(errors),
+        }
     }
 
     /// Tells whether no other deletion is tried: what refuses so many may refuse all, and an error may have
@@ -72,9 +74,37 @@ impl Failures {
     }
 }
 
+/// Number of errors that a failure counts as. An API server that takes no request takes none of the others.
+pub(super) const fn errors_of(failure: &Failure) -> usize {
+    match failure {
+        Failure::Busy(_) => MOST_ERRORS,
+        failure if failure.is_error() => 1,
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rows: how a deletion failed, and how many of these are tried.
+    #[test]
+    fn failures_after_which_nothing_more_is_deleted() {
+        let table: [(fn(String) -> Failure, usize); 4] = [
+            (Failure::Busy, 1),
+            (Failure::ServerError, MOST_ERRORS),
+            (Failure::Held, MOST_REFUSED),
+            (Failure::Refused, MOST_REFUSED),
+        ];
+        for (fails, expected) in table {
+            let mut failures = Failures::default();
+            let tries = (1..).find(|_| {
+                failures.count(&fails("why".to_owned()));
+                failures.are_many()
+            });
+            assert_eq!(tries, Some(expected), "{}", fails("why".to_owned()).text());
+        }
+    }
 
     #[test]
     fn a_failure_is_told_rather_than_a_pause() {

@@ -31,7 +31,7 @@ use tracing::debug;
 
 use super::{
     failed,
-    failures::Failures,
+    failures::{Failures, errors_of},
     object::{AnyJob, Filed, Kind},
     picture::Jobs,
     watches,
@@ -177,9 +177,7 @@ impl Work<Jobs> {
                         self.wrote.push(wrote);
                     }
                     Err(failure) => {
-                        if failure.is_error() {
-                            errors = errors.saturating_add(1);
-                        }
+                        errors = errors.saturating_add(errors_of(&failure));
                         // An admission webhook may fail on this one alone.
                         if matches!(
                             failure,

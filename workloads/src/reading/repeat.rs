@@ -13,7 +13,7 @@ use std::{
 
 use berth_base::time::later;
 
-use super::{MOST_APART, MOST_COUNTED};
+use super::{MOST_APART, MOST_AT_ONCE, MOST_COUNTED};
 use crate::timing::Backoff;
 
 /// Time in which the objects that are read each by itself are counted.
@@ -71,11 +71,14 @@ impl Repeats {
         self.wanted.values().min().copied()
     }
 
-    /// Namespaces that are to be read now, of all that have objects.
+    /// Namespaces that are to be read now, of all that have objects: some of those that are due, the ones
+    /// first that have been for longest. Nobody waits for the end of all of them.
     pub(super) fn due(&mut self, all: &BTreeSet<String>, now: Instant) -> BTreeSet<String> {
         self.wanted.retain(|namespace, _| all.contains(namespace));
         let due = self.wanted.iter().filter(|(_, at)| **at <= now);
-        due.map(|(namespace, _)| namespace.clone()).collect()
+        let mut due: Vec<(Instant, &String)> = due.map(|(namespace, at)| (*at, namespace)).collect();
+        due.sort_unstable();
+        due.into_iter().take(MOST_AT_ONCE).map(|(_, namespace)| namespace.clone()).collect()
     }
 
     /// A reading of these namespaces begins.
@@ -188,6 +191,25 @@ mod tests {
         assert!(pauses.is_sorted() && pauses[8] == Duration::from_secs(60), "{pauses:?}");
         // Its last object has gone.
         assert_eq!((repeats.due(&names(&["other"]), now), repeats.next()), (names(&[]), None));
+    }
+
+    #[test]
+    fn many_namespaces_are_read_again_some_at_a_time() {
+        let (mut repeats, start) = (Repeats::default(), Instant::now());
+        let mut all: BTreeSet<String> = (0..MOST_AT_ONCE).map(|number| format!("ns-{number:03}")).collect();
+        let ask = |repeats: &mut Repeats, namespace: &str, second| {
+            assert!((0..=MOST_APART).any(|_| !repeats.reads_apart(namespace, after(start, second))));
+        };
+        ask(&mut repeats, "waits for longest", 0.0);
+        all.iter().for_each(|namespace| ask(&mut repeats, namespace, 0.5));
+        all.insert("waits for longest".to_owned());
+        let now = after(start, 2.0);
+        let due = repeats.due(&all, now);
+        assert_eq!((due.len(), due.contains("waits for longest")), (MOST_AT_ONCE, true));
+        repeats.begin(&due);
+        repeats.end(&due, now);
+        assert!(repeats.next().is_some_and(|next| next <= now), "one is left");
+        assert_eq!(repeats.due(&all, now), &all - &due);
     }
 
     #[test]

@@ -126,13 +126,40 @@ fn many_namespaces_are_read_some_at_a_time(#[case] count: usize, #[case] reading
     assert_eq!(reading.left(2, all(), again).len(), count.min(MOST_AT_ONCE));
 }
 
+/// An API server that fails for a moment: all of many namespaces are tried again as they were tried at first,
+/// some at a time, and the pause is no longer for their number.
+#[test]
+fn many_namespaces_that_fail_are_read_again_some_at_a_time() {
+    let all =
+        || -> BTreeSet<String> { (0..10 * MOST_AT_ONCE).map(|number| format!("ns-{number:03}")).collect() };
+    let (mut reading, mut now) = (Reading::default(), Instant::now());
+    for pause in [100, 500] {
+        for _ in 0..10 {
+            let left = reading.left(1, all(), now);
+            assert_eq!(left.len(), MOST_AT_ONCE);
+            reading.begins(1);
+            reading.ends(1, names(&[]), left, now);
+        }
+        let next = reading.next(1, now).unwrap();
+        assert_eq!(next.duration_since(now).as_millis(), pause);
+        now = next;
+    }
+    let left = reading.left(1, all(), now);
+    reading.begins(1);
+    reading.ends(1, left, names(&[]), now);
+    assert!(!reading.misses("ns-000") && reading.misses("ns-100"));
+    assert_eq!(reading.next(1, now), Some(now), "these are planned, and the next ones follow");
+}
+
 /// Of two namespaces one was never read, and the other one is to be read again and cannot be: nothing of it
 /// waits but those that asked for it, and neither is read more often for the other one.
 #[test]
 fn a_namespace_that_is_read_again_holds_up_nothing_else_of_it() {
-    let (mut reading, now) = (Reading::default(), Instant::now());
+    let (mut reading, mut now) = (Reading::default(), Instant::now());
     let all = || names(&["again", "missing", "well"]);
     for _ in 0..6 {
+        now = reading.next(1, now).unwrap();
+        assert!(reading.left(1, all(), now).contains("missing"));
         reading.begins(1);
         reading.ends(1, names(&["again", "well"]), names(&["missing"]), now);
     }

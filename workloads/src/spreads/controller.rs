@@ -47,8 +47,10 @@ const MOST_WATCHES: usize = 100;
 #[derive(Debug)]
 pub(super) enum Input {
     Spread(Shown<SpreadView>),
-    /// With its namespace.
+    /// By the watch of its namespace, which is named.
     Pod(String, Shown<PodView>),
+    /// By the watch of all pods.
+    PodOfAll(String, Shown<PodView>),
     /// All pods of the cluster follow.
     AllPodsBegin,
     /// The list of them has ended.
@@ -156,7 +158,10 @@ impl Controller {
     fn take(&mut self, input: Input) {
         match input {
             Input::Spread(shown) => self.take_spread(shown),
-            Input::Pod(namespace, shown) => self.take_pod(&namespace, shown),
+            // The last words of a namespace's watch are older than the list of all that follows.
+            Input::Pod(namespace, shown) if self.wide.is_none() => self.take_pod(&namespace, shown),
+            Input::Pod(..) => {}
+            Input::PodOfAll(namespace, shown) => self.take_of_all(&namespace, shown),
             Input::AllPodsBegin => self.wide.iter_mut().for_each(Wide::list_begins),
             Input::AllPodsEnd => {
                 let Some(wide) = &mut self.wide else { return };
@@ -252,19 +257,20 @@ impl Controller {
         });
     }
 
+    /// Takes in a pod of whichever namespace.
+    fn take_of_all(&mut self, namespace: &str, shown: Shown<PodView>) {
+        let Some(wide) = &mut self.wide else { return };
+        wide.is_seen(&shown);
+        if self.spaces.contains_key(namespace) {
+            self.take_pod(namespace, shown);
+        } else {
+            wide.take(namespace, shown);
+        }
+    }
+
     /// Takes in a pod. Most of its versions say something that no spread looks at; only those spreads are due
     /// whose workload may have it.
     fn take_pod(&mut self, namespace: &str, shown: Shown<PodView>) {
-        if let Some(wide) = &mut self.wide {
-            wide.is_seen(&shown);
-            if !self.spaces.contains_key(namespace) {
-                return wide.take(namespace, shown);
-            }
-            // The last words of its own watch.
-            if matches!(shown, Shown::ListBegins | Shown::ListEnds) {
-                return;
-            }
-        }
         // Its last spread may be gone, and its watch with it.
         let Some(space) = self.spaces.get_mut(namespace) else { return };
         let changed: Vec<Arc<PodView>> = match shown {
@@ -384,7 +390,7 @@ fn of_all(event: Option<Event<Sent<Pod>>>) -> Option<Input> {
         Event::InitDone => return Some(Input::AllPodsEnd),
         Event::InitApply(pod) | Event::Apply(pod) | Event::Delete(pod) => pod.meta().namespace.clone()?,
     };
-    Some(Input::Pod(namespace, shown(event, PodView::of)))
+    Some(Input::PodOfAll(namespace, shown(event, PodView::of)))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::{
     Api, Resource,
-    api::{ApiResource, DynamicObject},
+    api::{ApiResource, DynamicObject, ListParams},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -80,17 +80,19 @@ impl Work {
     /// of thousands of sets may be taken, and each would list the whole namespace.
     async fn pod_taken(&mut self, name: &str) -> End {
         let api = Api::<TrimmedPod>::namespaced(self.writer.client.clone(), &self.namespace);
-        match self.writer.fetch("read", api.get(name)).await.map(Pods::view) {
-            Ok(Some(pod)) if pod.owner() == self.set.uid() => {
-                // There may be others that nobody has shown yet: all is read before the next plan.
-                self.wrote.push(Wrote::Pod(pod));
-                self.unread = true;
-                return End::Changed;
-            }
-            Ok(_) => {}
-            // It has gone since.
-            Err(Failure::Gone) => return End::Changed,
+        // By a list of one: the workloads have the right to list pods, and not to get one.
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found = match self.writer.fetch("read", api.list(&params)).await {
+            Ok(found) => found.items.into_iter().next(),
             Err(failure) => return self.failed(failure, "FailedCreate", End::ScaleFailed).await,
+        };
+        // It has gone since.
+        let Some(found) = found else { return End::Changed };
+        if let Some(pod) = Pods::view(found).filter(|pod| pod.owner() == self.set.uid()) {
+            // There may be others that nobody has shown yet: all is read before the next plan.
+            self.wrote.push(Wrote::Pod(pod));
+            self.unread = true;
+            return End::Changed;
         }
         let text = format!("pod {name} is there, and {} does not own it: delete it", self.set.entry_owner());
         self.tell(true, "FailedCreate", text.clone());

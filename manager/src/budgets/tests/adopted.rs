@@ -54,7 +54,7 @@ fn counted(world: &World) -> (i32, i32) {
 #[rstest]
 #[case::at_an_event(by_name(), 60, true, 5)]
 #[case::soon_after_it_was_looked_up(by_name(), 0, true, 40)]
-#[case::at_no_event(by_name(), 0, false, 340)]
+#[case::at_no_event(by_name(), 0, false, 370)]
 #[case::selected(by_labels(), 60, true, 5)]
 fn the_next_one_of_its_name_adopts_it(
     #[case] cover: Value,
@@ -74,7 +74,7 @@ fn the_next_one_of_its_name_adopts_it(
     world.pass(Duration::from_secs(after));
     assert_eq!(counted(&world), (3, 3));
     let (looked, status) = (world.looked.len(), world.status.clone());
-    world.pass(Duration::from_secs(250));
+    world.pass(Duration::from_secs(200));
     assert_eq!((world.looked.len(), &world.status), (looked, &status), "nothing is asked for any more");
 }
 

@@ -82,12 +82,14 @@ async fn one_watch_is_for_the_pods_of_many_namespaces() {
     controller.take(Input::AllPodsBegin);
     for (namespace, name) in [("ns", "p0"), ("ns-1", "p1"), ("later", "p2")] {
         let shown = Shown::Applied(view(&pod(name, true)));
-        controller.take(Input::Pod(namespace.to_owned(), shown));
+        controller.take(Input::PodOfAll(namespace.to_owned(), shown));
     }
     while due(&mut controller) > 0 {}
     // What the watch of a namespace still says counts for nothing.
-    controller.take(Input::Pod("ns".to_owned(), Shown::ListBegins));
-    controller.take(Input::Pod("ns".to_owned(), Shown::ListEnds));
+    let gone_by_now = Shown::Applied(view(&pod("p9", true)));
+    for shown in [Shown::ListBegins, gone_by_now, Shown::Gone("p0".to_owned()), Shown::ListEnds] {
+        controller.take(Input::Pod("ns".to_owned(), shown));
+    }
     controller.take(Input::AllPodsEnd);
     assert!(controller.spaces.values().all(|space| space.listed));
     let pods = |controller: &Controller, namespace: &str| -> Vec<String> {
@@ -101,7 +103,7 @@ async fn one_watch_is_for_the_pods_of_many_namespaces() {
     controller.take_spread(Shown::Applied(late));
     assert_eq!(pods(&controller, "later"), ["p2"]);
     assert!(controller.spaces["later"].listed && due(&mut controller) == 1);
-    controller.take(Input::Pod("later".to_owned(), Shown::Gone("p2".to_owned())));
+    controller.take(Input::PodOfAll("later".to_owned(), Shown::Gone("p2".to_owned())));
     assert_eq!(due(&mut controller), 1, "its pod has gone");
     controller.take_spread(Shown::Gone("late".to_owned()));
     assert!(!controller.spaces.contains_key("later"));

@@ -2,6 +2,7 @@
 
 mod entries;
 mod late;
+mod make;
 
 use std::{
     collections::BTreeMap,
@@ -55,8 +56,12 @@ const CHANGED: u16 = 200;
 const HANGS: u16 = 0;
 /// The API server takes no request.
 const BUSY: u16 = 1;
-/// Somebody else has the name.
+/// Somebody has the name.
 const TAKEN: u16 = 2;
+/// The set's own pod has the name.
+const OWN: u16 = 3;
+/// There is no pod of that name any more.
+const NONE: u16 = 4;
 
 /// Requests, and the codes that they are answered with.
 type Refused = &'static [(&'static str, u16)];
@@ -109,6 +114,8 @@ async fn report_after(
                 Method::POST => format!("+{}", body["metadata"]["name"].as_str().unwrap_or_default()),
                 Method::DELETE => format!("-{last}"),
                 Method::GET if path.contains("clonesets") => "read".to_owned(),
+                // The workloads may not get a pod.
+                Method::GET if path.ends_with("/pods") => format!("find {}", named(&parts.uri)),
                 _ if path.contains("clonesets") => "status".to_owned(),
                 _ => format!("open {last}"),
             };
@@ -128,6 +135,21 @@ async fn report_after(
                 });
                 let answer = Body::from(serde_json::to_vec(&taken).unwrap());
                 return Ok(Response::builder().status(409).body(answer).unwrap());
+            }
+            if let Some(name) = what.strip_prefix("find ")
+                && code.is_none_or(|code| code == OWN || code == NONE)
+            {
+                let owner = json!([{
+                    "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "shop", "uid": "set",
+                    "controller": true,
+                }]);
+                let owners = if code == Some(OWN) { owner } else { json!([]) };
+                let meta =
+                    json!({ "name": name, "uid": name, "resourceVersion": "2", "ownerReferences": owners });
+                let items =
+                    if code == Some(NONE) { json!([]) } else { json!([{ "metadata": meta, "spec": {} }]) };
+                let list = json!({ "metadata": { "resourceVersion": "5" }, "items": items });
+                return Ok(Response::builder().body(Body::from(serde_json::to_vec(&list).unwrap())).unwrap());
             }
             let answer = match code {
                 Some(CHANGED) => json!({ "metadata": {
@@ -159,6 +181,13 @@ async fn report_after(
     let report = writer.carry_out(set(), plan, &put_off, BTreeMap::new()).await;
     let reasons = std::iter::from_fn(|| told.try_recv().ok().map(|(_, note)| note.reason)).collect();
     (asked.lock().unwrap().join(" "), report, reasons)
+}
+
+/// Name of the one object that a list is asked for.
+fn named(uri: &http::Uri) -> &str {
+    let query = uri.query().unwrap_or_default();
+    let selector = query.split('&').find_map(|part| part.strip_prefix("fieldSelector=metadata.name%3D"));
+    selector.unwrap_or_default()
 }
 
 /// Clients watch for these reasons.
@@ -225,28 +254,6 @@ async fn a_failure_keeps_nothing_else_from_being_written() {
         carried_out(&[("+a", 403), ("open d", 409)]).await,
         ("+a +b -c open d status".to_owned(), scale("+a"))
     );
-}
-
-/// Its pod is read, and nothing else of the namespace.
-#[tokio::test]
-async fn a_name_that_somebody_else_has_is_read_by_itself() {
-    let (asked, end) = carried_out(&[("+a", TAKEN)]).await;
-    assert_eq!(asked, "+a open a +b -c open d open e status");
-    assert!(matches!(&end, End::ScaleFailed(text) if text.contains("pod a is there")), "{end:?}");
-}
-
-/// It takes no request, whatever that is about: nothing more is asked of it.
-#[tokio::test]
-async fn an_api_server_with_too_much_to_do_ends_the_plan() {
-    let text = || "the API server has too much to do: Too many requests, please try again later.".to_owned();
-    let table: [(Refused, &str, End); 3] = [
-        (&[("+a", BUSY)], "+a", End::ScaleFailed(text())),
-        (&[("-c", BUSY)], "+a +b -c", End::ScaleFailed(text())),
-        (&[("open d", BUSY)], "+a +b -c open d", End::UpdateFailed(text())),
-    ];
-    for (refused, asked, end) in table {
-        assert_eq!(carried_out(refused).await, (asked.to_owned(), end), "{refused:?}");
-    }
 }
 
 /// A webhook that hangs has the default of ten seconds, or up to thirty.
@@ -394,21 +401,4 @@ async fn one_that_cannot_be_adopted_keeps_nothing_from_being_written() {
     let refused = refused.iter().map(|what| (what.as_str(), 500)).collect();
     let (asked, report, _) = self::report(adopts(&many), refused).await;
     assert_eq!((report.unadopted.len(), asked.matches("open p").count()), (3, 3), "{asked}");
-}
-
-/// One that cannot be made keeps no other one from it; a quota that is used up is not asked for all.
-#[tokio::test]
-async fn pods_that_cannot_be_made_are_few_requests() {
-    let table: [(Refused, &str); 4] = [
-        (&[], "+0 +1 +2 +3 +4 +5 +6 +7 +8 +9"),
-        (&[("+0", 500)], "+0 +1 +2 +3 +4 +5 +6 +7 +8 +9"),
-        (&[("+4", 403), ("+8", 500)], "+0 +1 +2 +3 +4 +5 +6 +7 +8 +9"),
-        (&[("+0", 403), ("+1", 403), ("+2", 403), ("+3", 403)], "+0 +1 +2 +3"),
-    ];
-    for (refused, asked) in table {
-        let actions = (0..10).map(|at| new(&at.to_string())).collect();
-        let made = carry_out(Plan { actions, ..Plan::default() }, refused).await;
-        assert_eq!(made.0, asked, "{refused:?}");
-        assert_eq!(made.1 == End::Done, refused.is_empty(), "{refused:?}");
-    }
 }
