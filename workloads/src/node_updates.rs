@@ -1,8 +1,8 @@
 //! Updates in place: entries of workloads in the objects of nodes, and what the nodes say of them.
 //!
-//! An object of a node has many writers. Each change of the entries is made on a version that is known, by the
-//! watch or as it was read, and fails if there is a newer one: so two sets with pods on one node take nothing
-//! from each other. What has no room in the object waits until others are done.
+//! An object of a node has many writers. Each change of the entries is made on a version that is known, by
+//! the watch or as it was read, and fails if there is a newer one: so two sets with pods on one node take
+//! nothing from each other. What has no room in the object waits until others are done.
 
 use std::{collections::BTreeMap, sync::Arc};
 

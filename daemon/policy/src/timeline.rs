@@ -12,7 +12,7 @@ use std::{
 use crate::{
     call::{Call, Request},
     event::{Event, StepOutcome},
-    model::{ContainerId, ContainerName, ContainerState, PodRef, PodUid, SandboxId},
+    model::{ContainerId, ContainerName, ContainerState, PodRef, SandboxId},
     node::{Held, InFlightKind, Node},
     recreate::{ContainerPhase, Outcome, RecreateReport, RequestPhase},
     step::{Effect, PodEffect, RequestEffect, RuntimeEffect, StoreEffect},
@@ -145,7 +145,7 @@ impl Timeline {
     }
 
     #[cfg(test)]
-    pub(crate) fn of(&self, pod: &PodUid) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn of(&self, pod: &crate::model::PodUid) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |entry| entry.pod.uid == *pod)
     }
 }

@@ -92,8 +92,13 @@ async fn give(
             }
         }
         sleep(LOOK_EVERY).await;
+        let mut is_left = false;
         while let Ok((one, outcome)) = ends.try_recv() {
+            is_left |= outcome == Outcome::Left;
             pending.end(one, outcome, Instant::now());
+        }
+        if is_left {
+            continue;
         }
         let pause = pending.next(Instant::now()).unwrap_or(LOOK_AFTER);
         // Cancel-safe: a change that is not taken is seen the next time, and an end is taken or stays.

@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(repeats.next(), None);
     }
 
-    /// What becomes unknown while a namespace is read is not told by that reading.
+    /// A reading does not tell of what becomes unknown while it goes on.
     #[test]
     fn who_comes_during_a_reading_waits_for_the_next_one() {
         let (mut repeats, start) = (Repeats::default(), Instant::now());

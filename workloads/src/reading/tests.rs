@@ -151,7 +151,7 @@ fn many_namespaces_that_fail_are_read_again_some_at_a_time() {
     assert_eq!(reading.next(1, now), Some(now), "these are planned, and the next ones follow");
 }
 
-/// Of two namespaces one was never read, and the other one is to be read again and cannot be: nothing of it
+/// One of two namespaces was never read, and the other one is to be read again and cannot be: nothing of it
 /// waits but those that asked for it, and neither is read more often for the other one.
 #[test]
 fn a_namespace_that_is_read_again_holds_up_nothing_else_of_it() {

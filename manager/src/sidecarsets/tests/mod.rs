@@ -3,11 +3,11 @@
 mod accepted;
 mod collisions;
 mod counters;
+mod fairness;
 mod filing;
 mod pauses;
 mod random;
 mod rollout;
 mod silent;
-mod turns;
 mod withdrawals;
 mod world;

@@ -141,7 +141,7 @@ fn a_hook_that_hangs_is_ended() {
     assert_eq!(asking.outcome("r"), GAVE_UP);
 }
 
-/// Who serves the pod does not say, as where somebody has edited it: nobody guesses.
+/// The pod does not say who serves, as where somebody has edited it: nobody guesses.
 #[test]
 fn twins_of_which_nobody_knows_who_serves_stay() {
     let mut asking = asking(At::Runs);
