@@ -90,7 +90,8 @@ mod tests {
     /// Rows: how a deletion failed, and how many of these are tried.
     #[test]
     fn failures_after_which_nothing_more_is_deleted() {
-        let table: [(fn(String) -> Failure, usize); 4] = [
+        type Fails = fn(String) -> Failure;
+        let table: [(Fails, usize); 4] = [
             (Failure::Busy, 1),
             (Failure::ServerError, MOST_ERRORS),
             (Failure::Held, MOST_REFUSED),

@@ -135,7 +135,7 @@ mod tests {
         for (outcome, ended, seconds, is_given) in table {
             let (mut pending, now) = (Pending::default(), Instant::now());
             let first = due("r", false);
-            assert_eq!(pending.take([&first].into_iter(), now), [first.clone()]);
+            assert_eq!(pending.take([&first].into_iter(), now), std::slice::from_ref(&first));
             if let Some(outcome) = outcome {
                 pending.end(first, outcome, now);
             }
@@ -152,7 +152,7 @@ mod tests {
         let (mut pending, now) = (Pending::default(), Instant::now());
         let (older, newer) = (due("r", false), due("r", true));
         pending.take([&older].into_iter(), now);
-        assert_eq!(pending.take([&newer].into_iter(), now), [newer.clone()]);
+        assert_eq!(pending.take([&newer].into_iter(), now), std::slice::from_ref(&newer));
         pending.end(older, Outcome::Written, now);
         assert_eq!(pending.take([&newer].into_iter(), now), []);
         pending.end(newer.clone(), Outcome::Written, now);
