@@ -1,8 +1,8 @@
 //! Swaps that were begun and whose entries are not there any more, by the answers that still stand in the
 //! object. While the agent lives the policy keeps what is left to do of them; after a restart that follows
 //! from the answer: which pod, which twins, and which image rests. That image is believed, as is what was
-//! before an update that goes back: the policies `berth-manager-status` and `berth-workloads` leave answers to
-//! the agent of the node. The owner, which would have to name it, may be gone.
+//! before an update that goes back: the policies `berth-manager-status` and `berth-workloads` leave answers
+//! to the agent of the node. The owner, which would have to name it, may be gone.
 
 use std::time::Instant;
 

@@ -39,10 +39,12 @@ async fn a_pod_gets_its_sidecars() -> Result<()> {
     ensure!(sidecars(&mirror) == 0, "the API's copy of a static pod has a sidecar that never runs");
 
     let hooks = scene.hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
-    // Other cases have budgets at the same API server.
+    // Other cases have budgets, sets and spreads at the same API server.
+    let is_of_others =
+        |name: &str| name == "evictions.podunavailablebudgets.berth.dev" || name.contains("typed");
     let policies: Vec<_> = hooks
         .iter()
-        .filter(|hook| hook.name != "evictions.podunavailablebudgets.berth.dev")
+        .filter(|hook| !is_of_others(&hook.name))
         .map(|hook| (hook.name.as_str(), hook.failure_policy.as_deref().unwrap_or_default()))
         .collect();
     ensure!(
