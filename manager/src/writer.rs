@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use berth_base::overload::is_overload;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Client, Resource,
@@ -34,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::body::Body;
-use self::busy::{Busy, is_busy};
+use self::busy::Busy;
 pub use self::queue::Full;
 use self::queue::{Item, Queue};
 use crate::{
@@ -227,7 +228,7 @@ impl Shared {
                     (Outcome::Written, String::new())
                 }
                 Ok(Err(error)) => {
-                    if is_busy(&error) {
+                    if matches!(&error, kube::Error::Api(status) if is_overload(status)) {
                         self.busy().is_told(Instant::now());
                     }
                     (answer::outcome(&error, tries), chain(&error))

@@ -23,7 +23,7 @@ use tracing::warn;
 use crate::{
     agenda::Agenda,
     owned::Concerned,
-    reading::{Ended, Reading},
+    reading::{Ended, Reading, Unread},
     timing::{AT_ONCE, BATCH, deadline},
     write::Writer,
 };
@@ -40,6 +40,15 @@ pub(crate) struct Connections {
     pub(crate) tenure: Tenure,
     pub(crate) writer: Writer,
     pub(crate) listed: watch::Sender<Listed>,
+}
+
+/// How an object is read before it is planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadFirst {
+    /// By itself, now.
+    Apart,
+    /// With its namespace, and it is due then.
+    WithNamespace,
 }
 
 /// Inputs and plans of a controller, and when its objects are due.
@@ -185,27 +194,31 @@ impl<I, R: Send + 'static> EventLoop<I, R> {
         self.term().filter(is_read)
     }
 
-    /// Tells whether a namespace could not be read in this term: what is in it waits until it was.
-    pub(crate) fn is_missing(&self, namespace: &str) -> bool {
-        self.reading.as_ref().is_some_and(|reading| reading.misses(namespace))
-    }
-
-    /// Tells whether an object is to be read first: it is in a namespace that had none when all were read in
-    /// this term, and was not read since.
-    pub(crate) fn is_unread(&self, namespace: &str, read_in: Option<u64>) -> bool {
-        let covers = self.reading.as_ref().is_some_and(|reading| reading.covers(namespace));
-        !covers && read_in != self.read_in()
-    }
-
-    /// Tells whether such an object is read by itself now. If not, its namespace is, and it is due then.
-    pub(crate) fn reads_apart(&mut self, namespace: &str) -> bool {
-        self.reading.as_mut().is_none_or(|reading| reading.reads_apart(namespace))
-    }
-
-    /// The same of an object of which nobody knows what was written last. If not, its namespace is read
-    /// again.
-    pub(crate) fn reads_again_apart(&mut self, namespace: &str, now: Instant) -> bool {
-        self.reading.as_mut().is_none_or(|reading| reading.reads_again_apart(namespace, now))
+    /// Tells how an object is read before it is planned; `None`: it is planned. What was written for it last
+    /// may be unknown, or not have been shown yet: `unread`, and `read_in`, the term in which it was read
+    /// apart from all others. One that is not read by itself waits until its namespace was.
+    pub(crate) fn reads_first(
+        &mut self,
+        namespace: &str,
+        unread: &mut Unread,
+        read_in: Option<u64>,
+        now: Instant,
+    ) -> Option<ReadFirst> {
+        let reading = self.reading.as_mut()?;
+        let reads_apart = if reading.misses(namespace) {
+            false
+        } else if unread.is_so() {
+            reading.reads_again_apart(namespace, now)
+        } else if !reading.covers(namespace) && read_in != reading.term() {
+            reading.reads_apart(namespace)
+        } else {
+            return None;
+        };
+        if reads_apart {
+            return Some(ReadFirst::Apart);
+        }
+        unread.waits();
+        Some(ReadFirst::WithNamespace)
     }
 
     /// Number of readings that were begun by now.

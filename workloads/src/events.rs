@@ -7,17 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_base::{
-    events::{News, Waiting},
-    time::later,
-};
+use berth_base::events::{News, Waiting};
 use berth_workloads_policy::action::Note;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use crate::object::Object;
+use crate::{object::Object, timing::Pace};
 
 /// Author of the Events.
 const AUTHOR: &str = "berth-workloads";
@@ -25,11 +22,8 @@ const AUTHOR: &str = "berth-workloads";
 const PAUSE: Duration = Duration::from_millis(50);
 /// Events that wait; one more is lost.
 const MOST_WAITING: usize = 512;
-/// One Event of an object and reason is written in it on average.
-const ONE_EVERY: Duration = Duration::from_secs(20);
-/// Events of an object and reason that may follow each other after a rest are one more than there are
-/// [`ONE_EVERY`] in it: 25, as Kubernetes' own controllers have it.
-const AHEAD: Duration = Duration::from_secs(480);
+/// Pace of the Events of an object and reason: 25 after a rest, as Kubernetes' own controllers have it.
+const OF_A_KIND: Pace = Pace { every: Duration::from_secs(20), ahead: Duration::from_secs(480) };
 /// Objects and reasons that are remembered before those that rest are forgotten.
 const MOST_REMEMBERED: usize = 1024;
 
@@ -54,9 +48,9 @@ impl Events {
     }
 }
 
-/// Pace of the Events of each object and reason.
+/// Events of each object and reason.
 #[derive(Debug, Default)]
-struct Pace(BTreeMap<(String, &'static str), Said>);
+struct Kinds(BTreeMap<(String, &'static str), Said>);
 
 /// Events of an object and reason.
 #[derive(Debug)]
@@ -67,19 +61,18 @@ struct Said {
     left_out: u64,
 }
 
-impl Pace {
+impl Kinds {
     /// Tells whether one more is written: `None`, or how many were left out before it.
     fn take(&mut self, object: &ObjectReference, reason: &'static str, now: Instant) -> Option<u64> {
         if self.0.len() >= MOST_REMEMBERED {
             self.0.retain(|_, said| said.rested > now);
         }
         let said = self.0.entry((key(object), reason)).or_insert(Said { rested: now, left_out: 0 });
-        let rested = said.rested.max(now);
-        if rested.saturating_duration_since(now) > AHEAD {
+        if OF_A_KIND.waits(said.rested, now).is_some() {
             said.left_out = said.left_out.saturating_add(1);
             return None;
         }
-        said.rested = later(rested, ONE_EVERY);
+        said.rested = OF_A_KIND.written(said.rested, now);
         Some(std::mem::take(&mut said.left_out))
     }
 }
@@ -112,10 +105,10 @@ fn namespace((object, _): &Told) -> &str {
 
 /// Writes what is told, for ever. Ends when nobody tells any more.
 pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
-    let (mut waiting, mut pace) = (Waiting::default(), Pace::default());
+    let (mut waiting, mut kinds) = (Waiting::default(), Kinds::default());
     while let Some((regarding, note)) = waiting.next(&mut told, namespace).await {
         let Note { warning, reason, text } = note;
-        let Some(left_out) = pace.take(&regarding, reason, Instant::now()) else { continue };
+        let Some(left_out) = kinds.take(&regarding, reason, Instant::now()) else { continue };
         let text = with(text, left_out);
         News { regarding, warning, reason, text }.write(&client, AUTHOR).await;
         tokio::time::sleep(PAUSE).await;
@@ -124,6 +117,8 @@ pub(crate) async fn write(client: Client, mut told: mpsc::Receiver<Told>) {
 
 #[cfg(test)]
 mod tests {
+    use berth_base::time::later;
+
     use super::*;
 
     fn object(name: &str) -> ObjectReference {
@@ -134,7 +129,7 @@ mod tests {
     /// how many the first of these says were left out.
     #[test]
     fn many_events_of_a_kind_are_told_by_a_few() {
-        let (mut pace, begin) = (Pace::default(), Instant::now());
+        let (mut kinds, begin) = (Kinds::default(), Instant::now());
         for (seconds, name, reason, come, written, left_out) in [
             (0, "shop", "Updated", 500, 25, 0),
             (0, "shop", "Failed", 3, 3, 0),
@@ -146,7 +141,7 @@ mod tests {
             (2000, "shop", "Updated", 30, 25, 8),
         ] {
             let (object, now) = (object(name), later(begin, Duration::from_secs(seconds)));
-            let said: Vec<u64> = (0..come).filter_map(|_| pace.take(&object, reason, now)).collect();
+            let said: Vec<u64> = (0..come).filter_map(|_| kinds.take(&object, reason, now)).collect();
             let first = said.first().copied().unwrap_or_default();
             assert_eq!((said.len(), first), (written, left_out), "{seconds} s, {name}, {reason}");
         }
@@ -156,12 +151,12 @@ mod tests {
 
     #[test]
     fn objects_whose_events_rest_are_forgotten() {
-        let (mut pace, begin) = (Pace::default(), Instant::now());
+        let (mut kinds, begin) = (Kinds::default(), Instant::now());
         for number in 0..10 * MOST_REMEMBERED {
             // Twenty a second, as they are written.
             let now = later(begin, PAUSE.saturating_mul(u32::try_from(number).unwrap()));
-            pace.take(&object(&number.to_string()), "Updated", now);
+            kinds.take(&object(&number.to_string()), "Updated", now);
         }
-        assert!(pace.0.len() <= MOST_REMEMBERED, "{}", pace.0.len());
+        assert!(kinds.0.len() <= MOST_REMEMBERED, "{}", kinds.0.len());
     }
 }

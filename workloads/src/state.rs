@@ -18,7 +18,7 @@ use tracing::error;
 use crate::{
     agenda::Share,
     cluster::Cluster,
-    event_loop::{EventLoop, guarded},
+    event_loop::{EventLoop, ReadFirst, guarded},
     events::Events,
     kinds::{Given, Plan, Set},
     memory::Memory,
@@ -98,21 +98,10 @@ impl State {
             return Next::Nothing;
         }
         if meta.deletion_timestamp.is_none() {
-            let reads = if self.turns.is_missing(set.namespace()) {
-                Some(false)
-            } else if memory.unread.is_so() {
-                Some(self.turns.reads_again_apart(set.namespace(), look.now))
-            } else if self.turns.is_unread(set.namespace(), memory.read_in) {
-                Some(self.turns.reads_apart(set.namespace()))
-            } else {
-                None
-            };
-            match reads {
-                Some(true) => return Next::Read(set),
-                Some(false) => {
-                    memory.unread.waits();
-                    return Next::Nothing;
-                }
+            let Memory { unread, read_in, .. } = memory;
+            match self.turns.reads_first(set.namespace(), unread, *read_in, look.now) {
+                Some(ReadFirst::Apart) => return Next::Read(set),
+                Some(ReadFirst::WithNamespace) => return Next::Nothing,
                 None => {}
             }
         }

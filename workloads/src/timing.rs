@@ -13,11 +13,8 @@ use berth_workloads_policy::action::Note;
 pub(crate) const BATCH: usize = 256;
 /// Plans that are carried out at once.
 pub(crate) const AT_ONCE: usize = 16;
-/// The status of an object is written once in it on average.
-const STATUS_EVERY: Duration = Duration::from_secs(1);
-/// Statuses of an object that may follow each other after a rest are one more than there are
-/// [`STATUS_EVERY`] in it: what has a few pods is told with each of them, as clients are used to.
-const STATUS_AHEAD: Duration = Duration::from_secs(4);
+/// Pace of an object's status: what has a few pods is told with each of them, as clients are used to.
+const STATUS: Pace = Pace { every: Duration::from_secs(1), ahead: Duration::from_secs(4) };
 /// Time from a plan's end to the next one: what it wrote is often followed by more.
 pub(crate) const SPACING: Duration = Duration::from_millis(10);
 /// The same is told again after it.
@@ -45,9 +42,17 @@ pub(crate) struct Backoff {
     held: usize,
 }
 
-/// Pace of an object's status: some writes may follow each other, and the next one waits for the average.
-///
-/// The time is the one from which the next write may be made; `None` before the first one.
+/// Pace of writes of one kind: some may follow each other after a rest, and the next one waits for the
+/// average. What is remembered of them is the time at which all have rested.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// One is written in it on average.
+    pub(crate) every: Duration,
+    /// Those that may follow each other are one more than there are `every` in it.
+    pub(crate) ahead: Duration,
+}
+
+/// Pace of an object's status: when all have rested, `None` before the first one.
 #[derive(Debug, Default)]
 pub(crate) struct StatusPace(Option<Instant>);
 
@@ -95,15 +100,27 @@ fn next(pauses: &[Duration], times: &mut usize) -> Duration {
     pause
 }
 
+impl Pace {
+    /// Time from which the next one may be written; `None`: now.
+    pub(crate) fn waits(self, rested: Instant, now: Instant) -> Option<Instant> {
+        let rests = rested.saturating_duration_since(now);
+        (rests > self.ahead).then(|| later(now, rests.saturating_sub(self.ahead)))
+    }
+
+    /// Time at which all have rested, after one more.
+    pub(crate) fn written(self, rested: Instant, now: Instant) -> Instant {
+        later(rested.max(now), self.every)
+    }
+}
+
 impl StatusPace {
     /// Time from which the status may be written; `None`: now.
     pub(crate) fn waits(&self, now: Instant) -> Option<Instant> {
-        self.0.filter(|at| *at > now)
+        STATUS.waits(self.0?, now)
     }
 
     pub(crate) fn written(&mut self, now: Instant) {
-        let earliest = later(now, STATUS_EVERY).checked_sub(STATUS_AHEAD).unwrap_or(now);
-        self.0 = Some(self.0.map_or(earliest, |at| later(at, STATUS_EVERY).max(earliest)));
+        self.0 = Some(STATUS.written(self.0.unwrap_or(now), now));
     }
 }
 
@@ -158,7 +175,7 @@ mod tests {
         let mut is_written = |after: Duration| {
             let now = later(begin, after);
             let waits = pace.waits(now);
-            assert!(waits.is_none_or(|at| at > now && at <= later(now, STATUS_EVERY)));
+            assert!(waits.is_none_or(|at| at > now && at <= later(now, STATUS.every)));
             if waits.is_none() {
                 pace.written(now);
             }

@@ -15,6 +15,7 @@ pub mod line_pace;
 pub mod metadata;
 pub mod openkruise;
 pub mod outage;
+pub mod overload;
 pub mod ownership;
 pub mod round_robin;
 pub mod sent;

@@ -1,7 +1,4 @@
 //! Pause of all writes while the API server says that it has too much to do. Pure.
-//!
-//! It says so in plain text, before anybody is asked: the next write would meet with the same, whatever it is
-//! about. The word of a webhook, or of who holds an object back, comes as an object: that is about one write.
 
 use std::time::Duration;
 
@@ -18,8 +15,6 @@ const PAUSES: [Duration; 6] = [
     Duration::from_secs(16),
     Duration::from_secs(30),
 ];
-/// Reason that the library gives an answer that is no object.
-const NO_OBJECT: &str = "Failed to parse error data";
 
 /// Standing of the pause.
 #[derive(Debug, Default)]
@@ -27,11 +22,6 @@ pub(super) struct Busy {
     until: Option<Instant>,
     /// Pauses in a row.
     times: usize,
-}
-
-/// Tells whether an error is the API server's own word that it has too much to do.
-pub(super) fn is_busy(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 429 && status.reason == NO_OBJECT)
 }
 
 impl Busy {
@@ -61,8 +51,6 @@ impl Busy {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -83,20 +71,5 @@ mod tests {
         busy.has_written(now);
         busy.is_told(now);
         assert_eq!(busy.waits(now), Some(later_timer(now, PAUSES[0])));
-    }
-
-    /// Rows: code, reason, and whether it is the API server's own word.
-    #[test]
-    fn the_word_of_a_webhook_is_about_one_write() {
-        let table = [
-            (429, NO_OBJECT, true),
-            (429, "TooManyRequests", false),
-            (429, "", false),
-            (503, NO_OBJECT, false),
-        ];
-        for (code, reason, expected) in table {
-            let status = Status::failure("too many requests", reason).with_code(code);
-            assert_eq!(is_busy(&kube::Error::Api(Box::new(status))), expected, "{code} {reason}");
-        }
     }
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     agenda::Share,
-    event_loop::{Connections, EventLoop, Turn, guarded},
+    event_loop::{Connections, EventLoop, ReadFirst, Turn, guarded},
     object::Object,
     owned::Concerned,
     reading::Ended,
@@ -149,30 +149,17 @@ impl<P: Picture> Controller<P> {
             if memory.aside.has(&object) {
                 continue;
             }
-            let is_live = object.meta().deletion_timestamp.is_none();
-            // What was written last may not have been shown yet.
-            let reads = if !is_live {
-                None
-            } else if self.turns.is_missing(object.namespace()) {
-                Some(false)
-            } else if memory.unread.is_so() {
-                Some(self.turns.reads_again_apart(object.namespace(), now))
-            } else if self.turns.is_unread(object.namespace(), memory.read_in) {
-                Some(self.turns.reads_apart(object.namespace()))
-            } else {
-                None
-            };
-            match reads {
-                Some(true) => {
-                    let read = work::read::<P>(self.connections.writer.clone(), object);
-                    self.turns.spawn(uid, async { Came::Report(read.await) });
-                    continue;
+            if object.meta().deletion_timestamp.is_none() {
+                let Memory { unread, read_in, .. } = memory;
+                match self.turns.reads_first(object.namespace(), unread, *read_in, now) {
+                    Some(ReadFirst::Apart) => {
+                        let read = work::read::<P>(self.connections.writer.clone(), object);
+                        self.turns.spawn(uid, async { Came::Report(read.await) });
+                        continue;
+                    }
+                    Some(ReadFirst::WithNamespace) => continue,
+                    None => {}
                 }
-                Some(false) => {
-                    memory.unread.waits();
-                    continue;
-                }
-                None => {}
             }
             match guarded(|| self.picture.plan(&object, memory, Timestamp::now())) {
                 Ok(plan) => self.carry_out(uid, object, plan, now),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_base::telemetry::chain;
+use berth_base::{overload::is_overload, telemetry::chain};
 use tokio::time::timeout;
 
 use super::{End, Work, Writer, run::MOST_ERRORS};
@@ -12,9 +12,6 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 /// A write without an answer has an unknown end after it. A webhook has up to 30 s, and the API server goes
 /// on without one that may be ignored only as long as somebody waits for its answer.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(35);
-
-/// Reason that the library gives an answer that is no object.
-const NO_OBJECT: &str = "Failed to parse error data";
 
 /// Why a write was not done.
 pub(crate) enum Failure {
@@ -119,9 +116,7 @@ impl Failure {
             404 => Self::Gone,
             409 if status.reason == "AlreadyExists" => Self::Taken,
             409 => Self::Changed,
-            // The word of a webhook or of an eviction comes as an object. The API server's own comes as plain
-            // text, before anybody is asked.
-            429 if status.reason == NO_OBJECT => {
+            429 if is_overload(status) => {
                 Self::Busy(format!("the API server has too much to do: {}", status.message))
             }
             429 => Self::Held(format!("held back for now: {}", status.message)),
@@ -164,6 +159,7 @@ impl Failure {
 
 #[cfg(test)]
 mod tests {
+    use berth_base::overload::NO_OBJECT;
     use kube::core::Status;
 
     use super::*;
