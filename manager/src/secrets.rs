@@ -4,7 +4,7 @@
 //! namespace that lets it get exactly that name (`deploy/samples/pull-secret.yaml`); nothing else can say
 //! that this manager may see this Secret. What is read stays in memory while its job is open, and leaves it
 //! only sealed to the node that is to pull. Each node can open what was sealed to it and nothing else.
-//! Whoever reads NodeImages sees which job pulls there, but not with what.
+//! A reader of NodeImages sees which job pulls there, but not with what.
 //!
 //! No type here that holds credentials has `Debug`, and no error or log line has anything of their content.
 

@@ -20,6 +20,13 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 const MOST_DOUBLINGS: u32 = 6;
 /// Objects that are looked at in one call.
 const MOST_AT_ONCE: usize = 64;
+/// Pause before a fact that could not be read is asked for again, and so much longer each time.
+pub(crate) const AGAIN: Duration = Duration::from_secs(5);
+/// It grows so often, to a minute.
+const MOST_TIMES_LONGER: u32 = 12;
+/// Counts of workloads may change without an event of a pod: an object is looked at again after it, or up to
+/// a minute later.
+const LOOKED_EVERY: Duration = Duration::from_secs(300);
 /// Objects that are looked at after the same time are spread over so many seconds.
 const SPREAD_SECONDS: u64 = 60;
 /// A leader that has just begun may see pods later than the one before it did.
@@ -142,12 +149,17 @@ impl Sent {
     }
 }
 
-/// Time after which an object is looked at again of which nothing is heard: `at_least` and up to a minute
-/// more, by its name. Those that were looked at together, as when a leader begins, are not for ever.
-pub(crate) fn looked_after(key: &Key, at_least: Duration) -> Duration {
+/// Time after which a fact is asked for again that could not be read so often in a row.
+pub(crate) fn asked_after(failures: u32) -> Duration {
+    AGAIN.saturating_mul(failures.min(MOST_TIMES_LONGER))
+}
+
+/// Time after which an object is looked at again of which nothing is heard: [`LOOKED_EVERY`] and up to a
+/// minute more, by its name. Those that were looked at together, as when a leader begins, are not for ever.
+pub(crate) fn looked_after(key: &Key) -> Duration {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    at_least.saturating_add(Duration::from_secs(hasher.finish() % SPREAD_SECONDS))
+    LOOKED_EVERY.saturating_add(Duration::from_secs(hasher.finish() % SPREAD_SECONDS))
 }
 
 /// Time up to which pods may be there that are not seen: since `leads`, or because a watch broke.

@@ -35,7 +35,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::body::Body;
-use self::busy::Busy;
 pub use self::queue::Full;
 use self::queue::{Item, Queue};
 use crate::{
@@ -91,8 +90,6 @@ pub struct Writer {
 struct Shared {
     /// A std lock: nothing is awaited under it.
     queue: Mutex<Queue>,
-    /// The same, for a moment while that one is held.
-    busy: Mutex<Busy>,
     arrived: Notify,
     tenure: Tenure,
     metrics: Metrics,
@@ -104,8 +101,7 @@ impl Writer {
     /// One whose writes are done by [`Writer::run`].
     pub fn new(tenure: Tenure, metrics: Metrics, vault: Vault) -> Self {
         let (queue, arrived) = (Mutex::default(), Notify::new());
-        let busy = Mutex::default();
-        Self { shared: Arc::new(Shared { queue, busy, arrived, tenure, metrics, vault }) }
+        Self { shared: Arc::new(Shared { queue, arrived, tenure, metrics, vault }) }
     }
 
     /// Takes a write. Without the lease it is dropped: the leader owes the same, and what is owed when this
@@ -161,10 +157,6 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn busy(&self) -> MutexGuard<'_, Busy> {
-        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The next one, once there is one.
     async fn next(&self) -> Item {
         loop {
@@ -182,9 +174,8 @@ impl Shared {
     }
 
     fn take(&self) -> Result<Item, Option<Instant>> {
-        let (mut queue, now) = (self.queue(), Instant::now());
-        let waits = self.busy().waits(now);
-        let item = waits.map_or_else(|| queue.take(now), |until| Err(Some(until)));
+        let mut queue = self.queue();
+        let item = queue.take(Instant::now());
         self.metrics.queued(queue.len());
         item
     }
@@ -224,12 +215,12 @@ impl Shared {
         } else {
             match timeout(ANSWER_WITHIN, send(&client, &order, target, &body)).await {
                 Ok(Ok(())) => {
-                    self.busy().has_written(Instant::now());
+                    self.queue().busy.has_written(Instant::now());
                     (Outcome::Written, String::new())
                 }
                 Ok(Err(error)) => {
                     if matches!(&error, kube::Error::Api(status) if is_overload(status)) {
-                        self.busy().is_told(Instant::now());
+                        self.queue().busy.is_told(Instant::now());
                     }
                     (answer::outcome(&error, tries), chain(&error))
                 }

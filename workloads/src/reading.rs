@@ -5,7 +5,7 @@
 //! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
 //! would cost the more the more workloads there are beside each other.
 //!
-//! Of many namespaces some are read at once, and what is in these is planned before the next ones are read:
+//! Many namespaces are read some at a time, and what is in these is planned before the next ones are read:
 //! with ten thousand of them nobody waits for the last one. A namespace that cannot be read holds up none of
 //! the others: they are planned, and it is read again, by itself and less and less often. Its objects wait
 //! for that.

@@ -46,9 +46,9 @@ pub(crate) struct Backoff {
 /// average. What is remembered of them is the time at which all have rested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// One is written in it on average.
+    /// Time in which one is written on average.
     pub(crate) every: Duration,
-    /// Those that may follow each other are one more than there are `every` in it.
+    /// Time that may be used in advance: one more than there are `every` in it may follow each other.
     pub(crate) ahead: Duration,
 }
 

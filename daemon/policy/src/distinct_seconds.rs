@@ -5,14 +5,17 @@
 //! a start after the runtime has written down its time, so the second in which it learned of it is that one
 //! or a later one.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use crate::{
     call::Call,
     launch_order::patience,
     model::ContainerName,
     node::Node,
-    sandbox::Sandbox,
+    sandbox::Instance,
     time::later,
     verdict::{HoldReason, Verdict, named},
 };
@@ -51,7 +54,7 @@ impl Node {
     pub(crate) fn until_next_second(
         &self,
         call: &Call,
-        sandbox: &Sandbox,
+        newest: &BTreeMap<&ContainerName, &Instance>,
         above: &[&ContainerName],
         now: Instant,
     ) -> Option<Verdict> {
@@ -63,7 +66,6 @@ impl Node {
             None => later(since, SECOND),
         };
         // One that has run to its end has a start in its status, too.
-        let newest = sandbox.newest_of_each();
         let started = above.iter().filter_map(|name| Some((*name, newest.get(*name)?.began?)));
         let young: Vec<_> = started.filter(|(_, since)| now < end(*since)).collect();
         let over = young.iter().map(|(_, since)| end(*since)).max()?;

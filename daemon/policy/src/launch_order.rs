@@ -189,7 +189,7 @@ impl Node {
             waiting_for.push(higher);
         }
         if waiting_for.is_empty() {
-            if let Some(held) = self.until_next_second(call, sandbox, &above, now) {
+            if let Some(held) = self.until_next_second(call, &newest, &above, now) {
                 return held;
             }
             if sandbox.inspection.answered.is_none_or(|asked| now > later(asked.at, FRESH)) {

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use crate::{
-    model::{ContainerReport, Pod, PodRef, PodUid},
+    model::{Pod, PodRef, PodUid},
     node::Node,
     set_aside::Subject,
     step::{About, Notice},
@@ -22,11 +22,11 @@ const REASON: &str = "SetAside";
 impl Node {
     /// The pod view shows this pod, new or changed.
     pub(crate) fn pod_seen(&mut self, pod: Pod, now: Instant) {
-        // Whoever may write a status can name somebody else's instance in it.
-        let is_own = |report: &&ContainerReport| self.is_instance_of(&report.id, &pod.pod.uid);
-        let own: Vec<_> = pod.statuses.iter().filter(|(_, report)| is_own(report)).collect();
-        for (name, report) in own {
-            if let Some(instance) = self.instance_mut(&report.id) {
+        for (name, report) in &pod.statuses {
+            // Whoever may write a status can name somebody else's instance in it.
+            if self.is_instance_of(&report.id, &pod.pod.uid)
+                && let Some(instance) = self.instance_mut(&report.id)
+            {
                 let before = instance.ready_since;
                 instance.ready_since = report.ready.then(|| before.unwrap_or(now));
                 if report.ready && before.is_none() {

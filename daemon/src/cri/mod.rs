@@ -173,11 +173,7 @@ impl Runtime {
 
     /// `None` when there is no such container.
     async fn container_status(&self, id: &ContainerId) -> Result<Option<cri::ContainerStatus>, RuntimeError> {
-        let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: false };
-        let mut client = self.client.clone();
-        let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
-        let status = unless_gone(answer)?.and_then(|answer| answer.status);
-        status.map(|status| about(id, status)).transpose()
+        Ok(self.answered(id, false).await?.and_then(|answer| answer.status))
     }
 
     /// How a container was created; `None` when there is no such container, or the runtime does not tell.
@@ -185,12 +181,27 @@ impl Runtime {
         &self,
         id: &ContainerId,
     ) -> Result<Option<CreationRecord>, RuntimeError> {
-        let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose: true };
+        let Some(answer) = self.answered(id, true).await? else { return Ok(None) };
+        Ok(answer.status.map(|status| CreationRecord::read(status, &answer.info)))
+    }
+
+    /// The answer about a container, where it is about the one that was asked about; `None` when there is no
+    /// such container.
+    async fn answered(
+        &self,
+        id: &ContainerId,
+        verbose: bool,
+    ) -> Result<Option<cri::ContainerStatusResponse>, RuntimeError> {
+        let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose };
         let mut client = self.client.clone();
-        let answer = within("ContainerStatus", PATIENCE, client.container_status(request)).await;
-        let Some(answer) = unless_gone(answer)? else { return Ok(None) };
-        let status = answer.status.map(|status| about(id, status)).transpose()?;
-        Ok(status.map(|status| CreationRecord::read(status, &answer.info)))
+        let answer =
+            unless_gone(within("ContainerStatus", PATIENCE, client.container_status(request)).await)?;
+        let status = answer.as_ref().and_then(|answer| answer.status.as_ref());
+        if let Some(status) = status.filter(|status| status.id != id.as_str()) {
+            let answered = status.id.chars().take(LONGEST_ID).collect();
+            return Err(RuntimeError::Another { asked: id.clone(), answered });
+        }
+        Ok(answer)
     }
 
     /// The address of a sandbox; `None` on the host's network.
@@ -309,15 +320,6 @@ fn unless_gone<T>(answer: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeE
         Err(RuntimeError::Call { status, .. }) if status.code() == Code::NotFound => Ok(None),
         answer => answer.map(Some),
     }
-}
-
-/// The status, where it is about the container that was asked about.
-fn about(asked: &ContainerId, status: cri::ContainerStatus) -> Result<cri::ContainerStatus, RuntimeError> {
-    if status.id == asked.as_str() {
-        return Ok(status);
-    }
-    let answered = status.id.chars().take(LONGEST_ID).collect();
-    Err(RuntimeError::Another { asked: asked.clone(), answered })
 }
 
 /// Rounded up: a grace is at least what was asked for.

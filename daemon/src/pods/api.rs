@@ -228,14 +228,9 @@ impl Sent {
     /// Reads it, or what says which pod it is: never fails. That it mirrors a static pod counts for nothing
     /// then: anybody may write that of any pod.
     fn of(object: Raw) -> Result<Self, Untyped> {
-        let [uid, namespace, name] = ["uid", "namespace", "name"].map(|key| object.of_metadata(key));
-        let pod = PodRef { uid: uid.into(), namespace: namespace.to_owned(), name: name.to_owned() };
-        Ok(match object.typed::<core::Pod>().map(Box::new) {
-            Ok(read) => match read::too_wide(&read) {
-                None => Self::Read(read),
-                Some(why) => Self::Unread(pod, Untyped::because(why)),
-            },
-            Err(why) => Self::Unread(pod, why),
+        Ok(match read::pod(object) {
+            Ok(read) => Self::Read(Box::new(read)),
+            Err((pod, why)) => Self::Unread(pod, why),
         })
     }
 }

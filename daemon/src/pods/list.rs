@@ -54,16 +54,11 @@ fn pod(text: &str) -> serde_json::Result<Result<core::Pod, PodRef>> {
     }
     // Without what is nested too deep.
     let raw: Raw = serde_json::from_str(text)?;
-    let [uid, namespace, name] = ["uid", "namespace", "name"].map(|key| raw.of_metadata(key).to_owned());
-    let why = match raw.typed::<core::Pod>() {
-        Ok(pod) => match read::too_wide(&pod) {
-            None => return Ok(Ok(pod)),
-            Some(why) => why,
-        },
-        Err(error) => error.to_string(),
-    };
-    debug!(namespace, name, pod.uid = %uid, error = %why, "Pod of the kubelet cannot be read");
-    Ok(Err(PodRef { uid: uid.into(), namespace, name }))
+    Ok(read::pod(raw).map_err(|(unread, why)| {
+        let PodRef { uid, namespace, name } = &unread;
+        debug!(namespace, name, pod.uid = %uid, error = %why, "Pod of the kubelet cannot be read");
+        unread
+    }))
 }
 
 #[cfg(test)]

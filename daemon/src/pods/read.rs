@@ -1,19 +1,34 @@
 //! Reading of a v1 Pod: questions that more than one place asks.
 
 use berth_policy::{
-    RestartPolicy,
+    PodRef, RestartPolicy,
     launch_priority::{LaunchOrder, ORDERED_ANNOTATION, OrderError},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::convert;
-use crate::cluster::{node_pods::MIRROR_ANNOTATION, v1 as core};
+use crate::cluster::{
+    node_pods::MIRROR_ANNOTATION,
+    raw::{Raw, Untyped},
+    v1 as core,
+};
 
 /// More containers than any pod has. What is remembered and looked at of a pod grows with them.
 const MOST_CONTAINERS: usize = 1000;
 
+/// Reads a pod. The error says which one it is, and why it cannot be read.
+pub(super) fn pod(object: Raw) -> Result<core::Pod, (PodRef, Untyped)> {
+    let [uid, namespace, name] = ["uid", "namespace", "name"].map(|key| object.of_metadata(key));
+    let named = PodRef { uid: uid.into(), namespace: namespace.to_owned(), name: name.to_owned() };
+    let read = object.typed::<core::Pod>().and_then(|pod| match too_wide(&pod) {
+        None => Ok(pod),
+        Some(why) => Err(Untyped::because(why)),
+    });
+    read.map_err(|why| (named, why))
+}
+
 /// Reason why the pod is not read: it has too many containers.
-pub(crate) fn too_wide(pod: &core::Pod) -> Option<String> {
+pub(super) fn too_wide(pod: &core::Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let count = spec.containers.len().saturating_add(spec.init_containers.as_ref().map_or(0, Vec::len));
     (count > MOST_CONTAINERS)

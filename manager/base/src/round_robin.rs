@@ -1,7 +1,7 @@
 //! Queues of namespaces that take turns: thousands of things of one tenant hold up another one no longer than
 //! one does. Pure.
 //!
-//! Of one namespace the first that came is the first that goes. Bounds, places and what supersedes what are
+//! The first that came of a namespace is the first that goes. Bounds, places and what supersedes what are
 //! rules of those who use it.
 
 use std::{
@@ -47,6 +47,15 @@ impl<T> RoundRobin<T> {
             self.turns.push_back(namespace);
         }
         next
+    }
+
+    /// Takes out all of a namespace.
+    pub fn remove(&mut self, namespace: &str) -> VecDeque<T> {
+        let all = self.lanes.remove(namespace);
+        if all.is_some() {
+            self.turns.retain(|one| **one != *namespace);
+        }
+        all.unwrap_or_default()
     }
 
     /// Number of those that wait of a namespace.

@@ -81,6 +81,9 @@ async fn give(
 ) {
     let mut pending = Pending::default();
     loop {
+        while let Ok((one, outcome)) = ends.try_recv() {
+            pending.end(one, outcome, Instant::now());
+        }
         let due = {
             let shown = shown.borrow_and_update();
             let all = shown.listed().filter(|_| tenure.holds());
@@ -92,14 +95,6 @@ async fn give(
             }
         }
         sleep(LOOK_EVERY).await;
-        let mut is_left = false;
-        while let Ok((one, outcome)) = ends.try_recv() {
-            is_left |= outcome == Outcome::Left;
-            pending.end(one, outcome, Instant::now());
-        }
-        if is_left {
-            continue;
-        }
         let pause = pending.next(Instant::now()).unwrap_or(LOOK_AFTER);
         // Cancel-safe: a change that is not taken is seen the next time, and an end is taken or stays.
         tokio::select! {

@@ -6,11 +6,12 @@
 //! of the places, so the workloads of all other kinds are looked up meanwhile.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    ops::Bound,
+    collections::{BTreeSet, HashMap},
     sync::Arc,
     time::Instant,
 };
+
+use berth_base::round_robin::RoundRobin;
 
 use super::{
     LOOKED_UP_WITHIN,
@@ -39,18 +40,9 @@ pub(super) struct InFlight {
     /// Lookups that are handed out, and since when.
     out: HashMap<Lookup, Instant>,
     /// Lookups that wait for a place: those of kinds that fail are in the second one.
-    lanes: [Lane; 2],
+    lanes: [RoundRobin<Lookup>; 2],
     /// Failures in a row, by API version and kind.
     failures: HashMap<(Arc<str>, Arc<str>), u32>,
-}
-
-/// Lookups that wait for a place.
-#[derive(Debug, Default)]
-struct Lane {
-    /// By namespace.
-    waiting: BTreeMap<Arc<str>, VecDeque<Lookup>>,
-    /// Namespace that had the newest place: the next one is another's.
-    last: Arc<str>,
 }
 
 impl InFlight {
@@ -62,7 +54,7 @@ impl InFlight {
         }
         self.waiters.insert(lookup.clone(), Waiters::from([budget.clone()]));
         let fails = self.fails(lookup);
-        self.lanes[usize::from(fails)].push(lookup.clone());
+        self.lanes[usize::from(fails)].push(lookup.namespace.clone(), lookup.clone());
     }
 
     /// A lookup was answered: the fact was read, or it could not be.
@@ -100,7 +92,7 @@ impl InFlight {
     /// Forgets what waits in a namespace that has no budget any more.
     pub(super) fn forget(&mut self, namespace: &str) {
         for lane in &mut self.lanes {
-            for lookup in lane.waiting.remove(namespace).into_iter().flatten() {
+            for lookup in lane.remove(namespace) {
                 self.waiters.remove(&lookup);
             }
         }
@@ -124,7 +116,7 @@ impl InFlight {
                 return Some(lookup);
             }
             // Its kind has begun to fail while it waited.
-            self.lanes[1].push(lookup);
+            self.lanes[1].push(lookup.namespace.clone(), lookup);
         }
         if self.out.keys().filter(|lookup| self.fails(lookup)).count() >= OF_FAILING {
             return None;
@@ -137,35 +129,15 @@ impl InFlight {
     /// Takes out the next one of those whose kinds fail, or of the others.
     fn next(&mut self, fails: bool) -> Option<Lookup> {
         let out = &self.out;
-        let has_place = |namespace: &Arc<str>| {
-            out.keys().filter(|lookup| lookup.namespace == *namespace).count() < OF_A_NAMESPACE
+        let has_place = |namespace: &str| {
+            out.keys().filter(|lookup| *lookup.namespace == *namespace).count() < OF_A_NAMESPACE
         };
-        self.lanes[usize::from(fails)].next(has_place)
+        self.lanes[usize::from(fails)].take(has_place)
     }
 
     fn fails(&self, lookup: &Lookup) -> bool {
         let failures = kind(lookup).and_then(|kind| self.failures.get(&kind).copied());
         failures.is_some_and(|failures| failures >= FAILS_AFTER)
-    }
-}
-
-impl Lane {
-    fn push(&mut self, lookup: Lookup) {
-        self.waiting.entry(lookup.namespace.clone()).or_default().push_back(lookup);
-    }
-
-    /// Takes out one of the namespace whose turn it is, of those with a place.
-    fn next(&mut self, has_place: impl Fn(&Arc<str>) -> bool) -> Option<Lookup> {
-        let after = self.waiting.range::<str, _>((Bound::Excluded(&*self.last), Bound::Unbounded));
-        let mut turns = after.map(|(namespace, _)| namespace).chain(self.waiting.keys());
-        let namespace = turns.find(|namespace| has_place(namespace))?.clone();
-        let lookups = self.waiting.get_mut(&namespace)?;
-        let lookup = lookups.pop_front();
-        if lookups.is_empty() {
-            self.waiting.remove(&namespace);
-        }
-        self.last = namespace;
-        lookup
     }
 }
 

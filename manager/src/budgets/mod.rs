@@ -66,12 +66,6 @@ use crate::{
 
 /// A budget is counted once in it at the most.
 pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
-/// A scale may change without an event of a pod: it is looked at again after it, or up to a minute later.
-const LOOKED_EVERY: Duration = Duration::from_secs(300);
-/// A fact that could not be read is asked for again after it, and after so much longer each time.
-const AGAIN: Duration = Duration::from_secs(5);
-/// It grows so often, to a minute.
-const MOST_TIMES_LONGER: u32 = 12;
 /// A fact without an answer is asked for again after it: the answer is lost. What a round has found is asked
 /// for anew after it.
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(30);

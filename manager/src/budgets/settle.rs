@@ -10,8 +10,7 @@ use berth_proto::crd::PodUnavailableBudgetStatus;
 use tracing::warn;
 
 use super::{
-    AGAIN, BudgetIndex, COUNTED_EVERY, KINDS, LOOKED_EVERY, LOOKED_UP_WITHIN, MOST_OF_ROUND,
-    MOST_TIMES_LONGER, Parent, Parents, RENEWED_EVERY, Step,
+    BudgetIndex, COUNTED_EVERY, KINDS, LOOKED_UP_WITHIN, MOST_OF_ROUND, Parent, Parents, RENEWED_EVERY, Step,
     count::{Facts, Member, count},
     held::Held,
     in_flight::InFlight,
@@ -24,7 +23,7 @@ use crate::{
     effect::Effect,
     store::{Key, Now, Owner, Pod, PodStage, Pods},
     time::later,
-    work::{looked_after, pods_unseen_until},
+    work::{AGAIN, asked_after, looked_after, pods_unseen_until},
 };
 
 impl BudgetIndex {
@@ -84,7 +83,7 @@ fn advance(
     if let Some((lookup, error)) = round.failed.take() {
         warn!(budget = %key, ?lookup, error, "Budget not counted, a fact could not be read");
         known.failures = known.failures.saturating_add(1);
-        let until = later(now.instant, AGAIN.saturating_mul(known.failures.min(MOST_TIMES_LONGER)));
+        let until = later(now.instant, asked_after(known.failures));
         // What else was found counts, as long as it is new.
         if later(round.began, LOOKED_UP_WITHIN) <= until {
             known.round = None;
@@ -108,7 +107,7 @@ fn advance(
     (known.round, known.failures) = (None, 0);
     if let Some(fault) = survey.fault {
         let late = refuse(key, known, &fault, now, steps);
-        return late.into_iter().chain([later(now.instant, looked_after(key, LOOKED_EVERY))]).min();
+        return late.into_iter().chain([later(now.instant, looked_after(key))]).min();
     }
     let facts = Facts {
         generation: known.object.generation,
@@ -125,7 +124,7 @@ fn advance(
     next.conditions = vec![accepted(&status.conditions, "True", reason, &message, now.wall)];
     let late = known.object.owe(key, next, now.instant, steps);
     let again = known.dirty.then(|| later(now.instant, COUNTED_EVERY));
-    let rests = later(now.instant, looked_after(key, LOOKED_EVERY));
+    let rests = later(now.instant, looked_after(key));
     let looks = [Some(rests), soonest, doubt, again, late, survey.renews];
     looks.into_iter().flatten().min()
 }

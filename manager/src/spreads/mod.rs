@@ -47,12 +47,6 @@ use crate::{
 
 /// A WorkloadSpread is counted once in it at the most.
 pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
-/// Replicas may change without an event of a pod: they are looked at again after it, or up to a minute later.
-const LOOKED_EVERY: Duration = Duration::from_secs(300);
-/// Replicas that could not be read are asked for again after it, and after so much longer each time.
-const AGAIN: Duration = Duration::from_secs(5);
-/// It grows so often, to a minute.
-const MOST_TIMES_LONGER: u32 = 12;
 
 /// The kinds by which spreads are counted.
 const KINDS: &[Kind] = &[Kind::Pod, Kind::Spread];

@@ -8,7 +8,7 @@ use berth_spread::{Facts, Member, count};
 use tracing::{info, warn};
 
 use super::{
-    AGAIN, COUNTED_EVERY, KINDS, Known, LOOKED_EVERY, MOST_TIMES_LONGER, SpreadIndex,
+    COUNTED_EVERY, KINDS, Known, SpreadIndex,
     adapter::{Replicas, SpreadStep},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     steps::LOST_AFTER,
     store::{Key, Now, PodStage, Pods},
     time::later,
-    work::{looked_after, pods_unseen_until},
+    work::{asked_after, looked_after, pods_unseen_until},
 };
 
 impl SpreadIndex {
@@ -52,8 +52,7 @@ impl SpreadIndex {
             Err(error) => {
                 warn!(spread = %key, error, "WorkloadSpread not counted, its workload was not read");
                 known.failures = known.failures.saturating_add(1);
-                let pause = AGAIN.saturating_mul(known.failures.min(MOST_TIMES_LONGER));
-                known.asked = Some(later(now, pause));
+                known.asked = Some(later(now, asked_after(known.failures)));
             }
         }
         self.queue.touch(key);
@@ -138,6 +137,6 @@ fn advance(
     let late = known.object.owe(key, next, now.instant, effects);
     let again = counted.again.map(|left| later(now.instant, left));
     let look = known.spread.as_ref().is_ok_and(berth_spread::Spread::is_by_share);
-    let look = look.then(|| later(now.instant, looked_after(key, LOOKED_EVERY)));
+    let look = look.then(|| later(now.instant, looked_after(key)));
     [again, late, look].into_iter().flatten().min()
 }

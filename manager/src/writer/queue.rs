@@ -14,6 +14,7 @@ use std::{
 use berth_base::round_robin::RoundRobin;
 use tokio::time::Instant;
 
+use super::busy::Busy;
 use crate::{
     store::Kind,
     write::{Target, Write},
@@ -66,6 +67,8 @@ pub(super) struct Queue {
     waiting: HashMap<Target, (Item, Option<Instant>)>,
     later: BTreeSet<(Instant, Target)>,
     on_their_way: HashSet<Target>,
+    /// Pause of all of them.
+    pub(super) busy: Busy,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +130,9 @@ impl Queue {
     /// The next to write. [`Queue::done`] says when that is over; until then no other of its object comes
     /// out. Without one: when to ask again, if nothing arrives before.
     pub(super) fn take(&mut self, now: Instant) -> Result<Item, Option<Instant>> {
+        if let Some(until) = self.busy.waits(now) {
+            return Err(Some(until));
+        }
         while let Some((at, _)) = self.later.first()
             && *at <= now
             && let Some((_, target)) = self.later.pop_first()

@@ -140,6 +140,14 @@ fn a_set_in_a_namespace_that_was_not_read_is_read_first() {
     assert!(matches!(state.look("late", look()), Next::CarryOut(..)));
 }
 
+/// Counts those that are read each by itself: a few, and all others wait.
+fn read_apart(looks: &[Next]) -> usize {
+    let read = looks.iter().take_while(|next| matches!(next, Next::Read(_))).count();
+    let wait = looks.iter().filter(|next| matches!(next, Next::Nothing)).count();
+    assert!((1..20).contains(&read) && read + wait == looks.len(), "{read}, {wait}");
+    read
+}
+
 /// Each reading of a set lists the namespace: thousands that come there are read at once, and then each is
 /// planned.
 #[test]
@@ -152,10 +160,7 @@ fn many_sets_in_a_namespace_that_was_not_read_are_read_at_once() {
     let uids: Vec<String> = (0..100).map(|number| format!("late-{number:02}")).collect();
     uids.iter().for_each(|uid| show(&mut state, uid, 1, false));
     let looks = |state: &mut State| -> Vec<Next> { uids.iter().map(|uid| state.look(uid, look())).collect() };
-    let all = looks(&mut state);
-    let read = all.iter().take_while(|next| matches!(next, Next::Read(_))).count();
-    let wait = all.iter().filter(|next| matches!(next, Next::Nothing)).count();
-    assert!((1..20).contains(&read) && read + wait == 100, "{read}, {wait}");
+    read_apart(&looks(&mut state));
     assert_eq!(reading(&mut state).next(1, now), Some(now));
     // Its namespace, as sets of tests have none.
     let namespace = BTreeSet::from([String::new()]);
@@ -191,10 +196,7 @@ fn sets_of_which_nobody_knows_what_was_written_wait_for_one_reading() {
         uids.iter().map(|uid| state.look(uid, look(now))).collect()
     };
     // Five are in a pause.
-    let all = looks(&mut state, &uids[..95], now);
-    let apart = all.iter().take_while(|next| matches!(next, Next::Read(_))).count();
-    let wait = all.iter().filter(|next| matches!(next, Next::Nothing)).count();
-    assert!((1..20).contains(&apart) && apart + wait == 95, "{apart}, {wait}");
+    let apart = read_apart(&looks(&mut state, &uids[..95], now));
     let next = reading(&mut state).next(1, now).unwrap();
     assert!(next > now && next <= later(now, Duration::from_secs(10)), "others that fail are waited for");
     // One fails while the namespace is read.

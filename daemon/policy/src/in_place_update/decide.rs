@@ -238,7 +238,7 @@ impl Decision<'_> {
     /// How long ago the container was patched last, by whomever; where an update that this one replaced did
     /// that and its record is gone, how long ago this one began.
     fn since_batch(&self, container: &ContainerView) -> Duration {
-        self.patched_at(container).map_or(Duration::ZERO, |at| self.since(at))
+        self.patched_at(container).map_or(Duration::ZERO, |at| self.seen.since(at))
     }
 
     /// Time of the batch of a container, or of the update that has none for it; in seconds since the epoch.
@@ -246,10 +246,6 @@ impl Decision<'_> {
         let batches = self.seen.record.as_ref().map(|record| record.container_batches_record.as_slice());
         let last = batches.into_iter().flatten().rfind(|batch| batch.containers.contains(&container.name));
         last.map(|batch| batch.timestamp).or_else(|| self.own_record().map(|record| record.update_timestamp))
-    }
-
-    fn since(&self, at: i64) -> Duration {
-        Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
     }
 
     /// One that falls over may come up yet, when what it needs is there; but not for ever. A pod that was
@@ -261,7 +257,7 @@ impl Decision<'_> {
         }
         // What another update has left as it was it had before that one.
         let other = || self.seen.record.as_ref().map(|record| record.update_timestamp);
-        let since = self.patched_at(container).or_else(other).map_or(CRASHES_FOR, |at| self.since(at));
+        let since = self.patched_at(container).or_else(other).map_or(CRASHES_FOR, |at| self.seen.since(at));
         match CRASHES_FOR.checked_sub(since) {
             Some(left) if !left.is_zero() => {
                 let until = later(self.now, left);

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -198,6 +198,11 @@ pub enum Life {
 }
 
 impl Observed {
+    /// How long ago a time of a record is.
+    pub(super) fn since(&self, at: i64) -> Duration {
+        Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
+    }
+
     /// Words for a write that is not taken for now.
     pub(super) fn held_back(&self) -> Option<String> {
         self.held.as_ref().map(|why| format!("waits until the API server takes the next step: {why}"))

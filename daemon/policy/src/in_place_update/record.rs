@@ -31,6 +31,12 @@ impl fmt::Display for UpdateOwner {
 /// The records of a pod.
 pub type Records = BTreeMap<UpdateOwner, Record>;
 
+/// Time at which a container was patched last, by whomever; in seconds since the epoch.
+pub(super) fn last_patched(records: &Records, name: &ContainerName) -> Option<i64> {
+    let batches = records.values().flat_map(|record| &record.container_batches_record);
+    batches.filter(|batch| batch.containers.contains(name)).map(|batch| batch.timestamp).max()
+}
+
 /// The state annotation. Times are seconds since the epoch; the adapter spells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {

@@ -20,7 +20,8 @@ use serde_json::Value;
 use crate::{
     in_place_update::{
         Before, MergePatch, Metadata, MetadataKey, Observed, Reset, Stage, Swap, SwapPhase, SwapReport,
-        SwapStep, Twin, TwinView, TwinsView, UpdateOwner, UpdateRequest, WantedSwap, swap_step,
+        SwapStep, Twin, TwinView, TwinsView, UpdateOwner, UpdateRequest, WantedSwap, record::last_patched,
+        swap_step,
     },
     model::ContainerName,
 };
@@ -201,11 +202,8 @@ fn view(twin: &ContainerName, seen: &Observed) -> Option<TwinView> {
 /// The version in this twin has had its time to take over. So has one of which no record says since when it
 /// is there. A record that its owner has written since counts from its beginning.
 fn is_late(twin: &ContainerName, limit: Duration, owner: &UpdateOwner, seen: &Observed) -> bool {
-    let batches = seen.records.values().flat_map(|record| &record.container_batches_record);
-    let patched = batches.filter(|batch| batch.containers.contains(twin)).map(|batch| batch.timestamp).max();
-    let patched = patched.or_else(|| seen.records.get(owner).map(|record| record.update_timestamp));
-    patched
-        .is_none_or(|at| Duration::from_secs(seen.wall.saturating_sub(at).try_into().unwrap_or(0)) >= limit)
+    let began = || seen.records.get(owner).map(|record| record.update_timestamp);
+    last_patched(&seen.records, twin).or_else(began).is_none_or(|at| seen.since(at) >= limit)
 }
 
 /// A version that is no number is none.

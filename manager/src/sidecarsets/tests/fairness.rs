@@ -3,17 +3,23 @@
 
 use super::world::{World, pod, set, with};
 
-/// Each of a hundred sets has all pods, and all sets are due at once.
-#[test]
-fn sets_that_are_due_together_are_looked_at_in_turns() {
-    let names: Vec<String> = (0..100).map(|number| format!("s{number:02}")).collect();
+/// So many sets, each of which has all of so many pods.
+fn crowded(sets: usize, pods: usize) -> World {
+    let names: Vec<String> = (0..sets).map(|number| format!("s{number:02}")).collect();
     let mut world = World::new();
-    for number in 0..210 {
+    for number in 0..pods {
         let listed = names.clone();
         world.pod(with(pod(&format!("p{number}"), "log:1"), |it| it.listed = listed));
     }
     names.iter().for_each(|name| world.set(set(name, "log:1")));
     world.pass(3_000);
+    world
+}
+
+/// Each of a hundred sets has all pods, and all sets are due at once.
+#[test]
+fn sets_that_are_due_together_are_looked_at_in_turns() {
+    let mut world = crowded(100, 210);
     assert_eq!(world.index.size().members, 21_000);
     let (now, before) = (world.now(), world.index.planned);
     world.index.owed(now);
@@ -27,14 +33,7 @@ fn sets_that_are_due_together_are_looked_at_in_turns() {
 /// Four of five sets have as many pods as one call looks at, and each event touches all of them.
 #[test]
 fn the_last_one_has_its_turn_however_often_the_others_are_touched() {
-    let names: Vec<String> = (0..5).map(|number| format!("s{number}")).collect();
-    let mut world = World::new();
-    for number in 0..5_000 {
-        let listed = names.clone();
-        world.pod(with(pod(&format!("p{number}"), "log:1"), |it| it.listed = listed));
-    }
-    names.iter().for_each(|name| world.set(set(name, "log:1")));
-    world.pass(3_000);
+    let mut world = crowded(5, 5_000);
     let (now, before) = (world.now(), world.index.planned);
     world.index.owed(now);
     assert_eq!(world.index.planned - before, 4);

@@ -63,6 +63,9 @@ impl Ends {
             (request.id.clone(), before.remove(&request.id).unwrap_or(now))
         };
         self.since = owed.iter().map(since).collect();
+        if owed.is_empty() {
+            return Told::Now(owed);
+        }
         let goes_on = |request: &&UpdateRequest| request.is_entry() && !self.since.contains_key(&request.id);
         let begun: BTreeSet<Instant> = open.filter(goes_on).map(|request| request.created).collect();
         let until = owed.iter().filter_map(|(request, _)| {

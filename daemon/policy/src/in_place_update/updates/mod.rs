@@ -213,7 +213,7 @@ impl Updates {
             notices.map(|(pod, notice)| UpdateAction::Tell(pod, notice)).collect();
         self.expire(now, &mut actions);
         let by_pod = self.looked_at(now, &mut actions);
-        self.forget(&by_pod, &mut actions);
+        self.forget(|pod| by_pod.contains_key(pod), &mut actions);
         let (mut unclear, complete) = (false, self.requests.complete());
         let set_aside = std::mem::take(&mut self.set_aside);
         for (pod, requests) in &by_pod {
@@ -329,8 +329,8 @@ impl Updates {
     }
 
     /// Forgets the pods that nobody asks about any more; once nothing about them is under way, altogether.
-    fn forget(&mut self, by_pod: &BTreeMap<PodUid, Vec<UpdateRequest>>, actions: &mut Vec<UpdateAction>) {
-        for (uid, pod) in self.pods.iter_mut().filter(|(uid, _)| !by_pod.contains_key(*uid)) {
+    fn forget(&mut self, is_asked_about: impl Fn(&PodUid) -> bool, actions: &mut Vec<UpdateAction>) {
+        for (uid, pod) in self.pods.iter_mut().filter(|(uid, _)| !is_asked_about(uid)) {
             let images = std::mem::take(&mut pod.images).into_iter();
             actions.extend(images.map(|image| UpdateAction::LetImageGo(uid.clone(), image)));
             actions.extend(pod.restarts.drop_all().map(UpdateAction::DropRestart));
@@ -350,9 +350,9 @@ impl Updates {
         actions: &mut Vec<UpdateAction>,
     ) {
         if self.requests.forget_rested() {
-            let mut left = by_pod.clone();
-            left.retain(|pod, _| self.requests.wants(pod));
-            self.forget(&left, actions);
+            let asked_about = by_pod.keys().filter(|pod| self.requests.wants(pod)).cloned();
+            let asked_about: BTreeSet<PodUid> = asked_about.collect();
+            self.forget(|pod| asked_about.contains(pod), actions);
         }
     }
 

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     in_place_update::{
         self as updates, ContainerView, Gate, ImageMatch, Instance, Leftovers, Life, Observed, Presence,
+        record::last_patched,
     },
     instances::InstanceView,
     model::{ContainerName, ContainerState},
@@ -241,13 +242,11 @@ impl Look<'_> {
     /// When a container that has fallen over since its batch was patched has run long enough to count: the
     /// kubelet calls one without a probe Ready whenever it is started. `None` for one that has not.
     fn proven(&self, name: &ContainerName, status: &ContainerStatusView) -> Option<Instant> {
-        let batches = self.view.records.values().flat_map(|record| &record.container_batches_record);
-        let batches = batches.filter(|batch| batch.containers.contains(name));
-        let batch = batches.max_by_key(|batch| batch.timestamp)?;
+        let patched = last_patched(&self.view.records, name)?;
         let before = i64::try_from(status.last_started?.as_secs()).unwrap_or(i64::MAX);
         let since = status.started?;
         // Times have whole seconds: one that was started in the second of the patch may have been started
         // before it.
-        (before > batch.timestamp).then(|| later(self.clock.instant(since), PROVEN))
+        (before > patched).then(|| later(self.clock.instant(since), PROVEN))
     }
 }

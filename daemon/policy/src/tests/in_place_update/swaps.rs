@@ -13,8 +13,8 @@ use crate::in_place_update::{
 };
 
 const COMPLETE: UpdateOutcome = UpdateOutcome::Complete;
-const EMPTY: &str = "empty";
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const EMPTY: &str = "empty";
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// `mesh-1` serves `mesh:1`, `mesh-2` is empty, and there is an app.
 pub(super) fn pod() -> Asking {
@@ -34,6 +34,17 @@ pub(super) fn pod() -> Asking {
     world.metadata.extend(versions.map(|(key, value)| (annotation(key), value.to_owned())));
     world.kubelet_learns();
     Asking::of(world)
+}
+
+/// The kubelet had its time to end the hook of the new twin: the agent does, and the swap has failed.
+pub(super) fn hook_is_ended(asking: &mut Asking) {
+    asking.world.pass(Duration::from_secs(3));
+    let planned = asking.plan();
+    let Some(Next::Stop(held)) = planned.next else { panic!("{planned:?}") };
+    assert_eq!(held.keys().map(ToString::to_string).collect::<Vec<_>>(), ["mesh-2"]);
+    asking.world.container("mesh-2").instance.in_hook = false;
+    asking.play(&[]);
+    assert_eq!(asking.outcome("r"), UpdateOutcome::Failed(FailureReason::MigrationTimeout));
 }
 
 pub(super) fn swap<'a>(asking: &'a mut Asking, id: &str, image: &str) -> &'a mut UpdateRequest {
@@ -159,13 +170,7 @@ fn a_hook_that_hangs_is_ended() {
         "the kubelet may see to it: {:#?}",
         asking.log
     );
-    asking.world.pass(Duration::from_secs(3));
-    let planned = asking.plan();
-    let Some(Next::Stop(held)) = planned.next else { panic!("{planned:?}") };
-    assert_eq!(held.keys().map(ToString::to_string).collect::<Vec<_>>(), ["mesh-2"]);
-    asking.world.container("mesh-2").instance.in_hook = false;
-    asking.play(&[]);
-    assert_eq!(asking.outcome("r"), UpdateOutcome::Failed(FailureReason::MigrationTimeout));
+    hook_is_ended(&mut asking);
     is_as_before(&mut asking);
 }
 
