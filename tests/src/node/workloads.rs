@@ -62,11 +62,14 @@ impl Workloads {
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--identity={name}"),
             format!("--namespace={namespace}"),
-            "--lease-duration=3".to_owned(),
             format!("--health-address={health}"),
             format!("--metrics-address={metrics}"),
             "-v".to_owned(),
         ];
+        // Whoever takes over in a test does so soon.
+        if !more.iter().any(|arg| arg.starts_with("--lease-duration=")) {
+            args.push("--lease-duration=3".to_owned());
+        }
         args.extend(more.iter().map(|arg| (*arg).to_owned()));
         let service = Service::new(run, name, programs::workloads()?, args);
         let workloads = Self { service, health, metrics };

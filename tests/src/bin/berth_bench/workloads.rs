@@ -89,7 +89,7 @@ async fn beside_the_native_one(
     options: &Scale,
     (kind, native_kind, create, rollout): Pair,
 ) -> Result<Vec<Row>> {
-    let scene = Scene::set(options.nodes, true).await?;
+    let scene = Scene::set(options.nodes, true, &[]).await?;
     let (mut ours, mut native) = (Figures::default(), Figures::default());
     for round in 0..options.common.runs {
         // Neither is always the first.

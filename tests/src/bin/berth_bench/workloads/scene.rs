@@ -79,8 +79,9 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Brings everything up; without native controllers where nobody needs them.
-    pub(super) async fn set(nodes: u32, native: bool) -> Result<Self> {
+    /// Brings everything up; without native controllers where nobody needs them. `options`: of
+    /// berth-workloads.
+    pub(super) async fn set(nodes: u32, native: bool, options: &[&str]) -> Result<Self> {
         // Building it is not its start.
         programs::workloads()?;
         let plane = match native {
@@ -97,8 +98,8 @@ impl Scene {
             false => Agents::start(&plane, &client, nodes, Upgrade::Workloads).await?,
         };
         let of_paper = Nodes::start(&client, nodes).await?;
-        let workloads =
-            Workloads::start(plane.run(), &plane.api().kubeconfig(User::Admin)?, "default").await?;
+        let kubeconfig = plane.api().kubeconfig(User::Admin)?;
+        let workloads = Workloads::start_with(plane.run(), &kubeconfig, "default", options).await?;
         Ok(Self { agents, _nodes: of_paper, workloads, client, plane })
     }
 
