@@ -65,7 +65,8 @@ fn before(swap: &TwinSwapState, previous: &PreviousState) -> Option<TwinSwap> {
         Some(containers.find(|known| known.name == twin.as_str())?.image.clone())
     };
     let version = |twin: &ContainerName| {
-        twin_version(previous.annotations.get(&version_key(twin)).map(String::as_str))
+        let text = previous.annotations.get(&version_key(twin));
+        twin_version(text.map(String::as_str))
     };
     let [first, second] = twins(&swap.name);
     // A version of 0 rests. Where another swap was under way, the larger one had still to take over.
