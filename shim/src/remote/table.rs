@@ -3,9 +3,9 @@
 //! One that the table does not know is of interest: its calls are asked about. A table that is told anew
 //! comes in several messages; until the last of them the one before it is in force.
 
+mod changes;
 mod rows;
 mod size;
-mod told;
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use berth_policy::{
     ContainerId, ContainerName, CreateContainer, EnvValues, Foretold, PodUid, SandboxId, Showing,
 };
 
-pub(crate) use self::told::{changes, fit};
+pub(crate) use self::changes::{changes, fit};
 use self::{
     rows::{Row, container_of, list_of_rows, pod_of, sandbox_of},
     size::{MAX_BYTES, MAX_ENV, MAX_ROWS, of_container, of_env, of_sandbox},

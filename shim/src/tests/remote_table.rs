@@ -2,7 +2,7 @@
 
 use berth_policy::{CreationEnv, Creations, Declared, InAdvance, PodRef};
 
-use super::{size::of_text, told::MAX_POD, *};
+use super::{changes::MAX_POD, size::of_text, *};
 use crate::remote::{
     calls::{MAX_LIST, MAX_NAME},
     frame::MAX_FRAME,

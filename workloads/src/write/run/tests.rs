@@ -5,8 +5,8 @@ mod entries;
 mod late;
 mod make;
 mod parts;
+mod reasons;
 mod server;
-mod told;
 
 use std::sync::Arc;
 

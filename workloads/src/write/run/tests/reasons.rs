@@ -1,4 +1,4 @@
-//! Events of writes to pods.
+//! Reasons of the Events that writes to pods make.
 
 use berth_workloads_policy::{names::GRACE_ANNOTATION, plan::Cause};
 
