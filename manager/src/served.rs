@@ -37,16 +37,27 @@ pub(crate) fn slow_client(
     takes: Duration,
     answer: impl Fn(&Parts) -> Value + Send + 'static,
 ) -> (Client, Asked) {
+    answering(takes, move |parts| {
+        let answer = answer(parts);
+        // A failure has the code that it says.
+        let code = if answer["kind"] == "Status" { answer["code"].as_u64().unwrap() } else { 200 };
+        (u16::try_from(code).unwrap(), answer.to_string())
+    })
+}
+
+/// A client whose requests are answered with this text, whatever it is.
+pub(crate) fn text_client(text: &'static str) -> Client {
+    answering(Duration::ZERO, move |_| (200, text.to_owned())).0
+}
+
+fn answering(takes: Duration, answer: impl Fn(&Parts) -> (u16, String) + Send + 'static) -> (Client, Asked) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let told = asked.clone();
     let service = service_fn(move |request: Request<Body>| {
         let (parts, _) = request.into_parts();
-        let answer = answer(&parts);
+        let (code, text) = answer(&parts);
         told.lock().unwrap().push(parts);
-        // A failure has the code that it says.
-        let code = if answer["kind"] == "Status" { answer["code"].as_u64().unwrap() } else { 200 };
-        let body = Body::from(answer.to_string().into_bytes());
-        let answer = Response::builder().status(u16::try_from(code).unwrap()).body(body).unwrap();
+        let answer = Response::builder().status(code).body(Body::from(text.into_bytes())).unwrap();
         async move {
             sleep(takes).await;
             Ok::<_, Infallible>(answer)

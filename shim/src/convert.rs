@@ -23,8 +23,8 @@ use serde::{
 
 use crate::remote::{MAX_LIST, MAX_NAME, cut};
 
-/// On each sandbox of a kubelet.
-const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
+/// On each sandbox and container of a kubelet.
+pub const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
 
 /// A message that is valid protobuf but lacks what every kubelet fills in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -17,6 +17,7 @@ use tracing::{debug, info};
 
 use crate::{
     append::{Append, Outcome},
+    convert::POD_UID_LABEL,
     edit::{self, Edit},
     metrics::Metrics,
     wire::put_field,
@@ -187,7 +188,7 @@ fn entry(nudge: Nudge) -> cri::Container {
             ("io.kubernetes.container.name", NUDGE_NAME),
             ("io.kubernetes.pod.name", &nudge.pod.name),
             ("io.kubernetes.pod.namespace", &nudge.pod.namespace),
-            ("io.kubernetes.pod.uid", nudge.pod.uid.as_str()),
+            (POD_UID_LABEL, nudge.pod.uid.as_str()),
         ]),
         annotations: map(&[
             (HASH_ANNOTATION, OTHER_HASH),

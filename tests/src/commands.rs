@@ -52,6 +52,7 @@ pub const AT_API_SERVER: &[&str] = &[
     "kubectl apply -f deploy/samples/workload-spread.yaml",
     "kubectl apply -f deploy/samples/united-deployment.yaml",
     "kubectl get uniteddeployments",
+    "kubectl apply --server-side -f deploy/samples/clone-set.yaml",
     "kubectl apply --server-side -f deploy/samples/statefulset.yaml",
     "kubectl apply --server-side -f deploy/samples/daemonset.yaml",
     "kubectl apply --server-side -f deploy/samples/sidecarset.yaml",

@@ -7,13 +7,8 @@
 use std::{collections::HashMap, time::Duration};
 
 use berth_proto::cri;
+use berth_shim::{convert::POD_UID_LABEL, exceptions::HASH_ANNOTATION};
 use serde::Deserialize;
-
-/// The annotation with the kubelet's hash of a container's definition, in hexadecimal.
-const HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
-
-/// The label with the UID of a container's pod, by the kubelet.
-const POD_LABEL: &str = "io.kubernetes.pod.uid";
 
 /// Values that a container was created with. Env may hold secrets: this is read, hashed, and dropped.
 pub(crate) struct CreationRecord {
@@ -77,7 +72,7 @@ impl CreationRecord {
             definition: definition.and_then(|hash| u32::from_str_radix(hash, 16).ok()),
             env: info.get("info").and_then(|text| env(text)),
             finished: u64::try_from(status.finished_at).ok().filter(|at| *at > 0).map(Duration::from_nanos),
-            pod: status.labels.get(POD_LABEL).cloned(),
+            pod: status.labels.get(POD_UID_LABEL).cloned(),
         }
     }
 }
@@ -121,7 +116,7 @@ mod tests {
     #[test]
     fn definition_and_end() {
         let annotations = [(HASH_ANNOTATION.to_owned(), "8e45cbd0".to_owned())].into();
-        let labels = [(POD_LABEL.to_owned(), "u".to_owned())].into();
+        let labels = [(POD_UID_LABEL.to_owned(), "u".to_owned())].into();
         let status = cri::ContainerStatus { annotations, labels, finished_at: 5, ..Default::default() };
         let made = CreationRecord::read(status, &HashMap::new());
         assert_eq!((made.definition, made.finished), (Some(0x8e45_cbd0), Some(Duration::from_nanos(5))));

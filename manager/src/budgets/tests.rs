@@ -4,6 +4,7 @@ mod adopted;
 mod answers;
 mod cost;
 mod counting;
+mod crowd;
 mod random;
 mod recreated;
 mod shared;

@@ -1,11 +1,16 @@
 //! Docker configurations, and seals made from them.
 
 use berth_proto::sealing::NodeKey;
+use http::request::Parts;
 use k8s_openapi::ByteString;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::{
+    served::{client, failure, text_client},
+    store::Key,
+};
 
 fn secret(kind: &str, key: &str, value: &Value) -> Secret {
     let data = [(key.to_owned(), ByteString(serde_json::to_vec(value).unwrap()))];
@@ -14,6 +19,16 @@ fn secret(kind: &str, key: &str, value: &Value) -> Secret {
 
 fn config(auths: Value) -> Secret {
     secret("kubernetes.io/dockerconfigjson", ".dockerconfigjson", &json!({ "auths": auths }))
+}
+
+/// A job that names these Secrets.
+fn fetch<const N: usize>(names: [&str; N]) -> Fetch {
+    Fetch {
+        uid: "u".into(),
+        job: Key { namespace: "shop".into(), name: "job".into() },
+        names: names.map(str::to_owned).into(),
+        image: "r.example.com/app:1".to_owned(),
+    }
 }
 
 fn found(secret: &Secret, image: &str) -> Vec<RegistryCredential> {
@@ -67,13 +82,7 @@ fn only_the_node_it_is_for_opens_it() {
 
 #[test]
 fn what_is_missing_is_named_with_the_remedy() {
-    let fetch = Fetch {
-        uid: "u".into(),
-        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
-        names: Box::new(["one".to_owned(), "two".to_owned()]),
-        image: "r.example.com/app".to_owned(),
-    };
-    let text = missing(&fetch, "two", "the manager may not get it");
+    let text = missing(&fetch(["one", "two"]), "two", "the manager may not get it");
     for part in ["shop/two", "Role", "get", "[one, two]", "berth-manager"] {
         assert!(text.contains(part), "{text}");
     }
@@ -88,19 +97,7 @@ async fn an_answer_that_is_no_secret_is_told_without_a_word_of_it() {
         r#"{"metadata": {"name": ["topsecret"]}}"#,
         r#"{"type": "topsecret", "stringData": {"a": "tops"#,
     ] {
-        let answer = http::Response::new(kube::client::Body::from(body.as_bytes().to_vec()));
-        let answer = std::sync::Mutex::new(Some(answer));
-        let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
-            let answer = answer.lock().unwrap().take().unwrap();
-            async move { Ok::<_, std::convert::Infallible>(answer) }
-        });
-        let fetch = Fetch {
-            uid: "u".into(),
-            job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
-            names: ["pull".to_owned()].into(),
-            image: "r.example.com/app:1".to_owned(),
-        };
-        let error = match credentials(&Client::new(service, "default"), &fetch).await {
+        let error = match credentials(&text_client(body), &fetch(["pull"])).await {
             Ok(Found { lacks, .. }) => lacks.unwrap(),
             Err(error) => error,
         };
@@ -117,22 +114,12 @@ async fn an_answer_that_is_no_secret_is_told_without_a_word_of_it() {
 #[tokio::test]
 async fn a_secret_that_is_missing_hides_no_other(#[case] code: u16, #[case] lacks: Option<&str>) {
     let there = config(json!({ "r.example.com": { "username": "user", "password": "word" } }));
-    let there = serde_json::to_vec(&there).unwrap();
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let (code, body) = match request.uri().path().ends_with("/there") {
-            true => (200, there.clone()),
-            false => (code, json!({ "code": code, "status": "Failure" }).to_string().into_bytes()),
-        };
-        let answer = http::Response::builder().status(code).body(kube::client::Body::from(body)).unwrap();
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    let fetch = Fetch {
-        uid: "u".into(),
-        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
-        names: ["missing".to_owned(), "there".to_owned()].into(),
-        image: "r.example.com/app:1".to_owned(),
+    let there = serde_json::to_value(&there).unwrap();
+    let answer = move |request: &Parts| match request.uri.path().ends_with("/there") {
+        true => there.clone(),
+        false => failure(code),
     };
-    let read = credentials(&Client::new(service, "default"), &fetch).await;
+    let read = credentials(&client(answer).0, &fetch(["missing", "there"])).await;
     match lacks {
         Some(why) => {
             let found = read.ok().unwrap();
@@ -151,18 +138,12 @@ async fn a_secret_is_read_as_far_as_any() {
     large["tops"] = json!(vec![json!({ "ecret": 1 }); 20_000]);
     let mut deep = serde_json::to_value(&there).unwrap();
     deep["metadata"] = json!({ "managedFields": (0..500).fold(Value::Null, |inner, _| json!([inner])) });
-    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let object = if request.uri().path().ends_with("/large") { &large } else { &deep };
-        let answer = http::Response::new(kube::client::Body::from(object.to_string().into_bytes()));
-        async move { Ok::<_, std::convert::Infallible>(answer) }
-    });
-    let fetch = Fetch {
-        uid: "u".into(),
-        job: crate::store::Key { namespace: "shop".into(), name: "job".into() },
-        names: ["large".to_owned(), "deep-managed-fields".to_owned()].into(),
-        image: "r.example.com/app:1".to_owned(),
+    let answer = move |request: &Parts| match request.uri.path().ends_with("/large") {
+        true => large.clone(),
+        false => deep.clone(),
     };
-    let found = credentials(&Client::new(service, "default"), &fetch).await.ok().unwrap();
+    let read = credentials(&client(answer).0, &fetch(["large", "deep-managed-fields"])).await;
+    let found = read.ok().unwrap();
     assert_eq!(found.credentials.len(), 1);
     let lacks = found.lacks.unwrap();
     assert!(lacks.contains("shop/large") && lacks.contains(UNREADABLE), "{lacks}");

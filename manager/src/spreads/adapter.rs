@@ -76,7 +76,9 @@ pub struct Replicas {
     pub key: Key,
     /// Which one of that name.
     pub uid: Box<str>,
-    /// How many pods its workload wants, or what is wrong.
+    /// Its workload, as it was when that was asked for.
+    pub target: Target,
+    /// How many pods that wants, or what is wrong.
     pub wants: Result<i32, String>,
 }
 
@@ -95,7 +97,7 @@ pub async fn carry_out(
                 SpreadStep::Ask { key, uid, target } => {
                     let wants = replicas(&client, &key.namespace, &target).await;
                     // Its reader has ended.
-                    let _ = answers.send(Replicas { key, uid, wants }).await;
+                    let _ = answers.send(Replicas { key, uid, target, wants }).await;
                 }
                 SpreadStep::Write(order) if tenure.holds() => {
                     let object = |metadata, spec, status| WorkloadSpread { metadata, spec, status };

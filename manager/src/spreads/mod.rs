@@ -32,7 +32,7 @@ use std::{
 };
 
 use berth_proto::crd::{WorkloadSpreadSpec, WorkloadSpreadStatus};
-use berth_spread::{Ages, Spread};
+use berth_spread::{Ages, Spread, Target};
 
 pub use self::adapter::{Replicas, SpreadStep, SpreadWrite, carry_out};
 pub(crate) use self::replicas::replicas;
@@ -103,6 +103,11 @@ impl Known {
             failures: 0,
         }
     }
+
+    /// Workload that is counted, if the spread can be carried out.
+    fn target(&self) -> Option<&Target> {
+        self.spread.as_ref().ok().map(|spread| &spread.target)
+    }
 }
 
 /// A spread without what it puts into pods: that is for admission, and nearly all of its size.
@@ -146,8 +151,12 @@ impl Index for SpreadIndex {
                 return;
             }
             next.ages = std::mem::take(&mut known.ages);
-            (next.counted, next.asked, next.replicas) = (known.counted, known.asked, known.replicas);
-            next.failures = known.failures;
+            next.counted = known.counted;
+            // Another workload is asked for at once, however often the one before could not be read.
+            if next.target() == known.target() {
+                (next.asked, next.replicas) = (known.asked, known.replicas);
+                next.failures = known.failures;
+            }
         }
         self.spaces.insert(&key);
         self.spreads.insert(key.clone(), next);

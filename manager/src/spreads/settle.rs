@@ -41,12 +41,16 @@ impl SpreadIndex {
 
     /// Takes in how many pods a workload wants.
     pub fn found(&mut self, answer: Replicas, now: Instant) {
-        let Replicas { key, uid, wants } = answer;
+        let Replicas { key, uid, target, wants } = answer;
         let Some(known) =
             self.spreads.get_mut(&key).filter(|known| *known.object.uid == *uid && known.asked.is_some())
         else {
             return;
         };
+        // It may be about the workload of before.
+        if known.target() != Some(&target) {
+            return;
+        }
         match wants {
             Ok(wants) => (known.replicas, known.failures) = (Some(wants), 0),
             Err(error) => {

@@ -29,6 +29,8 @@ struct World {
     wants: i32,
     asked: usize,
     answers: Answers,
+    /// Answers that wait for their turn.
+    late: Vec<Replicas>,
     /// So many writes are still to be lost on their way.
     loses: u32,
 }
@@ -55,6 +57,7 @@ impl World {
             wants: 10,
             asked: 0,
             answers: Answers::AsItIs,
+            late: Vec::new(),
             loses: 0,
         };
         let now = world.now();
@@ -92,6 +95,14 @@ impl World {
             spec: serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string()),
             status: Ok(self.status.clone()),
         }))
+    }
+
+    /// The author changes the spec.
+    fn change(&mut self, spec: Value) {
+        self.spec = spec;
+        self.version += 1;
+        let (seen, now) = (self.seen(), self.now());
+        self.set().apply(&seen, now);
     }
 
     fn pod(&mut self, name: &str, subset: &str, owner: &str) {
@@ -145,18 +156,17 @@ impl World {
             let now = self.now();
             for effect in self.set().time_passed(now) {
                 match effect {
-                    Effect::Spread(SpreadStep::Ask { key, uid, .. }) => {
+                    Effect::Spread(SpreadStep::Ask { key, uid, target }) => {
                         self.asked += 1;
-                        match self.answers {
-                            Answers::AsItIs => {
-                                self.index.found(Replicas { key, uid, wants: Ok(self.wants) }, now.instant);
+                        let wants = match self.answers {
+                            Answers::AsItIs => Ok(self.wants),
+                            Answers::NotRead => Err("no answer".to_owned()),
+                            Answers::Late => {
+                                self.late.push(Replicas { key, uid, target, wants: Ok(self.wants) });
+                                continue;
                             }
-                            Answers::NotRead => {
-                                let wants = Err("no answer".to_owned());
-                                self.index.found(Replicas { key, uid, wants }, now.instant);
-                            }
-                            Answers::Late => {}
-                        }
+                        };
+                        self.index.found(Replicas { key, uid, target, wants }, now.instant);
                     }
                     Effect::Spread(SpreadStep::Write(_)) if self.loses > 0 => self.loses -= 1,
                     Effect::Spread(SpreadStep::Write(order)) => {
@@ -322,4 +332,51 @@ fn replicas_are_asked_for_when_the_answer_is_there(#[case] answers: Answers, #[c
     world.answers = Answers::AsItIs;
     world.pass(SECOND * 60);
     assert_eq!(world.counted().len(), 2);
+}
+
+/// Rows: how the author changes a spread whose workload could not be read for minutes, and whether the
+/// replicas are asked for at once then.
+#[rstest]
+#[case::another_workload(json!({"targetRef": {"kind": "Deployment", "name": "api"}}), true)]
+#[case::another_kind(json!({"targetRef": {"kind": "ReplicaSet", "name": "web"}}), true)]
+#[case::another_share(json!({"subsets": [{"name": "a", "maxReplicas": "30%"}]}), false)]
+#[case::nothing(json!({}), false)]
+fn a_workload_that_is_named_anew_is_asked_for_at_once(#[case] change: Value, #[case] at_once: bool) {
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": "50%"}])));
+    world.answers = Answers::NotRead;
+    world.pass(SECOND * 290);
+    let before = world.asked;
+    let mut changed = world.spec.clone();
+    if let Some(target) = change["targetRef"].as_object() {
+        changed["targetRef"].as_object_mut().unwrap().extend(target.clone());
+    }
+    if change["subsets"].is_array() {
+        changed["subsets"] = change["subsets"].clone();
+    }
+    world.answers = Answers::AsItIs;
+    world.change(changed);
+    world.pass(SECOND);
+    assert_eq!(world.asked > before, at_once, "{} of {before}", world.asked);
+    assert_eq!(world.status.observed_replicas.is_some(), at_once);
+}
+
+/// An answer about the workload of before says nothing of the one that is named now.
+#[test]
+fn an_answer_about_another_workload_does_not_count() {
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": "50%"}])));
+    world.answers = Answers::Late;
+    world.pass(SECOND * 3);
+    let mut changed = world.spec.clone();
+    changed["targetRef"]["name"] = json!("api");
+    world.change(changed);
+    world.wants = 4;
+    world.pass(SECOND);
+    let [of_web, of_api] = <[Replicas; 2]>::try_from(std::mem::take(&mut world.late)).unwrap();
+    let now = world.now().instant;
+    world.index.found(of_web, now);
+    assert!(world.pass(SECOND).is_empty(), "it waits for the other one");
+    let now = world.now().instant;
+    world.index.found(of_api, now);
+    assert_eq!(world.pass(SECOND).len(), 1);
+    assert_eq!((world.counted(), world.status.observed_replicas), (vec![(0, 2)], Some(4)));
 }

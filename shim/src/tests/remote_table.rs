@@ -1,8 +1,13 @@
 //! The table on both sides: what is told makes the one from the other, and nothing more than is bounded.
 
-use berth_policy::{CreationEnv, Declared, PodRef};
+use berth_policy::{CreationEnv, Creations, Declared, InAdvance, PodRef};
 
-use super::*;
+use super::{changes::MAX_POD, size::of_text, *};
+use crate::remote::{
+    calls::{MAX_LIST, MAX_NAME},
+    frame::MAX_FRAME,
+    message::ContainerRow,
+};
 
 fn env(value: &str) -> CreationEnv {
     [("main".into(), EnvValues(vec![("CONFIG".to_owned(), value.to_owned())]))].into()

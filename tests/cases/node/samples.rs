@@ -1,11 +1,11 @@
-//! Samples of UnitedDeployments, WorkloadSpreads and PersistentPodStates as they are: applied, and seen
-//! through. Controllers and scheduler are Kubernetes' own; nodes are on paper, and pods are Ready when the
-//! test says so.
+//! Samples of CloneSets, UnitedDeployments, WorkloadSpreads and PersistentPodStates as they are: applied, and
+//! seen through. Controllers and scheduler are Kubernetes' own; nodes are on paper, and pods are Ready when
+//! the test says so.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use berth_proto::crd::{PersistentPodState, UnitedDeployment, WorkloadSpread};
+use berth_proto::crd::{CloneSet, PersistentPodState, UnitedDeployment, WorkloadSpread};
 use berth_tests::node::{ControlPlane, Manager, Replica, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::core::v1::Pod;
@@ -83,6 +83,19 @@ impl Stage {
             deploy::apply(&self.client, sample).await.map(drop)
         })
         .await
+    }
+
+    /// Without an agent on its node a pod is made anew, where one would be updated in place.
+    async fn clone_set(&self) -> Result<()> {
+        self.apply("samples/clone-set.yaml").await?;
+        self.are("frontend", "app", &[("", "frontend", "busybox:1.36", 3)]).await?;
+        let sets: Api<CloneSet> = Api::namespaced(self.client.clone(), SPACE);
+        let path = "/spec/template/spec/containers/0/image";
+        let patch = json!([{ "op": "replace", "path": path, "value": NEXT }]);
+        let patch: Patch<()> = Patch::Json(serde_json::from_value(patch)?);
+        sets.patch("frontend", &PatchParams::default(), &patch).await.context("another image")?;
+        let some = [("", "frontend", "busybox:1.36", 1), ("", "frontend", NEXT, 2)];
+        self.are("frontend", "app", &some).await
     }
 
     async fn united_deployment(&self) -> Result<()> {
@@ -214,6 +227,7 @@ async fn samples_of_spread_and_state_do_what_they_say() -> Result<()> {
     for (node, zone) in [("a-1", "a"), ("a-2", "a"), ("b-1", "b"), ("b-2", "b")] {
         node_of_zone(&stage.client, node, zone).await?;
     }
+    stage.clone_set().await.context("CloneSet")?;
     stage.workload_spread().await.context("WorkloadSpread")?;
     stage.united_deployment().await.context("UnitedDeployment")?;
     stage.pod_state().await.context("PersistentPodState")

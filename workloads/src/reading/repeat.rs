@@ -111,11 +111,7 @@ impl Count {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn names(names: &[&str]) -> BTreeSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
+    use super::{super::tests::names, *};
 
     fn after(now: Instant, seconds: f64) -> Instant {
         later(now, Duration::from_secs_f64(seconds))

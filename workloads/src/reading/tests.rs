@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::{served::reads, trimmed::TrimmedPod};
 
-fn names(names: &[&str]) -> BTreeSet<String> {
+pub(super) fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 

@@ -26,7 +26,7 @@ pub(crate) mod keys {
     /// On sandboxes and containers.
     pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
     /// On sandboxes and containers.
-    pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
+    pub(crate) const POD_UID: &str = berth_shim::convert::POD_UID_LABEL;
     /// On containers.
     pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
     /// Container annotation: seconds.

@@ -41,9 +41,9 @@ fn keys<'a>(diff: &Diff<'a>, batch: &BTreeSet<&ContainerName>) -> BTreeSet<&'a M
 }
 
 /// The patch that moves the next batch.
-pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64) -> PodPatch {
+pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>) -> PodPatch {
     let batch = select(diff, seen);
-    let mut record = begun(update, seen, wall);
+    let mut record = begun(update, seen);
     let mut images = BTreeMap::new();
     for container in &seen.containers {
         let Some(change) = diff.changes.get(&container.name) else {
@@ -82,10 +82,10 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>, wall: i64
     // Who may write a label of a revision has to write the record beside it: a label that somebody has put
     // back since comes with the time at which it is set again.
     if containers.is_empty() && seen.record.as_ref() == Some(&record) {
-        record.update_timestamp = wall;
+        record.update_timestamp = seen.wall;
     }
     if !containers.is_empty() {
-        record.container_batches_record.push(Batch { timestamp: wall, containers });
+        record.container_batches_record.push(Batch { timestamp: seen.wall, containers });
     }
     let changed = keys(diff, &batch).into_iter().chain(diff.unread.iter().copied());
     let metadata: Metadata = changed
@@ -104,8 +104,8 @@ fn is_replaced_with_values(update: &Update, seen: &Observed, container: &Contain
 }
 
 /// The patch that only says that nothing waits any more, and for whom.
-pub(super) fn close(update: &Update, seen: &Observed, wall: i64) -> PodPatch {
-    let record = begun(update, seen, wall);
+pub(super) fn close(update: &Update, seen: &Observed) -> PodPatch {
+    let record = begun(update, seen);
     PodPatch {
         images: BTreeMap::new(),
         metadata: Metadata::new(),
@@ -117,7 +117,7 @@ pub(super) fn close(update: &Update, seen: &Observed, wall: i64) -> PodPatch {
 }
 
 /// This update's record as far as it is, without what waits; a new one in place of another update's.
-fn begun(update: &Update, seen: &Observed, wall: i64) -> Record {
+fn begun(update: &Update, seen: &Observed) -> Record {
     match &seen.record {
         Some(record) if record.is_of(&update.revision) => Record {
             revision: update.revision.clone(),
@@ -126,6 +126,6 @@ fn begun(update: &Update, seen: &Observed, wall: i64) -> Record {
             containers_required_ready: BTreeSet::new(),
             ..record.clone()
         },
-        _ => Record { revision: update.revision.clone(), update_timestamp: wall, ..Record::default() },
+        _ => Record { revision: update.revision.clone(), update_timestamp: seen.wall, ..Record::default() },
     }
 }

@@ -25,9 +25,9 @@ const CRASHES_FOR: Duration = Duration::from_secs(30);
 /// A kubelet that can stops a container within it once its spec says something else.
 const HELD_AFTER: Duration = Duration::from_secs(3);
 
-/// The one next step towards `update`. `wall` is `now` in seconds since the epoch, for the record.
-pub fn next(update: &Update, seen: &Observed, now: Instant, wall: i64) -> Next {
-    Decision { update, seen, diff: Diff::of(update, seen), now, wall }.next()
+/// The one next step towards `update`. `now` is when the pod is seen so.
+pub fn next(update: &Update, seen: &Observed, now: Instant) -> Next {
+    Decision { update, seen, diff: Diff::of(update, seen), now }.next()
 }
 
 struct Decision<'a> {
@@ -35,7 +35,6 @@ struct Decision<'a> {
     seen: &'a Observed,
     diff: Diff<'a>,
     now: Instant,
-    wall: i64,
 }
 
 impl Decision<'_> {
@@ -91,7 +90,7 @@ impl Decision<'_> {
         if let (false, Some(next)) = (self.diff.changes.is_empty(), self.make_way()) {
             return next;
         }
-        Next::Patch(batch::patch(self.update, self.seen, &self.diff, self.wall))
+        Next::Patch(batch::patch(self.update, self.seen, &self.diff))
     }
 
     /// A pod that cannot be updated at all.
@@ -331,7 +330,7 @@ impl Decision<'_> {
     fn finish(&self) -> Next {
         let stale = |record: &Record| !record.is_of(&self.update.revision) || record.has_next();
         if self.seen.is_record_old || self.seen.record.as_ref().is_some_and(stale) {
-            return Next::Patch(batch::close(self.update, self.seen, self.wall));
+            return Next::Patch(batch::close(self.update, self.seen));
         }
         let exited = self.leftovers_of_swapped();
         if !exited.is_empty() {

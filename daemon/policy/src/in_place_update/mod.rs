@@ -42,8 +42,8 @@
 //! A request can ask for swaps of twins: what it wants follows the pod then, see [`mod@stage`]. When nobody
 //! makes it any more, twins that it has begun to swap come to rest, see [`mod@rest`].
 //!
-//! This knows nothing of annotations as text, of RFC 3339 or of how a hash of env values is made: `wall` is
-//! in seconds since the epoch, and hashes are only compared.
+//! This knows nothing of annotations as text, of RFC 3339 or of how a hash of env values is made: times of
+//! records are in seconds since the epoch, and hashes are only compared.
 
 mod answer;
 mod batch;
@@ -80,7 +80,7 @@ pub use request::{
     ContainerUpdate, ContainerUpdatePhase, SwapPhase, SwapReport, UpdateOutcome, UpdatePhase, UpdateReport,
     UpdateRequest, UpdateSource, WantedSwap,
 };
-pub use stage::{Migration, WORKING, other_version_key, twins, version_key};
+pub use stage::{Migration, WORKING, other_version_key, twin_version, twins, version_key};
 pub use step::{Failure, Next, PodPatch, Reset, Why};
 pub use swap::{Stage, Swap, SwapPatch, SwapStep, Twin, TwinView, TwinsView, swap_step};
 pub use updates::{

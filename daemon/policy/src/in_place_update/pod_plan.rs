@@ -58,7 +58,7 @@ pub struct PodPlan {
 
 /// Plans what is owed now. `requests` are all of this pod; of those that have ended only what they brought
 /// about counts.
-pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) -> PodPlan {
+pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant) -> PodPlan {
     let mut open: Vec<&UpdateRequest> = requests.iter().filter(|request| request.ended.is_none()).collect();
     open.sort_by_key(|request| request.age());
     let failed = |reason, message: &str| {
@@ -75,13 +75,13 @@ pub fn plan(requests: &[UpdateRequest], sight: &Sight, now: Instant, wall: i64) 
         Sight::Seen(seen) => seen,
     };
     let (requests, refused) = resolve(requests, seen);
-    let mut planned = plan_sound(&requests, seen, now, wall);
+    let mut planned = plan_sound(&requests, seen, now);
     planned.reports.extend(refused);
     planned
 }
 
 /// The same for requests that do not contradict each other.
-fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i64) -> PodPlan {
+fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPlan {
     let mut open: Vec<&UpdateRequest> = requests.iter().filter(|request| request.ended.is_none()).collect();
     open.sort_by_key(|request| request.age());
     let Some(newest) = open.last() else { return PodPlan::default() };
@@ -138,11 +138,11 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
         end(request, Err(&Failure { reason: FailureReason::Replaced, message }), Some(&seen))
     }));
 
-    let (next, skipped) = judge(update, newest.ignore_failures, &seen, now, wall);
+    let (next, skipped) = judge(update, newest.ignore_failures, &seen, now);
     let goes_back = matches!(next, Next::RollBack(..)) || open.iter().any(|request| request.is_going_back());
     let owners = if goes_back { by_way(&open) } else { by_owner(&open) };
     let alone = || -> Vec<_> {
-        let judge = |open: &Vec<&UpdateRequest>| alone(open, pod, now, wall);
+        let judge = |open: &Vec<&UpdateRequest>| alone(open, pod, now);
         owners.iter().map(|open| (open, judge(open))).collect()
     };
     let (told, next) = match next {
@@ -176,7 +176,7 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
     };
     let next = next.map(|next| match next {
         Next::Patch(patch) => {
-            let records = records::split(&open, &seen, &patch, wall);
+            let records = records::split(&open, &seen, &patch);
             Next::Patch(PodPatch { records, ..patch })
         }
         next => next,
@@ -192,19 +192,19 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant, wall: i6
 /// The next step, and the containers that are left out.
 type Judged = (Next, BTreeMap<ContainerName, String>);
 
-fn judge(update: Update, ignore_failures: bool, seen: &Observed, now: Instant, wall: i64) -> Judged {
+fn judge(update: Update, ignore_failures: bool, seen: &Observed, now: Instant) -> Judged {
     let (update, judged, skipped) = match ignore_failures {
         true => reduced(update, seen),
         false => (update, seen.clone(), BTreeMap::new()),
     };
-    (decide::next(&update, &judged, now, wall), skipped)
+    (decide::next(&update, &judged, now), skipped)
 }
 
 /// The next step if these requests, of one owner, were the only ones.
-fn alone(open: &[&UpdateRequest], pod: &Observed, now: Instant, wall: i64) -> Judged {
+fn alone(open: &[&UpdateRequest], pod: &Observed, now: Instant) -> Judged {
     let Some(newest) = open.last() else { return (Next::Done, BTreeMap::new()) };
     let seen = Observed { before: before(open), ..records::view(open, pod) };
-    judge(merge(open, &seen, newest), newest.ignore_failures, &seen, now, wall)
+    judge(merge(open, &seen, newest), newest.ignore_failures, &seen, now)
 }
 
 /// Reports of requests whose update came to this end, or goes back.

@@ -71,7 +71,7 @@ fn add(together: &mut Record, one: Record) {
 }
 
 /// The records that are written with this patch, which was decided on `seen`, the view of these requests.
-pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch, wall: i64) -> Records {
+pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch) -> Records {
     let wanted = revisions(open);
     let Some(newest) = open.last() else { return Records::new() };
     if wanted.len() < 2 {
@@ -90,7 +90,7 @@ pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch, 
         let before = seen.records.get(owner);
         let mut record = match before.filter(|before| before.is_of(revision)) {
             Some(before) => Record { revision: revision.clone(), ..before.clone() },
-            None => Record { revision: revision.clone(), update_timestamp: wall, ..Record::default() },
+            None => Record { revision: revision.clone(), update_timestamp: seen.wall, ..Record::default() },
         };
         let containers: BTreeSet<ContainerName> =
             added.iter().flat_map(|batch| &batch.containers).filter(|name| is_mine(name)).cloned().collect();
@@ -110,12 +110,12 @@ pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch, 
         let touched =
             !containers.is_empty() || patch.metadata.keys().any(|key| part.metadata.contains_key(key));
         if !containers.is_empty() {
-            let timestamp = added.map_or(wall, |batch| batch.timestamp);
+            let timestamp = added.map_or(seen.wall, |batch| batch.timestamp);
             record.container_batches_record.push(Batch { timestamp, containers });
         }
         // As in a record of one owner.
         if touched && *owner == UpdateOwner::Workload && before == Some(&record) {
-            record.update_timestamp = wall;
+            record.update_timestamp = seen.wall;
         }
         if before.map_or(touched || record.has_next(), |before| *before != record) {
             records.insert(owner.clone(), record);

@@ -65,7 +65,7 @@ pub(super) fn resolve<'a>(
 /// The entries that want something else of a thing than another owner's that came before.
 fn contradictions<'a>(open: impl Iterator<Item = &'a UpdateRequest>) -> BTreeMap<RequestId, Failure> {
     let mut entries: Vec<&UpdateRequest> =
-        open.filter(|request| request.is_entry() && !request.is_going_back() && !request.rests()).collect();
+        open.filter(|request| request.is_entry() && !request.is_going_back()).collect();
     entries.sort_by_key(|entry| (entry.reported.previous.is_none(), entry.created, &entry.id));
     let mut taken: BTreeMap<Thing, (String, &UpdateRequest)> = BTreeMap::new();
     let mut refused = BTreeMap::new();
@@ -101,12 +101,10 @@ fn things(entry: &UpdateRequest) -> Vec<(Thing, String)> {
         MetadataKey::Annotation(key) => (format!("annotation {key}"), format!("{value:?}")),
     });
     let merged = entry.merges.keys().map(|key| (format!("annotation {key}"), "it merged".to_owned()));
-    let swaps = entry.swaps.iter().flat_map(|(name, swap)| {
-        let wanted = match &swap.image {
-            Some(image) => format!("a swap of {name} to {image}"),
-            None => format!("the twins of {name} to come to rest"),
-        };
-        twins(name).map(|twin| (format!("container {twin}"), wanted.clone()))
+    // Twins that come to rest are wanted by nobody.
+    let swaps = entry.swaps.iter().filter_map(|(name, swap)| Some((name, swap.image.as_ref()?)));
+    let swaps = swaps.flat_map(|(name, image)| {
+        twins(name).map(|twin| (format!("container {twin}"), format!("a swap of {name} to {image}")))
     });
     images.chain(swaps).chain(metadata).chain(merged).collect()
 }

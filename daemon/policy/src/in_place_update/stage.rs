@@ -39,6 +39,11 @@ pub fn other_version_key(twin: &ContainerName) -> String {
     format!("versionalt.sidecarset.kruise.io/{twin}")
 }
 
+/// Version of a twin, by the value of its annotation. One that is no number is none.
+pub fn twin_version(text: Option<&str>) -> u64 {
+    text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+}
+
 /// Names of the twins of a sidecar.
 pub fn twins(name: &str) -> [ContainerName; 2] {
     ["1", "2"].map(|number| ContainerName::from(format!("{name}-{number}").as_str()))
@@ -191,9 +196,10 @@ fn view(twin: &ContainerName, seen: &Observed) -> Option<TwinView> {
     // kubelet has still to come to; one that is newer than the kubelet's last word is not.
     let proven =
         container.is_ready() && seen.kubelet_knows || container.is_early_ready() && seen.kubelet_told;
+    let version = seen.metadata.get(&MetadataKey::Annotation(version_key(twin)));
     Some(TwinView {
         image: container.image.clone(),
-        version: version(seen.metadata.get(&MetadataKey::Annotation(version_key(twin))).map(String::as_str)),
+        version: twin_version(version.map(String::as_str)),
         has_taken_over: runs && proven,
         is_taking_over: runs,
     })
@@ -204,11 +210,6 @@ fn view(twin: &ContainerName, seen: &Observed) -> Option<TwinView> {
 fn is_late(twin: &ContainerName, limit: Duration, owner: &UpdateOwner, seen: &Observed) -> bool {
     let began = || seen.records.get(owner).map(|record| record.update_timestamp);
     last_patched(&seen.records, twin).or_else(began).is_none_or(|at| seen.since(at) >= limit)
-}
-
-/// A version that is no number is none.
-fn version(text: Option<&str>) -> u64 {
-    text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
 }
 
 fn current_versions(names: &[ContainerName; 2], seen: &Observed) -> Metadata {
@@ -263,7 +264,7 @@ fn resting(pod: &TwinsView, empty: &Arc<str>, back: bool) -> Option<Arc<str>> {
 fn served_before(name: &str, before: &Before, empty: &Arc<str>) -> Option<Arc<str>> {
     let value = |key: &MetadataKey| before.metadata.get(key).and_then(Option::as_deref);
     let twin = |name: &ContainerName| {
-        let version = version(value(&MetadataKey::Annotation(version_key(name))));
+        let version = twin_version(value(&MetadataKey::Annotation(version_key(name))));
         Some(TwinView { image: before.images.get(name)?.clone(), version, ..TwinView::default() })
     };
     let [first, second] = twins(name);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use berth_policy::{
     ContainerName, PodRef, PodUid,
-    in_place_update::{StoredRequest, twins, version_key},
+    in_place_update::{StoredRequest, twin_version, twins, version_key},
 };
 use berth_proto::crd::{DesiredPod, PodPull, PodService, PreviousState, TwinSwap, TwinSwapState, UpdatedPod};
 
@@ -64,9 +64,9 @@ fn before(swap: &TwinSwapState, previous: &PreviousState) -> Option<TwinSwap> {
         let mut containers = previous.containers.iter();
         Some(containers.find(|known| known.name == twin.as_str())?.image.clone())
     };
-    let version = |twin: &ContainerName| -> u64 {
+    let version = |twin: &ContainerName| {
         let text = previous.annotations.get(&version_key(twin));
-        text.and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+        twin_version(text.map(String::as_str))
     };
     let [first, second] = twins(&swap.name);
     // A version of 0 rests. Where another swap was under way, the larger one had still to take over.

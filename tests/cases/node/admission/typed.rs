@@ -24,10 +24,15 @@ async fn typed_clients_write_and_read_every_kind() -> Result<()> {
         let name = format!("{} {}", given["kind"], given["metadata"]["name"]);
         let api = deploy::api(&scene.client, &serde_json::from_value(given.clone())?)?;
         objects += 1;
-        if let Err(error) = written_back(&api, given.clone()).await {
+        let adds = |read: &mut Value| add_missing(&mut read["spec"], &given["spec"]);
+        if let Some(object) = lean(&given)?
+            && let Err(error) = written_back(&api, object, adds).await
+        {
             faults.push(format!("{name}, made by somebody else: {error:#}"));
         }
-        if let Err(error) = left_out(&api, given.clone()).await {
+        if let Some(object) = with_empty_list(&given)?
+            && let Err(error) = written_back(&api, object, leave_out_list).await
+        {
             faults.push(format!("{name}, with an empty list: {error:#}"));
         }
         if let Err(error) = life(&api, given).await {
@@ -123,51 +128,62 @@ const STRUCTS: [&str; 10] = [
     "updateStrategy",
 ];
 
-/// An object that somebody made without empty members is read by a typed client and written back with them.
-async fn written_back(api: &Api<DynamicObject>, mut given: Value) -> Result<()> {
-    if !WITH_TEMPLATES.iter().any(|kind| given["kind"] == *kind) {
-        return Ok(());
-    }
-    let name = format!("{}-back", given["metadata"]["name"].as_str().context("a name")?);
-    given["metadata"]["name"] = name.as_str().into();
-    let mut lean = given.clone();
-    lean["spec"] = without_empty(&given["spec"]);
-    let made = api.create(&PostParams::default(), &serde_json::from_value(lean)?).await.context("create")?;
-    let replaced = replace(api, &name, "", |read| add_missing(&mut read["spec"], &given["spec"])).await;
-    replaced.context("write back")?;
-    let deleted = api.delete(&made.name_any(), &DeleteParams::background()).await;
-    deleted.context("delete").map(drop)
-}
-
 /// Kinds whose selector cannot be changed.
 const SELECTING: [&str; 5] =
     ["CloneSet", "DaemonSet", "PodProbeMarker", "PodUnavailableBudget", "StatefulSet"];
+/// List of a selector that a typed client leaves out where it is empty.
+const LIST: &str = "matchExpressions";
 
-/// A selector to which somebody gave an empty list loses it when a typed client writes the object back.
-async fn left_out(api: &Api<DynamicObject>, mut given: Value) -> Result<()> {
-    const LIST: &str = "matchExpressions";
-    if !SELECTING.iter().any(|kind| given["kind"] == *kind) {
-        return Ok(());
+/// An object that somebody made, and that a typed client reads and writes back with this change.
+async fn written_back(api: &Api<DynamicObject>, object: Value, change: impl Fn(&mut Value)) -> Result<()> {
+    let made = api.create(&PostParams::default(), &serde_json::from_value(object)?).await.context("create")?;
+    let name = made.name_any();
+    replace(api, &name, "", change).await.context("write back")?;
+    api.delete(&name, &DeleteParams::background()).await.context("delete").map(drop)
+}
+
+/// The object without empty members, by a name of its own. A typed client adds them.
+fn lean(given: &Value) -> Result<Option<Value>> {
+    if !is_of(given, &WITH_TEMPLATES) {
+        return Ok(None);
     }
-    let name = format!("{}-empty", given["metadata"]["name"].as_str().context("a name")?);
-    let has_template = WITH_TEMPLATES.iter().any(|kind| given["kind"] == *kind);
-    let selector = &mut given["spec"]["selector"];
+    let mut lean = renamed(given, "back")?;
+    lean["spec"] = without_empty(&given["spec"]);
+    Ok(Some(lean))
+}
+
+/// The object with an empty list in its selector, by a name of its own, where there is room for one.
+fn with_empty_list(given: &Value) -> Result<Option<Value>> {
+    if !is_of(given, &SELECTING) {
+        return Ok(None);
+    }
+    let mut object = renamed(given, "empty")?;
+    let name = object["metadata"]["name"].clone();
+    let selector = &mut object["spec"]["selector"];
     if !selector.is_object() || !selector[LIST].is_null() {
-        return Ok(());
+        return Ok(None);
     }
     selector[LIST] = json!([]);
-    if !has_template {
+    if !is_of(given, &WITH_TEMPLATES) {
         // Budgets must not share pods, and one that was deleted a moment ago may still count.
         selector["matchLabels"] = json!({ "app": name });
     }
-    given["metadata"]["name"] = name.as_str().into();
-    let made = api.create(&PostParams::default(), &serde_json::from_value(given)?).await.context("create")?;
-    let replaced = replace(api, &name, "", |read| {
-        drop(read["spec"]["selector"].as_object_mut().and_then(|selector| selector.remove(LIST)));
-    });
-    replaced.await.context("write back")?;
-    let deleted = api.delete(&made.name_any(), &DeleteParams::background()).await;
-    deleted.context("delete").map(drop)
+    Ok(Some(object))
+}
+
+fn leave_out_list(read: &mut Value) {
+    drop(read["spec"]["selector"].as_object_mut().and_then(|selector| selector.remove(LIST)));
+}
+
+fn is_of(given: &Value, kinds: &[&str]) -> bool {
+    kinds.iter().any(|kind| given["kind"] == *kind)
+}
+
+fn renamed(given: &Value, part: &str) -> Result<Value> {
+    let name = given["metadata"]["name"].as_str().context("a name")?;
+    let mut object = given.clone();
+    object["metadata"]["name"] = format!("{name}-{part}").into();
+    Ok(object)
 }
 
 fn without_empty(value: &Value) -> Value {

@@ -55,8 +55,8 @@ impl Updates {
             UpdatePermission::Denied(why) => Sight::Forbidden(why.clone()),
         };
         let planned = match complete {
-            [] => plan(requests, &sight, clock.now, clock.seconds()),
-            complete => plan(&[requests, complete].concat(), &sight, clock.now, clock.seconds()),
+            [] => plan(requests, &sight, clock.now),
+            complete => plan(&[requests, complete].concat(), &sight, clock.now),
         };
         let decided = is_decided(&planned);
         // Nobody looks again at one that is gone, or that may not be written to.

@@ -67,7 +67,7 @@ impl Asking {
     }
 
     pub(super) fn plan_of(&self, sight: &Sight) -> PodPlan {
-        plan(&self.requests, sight, self.world.now, self.world.wall)
+        plan(&self.requests, sight, self.world.now)
     }
 
     pub(super) fn request(&self, id: &str) -> &UpdateRequest {

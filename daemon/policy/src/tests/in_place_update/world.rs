@@ -231,7 +231,7 @@ impl World {
     }
 
     pub(super) fn next(&self, update: &Update) -> Next {
-        next(update, &self.observed(), self.now, self.wall)
+        next(update, &self.observed(), self.now)
     }
 
     pub(super) fn container(&mut self, name: &str) -> &mut Simulated {

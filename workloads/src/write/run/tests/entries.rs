@@ -1,7 +1,9 @@
 //! Entries in the objects of nodes: what is read, and what is written.
 
+use std::sync::{Arc, Mutex};
+
 use berth_proto::crd::DesiredPod;
-use berth_workloads_policy::action::InPlaceUpdate;
+use http::Method;
 use jiff::Timestamp;
 
 use super::*;
@@ -11,24 +13,9 @@ use crate::{
     write::Wrote,
 };
 
-fn update(pod: &str) -> InPlaceUpdate {
-    InPlaceUpdate {
-        node: "n".to_owned(),
-        name: pod.to_owned(),
-        uid: pod.to_owned(),
-        revision: "shop-new".to_owned(),
-        attempt: 0,
-        generation: Some(1),
-        images: Default::default(),
-        labels: Default::default(),
-        annotations: Default::default(),
-        grace_seconds: None,
-    }
-}
-
 /// Object of the node in a version, with entries of these pods.
 fn object(version: &str, pods: &[&str]) -> Value {
-    let entry = |pod: &&str| node_updates::entry(&update(pod), set().as_ref(), Timestamp::UNIX_EPOCH);
+    let entry = |pod: &&str| node_updates::entry(&update("n", pod), set().as_ref(), Timestamp::UNIX_EPOCH);
     let entries: Vec<DesiredPod> = pods.iter().map(entry).collect();
     json!({
         "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
@@ -82,7 +69,7 @@ async fn written(actions: Vec<Action>, known: Known) -> (String, Vec<String>, En
 /// Rows: actions, the object of the node as it is known, what is asked, and the pods that have entries then.
 #[tokio::test]
 async fn the_object_of_a_node_is_read_only_where_it_has_changed() {
-    let put = |pod: &str| Action::UpdateInPlace(update(pod));
+    let put = |pod: &str| Action::UpdateInPlace(update("n", pod));
     let take = |pod: &str| Action::ForgetInPlace { node: "n".to_owned(), uid: pod.to_owned() };
     let table: [(Vec<Action>, Known, &str, &[&str]); 8] = [
         (vec![put("b")], Some(("7", &["a"])), "PATCH", &["a", "b"]),

@@ -1,7 +1,5 @@
 //! Writes that keep others from being made: how long a plan goes on with them, and what comes last then.
 
-use berth_workloads_policy::action::InPlaceUpdate;
-
 use super::*;
 
 /// New pod that is tied to a node.
@@ -14,19 +12,8 @@ fn tied(name: &str, node: &str) -> Action {
 }
 
 /// Update of the pod of a node.
-fn update(node: &str) -> Action {
-    Action::UpdateInPlace(InPlaceUpdate {
-        node: node.to_owned(),
-        name: format!("of-{node}"),
-        uid: format!("uid-{node}"),
-        revision: "new".to_owned(),
-        attempt: 0,
-        generation: Some(1),
-        images: Default::default(),
-        labels: Default::default(),
-        annotations: Default::default(),
-        grace_seconds: None,
-    })
+fn update_at(node: &str) -> Action {
+    Action::UpdateInPlace(update(node, &format!("uid-{node}")))
 }
 
 fn plan(actions: Vec<Action>) -> Plan {
@@ -83,7 +70,7 @@ async fn new_pods_that_are_refused_are_last_in_the_next_plan() {
 #[tokio::test(start_paused = true)]
 async fn nodes_without_an_answer_are_few_and_come_last_in_the_next_plan() {
     let nodes: Vec<String> = (0..64).map(|node| format!("n-{node:02}")).collect();
-    let actions = || nodes.iter().map(|node| update(node)).collect::<Vec<_>>();
+    let actions = || nodes.iter().map(|node| update_at(node)).collect::<Vec<_>>();
     let names: Vec<String> = nodes.iter().map(|node| format!("open {node}")).collect();
     let hang = || names.iter().map(|what| (what.as_str(), HANGS)).collect::<Vec<_>>();
     let begun = tokio::time::Instant::now();
@@ -102,6 +89,44 @@ async fn nodes_without_an_answer_are_few_and_come_last_in_the_next_plan() {
         ["y", "x"].map(forget).into_iter().chain(["x", "y"].map(|pod| Action::DeletePod(target(pod))));
     let (asked, ..) = self::report(plan(actions.collect()), vec![("open x", 500)]).await;
     assert_eq!(asked, "open y open x -y");
+}
+
+/// A webhook that does not answer takes many seconds each time. Rows: codes of the pods in their order, those
+/// that were put off before, what is asked, and what is put off now.
+#[tokio::test]
+async fn errors_of_the_api_server_end_their_part_and_the_others_come_first_then() {
+    type Row = (&'static [u16], &'static [&'static str], &'static str, &'static [&'static str]);
+    let table: [Row; 7] = [
+        (&[500, 0, 503, 0, 500, 0, 0], &[], "0 1 2 3 4", &["0", "2", "4"]),
+        (&[500, 0, 503, 0, 500, 0, 0], &["0", "2", "4"], "1 3 5 6 0 2 4", &["0", "2", "4"]),
+        (&[500, 500, 0], &[], "0 1 2", &["0", "1"]),
+        (&[403, 403, 403, 500, 403, 0], &[], "0 1 2 3 4 5", &["0", "1", "2", "3", "4"]),
+        (&[500, 500, 500, 500, 500, 500], &["0", "1", "2"], "3 4 5", &["3", "4", "5"]),
+        (&[0, 0, 0], &["1"], "0 2 1", &[]),
+        (&[0, 0, 0], &["0", "1", "2", "gone"], "0 1 2", &[]),
+    ];
+    for (codes, before, asked, put_off) in table {
+        let actions: Vec<Action> = (0..codes.len()).map(|at| open(&at.to_string())).collect();
+        let names: Vec<String> = (0..codes.len()).map(|at| format!("open {at}")).collect();
+        let refused = names.iter().zip(codes).filter(|(_, code)| **code > 0);
+        let refused = refused.map(|(name, code)| (name.as_str(), *code)).collect();
+        let plan = Plan { actions, ..Plan::default() };
+        let (was_asked, report, _) = report_after(plan, refused, before).await;
+        assert_eq!(was_asked.replace("open ", ""), asked, "{codes:?} {before:?}");
+        assert_eq!(late(&report), put_off, "{codes:?} {before:?}");
+    }
+    // They are counted over all parts, and each part is tried.
+    let actions = ["0", "1", "2", "3", "4", "5"].map(open).to_vec();
+    let plan = Plan { actions, parts: vec![2, 4], ..Plan::default() };
+    let all = ["open 0", "open 1", "open 2", "open 3", "open 4", "open 5"];
+    let refused = all.iter().map(|what| (*what, 500)).collect();
+    assert_eq!(report(plan, refused).await.0, "open 0 open 1 open 2 open 4");
+    // Claims of a pod stay behind it.
+    let claim = |name: &str| Action::DeleteClaim(target(name));
+    let delete = |name: &str| Action::DeletePod(target(name));
+    let actions = vec![claim("first"), delete("x"), claim("of-x"), delete("y"), claim("of-y"), new("z")];
+    let plan = Plan { actions, ..Plan::default() };
+    assert_eq!(report_after(plan, Vec::new(), &["x"]).await.0, "-first -y -of-y +z -x -of-x");
 }
 
 /// Rows: codes in two parts, and what is asked. The first part meets errors of the API server each time.
