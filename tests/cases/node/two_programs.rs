@@ -1,21 +1,22 @@
 //! `berth-shim` and berthd on a real node: whatever of the two goes, nobody notices, and everything that is
 //! in the middle of something comes to its end.
 
+use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::ImagePhase;
 use berth_tests::jobs::{Jobs, exits};
 use berth_tests::manifest::Container;
 use berth_tests::node::images::{BUSYBOX_NEXT, sized};
-use berth_tests::node::{Berthd, Day, Gateway, Registry};
+use berth_tests::node::{Berthd, Day, Gateway, Registry, Service};
 use berth_tests::observe::{Caller, Recorder, complaints, node_ready, warnings};
 use berth_tests::recreate::{Ask, Asked, Evidence};
 use berth_tests::update::{Update, Updated};
 use berth_tests::wait::await_condition;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
-use kube::Api;
+use kube::{Api, Client};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -24,11 +25,20 @@ use crate::case::{Case, PATIENCE, container, run_behind_shim, waits_for};
 use crate::images::scene::{Wanted, is_phase, split};
 use crate::{recreate, update};
 
-/// Longer than a call waits for a berthd that is away, and than the kubelet's patience with a runtime has to
-/// be tried.
-const STANDS_STILL: Duration = Duration::from_secs(10);
-/// Longer than that and than a start of berthd: what is under way is so before and after.
-const HOOK: &str = "sleep 6";
+/// Time that a call waits for a berthd that is away, all such times together.
+const WAITS: Duration = Duration::from_secs(5);
+/// Time for which berthd stands still, and once more when the hooks have ended: longer than [`WAITS`] and the
+/// time in which it is noticed.
+const STANDS_STILL: Duration = Duration::from_secs(7);
+/// A berthd that stands still may have been asked whether it is there so long before.
+const ASKED_BEFORE: Duration = Duration::from_secs(2);
+/// Script of a container before it ends: it waits until the test says so, by [`Hooks::go`]. However slow the
+/// machine is, what is under way is so before and after.
+const HOOK: &str = "until test -f /evidence/go; do sleep 0.1; done";
+/// Grace of all pods with [`HOOK`], in seconds: far more than what happens meanwhile takes.
+const GRACE: i64 = 300;
+/// Words of berthd's log when it is about to list the runtime for its shim.
+const CONNECTED: &str = "Shim connected";
 /// Bytes of the image that a client pulls all the time.
 const PULLED: usize = 2 << 20;
 const PULL_PAUSE: Duration = Duration::from_millis(200);
@@ -37,50 +47,80 @@ const JOINED: usize = 6 << 20;
 
 #[tokio::test]
 async fn everything_goes_on_when_berthd_is_killed() -> Result<()> {
-    unnoticed("two_programs_killed", true, async |berthd| {
-        // The second time while it lists the runtime.
-        for _ in 0..2 {
-            berthd.service().kill()?;
-            berthd.service().start()?;
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        berthd.ready().await
+    unnoticed("two_programs_killed", async |berthd, _| {
+        let (away, before) = (Timestamp::now(), said(berthd, CONNECTED)?);
+        berthd.service().kill()?;
+        berthd.service().start()?;
+        await_condition("berthd is connected to its shim", PATIENCE, async || {
+            berthd.service().check_running()?;
+            ensure!(said(berthd, CONNECTED)? > before, "it has not said so");
+            Ok(())
+        })
+        .await?;
+        // While it lists the runtime, or soon after.
+        berthd.service().kill()?;
+        berthd.service().start()?;
+        berthd.ready().await?;
+        Ok(Some(away))
     })
     .await
 }
 
-/// A stop that waits for its turn goes on after five seconds: no order is promised then.
+/// The hooks end in the middle of it, and what follows them goes on as well.
 #[tokio::test]
 async fn everything_goes_on_when_berthd_stands_still() -> Result<()> {
-    unnoticed("two_programs_stands_still", false, async |berthd| {
+    unnoticed("two_programs_stands_still", async |berthd, hooks| {
         let pid = berthd.service().pid().context("berthd does not run")?;
         let pid = Pid::from_raw(i32::try_from(pid).context("pid")?);
+        let away = Timestamp::now() - ASKED_BEFORE;
         kill(pid, Signal::SIGSTOP).context("stop berthd")?;
         tokio::time::sleep(STANDS_STILL).await;
+        let gone = hooks.go();
+        tokio::time::sleep(STANDS_STILL).await;
         kill(pid, Signal::SIGCONT).context("let berthd go on")?;
-        berthd.ready().await
+        gone?;
+        berthd.ready().await?;
+        Ok(Some(away))
     })
     .await
 }
 
 #[tokio::test]
 async fn everything_goes_on_when_the_shim_is_upgraded() -> Result<()> {
-    unnoticed("two_programs_upgraded", true, async |berthd| {
+    unnoticed("two_programs_upgraded", async |berthd, _| {
         for _ in 0..10 {
             berthd.upgrade_shim().await?;
         }
-        berthd.serving().await
+        berthd.serving().await?;
+        Ok(None)
     })
     .await
+}
+
+/// How often berthd, and those before it, have written this to their log.
+fn said(berthd: &Berthd, words: &str) -> Result<usize> {
+    let log = fs::read(berthd.service().log_path()).context("the log of berthd")?;
+    Ok(String::from_utf8_lossy(&log).matches(words).count())
+}
+
+/// The pods in which something waits for the word of the test.
+struct Hooks(Vec<Evidence>);
+
+impl Hooks {
+    /// Lets all of it come to its end.
+    fn go(&self) -> Result<()> {
+        self.0.iter().try_for_each(|evidence| evidence.put("go"))
+    }
 }
 
 /// Everything that can be under way at once.
 struct Work<'a> {
     case: &'a Case,
-    /// Its lower container waits until [`Work::let_go`].
+    hooks: Hooks,
+    /// Its lower container waits until [`Work::end`].
     held: Recorder,
-    /// It is being deleted, in an order.
-    stopping: Recorder,
+    /// Evidence of a pod that is being deleted, in an order.
+    stops: Evidence,
     jobs: Jobs,
     recreated: recreate::Scene<'a>,
     asked: Asked,
@@ -98,50 +138,80 @@ struct Pull<'a> {
 }
 
 /// Has all of it under way, lets `fault` happen, and expects that everything comes to its end as it should,
-/// and that no call failed.
-async fn unnoticed(name: &str, ordered: bool, fault: impl AsyncFnOnce(&Berthd) -> Result<()>) -> Result<()> {
+/// and that no call failed. `fault` gives the time since when berthd may have been away.
+async fn unnoticed(
+    name: &str,
+    fault: impl AsyncFnOnce(&Berthd, &Hooks) -> Result<Option<Timestamp>>,
+) -> Result<()> {
     run_behind_shim(name, async |case: &Case| {
-        let began = Timestamp::now();
         let berthd = case.node.berthd()?;
-        let registry = Registry::start(case.node.run()).await?;
-        let archive = sized(case.node.run(), "pulled:1", PULLED).await?;
-        let image = registry.push(&archive, "pulled:1").await?;
-        let work = Work::begin(case, &registry).await?;
-        let caller = Caller::start(berthd.socket())?.pulling(berthd.socket(), &image, PULL_PAUSE)?;
-        work.pull.is_open().await?;
-        fault(berthd).await?;
-        work.end(ordered).await?;
-        caller.all_answered().await?;
-        let client = case.pods.clone().into_client();
-        let complaints = complaints(&client, &case.namespace).await?;
-        ensure!(complaints.is_empty(), "{complaints:?}");
-        let ready = node_ready(&client).await?;
-        let since = ready.last_transition_time.as_ref().context("no transition")?;
-        ensure!(since.0 < began, "the node was not Ready in between: {ready:?}");
-        Ok(())
+        goes_on(case, berthd, fault).await.with_context(|| {
+            let shim = berthd.shim().map(Service::last_words).unwrap_or_default();
+            format!("berthd said:\n{}\n\nberth-shim said:\n{shim}\n", berthd.service().last_words())
+        })
     })
     .await
 }
 
+async fn goes_on(
+    case: &Case,
+    berthd: &Berthd,
+    fault: impl AsyncFnOnce(&Berthd, &Hooks) -> Result<Option<Timestamp>>,
+) -> Result<()> {
+    let began = Timestamp::now();
+    let registry = Registry::start(case.node.run()).await?;
+    let archive = sized(case.node.run(), "pulled:1", PULLED).await?;
+    let image = registry.push(&archive, "pulled:1").await?;
+    let work = Work::begin(case, &registry).await?;
+    let caller = Caller::start(berthd.socket())?.pulling(berthd.socket(), &image, PULL_PAUSE)?;
+    work.pull.is_open().await?;
+    let away = fault(berthd, &work.hooks).await.context("the fault")?;
+    work.end(away).await?;
+    caller.all_answered().await?;
+    let client = case.pods.clone().into_client();
+    let complaints = complaints(&client, &case.namespace).await?;
+    ensure!(complaints.is_empty(), "{complaints:?}");
+    let ready = node_ready(&client).await?;
+    let since = ready.last_transition_time.as_ref().context("no transition")?;
+    if since.0 >= began {
+        bail!("the node was not Ready in between: {ready:?}; {:?}", said_of_node(&client).await?);
+    }
+    Ok(())
+}
+
+/// Events of the node, with who says it, and when: a kubelet that says nothing for a while, on a machine with
+/// other work to do, is not one that misses its runtime.
+async fn said_of_node(client: &Client) -> Result<Vec<String>> {
+    let events: Api<Event> = Api::namespaced(client.clone(), "default");
+    let events = events.list(&Default::default()).await.context("Events of the node")?.items;
+    let of_node = events.into_iter().filter(|event| event.involved_object.kind.as_deref() == Some("Node"));
+    let told = of_node.map(|event| {
+        let by = event.source.and_then(|source| source.component).unwrap_or_default();
+        let (reason, message) = (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+        format!("{:?} {by}: {reason}: {message}", event.last_timestamp.map(|time| time.0))
+    });
+    Ok(told.collect())
+}
+
 impl<'a> Work<'a> {
-    /// Begins all of it. In the end the hooks run, the lower container waits, and the job ends.
+    /// Begins all of it. In the end the hooks run, the lower container waits, and the sidecar of the job was
+    /// told to end: none of it goes on before [`Hooks::go`].
     async fn begin(case: &'a Case, registry: &Registry) -> Result<Self> {
         let recreated = recreate::Scene::begin(case, "recreated", |pod, evidence| {
-            pod.container(evidence.container("main", HOOK))
+            pod.grace(GRACE).container(evidence.container("main", HOOK))
         })
         .await?;
         let updated = update::Scene::begin(case, "updated", |pod, evidence| {
-            pod.container(evidence.container("main", HOOK))
+            pod.grace(GRACE).container(evidence.container("main", HOOK))
         })
         .await?;
-        let evidence = Evidence::new(case.node.run(), &case.namespace, "stops")?;
-        let stops = case.manifest("stops").grace(60);
-        let stops = evidence
-            .mount(stops)
-            .container(evidence.container("b", HOOK).priority(1))
-            .container(evidence.container("a", "").priority(2));
-        let stopping = case.record("stops");
-        case.create(&stops).await?;
+        let evidence = |pod| Evidence::new(case.node.run(), &case.namespace, pod);
+        let stops = evidence("stops")?;
+        let pod = stops
+            .mount(case.manifest("stops").grace(GRACE))
+            .container(stops.container("b", HOOK).priority(1))
+            .container(stops.container("a", "").priority(2));
+        case.create(&pod).await?;
         case.await_ready("stops").await?;
         let held = case.record("held");
         let gated = Container::new("a").ready_when("test -f /tmp/go").priority(2);
@@ -151,8 +221,11 @@ impl<'a> Work<'a> {
         let jobs = Jobs::watch(&case.node.client().await?, &case.namespace).await?;
         // By a signal: a shell that told it to end would end with it, or before.
         let main = Container::new("main").only("trap 'exit 0' TERM; while :; do sleep 0.2; done");
-        let job = case.manifest("job").spec("restartPolicy", "Never").grace(30);
-        jobs.create(&job.container(main).container(exits("sidecar", "sleep 6;", 143)), 0).await?;
+        let ending = evidence("job")?;
+        let last = format!("echo term >> /evidence/sidecar; {HOOK};");
+        let sidecar = ending.mounted(exits("sidecar", &last, 143));
+        let job = ending.mount(case.manifest("job").spec("restartPolicy", "Never").grace(GRACE));
+        jobs.create(&job.container(main).container(sidecar), 0).await?;
         await_condition("the job runs", PATIENCE, async || {
             let status = jobs.pod_of("job")?.last.status.context("no status")?;
             let statuses = status.container_statuses.unwrap_or_default();
@@ -168,15 +241,20 @@ impl<'a> Work<'a> {
         let asked = recreated.ask("recreate", &Ask::new("recreated", &["main"])).await?;
         let wish = Update::new("updated").image("main", BUSYBOX_NEXT);
         let update = updated.ask("update", &wish).await?;
-        evidence.has("b", "hook", 1).await?;
+        stops.has("b", "hook", 1).await?;
+        ending.has("sidecar", "term", 1).await?;
         recreated.evidence.has("main", "hook", 1).await?;
         updated.evidence.has("main", "hook", 1).await?;
-        Ok(Self { case, held, stopping, jobs, recreated, asked, updated, update, pull })
+        let hooks = [&stops, &ending, &recreated.evidence, &updated.evidence];
+        let hooks = Hooks(hooks.map(Evidence::clone).into());
+        Ok(Self { case, hooks, held, stops, jobs, recreated, asked, updated, update, pull })
     }
 
-    /// Waits for the end of all of it, and looks at how it ended.
-    async fn end(self, ordered: bool) -> Result<()> {
+    /// Waits for the end of all of it, and looks at how it ended. A stop waits for a berthd that is `away` as
+    /// all calls do, also one that waits for its turn: after [`WAITS`] no order is promised any more.
+    async fn end(self, away: Option<Timestamp>) -> Result<()> {
         let case = self.case;
+        self.hooks.go()?;
         self.pull.end().await?;
         case.inside("held", "a", "touch /tmp/go").await?;
         let pod = case.await_ready("held").await?;
@@ -185,10 +263,14 @@ impl<'a> Work<'a> {
         history.check_start_order(&["a", "b"], Duration::ZERO)?;
         ensure!(history.instances.len() == 2, "{:?}", history.instances);
         case.await_gone("stops").await?;
-        let stopped = self.stopping.finish().await?;
-        if ordered {
-            stopped.check_exit_order(&["b", "a"], Duration::ZERO)?;
-        }
+        // They say it themselves: who looks now and then may miss the end of one that is removed.
+        let (b, a) = (self.stops.ended_at("b")?, self.stops.ended_at("a")?);
+        let from = away.map(|away| (away + WAITS).as_nanosecond());
+        ensure!(
+            b <= a || from.is_some_and(|from| i128::from(a) >= from),
+            "a ended {} ms before b, and not for a berthd that was away too long: at {a}, {away:?}",
+            (b - a) / 1_000_000
+        );
         let job = self.jobs.over("job").await?;
         ensure!((job.succeeded, job.failed.unwrap_or(0)) == (Some(1), 0), "{job:?}");
         self.asked.succeeded(PATIENCE).await?;
