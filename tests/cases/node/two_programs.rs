@@ -44,6 +44,8 @@ const PULLED: usize = 2 << 20;
 const PULL_PAUSE: Duration = Duration::from_millis(200);
 /// Random bytes of the image that berthd pulls and a pod needs.
 const JOINED: usize = 6 << 20;
+/// The most bytes that a gateway holds back at once, and more.
+const PIECE: u64 = 64 << 10;
 
 #[tokio::test]
 async fn everything_goes_on_when_berthd_is_killed() -> Result<()> {
@@ -294,6 +296,12 @@ impl<'a> Pull<'a> {
         let (name, tag) = split(&reference)?;
         wanted.ask(name, json!({ "tags": [{ "tag": tag }] })).await?;
         wanted.tag(name, tag, "is being pulled", |tag| is_phase(tag, ImagePhase::Pulling)).await?;
+        await_condition("half of the image has come", PATIENCE, async || {
+            let (served, half) = (gateway.served(), JOINED as u64 / 2);
+            ensure!(served + PIECE > half, "{served} bytes of {half}");
+            Ok(())
+        })
+        .await?;
         case.create(&case.manifest("joins").container(Container::new("main").image(&reference))).await?;
         let events: Api<Event> = Api::namespaced(case.pods.clone().into_client(), &case.namespace);
         await_condition("the kubelet asks for the image", PATIENCE, async || {
@@ -326,7 +334,7 @@ impl<'a> Pull<'a> {
         self.wanted.tag(name, tag, "is there", |tag| is_phase(tag, ImagePhase::Succeeded)).await?;
         let warned = warnings(&self.case.pods.clone().into_client(), &self.case.namespace).await?;
         let failed = warned.get(&("Failed".to_owned(), "joins".to_owned()));
-        ensure!(failed.is_none(), "{failed:?}");
+        ensure!(failed.is_none(), "the kubelet was told of a failure: {failed:?}");
         // 2 MiB are for busybox, and 1 MiB is for what was on its way when a pull broke.
         let served = self.gateway.served();
         ensure!(served < (JOINED + (3 << 20)) as u64, "{served} bytes for an image of {JOINED}");
