@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::api_server::NODE_NAME;
 use super::http;
@@ -104,9 +104,13 @@ impl Berthd {
         let (socket, admin) = (dir.join("cri.sock"), dir.join("admin.sock"));
         let desired = run.make_dir("berth/desired")?;
         let http = run.address(Port::Berthd);
-        let wished = || std::env::var_os(TWO_PROGRAMS).is_some_and(|value| value == "1");
+        let wished = match std::env::var(TWO_PROGRAMS).as_deref() {
+            Ok("1") => true,
+            Ok("" | "0") | Err(_) => false,
+            Ok(other) => bail!("{TWO_PROGRAMS} is 1 or nothing, and not {other:?}"),
+        };
         let outside = place == PathMode::TakeoverBehindShim;
-        let two = place == PathMode::BehindShim || place == PathMode::Inline && wished();
+        let two = place == PathMode::BehindShim || place == PathMode::Inline && wished;
         let shim_socket = dir.join(SHIM_SOCKET);
         let config = format!(
             "apiVersion: berth.dev/v1alpha1
