@@ -259,8 +259,8 @@ impl<'a> Work<'a> {
         Ok(Self { case, hooks, held, stops, jobs, recreated, asked, updated, update, pull })
     }
 
-    /// Waits for the end of all of it, and looks at how it ended. A stop waits for a berthd that is away as all
-    /// calls do, also one that waits for its turn: from some time on it may be `unordered`.
+    /// Waits for the end of all of it, and looks at how it ended. A stop waits for a berthd that is away as
+    /// all calls do, also one that waits for its turn: from some time on it may be `unordered`.
     async fn end(self, unordered: Option<Timestamp>) -> Result<()> {
         let case = self.case;
         self.hooks.go()?;
