@@ -66,7 +66,7 @@ struct BatchRecord {
     timestamp: Timestamp,
     #[serde(default)]
     containers: Vec<String>,
-    /// Of a swap. Nobody but the agent reads it.
+    /// Time of a version that a swap starts; read by the agent alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     migration_seconds: Option<i32>,
 }

@@ -108,7 +108,7 @@ fn a_third_version_lets_the_one_under_way_take_over() {
     assert_eq!(asking.images(), ["mesh:1", "mesh:3", "app:1"]);
 }
 
-/// Whoever finds it under way gives it no less, and no more.
+/// One that finds it under way gives it no less, and no more.
 #[test]
 fn a_version_has_the_time_that_its_own_request_gave_it() {
     let long = LIMIT * 10;
