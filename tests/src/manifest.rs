@@ -167,9 +167,11 @@ impl Container {
     }
 }
 
-/// An exec probe, every second, failing at the first failure.
+/// An exec probe, every second, failing at the first failure. A machine with other work to do may take longer
+/// than the usual second for a command, which says nothing of the container.
 pub fn probe(script: &str) -> Value {
-    json!({ "exec": { "command": ["/bin/sh", "-c", script] }, "periodSeconds": 1, "failureThreshold": 1 })
+    let command = ["/bin/sh", "-c", script];
+    json!({ "exec": { "command": command }, "periodSeconds": 1, "timeoutSeconds": 20, "failureThreshold": 1 })
 }
 
 fn push(list: &mut Value, container: Container) {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use berth_policy::{
     ContainerName,
     in_place_update::{Batch, Metadata, MetadataKey, Record, Records, UpdateOwner},
+    time::seconds,
 };
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -60,10 +61,14 @@ struct PreCheck {
 }
 
 #[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct BatchRecord {
     timestamp: Timestamp,
     #[serde(default)]
     containers: Vec<String>,
+    /// Time of a version that a swap starts; read by the agent alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    migration_seconds: Option<i32>,
 }
 
 /// Reads it; `None` for what nobody could have written.
@@ -135,6 +140,7 @@ fn record(state: State) -> Record {
             .map(|batch| Batch {
                 timestamp: batch.timestamp.as_second(),
                 containers: batch.containers.into_iter().map(name).collect(),
+                migration: batch.migration_seconds.filter(|given| *given > 0).map(seconds),
             })
             .collect(),
     }
@@ -180,6 +186,9 @@ fn state(record: &Record) -> State {
             .map(|batch| BatchRecord {
                 timestamp: time(batch.timestamp),
                 containers: names(&batch.containers),
+                migration_seconds: batch
+                    .migration
+                    .map(|given| i32::try_from(given.as_secs()).unwrap_or(i32::MAX)),
             })
             .collect(),
     }
@@ -230,6 +239,23 @@ mod tests {
         assert!(with_sets(Some("no JSON"), &records).is_some(), "nobody could have written that");
         assert_eq!(with_sets(Some(there), &Records::new()), None);
         assert_eq!(read_sets("no JSON"), Records::new());
+    }
+
+    /// Records of other programs have no such time, and one that is none is left out.
+    #[test]
+    fn a_batch_says_how_long_its_version_has() {
+        let batch = |given: &str| {
+            let time = r#""timestamp":"2022-03-22T09:06:55Z","containers":["mesh-2"]"#;
+            format!(r#"{{"revision":"r","containerBatchesRecord":[{{{time}{given}}}]}}"#)
+        };
+        for (given, seconds) in
+            [("", None), (r#","migrationSeconds":9"#, Some(9)), (r#","migrationSeconds":0"#, None)]
+        {
+            let record = read(&batch(given)).unwrap();
+            let read = record.container_batches_record[0].migration.map(|given| given.as_secs());
+            assert_eq!(read, seconds, "{given}");
+            assert_eq!(text(&record).contains("migrationSeconds"), seconds.is_some(), "{given}");
+        }
     }
 
     #[test]

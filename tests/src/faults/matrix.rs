@@ -253,7 +253,30 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    /// A way, and the names of its points.
+    type Named = BTreeMap<&'static str, Vec<&'static str>>;
+
+    #[test]
+    fn the_page_names_every_point() {
+        let page = include_str!("../../../docs/failures.md");
+        let (_, table) = page.split_once("| Cells passed, by point").unwrap();
+        let (mut told, mut all) = (Named::new(), Named::new());
+        // After the rest of the heading and the line below it.
+        for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+            // The last one is the sum.
+            let Some((way, points)) = row.trim_start_matches("| ").split_once(": ") else { continue };
+            told.entry(way).or_default().extend(points.split('`').skip(1).step_by(2));
+        }
+        for (way, points) in lines() {
+            all.entry(way.name()).or_default().extend(points.iter().map(|point| point.name()));
+        }
+        told.values_mut().chain(all.values_mut()).for_each(|points| points.sort_unstable());
+        assert_eq!(told, all);
+    }
 
     #[test]
     fn every_point_has_a_cell_for_every_fault() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::api_server::NODE_NAME;
 use super::http;
@@ -25,8 +25,8 @@ use crate::wait::await_condition;
 /// reasons of its own.
 const RESERVE: &str = "16Mi";
 
-/// How long calls may take to go through it again. It lists the runtime before, which takes its time on a
-/// machine with other work to do.
+/// How long it may take until it is ready, and calls go through it again. It lists the runtime before, which
+/// takes its time on a machine with other work to do.
 const SERVING: Duration = Duration::from_secs(120);
 
 /// The configuration, below the run's directory.
@@ -104,9 +104,13 @@ impl Berthd {
         let (socket, admin) = (dir.join("cri.sock"), dir.join("admin.sock"));
         let desired = run.make_dir("berth/desired")?;
         let http = run.address(Port::Berthd);
-        let wished = || std::env::var_os(TWO_PROGRAMS).is_some_and(|value| value == "1");
+        let wished = match std::env::var(TWO_PROGRAMS).as_deref() {
+            Ok("1") => true,
+            Ok("" | "0") | Err(_) => false,
+            Ok(other) => bail!("{TWO_PROGRAMS} is 1 or nothing, and not {other:?}"),
+        };
         let outside = place == PathMode::TakeoverBehindShim;
-        let two = place == PathMode::BehindShim || place == PathMode::Inline && wished();
+        let two = place == PathMode::BehindShim || place == PathMode::Inline && wished;
         let shim_socket = dir.join(SHIM_SOCKET);
         let config = format!(
             "apiVersion: berth.dev/v1alpha1
@@ -296,7 +300,7 @@ podView:
 
     /// Means the process that answers, whichever it is.
     pub async fn follow(&self) -> Result<()> {
-        let pid = await_condition("berthctl status names a process", Duration::from_secs(30), async || {
+        let pid = await_condition("berthctl status names a process", SERVING, async || {
             let status = self.ctl(&["status", "-o", "json"]).await?;
             let status: serde_json::Value = serde_json::from_str(&status)?;
             status["pid"].as_u64().context("no pid")
@@ -312,7 +316,7 @@ podView:
     /// Waits until calls go through it, or through its shim, which has heard all from it.
     pub async fn serving(&self) -> Result<()> {
         await_condition("CRI calls go through berthd", SERVING, async || {
-            self.service.check_running()?;
+            self.check_running()?;
             Cri::connect(&self.socket)?.version().await?;
             if self.shim.is_some() {
                 let shim = berth_shim::remote::look(&self.admin.with_file_name(SHIM_SOCKET)).await?;
@@ -323,10 +327,18 @@ podView:
         .await
     }
 
+    /// Fails when it has ended, or the shim that the suite has given it: nothing to wait for any more.
+    fn check_running(&self) -> Result<()> {
+        if let (Some(shim), Some(_)) = (&self.shim, &self.kept) {
+            shim.check_running()?;
+        }
+        self.service.check_running()
+    }
+
     /// Waits until it says that it is ready.
     pub async fn ready(&self) -> Result<()> {
-        await_condition("berthd is ready", Duration::from_secs(30), async || {
-            self.service.check_running()?;
+        await_condition("berthd is ready", SERVING, async || {
+            self.check_running()?;
             let answer = http::get(&self.http, "/readyz").await?;
             ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
             Ok(())

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     in_place_update::{
-        Batch, ContainerView, Metadata, MetadataKey, Migration, Observed, PodPatch, Record, Records, Update,
+        Batch, ContainerView, Metadata, MetadataKey, Migration, Observed, PodPatch, Record, Records, Stage,
+        Update,
         diff::{Change, Diff, counts_env, values_of},
     },
     model::ContainerName,
@@ -85,7 +86,11 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>) -> PodPat
         record.update_timestamp = seen.wall;
     }
     if !containers.is_empty() {
-        record.container_batches_record.push(Batch { timestamp: seen.wall, containers });
+        let starts = |migration: &&Migration| {
+            migration.stage == Some(Stage::Start) && containers.contains(&migration.target)
+        };
+        let migration = update.migrations.iter().filter(starts).map(|migration| migration.given).max();
+        record.container_batches_record.push(Batch { timestamp: seen.wall, containers, migration });
     }
     let changed = keys(diff, &batch).into_iter().chain(diff.unread.iter().copied());
     let metadata: Metadata = changed

@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use crate::{in_place_update::Metadata, model::ContainerName};
@@ -31,10 +32,15 @@ impl fmt::Display for UpdateOwner {
 /// The records of a pod.
 pub type Records = BTreeMap<UpdateOwner, Record>;
 
+/// The batch with which a container was patched last, by whomever.
+pub(super) fn last_batch<'a>(records: &'a Records, name: &ContainerName) -> Option<&'a Batch> {
+    let batches = records.values().flat_map(|record| &record.container_batches_record);
+    batches.filter(|batch| batch.containers.contains(name)).max_by_key(|batch| batch.timestamp)
+}
+
 /// Time at which a container was patched last, by whomever; in seconds since the epoch.
 pub(super) fn last_patched(records: &Records, name: &ContainerName) -> Option<i64> {
-    let batches = records.values().flat_map(|record| &record.container_batches_record);
-    batches.filter(|batch| batch.containers.contains(name)).map(|batch| batch.timestamp).max()
+    last_batch(records, name).map(|batch| batch.timestamp)
 }
 
 /// The state annotation. Times are seconds since the epoch; the adapter spells them.
@@ -69,6 +75,9 @@ pub struct Batch {
     pub timestamp: i64,
     /// Its containers, by name.
     pub containers: BTreeSet<ContainerName>,
+    /// `migrationSeconds`: time that a version of twins which it starts has to take over. OpenKruise has no
+    /// such field, and leaves it alone.
+    pub migration: Option<Duration>,
 }
 
 impl Record {

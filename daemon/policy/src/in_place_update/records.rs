@@ -111,7 +111,8 @@ pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch) 
             !containers.is_empty() || patch.metadata.keys().any(|key| part.metadata.contains_key(key));
         if !containers.is_empty() {
             let timestamp = added.map_or(seen.wall, |batch| batch.timestamp);
-            record.container_batches_record.push(Batch { timestamp, containers });
+            let migration = added.and_then(|batch| batch.migration).filter(|_| part.swaps);
+            record.container_batches_record.push(Batch { timestamp, containers, migration });
         }
         // As in a record of one owner.
         if touched && *owner == UpdateOwner::Workload && before == Some(&record) {
@@ -145,15 +146,19 @@ struct Part {
     metadata: Metadata,
     /// A container reads some of that metadata.
     reads: bool,
+    /// It has twins that are swapped.
+    swaps: bool,
 }
 
 impl Part {
     fn of(owner: &UpdateOwner, open: &[&UpdateRequest], seen: &Observed) -> Self {
-        let mut part = Self { containers: BTreeSet::new(), metadata: Metadata::new(), reads: false };
+        let (containers, metadata) = (BTreeSet::new(), Metadata::new());
+        let mut part = Self { containers, metadata, reads: false, swaps: false };
         for request in open.iter().filter(|request| request.owner == *owner) {
             let (images, metadata) = request.wanted(seen);
             part.containers.extend(images.into_keys());
             part.metadata.extend(metadata);
+            part.swaps |= !request.swaps.is_empty();
         }
         for container in &seen.containers {
             if container.reads.iter().any(|key| part.metadata.contains_key(key)) {

@@ -20,7 +20,8 @@ use serde_json::Value;
 use crate::{
     in_place_update::{
         Before, MergePatch, Metadata, MetadataKey, Observed, Reset, Stage, Swap, SwapPhase, SwapReport,
-        SwapStep, Twin, TwinView, TwinsView, UpdateOwner, UpdateRequest, WantedSwap, record::last_patched,
+        SwapStep, Twin, TwinView, TwinsView, UpdateOwner, UpdateRequest, WantedSwap,
+        record::{last_batch, last_patched},
         swap_step,
     },
     model::ContainerName,
@@ -82,6 +83,8 @@ pub struct Migration {
     pub back: bool,
     /// Time that it has for that; `None`: it goes back, or there is nothing to wait for.
     pub limit: Option<Duration>,
+    /// Time that a version has which is started now.
+    pub given: Duration,
 }
 
 impl Migration {
@@ -133,10 +136,17 @@ fn stage(
         Twin::First => names[0].clone(),
         Twin::Second => names[1].clone(),
     };
+    // A version that this request did not start has the time that its own gave it, as far as that is known.
+    let limit = |twin: Twin| {
+        let is_asked = wanted.image.as_ref() == Some(&pod.of(twin).image);
+        let started = last_batch(&seen.records, &name_of(twin)).and_then(|batch| batch.migration);
+        started.filter(|_| !is_asked).unwrap_or(wanted.limit)
+    };
     // The time of one that is wanted is over when the decision says so, which has the pod return then.
     let gave_up = pod.served.is_some_and(|served| {
-        let is_late = || is_late(&name_of(served.other()), wanted.limit, owner, seen);
-        pod.of(served).image == image && (back.is_some() || is_late())
+        let new = served.other();
+        let is_wanted = pod.of(new).image == image && pod.of(served).image != image;
+        !is_wanted && (back.is_some() || is_late(&name_of(new), limit(new), owner, seen))
     });
     let swap = Swap { image, empty_image: wanted.empty_image.clone(), version: wanted.version };
     let step = swap_step(&swap, &pod, gave_up);
@@ -168,7 +178,8 @@ fn stage(
                 SwapStep::Wait(_) | SwapStep::Done(_) | SwapStep::Refused(_) => None,
             },
             back: back.is_some(),
-            limit: (phase == SwapPhase::Migrating).then_some(wanted.limit),
+            limit: (phase == SwapPhase::Migrating).then(|| limit(target)),
+            given: wanted.limit,
         }),
         report: Some(SwapReport { name: name.to_owned(), working: working(name, value), step: phase }),
     };

@@ -4,7 +4,7 @@
 //! ```text
 //!   serves v1 | empty   --Start-->   v1 | v2   --Finish-->   empty | serves v2
 //!                                     |  \ not taken over: GoBack, or another version into the same twin
-//!                                     | v1 is wanted again while v2 runs: v2 has its time to take over
+//!                                     | v1 or v3 is wanted while v2 runs: v2 has its time to take over first
 //! ```
 //!
 //! [`swap_step`] is a total function of the pod as it is, so a swap goes on wherever an agent died. Which
@@ -139,14 +139,17 @@ pub fn swap_step(swap: &Swap, pod: &TwinsView, gave_up: bool) -> SwapStep {
         },
     };
     let new = pod.of(target);
+    // Stopped now, it could leave nobody who serves: the old one may be giving away its sockets.
+    let has_time = new.is_taking_over && !gave_up;
     match (new.has_taken_over, pod.of(target.other()).image == swap.image) {
         // Also where another one is wanted, and be it that of before: the old twin may have given everything
         // away, and the way there is from a pod with one version.
         (true, _) => finish(swap, pod, target),
-        // The version of before is wanted again, which may be giving away its sockets: stopped now, the new
-        // one would leave nobody who serves.
-        (false, true) if new.is_taking_over && !gave_up => SwapStep::Wait(target),
+        // The version of before is wanted again.
+        (false, true) if has_time => SwapStep::Wait(target),
         (false, true) => go_back(swap, pod, target),
+        // A third one is wanted, which goes into the same twin.
+        (false, false) if new.image != swap.image && has_time => SwapStep::Wait(target),
         (false, false) if new.image != swap.image => start(swap, pod, target),
         (false, false) if gave_up => go_back(swap, pod, target),
         (false, false) => SwapStep::Wait(target),

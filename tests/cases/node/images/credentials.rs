@@ -108,12 +108,16 @@ pub(super) async fn publish<const N: usize>(case: &Case, names: [&str; N]) -> Re
 /// Looks for secrets wherever the agent says something.
 pub(super) async fn never_told(case: &Case, wanted: &Wanted, secrets: &[&str]) -> Result<()> {
     let berthd = case.node.berthd()?;
-    let places = [
+    let mut places = vec![
         ("the log", std::fs::read_to_string(berthd.service().log_path()).context("log")?),
         ("the metrics", berthd.metrics().await?),
         ("the NodeImage", serde_json::to_string(&wanted.object().await?)?),
         ("berthctl pulls", berthd.ctl(&["pulls", "-o", "json"]).await?),
     ];
+    // The kubelet's own pass through it.
+    if let Some(shim) = berthd.shim() {
+        places.push(("the log of the shim", std::fs::read_to_string(shim.log_path()).context("its log")?));
+    }
     for (place, text) in places {
         ensure!(!text.is_empty(), "{place} is empty");
         for secret in secrets {

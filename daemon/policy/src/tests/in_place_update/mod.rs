@@ -17,5 +17,6 @@ mod requests;
 mod rests;
 mod swap;
 mod swaps;
+mod under_way;
 mod updates;
 mod world;

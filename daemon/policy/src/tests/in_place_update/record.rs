@@ -16,7 +16,7 @@ fn patches(steps: &[Next]) -> Vec<&Record> {
 }
 
 fn batch(timestamp: i64, containers: &[&str]) -> Batch {
-    Batch { timestamp, containers: names(containers) }
+    Batch { timestamp, containers: names(containers), migration: None }
 }
 
 /// The example of OpenKruise's v1.1 release post: the sidecar reads a changed annotation, main gets another

@@ -119,6 +119,24 @@ fn a_version_that_never_takes_over_is_given_up() {
     }
 }
 
+/// Another process reads that a swap was begun, and not how long its version has: the pod's record says that.
+#[test]
+fn the_time_of_a_version_outlives_its_request() {
+    let long = LIMIT * 10;
+    let mut asking = asking(At::Asked);
+    asking.requests[0].swaps.get_mut("mesh").unwrap().limit = long;
+    asking.act();
+    asking.world.settle(&["mesh:2"]);
+    withdraw(&mut asking);
+    asking.requests[0].swaps.get_mut("mesh").unwrap().limit = LIMIT;
+    asking.world.pass(LIMIT * 2);
+    asking.act();
+    assert_eq!(asking.images()[..2], ["mesh:1", "mesh:2"], "it has time left");
+    asking.world.pass(long);
+    asking.play(&["mesh:2"]);
+    assert_eq!((asking.outcome("r"), &asking.images()[..2]), (GAVE_UP, &["mesh:1", EMPTY][..]));
+}
+
 /// Its hook holds the kubelet, which comes to nothing else of the pod: it is stopped when it had its time.
 #[test]
 fn a_hook_that_hangs_is_ended() {

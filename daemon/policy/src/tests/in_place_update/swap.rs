@@ -65,6 +65,9 @@ fn the_next_step_of_a_swap() {
         ("v3", v1(), twin("v2", 2, false), first, false, "start 2=v3 version 3 others [3, 1] working 2"),
         ("v3", twin("v2", 2, false), v1(), second, false, "start 1=v3 version 3 others [1, 3] working 1"),
         ("v3", v1(), twin("v2", 2, true), first, false, "finish 1=empty version 0 others [2, 0] working 2"),
+        // It may be about to take over, and has its time.
+        ("v3", v1(), taking_over(), first, false, "wait for 2"),
+        ("v3", v1(), taking_over(), first, true, "start 2=v3 version 3 others [3, 1] working 2"),
         // Nobody serves.
         ("v1", none(), none(), None, false, "start 1=v1 version 1 others [0, 1] working 1"),
         ("v3", v1(), twin("v2", 2, false), None, false, "refused: no twin is empty"),
@@ -127,7 +130,8 @@ fn whatever_is_wanted_when_somebody_serves() {
                         };
                         let serves = other.has_taken_over && other.image.as_ref() != EMPTY;
                         assert!(serves, "seed {seed}: nobody serves");
-                        (it.image, it.version, it.has_taken_over) = (image, patch.versions[&twin], false);
+                        (it.image, it.version) = (image, patch.versions[&twin]);
+                        (it.has_taken_over, it.is_taking_over) = (false, next(2) == 0);
                     }
                 }
                 SwapStep::Wait(twin) if turn >= 40 || next(2) == 0 => match twin {

@@ -12,7 +12,7 @@ use crate::in_place_update::{
     UpdateSource, WORKING, WantedSwap,
 };
 
-const COMPLETE: UpdateOutcome = UpdateOutcome::Complete;
+pub(super) const COMPLETE: UpdateOutcome = UpdateOutcome::Complete;
 pub(super) const EMPTY: &str = "empty";
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -58,7 +58,7 @@ pub(super) fn swap<'a>(asking: &'a mut Asking, id: &str, image: &str) -> &'a mut
     request
 }
 
-fn reset(twin: &str, serving: &str, gave_up: bool) -> Reset {
+pub(super) fn reset(twin: &str, serving: &str, gave_up: bool) -> Reset {
     Reset { twin: twin.into(), serving: serving.into(), gave_up }
 }
 
@@ -172,77 +172,6 @@ fn a_hook_that_hangs_is_ended() {
     );
     hook_is_ended(&mut asking);
     is_as_before(&mut asking);
-}
-
-/// The manager writes another revision over the entry: the one of before is not there any more.
-#[test]
-fn a_newer_version_in_the_middle_goes_into_the_same_twin() {
-    let mut asking = pod();
-    swap(&mut asking, "r", "mesh:2");
-    asking.act();
-    assert_eq!(asking.images(), ["mesh:1", "mesh:2", "app:1"]);
-    asking.requests.clear();
-    swap(&mut asking, "newer", "mesh:3");
-    asking.play(&[]);
-    assert_eq!((asking.outcome("newer"), asking.images()), (COMPLETE, vec![EMPTY, "mesh:3", "app:1"]));
-    // Where it had taken over, its swap is finished first.
-    let mut asking = pod();
-    swap(&mut asking, "r", "mesh:2");
-    asking.act();
-    asking.world.settle(&[]);
-    asking.requests.clear();
-    swap(&mut asking, "newer", "mesh:3");
-    asking.play(&[]);
-    assert_eq!((asking.outcome("newer"), asking.images()), (COMPLETE, vec!["mesh:3", EMPTY, "app:1"]));
-    // The one of before is wanted again: nothing is told of it.
-    let mut asking = pod();
-    swap(&mut asking, "r", "mesh:2");
-    asking.act();
-    asking.requests.clear();
-    swap(&mut asking, "older", "mesh:1");
-    asking.play(&[]);
-    assert_eq!((asking.outcome("older"), asking.images()), (COMPLETE, vec!["mesh:1", EMPTY, "app:1"]));
-    assert_eq!(asking.resets, []);
-    // A newer one that never takes over leads to the one that served all the time.
-    let mut asking = pod();
-    swap(&mut asking, "r", "mesh:2");
-    asking.act();
-    asking.requests.clear();
-    swap(&mut asking, "newer", "bad");
-    asking.play(&["bad"]);
-    assert_eq!(asking.images(), ["mesh:1", EMPTY, "app:1"]);
-}
-
-/// The new one may have the sockets of the old one, which is wanted again: it has its time to take over, and
-/// not more, also where annotations are written meanwhile.
-#[test]
-fn the_version_of_before_lets_the_one_under_way_take_over() {
-    for bad in [&["mesh:2"][..], &[]] {
-        for annotated in [false, true] {
-            let what = format!("{bad:?}, annotated: {annotated}");
-            let mut asking = pod();
-            swap(&mut asking, "r", "mesh:2");
-            asking.act();
-            asking.world.settle(&["mesh:2"]);
-            asking.requests.clear();
-            let older = swap(&mut asking, "older", "mesh:1");
-            older.metadata.extend(annotated.then(|| (annotation("hash"), "1".to_owned())));
-            asking.act();
-            assert_eq!(
-                asking.images(),
-                ["mesh:1", "mesh:2", "app:1"],
-                "{what}: it may be about to take over"
-            );
-            asking.play(bad);
-            assert_eq!(
-                (asking.outcome("older"), asking.images()),
-                (COMPLETE, vec!["mesh:1", EMPTY, "app:1"])
-            );
-            let took_over = asking.resets.first() == Some(&reset("mesh-1", "mesh-2", false));
-            assert_eq!(took_over, bad.is_empty(), "{what}: {:#?}", asking.log);
-            assert_eq!(asking.world.restarts()[2], 0, "{what}: the app runs on");
-        }
-    }
 }
 
 #[test]

@@ -204,7 +204,7 @@ fn one_that_has_fallen_over_has_to_prove_itself() {
         let mut view = play.view();
         let containers = [crate::ContainerName::from("a")].into();
         let record = Record {
-            container_batches_record: vec![Batch { timestamp: batch, containers }],
+            container_batches_record: vec![Batch { timestamp: batch, containers, migration: None }],
             ..Record::default()
         };
         view.records.insert(crate::in_place_update::UpdateOwner::Workload, record);
