@@ -122,15 +122,14 @@ impl NodeView {
 }
 
 /// Needs of a job's pods of their nodes; read once for all nodes.
-struct Needs {
-    fit: Fit,
+struct Needs<'a> {
+    fit: Fit<'a>,
     resources: Resources,
 }
 
-impl Needs {
-    fn of(rules: &Rules<'_>) -> Self {
-        let fit = Fit::with(rules.template, Vec::new());
-        Self { fit, resources: Resources::of_pod(rules.template) }
+impl<'a> Needs<'a> {
+    fn of(rules: &Rules<'a>) -> Self {
+        Self { fit: Fit::as_given(rules.template), resources: Resources::of_pod(rules.template) }
     }
 
     /// Tells whether a new pod may run on the node.
@@ -141,7 +140,7 @@ impl Needs {
 
     /// Tells whether the node has lost what they ask for, whatever its taints.
     fn are_lost_on(&self, view: &NodeView) -> bool {
-        !self.fit.on(&plan::NodeView { taints: Vec::new(), ..view.node.clone() }).0
+        !self.fit.places(&view.node)
     }
 }
 
