@@ -141,8 +141,8 @@ fn records_have_a_bound() {
     assert_eq!((again.states, again.left_out), (states, left_out));
 }
 
-/// 64 terms of 64 keys each, and 10,000 pods: what counts is the labels that a node has. 40 million keys would
-/// be looked up if it were the keys.
+/// 64 terms of 64 keys each, and 10,000 pods: what counts is the labels that a node has. 40 million keys
+/// would be looked up if it were the keys.
 #[test]
 fn many_keys_are_few_labels() {
     let terms = (0..64).map(|term| {
