@@ -293,7 +293,7 @@ fn bad_input_is_told_and_harms_nothing(#[case] spec: Value, #[case] why: &str) {
 #[test]
 fn the_largest_numbers() {
     let template = json!({ "jobTemplate": { "spec": {
-        "ttlSecondsAfterFinished": i64::MAX, "template": { "spec": { "restartPolicy": "Never" } },
+        "ttlSecondsAfterFinished": i32::MAX, "template": { "spec": { "restartPolicy": "Never" } },
     }}});
     let spec = json!({
         "startingDeadlineSeconds": i64::MAX, "successfulJobsHistoryLimit": i32::MAX,
