@@ -129,7 +129,7 @@ struct Needs<'a> {
 
 impl<'a> Needs<'a> {
     fn of(rules: &Rules<'a>) -> Self {
-        Self { fit: Fit::as_given(rules.template), resources: Resources::of_pod(rules.template) }
+        Self { fit: Fit::plain(rules.template), resources: Resources::of_pod(rules.template) }
     }
 
     /// Tells whether a new pod may run on the node.

@@ -103,7 +103,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 impl<'a> Fit<'a> {
     /// Reads a template, whose pods tolerate what those of a DaemonSet do.
     pub(super) fn of(template: &'a Map<String, Value>) -> Self {
-        let mut fit = Self::as_given(template);
+        let mut fit = Self::plain(template);
         let spec = template.get("spec").and_then(Value::as_object);
         let own = spec.map(tolerated).unwrap_or_default().into_iter();
         fit.tolerations.extend(own.map(|(key, effect)| Toleration { key, value: "", effect, exists: true }));
@@ -111,7 +111,7 @@ impl<'a> Fit<'a> {
     }
 
     /// Reads a template, whose pods tolerate what it says.
-    pub(crate) fn as_given(template: &'a Map<String, Value>) -> Self {
+    pub(crate) fn plain(template: &'a Map<String, Value>) -> Self {
         let Some(spec) = template.get("spec").and_then(Value::as_object) else { return Self::default() };
         let selector = spec.get("nodeSelector").and_then(Value::as_object).into_iter().flatten();
         let terms = terms(spec).and_then(Value::as_array);
