@@ -56,6 +56,9 @@ pub const NAME_LABEL: &str = "broadcastjob-name";
 /// Label of a pod: UID of its job.
 pub const UID_LABEL: &str = "broadcastjob-controller-uid";
 
+/// Nodes with several pods that one pass tells of.
+const MOST_TOLD: usize = 16;
+
 /// Writes that are due.
 pub type Plan = JobPlan<BroadcastJobStatus>;
 
@@ -226,11 +229,10 @@ impl<'a> Pass<'a> {
     fn go_on(&mut self, before: &BroadcastJobStatus) -> BroadcastJobStatus {
         let counts = self.counts();
         let mut status = status::running(self.input.job, before, &counts, self.desired.len(), self.now);
-        for (node, pods) in &self.pods {
-            if pods.len() > 1 && self.desired.contains(node) {
-                let text = format!("node {node} has {} pods of this job", pods.len());
-                self.plan.notes.push(Note { warning: true, reason: "DuplicatePodCreatedOnSameNode", text });
-            }
+        let several = self.pods.iter().filter(|(node, pods)| pods.len() > 1 && self.desired.contains(*node));
+        for (node, pods) in several.take(MOST_TOLD) {
+            let text = format!("node {node} has {} pods of this job", pods.len());
+            self.plan.notes.push(Note { warning: true, reason: "DuplicatePodCreatedOnSameNode", text });
         }
         let was_paused = before.phase.as_deref() == Some(Phase::Paused.name());
         if self.rules.paused {
