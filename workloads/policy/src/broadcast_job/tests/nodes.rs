@@ -218,7 +218,7 @@ fn a_pass_makes_a_few_large_pods_and_the_next_one_goes_on() {
     assert_eq!(world.plan().actions.len(), 500);
 }
 
-/// Whoever may make pods can make a second one on each node.
+/// A second pod on each node is made by anybody who may make pods.
 #[test]
 fn several_pods_of_a_node_are_told_of_some_nodes() {
     let names: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
