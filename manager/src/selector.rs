@@ -17,6 +17,7 @@ struct Requirement {
     must: Must,
 }
 
+/// Values are sorted: there may be thousands, and each of thousands of nodes is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Must {
     Be(Box<[String]>),
@@ -44,9 +45,9 @@ impl Selector {
             let at = labels.binary_search_by(|(key, _)| (**key).cmp(&requirement.key));
             let value = at.ok().map(|at| &*labels[at].1);
             match &requirement.must {
-                Must::Be(values) => value.is_some_and(|value| values.iter().any(|one| one == value)),
+                Must::Be(values) => value.is_some_and(|value| is_in(values, value)),
                 // As everywhere in Kubernetes, a label that is not there is none of these.
-                Must::NotBe(values) => value.is_none_or(|value| values.iter().all(|one| one != value)),
+                Must::NotBe(values) => value.is_none_or(|value| !is_in(values, value)),
                 Must::Exist => value.is_some(),
                 Must::NotExist => value.is_none(),
             }
@@ -61,8 +62,8 @@ fn requirement(given: &LabelSelectorRequirement) -> Result<Requirement, String> 
         "In" | "NotIn" if values.is_empty() => {
             return Err(format!("matchExpressions: {operator} of {key:?} has no values; give at least one"));
         }
-        "In" => Must::Be(values.into()),
-        "NotIn" => Must::NotBe(values.into()),
+        "In" => Must::Be(sorted(values)),
+        "NotIn" => Must::NotBe(sorted(values)),
         "Exists" | "DoesNotExist" if !values.is_empty() => {
             return Err(format!("matchExpressions: {operator} of {key:?} takes no values; leave them out"));
         }
@@ -75,6 +76,16 @@ fn requirement(given: &LabelSelectorRequirement) -> Result<Requirement, String> 
         }
     };
     Ok(Requirement { key: key.as_str().into(), must })
+}
+
+fn is_in(values: &[String], value: &str) -> bool {
+    values.binary_search_by(|one| one.as_str().cmp(value)).is_ok()
+}
+
+fn sorted(values: &[String]) -> Box<[String]> {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values.into()
 }
 
 #[cfg(test)]
@@ -90,10 +101,12 @@ mod tests {
 
     #[rstest]
     #[case::in_one("zone", "In", &["a", "b"], true)]
+    #[case::in_one_of_many("zone", "In", &["c", "b", "d", "a"], true)]
     #[case::in_another("zone", "In", &["b"], false)]
     #[case::in_missing("gpu", "In", &["a"], false)]
     #[case::not_in("zone", "NotIn", &["b"], true)]
     #[case::not_in_one("zone", "NotIn", &["a"], false)]
+    #[case::not_in_one_of_many("zone", "NotIn", &["c", "b", "d", "a"], false)]
     #[case::not_in_missing("gpu", "NotIn", &["a"], true)]
     #[case::exists("zone", "Exists", &[], true)]
     #[case::exists_missing("gpu", "Exists", &[], false)]

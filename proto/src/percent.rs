@@ -39,6 +39,8 @@ mod tests {
             ("-5%", None, None),
             ("1.5%", None, None),
             (" 5%", None, None),
+            (" 5 %", None, None),
+            ("1e9%", None, None),
             ("\u{665}%", None, None),
         ] {
             assert_eq!((percent(text), part(text)), (number, share), "{text:?}");

@@ -192,6 +192,8 @@ pub fn record(
 ) -> Records {
     let Some(target) = target else { return Records::default() };
     let mut states = before.clone();
+    // Thousands, where an author wants it, and a node has a few labels.
+    let keys: BTreeSet<&str> = rules.keys().map(String::as_str).collect();
     if !rules.when_deleted {
         let there: BTreeSet<&str> = pods.iter().map(|pod| pod.name).collect();
         states.retain(|name, _| there.contains(name.as_str()) || target.wants(name));
@@ -207,7 +209,7 @@ pub fn record(
         let annotations = rules.annotations.iter().filter_map(|key| of(pod.annotations, key));
         let state = PodState {
             node_name: Some(node.to_owned()),
-            node_topology_labels: rules.keys().filter_map(|key| of(&labels, key)).collect(),
+            node_topology_labels: labels.into_iter().filter(|(key, _)| keys.contains(key.as_str())).collect(),
             annotations: annotations.filter(|(_, value)| value.len() <= LONGEST_ANNOTATION).collect(),
         };
         let known = states.get(pod.name).map_or(0, |known| size(pod.name, known));

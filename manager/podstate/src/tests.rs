@@ -141,6 +141,25 @@ fn records_have_a_bound() {
     assert_eq!((again.states, again.left_out), (states, left_out));
 }
 
+/// 64 terms of 64 keys each, and 10,000 pods: what counts is the labels that a node has. 40 million keys
+/// would be looked up if it were the keys.
+#[test]
+fn many_keys_are_few_labels() {
+    let terms = (0..64).map(|term| {
+        let keys: Vec<String> = (0..64).map(|key| format!("key-{term}-{key}")).collect();
+        json!({ "weight": 1, "preference": { "nodeTopologyKeys": keys } })
+    });
+    let rules = rules(&json!({ "preferredPersistentTopology": terms.collect::<Vec<_>>() }));
+    let target = Target { replicas: i32::MAX, ..Target::default() };
+    let names: Vec<String> = (0..10_000).map(|number| format!("web-{number}")).collect();
+    let (annotations, node) = (labels(&[]), labels(&[("key-63-63", "a"), ("key-64-0", "b")]));
+    let views: Vec<PodView<'_>> =
+        names.iter().map(|name| PodView { name, ready_on: Some("n"), annotations: &annotations }).collect();
+    let Records { states, .. } =
+        record(&rules, Some(&target), &views, |_| Some(node.clone()), &BTreeMap::new());
+    assert_eq!(states["web-0"], state("n", &[("key-63-63", "a")]));
+}
+
 fn injected(pod: Value, spec: &Value, state: &PodState, is_there: bool) -> (bool, Value) {
     let mut pod = pod;
     let changed = inject(&mut pod, "web", &rules(spec), state, is_there);

@@ -39,6 +39,8 @@ impl Matched {
 
 /// The most requirements that are written into one pod: those of its subset, once for each of its terms.
 const MOST_REQUIREMENTS: usize = 4096;
+/// The most bytes that they take there, where a pod has several terms: no object has room for more.
+const MOST_ADDED: usize = 1 << 20;
 
 /// Puts the rules of a subset into a new pod, and says so in its annotation.
 ///
@@ -81,10 +83,11 @@ fn require(required: &mut Map<String, Value>, term: &Value) -> Result<(), String
     }
     let parts = ["matchExpressions", "matchFields"].iter().filter_map(|part| term.get(*part)?.as_array());
     let more = parts.map(Vec::len).fold(0, usize::saturating_add);
-    if terms.len().saturating_mul(more) > MOST_REQUIREMENTS {
+    let are_long = || terms.len() > 1 && terms.len().saturating_mul(term.to_string().len()) > MOST_ADDED;
+    if terms.len().saturating_mul(more) > MOST_REQUIREMENTS || are_long() {
         return Err(format!(
             "spec.affinity.nodeAffinity: has {} terms, and its WorkloadSpread adds {more} requirements to each; \
-             give fewer of either",
+             give fewer of either, or shorter ones",
             terms.len()
         ));
     }

@@ -1,9 +1,9 @@
 //! PodUnavailableBudgets that are written: what their definition cannot say of them. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_proto::crd::PodUnavailableBudgetSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::{
     budgets::BudgetKept,
@@ -38,14 +38,12 @@ pub(super) fn judge<'a>(
         return Verdict::AS_IT_IS;
     }
     let name = request.object["metadata"]["name"].as_str().unwrap_or_default();
+    let own = Own::of(spec.selector.as_ref());
     for other in others.filter(|other| other.name != name) {
         let Ok(known) = &other.budget else { continue };
         let meets = match (budget.workload(), known.workload()) {
             (Some(one), Some(another)) => is_same(one, another),
-            (None, None) => match (&spec.selector, &other.selector) {
-                (Some(one), Some(another)) => !apart(one, another),
-                _ => false,
-            },
+            (None, None) => other.selector.as_ref().is_some_and(|other| !own.is_apart(other)),
             _ => false,
         };
         if meets {
@@ -63,28 +61,36 @@ fn is_same(one: &Workload, another: &Workload) -> bool {
     (one.group(), &one.kind, &one.name) == (another.group(), &another.kind, &another.name)
 }
 
-/// Says whether no pod can have labels that both select: they ask for different values of one key. A budget
-/// is compared with all of its namespace, of which there may be thousands: nothing is copied.
-fn apart(one: &LabelSelector, another: &LabelSelector) -> bool {
-    let labels = one.match_labels.iter().flatten().map(|(key, _)| key);
-    let mut keys = labels.chain(among(one).map(|expression| &expression.key));
-    keys.any(|key| match (values(one, key), values(another, key)) {
-        (Some(values), Some(others)) => !values.iter().any(|value| others.contains(value)),
-        _ => false,
-    })
+/// Values of labels that the selector of a new budget asks for, by their keys. It is compared with all
+/// budgets of its namespace, of which there may be thousands: of those nothing is copied, and their values
+/// are looked up here.
+#[derive(Debug)]
+struct Own<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
+
+impl<'a> Own<'a> {
+    fn of(selector: Option<&'a LabelSelector>) -> Self {
+        let all = selector.map(asked).unwrap_or_default().into_iter();
+        Self(all.map(|(key, values)| (key, values.iter().map(String::as_str).collect())).collect())
+    }
+
+    /// Says whether no pod can have labels that both select: they ask for different values of one key.
+    fn is_apart(&self, other: &LabelSelector) -> bool {
+        asked(other).into_iter().any(|(key, values)| {
+            self.0.get(key).is_some_and(|own| !values.iter().any(|value| own.contains(value.as_str())))
+        })
+    }
 }
 
-/// Values of a key that a selector asks for, if it asks for any.
-fn values<'a>(selector: &'a LabelSelector, key: &str) -> Option<&'a [String]> {
-    let label = selector.match_labels.as_ref().and_then(|labels| labels.get(key));
-    let expression = || among(selector).find(|one| one.key == key);
-    let values = || Some(expression()?.values.as_deref().unwrap_or_default());
-    label.map(std::slice::from_ref).or_else(values)
-}
-
-/// Expressions that name values of which a pod has one.
-fn among(selector: &LabelSelector) -> impl Iterator<Item = &LabelSelectorRequirement> {
-    selector.match_expressions.iter().flatten().filter(|one| one.operator == "In")
+/// Keys of which a selector asks for one of some values.
+fn asked(selector: &LabelSelector) -> BTreeMap<&str, &[String]> {
+    let labels = selector.match_labels.iter().flatten();
+    let mut all: BTreeMap<&str, &[String]> =
+        labels.map(|(key, value)| (key.as_str(), std::slice::from_ref(value))).collect();
+    let expressions = selector.match_expressions.iter().flatten();
+    for one in expressions.filter(|one| one.operator == "In") {
+        all.entry(&one.key).or_insert(one.values.as_deref().unwrap_or_default());
+    }
+    all
 }
 
 #[cfg(test)]
@@ -121,6 +127,12 @@ mod tests {
         json!({"selector": {"matchLabels": {"app": app}}, "maxUnavailable": "50%"})
     }
 
+    /// A budget of so many values, from this one on.
+    fn many(from: usize, count: usize) -> Value {
+        let values: Vec<String> = (from..from + count).map(|number| format!("v{number}")).collect();
+        json!({"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}, "maxUnavailable": 1})
+    }
+
     #[rstest]
     #[case::good(json!({}), web(), "")]
     #[case::operations(json!({"kruise.io/pub-protect-operations": "EVICT, DELETE"}), web(), "")]
@@ -133,6 +145,7 @@ mod tests {
     #[case::negative(json!({}), json!({"targetRef": web()["targetRef"], "maxUnavailable": -1}), "spec.maxUnavailable")]
     #[case::empty(json!({}), json!({"selector": {}, "maxUnavailable": 1}), "spec.selector: is empty")]
     #[case::odd_selector(json!({}), json!({"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}, "maxUnavailable": 1}), "spec.selector.")]
+    #[case::many_values(json!({}), many(0, 1025), "spec.selector: has 1025 values; give at most 1024 together")]
     #[case::no_workload(json!({}), json!({"targetRef": {"apiVersion": "apps/v1", "kind": "", "name": "x"}, "maxUnavailable": 1}), "spec.targetRef.kind")]
     #[case::no_path(json!({}), json!({"targetRef": {"apiVersion": "apps/v1/../..", "kind": "Deployment", "name": "x"}, "maxUnavailable": 1}), "spec.targetRef.apiVersion")]
     #[case::of_no_pods(json!({}), json!({"targetRef": {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "UnitedDeployment", "name": "x"}, "maxUnavailable": 1}), "give a selector")]
@@ -154,6 +167,8 @@ mod tests {
     #[case::of_two_keys(labelled("web"), json!({"selector": {"matchLabels": {"tier": "x"}, "matchExpressions": [{"key": "app", "operator": "In", "values": ["db", "x"]}]}, "maxUnavailable": 1}), false)]
     #[case::not_these(labelled("web"), json!({"selector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]}, "maxUnavailable": 1}), true)]
     #[case::a_label_and_values(json!({"selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "app", "operator": "In", "values": ["db"]}]}, "maxUnavailable": 1}), labelled("web"), true)]
+    #[case::many_and_one_in_common(many(0, 1024), many(1023, 1024), true)]
+    #[case::many_and_none_in_common(many(0, 1024), many(1024, 1024), false)]
     #[case::not_compared(labelled("web"), web(), false)]
     fn two_of_the_same_pods(#[case] one: Value, #[case] another: Value, #[case] meet: bool) {
         let object = json!({"metadata": {"name": "b"}, "spec": one});

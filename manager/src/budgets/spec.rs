@@ -13,6 +13,9 @@ use crate::{
     store::{OPERATIONS, Owner, TOTAL},
 };
 
+/// The most values of a selector's expressions together: a new budget is compared with all of its namespace.
+const MOST_VALUES: usize = 1024;
+
 /// A budget that can be kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Budget {
@@ -87,6 +90,12 @@ impl Budget {
                 let expressions = selector.match_expressions.as_deref().unwrap_or_default();
                 if labels.is_empty() && expressions.is_empty() {
                     return Err("spec.selector: is empty and selects nothing; name labels".to_owned());
+                }
+                let values = expressions.iter().flat_map(|one| one.values.iter().flatten()).count();
+                if values > MOST_VALUES {
+                    return Err(format!(
+                        "spec.selector: has {values} values; give at most {MOST_VALUES} together"
+                    ));
                 }
                 let parsed = Selector::parse(&labels, expressions);
                 Cover::Selector(parsed.map_err(|error| format!("spec.selector.{error}"))?)

@@ -80,6 +80,8 @@ mod tests {
     #[case::nothing(IntOrString::String(String::new()))]
     #[case::only_the_sign(IntOrString::String("%".into()))]
     #[case::huge(IntOrString::String("99999999999".into()))]
+    #[case::power(IntOrString::String("1e9%".into()))]
+    #[case::blanks(IntOrString::String(" 5 %".into()))]
     fn what_makes_no_sense(#[case] given: IntOrString) {
         assert!(Parallelism::parse(&given).unwrap_err().contains("give a number"));
     }

@@ -2,7 +2,7 @@
 //! written that follows.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Instant,
 };
@@ -145,13 +145,10 @@ fn advance(
         start: set.start,
         reserved: set.reserved.clone(),
     });
+    let keys: BTreeSet<&str> = rules.keys().map(String::as_str).collect();
     let labels_of = |node: &str| {
-        let labels = &facts.nodes.get(node)?.labels;
-        let of = |key: &String| {
-            let (_, value) = labels.iter().find(|(known, _)| **known == **key)?;
-            Some((key.clone(), value.to_string()))
-        };
-        Some(rules.keys().filter_map(of).collect::<Labels>())
+        let asked = facts.nodes.get(node)?.labels.iter().filter(|(key, _)| keys.contains(&**key));
+        Some(asked.map(|(key, value)| (key.to_string(), value.to_string())).collect::<Labels>())
     };
     let Records { states, left_out } = record(rules, target.as_ref(), &views, labels_of, &status.pod_states);
     let (reason, message) = match left_out {

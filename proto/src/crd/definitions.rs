@@ -49,6 +49,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
         definition.spec.names.categories = Some(vec!["berth".to_owned()]);
         for_schemas(definition, |schema| {
             shorten(schema);
+            without_null(schema);
             bound(schema, "");
         });
     }
@@ -186,6 +187,23 @@ fn for_schemas(definition: &mut CustomResourceDefinition, change: impl Fn(&mut J
     let versions = definition.spec.versions.iter_mut();
     for schema in versions.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {
         change(schema);
+    }
+}
+
+/// Fields that are null are left out then, and have their defaults, as with OpenKruise's definitions. Where a
+/// schema allows a null the API server keeps it, and rules take it for a value.
+fn without_null(schema: &mut JSONSchemaProps) {
+    for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {
+        property.nullable = None;
+        without_null(property);
+    }
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => without_null(items),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(without_null),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        without_null(values);
     }
 }
 

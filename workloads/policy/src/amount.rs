@@ -103,6 +103,10 @@ mod tests {
     #[case(IntOrString::String("-5%".to_owned()))]
     #[case(IntOrString::String("%".to_owned()))]
     #[case(IntOrString::String("1.23456%".to_owned()))]
+    #[case(IntOrString::String("1e9%".to_owned()))]
+    #[case(IntOrString::String(" 5 %".to_owned()))]
+    #[case(IntOrString::String(String::new()))]
+    #[case(IntOrString::Int(i32::MIN))]
     #[case(IntOrString::String("99999999999999999999%".to_owned()))]
     fn what_makes_no_sense_is_named(#[case] given: IntOrString) {
         let fault = Amount::parse("spec.partition", Some(&given), Amount::Number(0)).unwrap_err().to_string();

@@ -1,22 +1,13 @@
 //! Places of pods that others make: whether a node is one for rules that a pod and its subset have together.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{daemon_set::fit::Fit, plan::NodeView};
 
 /// Tells whether a node has one of these terms, and only taints that are tolerated. Without terms any node
 /// has them.
 pub fn fits(terms: &[Value], tolerations: &[Value], node: &NodeView) -> bool {
-    let mut spec = Map::new();
-    spec.insert("tolerations".to_owned(), json!(tolerations));
-    if !terms.is_empty() {
-        let required = json!({ "nodeSelectorTerms": terms });
-        let affinity =
-            json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": required } });
-        spec.insert("affinity".to_owned(), affinity);
-    }
-    let template = Map::from_iter([("spec".to_owned(), Value::Object(spec))]);
-    Fit::with(&template, Vec::new()).on(node).0
+    Fit::of_rules(terms, tolerations).on(node).0
 }
 
 /// Tells whether a node has a term, whatever its taints.

@@ -122,6 +122,24 @@ fn rules_are_not_written_into_too_many_terms(#[case] terms: usize, #[case] rules
     assert_eq!(error.is_none(), put, "{error:?}");
 }
 
+/// A rule may have hundreds of values: these have 190 KB together.
+#[rstest]
+#[case::one(1, true)]
+#[case::five(5, true)]
+#[case::six(6, false)]
+fn long_rules_are_not_written_into_many_terms(#[case] terms: usize, #[case] put: bool) {
+    let values: Vec<String> = (0..512).map(|number| format!("v{number:019}")).collect();
+    let rule = json!({"key": "zone", "operator": "In", "values": values});
+    let subsets = json!([{ "name": "a", "requiredNodeSelectorTerm": {"matchExpressions": vec![rule; 16]} }]);
+    let spread = spread("CloneSet", subsets);
+    let terms = json!({"nodeSelectorTerms": vec![json!({}); terms]});
+    let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": terms,
+    }}}});
+    let error = inject(&mut pod, &spread.subsets[0], &Matched::default()).err();
+    assert_eq!(error.is_none(), put, "{error:?}");
+}
+
 #[test]
 fn a_pod_gets_the_rules_of_its_subset() {
     let subsets = json!([{

@@ -239,10 +239,10 @@ async fn replace(
     }
 }
 
-/// Checks that all that was given is there. A null may be left out.
+/// Checks that all that was given is there. A null is a field that is left out, and may have its default.
 fn kept(given: &Value, there: &Value, path: &str) -> Result<()> {
     match (given, there) {
-        (Value::Null, Value::Null) => {}
+        (Value::Null, _) => {}
         (Value::Object(given), Value::Object(_)) => {
             for (field, value) in given {
                 kept(value, &there[field], &format!("{path}.{field}"))?;

@@ -56,6 +56,9 @@ pub const NAME_LABEL: &str = "broadcastjob-name";
 /// Label of a pod: UID of its job.
 pub const UID_LABEL: &str = "broadcastjob-controller-uid";
 
+/// Nodes with several pods that one pass tells of.
+const MOST_TOLD: usize = 16;
+
 /// Writes that are due.
 pub type Plan = JobPlan<BroadcastJobStatus>;
 
@@ -122,15 +125,14 @@ impl NodeView {
 }
 
 /// Needs of a job's pods of their nodes; read once for all nodes.
-struct Needs {
-    fit: Fit,
+struct Needs<'a> {
+    fit: Fit<'a>,
     resources: Resources,
 }
 
-impl Needs {
-    fn of(rules: &Rules<'_>) -> Self {
-        let fit = Fit::with(rules.template, Vec::new());
-        Self { fit, resources: Resources::of_pod(rules.template) }
+impl<'a> Needs<'a> {
+    fn of(rules: &Rules<'a>) -> Self {
+        Self { fit: Fit::plain(rules.template), resources: Resources::of_pod(rules.template) }
     }
 
     /// Tells whether a new pod may run on the node.
@@ -141,7 +143,7 @@ impl Needs {
 
     /// Tells whether the node has lost what they ask for, whatever its taints.
     fn are_lost_on(&self, view: &NodeView) -> bool {
-        !self.fit.on(&plan::NodeView { taints: Vec::new(), ..view.node.clone() }).0
+        !self.fit.places(&view.node)
     }
 }
 
@@ -227,11 +229,10 @@ impl<'a> Pass<'a> {
     fn go_on(&mut self, before: &BroadcastJobStatus) -> BroadcastJobStatus {
         let counts = self.counts();
         let mut status = status::running(self.input.job, before, &counts, self.desired.len(), self.now);
-        for (node, pods) in &self.pods {
-            if pods.len() > 1 && self.desired.contains(node) {
-                let text = format!("node {node} has {} pods of this job", pods.len());
-                self.plan.notes.push(Note { warning: true, reason: "DuplicatePodCreatedOnSameNode", text });
-            }
+        let several = self.pods.iter().filter(|(node, pods)| pods.len() > 1 && self.desired.contains(*node));
+        for (node, pods) in several.take(MOST_TOLD) {
+            let text = format!("node {node} has {} pods of this job", pods.len());
+            self.plan.notes.push(Note { warning: true, reason: "DuplicatePodCreatedOnSameNode", text });
         }
         let was_paused = before.phase.as_deref() == Some(Phase::Paused.name());
         if self.rules.paused {

@@ -38,6 +38,8 @@ impl Resources {
         list("containers").for_each(|container| together.add(&Self::of_container(container)));
         most.raise(&together);
         most.add(&Self::of(spec.and_then(|spec| spec.get("overhead"))));
+        // Each is looked at for each node, and any node has as much as nothing.
+        most.0.retain(|_, asks| *asks > 0);
         most
     }
 
@@ -63,7 +65,7 @@ impl Resources {
     pub(super) fn are_within(&self, node: &Self) -> bool {
         let has = |name: &str| node.0.get(name).copied().unwrap_or(0);
         node.0.get("pods").is_none_or(|pods| *pods >= NANO)
-            && self.0.iter().all(|(name, asks)| *asks <= 0 || *asks <= has(name))
+            && self.0.iter().all(|(name, asks)| *asks <= has(name))
     }
 
     fn add(&mut self, more: &Self) {
@@ -126,5 +128,16 @@ mod tests {
         let node = |cpu: &str, pods: &str| Resources::read([("cpu", cpu), ("pods", pods)].into_iter());
         assert!(asks.are_within(&node("4250m", "110")));
         assert!(!asks.are_within(&node("4249m", "110")) && !asks.are_within(&node("8", "0")));
+    }
+
+    /// A template has room for thousands of names, and each would be looked at for each node.
+    #[test]
+    fn what_asks_for_nothing_is_not_looked_at() {
+        let names = (0..10_000).map(|number| (format!("example.com/{number}"), json!("0")));
+        let requests: Map<String, Value> = names.chain([("cpu".to_owned(), json!("1"))]).collect();
+        let template = json!({ "spec": { "containers": [{ "resources": { "requests": requests } }] } });
+        let asks = Resources::of_pod(template.as_object().unwrap());
+        assert_eq!(asks.0, BTreeMap::from([("cpu".to_owned(), NANO)]));
+        assert!(asks.are_within(&Resources::read([("cpu", "1")].into_iter())));
     }
 }

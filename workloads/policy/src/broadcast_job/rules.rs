@@ -4,7 +4,7 @@ use berth_proto::crd::BroadcastJob;
 use serde_json::{Map, Value};
 
 use super::{NAME_LABEL, UID_LABEL};
-use crate::{amount::Amount, clone_set::template_labels, fault::Fault};
+use crate::{amount::Amount, clone_set::template_labels, daemon_set::fit, fault::Fault};
 
 /// Consequence of a pod that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,7 @@ impl<'a> Rules<'a> {
             let why = "is neither Never nor OnFailure: give one of them";
             return Err(Fault::new("spec.template.spec.restartPolicy", why));
         }
+        fit::check(template)?;
         let completion = spec.completion_policy.as_ref();
         let never = match completion.and_then(|one| one.type_.as_deref()).unwrap_or_default() {
             "" | "Always" => false,

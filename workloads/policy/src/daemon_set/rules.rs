@@ -4,6 +4,7 @@ use berth_proto::crd::{AdvancedDaemonSet, LifecycleHook};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Map, Value};
 
+use super::fit;
 use crate::{amount::Amount, clone_set::template_labels, fault::Fault, selector::Selector, unready::Hooks};
 
 /// Annotation of a DaemonSet: pods are made only on nodes that the partition has let go.
@@ -43,6 +44,7 @@ impl<'a> Rules<'a> {
                 "are not those of spec.selector: give the template the labels that are selected",
             ));
         }
+        fit::check(&spec.template.0)?;
         let strategy = spec.update_strategy.as_ref();
         let rolling = strategy.and_then(|one| one.rolling_update.as_ref());
         let field = "spec.updateStrategy.rollingUpdate";

@@ -17,6 +17,9 @@ const BUILD: u8 = 1;
 /// The longest part of a name before its suffix. A StatefulSet's name is part of a label's value, with a
 /// hash.
 const LONGEST_BASE: usize = 47;
+/// The most bytes that the expressions of a subset take in all terms of its pods together: no object has room
+/// for more.
+const MOST_ADDED: usize = 1 << 20;
 /// Names of pods that a CloneSet deletes first.
 const TO_DELETE: &str = "podsToDelete";
 
@@ -143,6 +146,15 @@ fn place(pod: &mut Map<String, Value>, subset: &Subset, path: &str) -> Result<()
     let terms = list(required, "nodeSelectorTerms", path)?;
     if terms.is_empty() {
         terms.push(json!({}));
+    }
+    // A term is three bytes, and each gets all of them.
+    let size = json!(expressions).to_string().len();
+    if terms.len().saturating_mul(size) > MOST_ADDED {
+        let why = format!(
+            "has {} nodeSelectorTerms, and each gets {size} bytes of its subset: give fewer of either",
+            terms.len()
+        );
+        return Err(Fault::new(format!("{path}.affinity"), why));
     }
     for term in terms {
         let Some(term) = term.as_object_mut() else {

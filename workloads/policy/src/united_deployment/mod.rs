@@ -98,7 +98,7 @@ pub struct Input<'a> {
     /// The object.
     pub united: &'a UnitedDeployment,
     /// Revisions that it owns.
-    pub revisions: &'a [Revision],
+    pub revisions: &'a [&'a Revision],
     /// Workloads that it owns.
     pub children: &'a [&'a ChildView],
     /// Pods that have a revision of its name.
@@ -156,8 +156,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let status = input.united.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
     let current = status.map(|status| status.current_revision.as_str());
-    let revisions: Vec<&Revision> = input.revisions.iter().collect();
-    let live = match settle(owner, &rules.whole, &revisions, current, counted.max(input.collisions)) {
+    let live = match settle(owner, &rules.whole, input.revisions, current, counted.max(input.collisions)) {
         Ok(live) => live,
         Err(action) => {
             let mut actions: Vec<Action> = revision(*action, owner.uid).into_iter().collect();
@@ -349,8 +348,7 @@ impl Pass<'_> {
             children.chain(self.input.pods.iter().map(|pod| pod.revision.as_str())).collect();
         let live = [self.live.update.name.as_str(), self.live.current.name.as_str()];
         let is_live = |one: &Revision| live.contains(&one.name.as_str()) || used.contains(one.name.as_str());
-        let revisions: Vec<&Revision> = self.input.revisions.iter().collect();
-        let surplus = surplus(&revisions, self.rules.history_limit, is_live);
+        let surplus = surplus(self.input.revisions, self.rules.history_limit, is_live);
         self.plan.actions.extend(surplus.into_iter().filter_map(|action| revision(action, self.owner.uid)));
     }
 }

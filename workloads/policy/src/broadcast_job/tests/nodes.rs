@@ -217,3 +217,21 @@ fn a_pass_makes_a_few_large_pods_and_the_next_one_goes_on() {
     world.nodes.extend((0..700).map(|at| (format!("n{at}"), node(&format!("n{at}")))));
     assert_eq!(world.plan().actions.len(), 500);
 }
+
+/// A second pod on each node is made by anybody who may make pods.
+#[test]
+fn several_pods_of_a_node_are_told_of_some_nodes() {
+    let names: Vec<String> = (0..40).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = World::new(&names, json!({}));
+    world.settle();
+    let pods: Vec<PodView> = world.pods.values().cloned().collect();
+    for (count, told) in [(0, 0), (1, 1), (40, 16)] {
+        for pod in pods.iter().take(count) {
+            let name = format!("{}-twin", pod.name);
+            world.pods.insert(name.clone(), PodView { uid: name.clone(), name, ..pod.clone() });
+        }
+        let notes = world.plan().notes;
+        assert_eq!(notes.iter().filter(|note| note.reason == "DuplicatePodCreatedOnSameNode").count(), told);
+    }
+}

@@ -342,6 +342,12 @@ fn one_that_is_going_is_left_alone() {
 #[rstest]
 #[case(json!({ "template": { "spec": {} } }), "spec.template.spec.restartPolicy is neither")]
 #[case(template(json!({ "restartPolicy": "Always" })), "spec.template.spec.restartPolicy is neither")]
+#[case(template(json!({ "tolerations": vec![json!({ "operator": "Exists" }); 1025] })),
+    "spec.template.spec has 1025 tolerations, nodeSelectorTerms and requirements")]
+#[case(json!({ "parallelism": "1e9%" }), "spec.parallelism is 1e9%")]
+#[case(json!({ "parallelism": "-5%" }), "spec.parallelism is -5%")]
+#[case(json!({ "parallelism": " 5 %" }), "spec.parallelism is  5 %")]
+#[case(json!({ "parallelism": "" }), "spec.parallelism is ")]
 #[case(json!({ "template": { "metadata": { "labels": { "broadcastjob-name": "x" } } } }),
     "spec.template.metadata.labels has broadcastjob-name")]
 #[case(json!({ "parallelism": -1 }), "spec.parallelism is -1")]

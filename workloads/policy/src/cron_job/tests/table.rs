@@ -289,6 +289,38 @@ fn bad_input_is_told_and_harms_nothing(#[case] spec: Value, #[case] why: &str) {
     assert_eq!(world.plan(), super::super::Plan::default());
 }
 
+/// No number that an author writes makes a sum overflow.
+#[test]
+fn the_largest_numbers() {
+    let template = json!({ "jobTemplate": { "spec": {
+        "ttlSecondsAfterFinished": i32::MAX, "template": { "spec": { "restartPolicy": "Never" } },
+    }}});
+    let spec = json!({
+        "startingDeadlineSeconds": i64::MAX, "successfulJobsHistoryLimit": i32::MAX,
+        "failedJobsHistoryLimit": i32::MAX, "template": template,
+    });
+    let mut world = World::new("2026-01-01T10:50:00Z", "@hourly", spec);
+    assert_eq!(world.at("2026-01-01T12:00:00Z"), ["01 12:00"]);
+    world.end("report-1767268800", ChildState::Succeeded);
+    assert_eq!(world.at("2026-01-01T13:00:00Z"), ["01 13:00"]);
+    assert!(world.deleted.is_empty());
+}
+
+/// A status has room for some of them, and the definition refuses more.
+#[test]
+fn of_the_runs_that_go_on_a_thousand_are_listed() {
+    let mut world = World::new("2026-01-01T00:00:00Z", "* * * * *", json!({ "paused": true }));
+    for number in 0..1200 {
+        let name = format!("report-{}", world.now.as_second() + number);
+        let run = json!({ "metadata": { "namespace": "ns", "name": name, "uid": name } });
+        world.children.insert(name, ChildView::of_job(&serde_json::from_value(run).unwrap()));
+    }
+    world.now = at("2026-01-02T00:00:00Z");
+    world.settle();
+    let active = &world.job.status.as_ref().unwrap().active;
+    assert_eq!((active.len(), world.children.len()), (1000, 1200));
+}
+
 #[test]
 fn a_long_name_leaves_no_room_for_the_time() {
     let mut world = World::new("2026-01-01T10:50:00Z", "@hourly", json!({}));

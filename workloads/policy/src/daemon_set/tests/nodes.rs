@@ -2,6 +2,32 @@
 
 use super::{super::minds, *};
 
+/// A field that no type here knows reaches the pod.
+#[test]
+fn a_pod_is_built_of_the_template_and_its_node() {
+    let world = World::new(json!({}), &ten("n").replace("c:n", ""));
+    let actions = world.plan().actions;
+    let [Action::CreatePod(pod)] = actions.as_slice() else { panic!("{actions:?}") };
+    let (meta, spec) = (&pod["metadata"], &pod["spec"]);
+    assert_eq!((&spec["aFieldOfLater"], &spec["containers"][0]["image"]), (&json!([1]), &json!("a:2")));
+    assert!(meta["generateName"] == "log-" && meta["labels"]["app"] == "log", "{meta}");
+    let owner = &meta["ownerReferences"][0];
+    assert!(owner["uid"] == "set" && owner["controller"] == true, "{owner}");
+    let tolerated = spec["tolerations"].as_array().unwrap();
+    assert!(tolerated.iter().any(|one| one["key"] == "node.kubernetes.io/unreachable"), "{tolerated:?}");
+}
+
+#[test]
+fn a_template_with_too_many_rules_is_set_aside() {
+    let mut world = World::new(json!({}), &ten("o"));
+    world.spec["template"]["spec"]["tolerations"] = json!(vec![json!({ "operator": "Exists" }); 1025]);
+    let plan = world.plan();
+    assert!(plan.actions.is_empty() && plan.notes.len() == 1, "{plan:?}");
+    let condition = plan.status.unwrap().conditions.remove(0);
+    assert_eq!(condition.type_, "InvalidSpec");
+    assert!(condition.message.unwrap().starts_with("spec.template.spec has 1025 tolerations"));
+}
+
 #[test]
 fn a_share_of_the_burst_is_never_none() {
     let mut world = World::new(json!({}), "");

@@ -94,6 +94,8 @@ fn thirds_of_ten_are_nine() {
 #[case(IntOrString::String("-5%".to_owned()))]
 #[case(IntOrString::String("+5%".to_owned()))]
 #[case(IntOrString::String("1.5%".to_owned()))]
+#[case(IntOrString::String("1e9%".to_owned()))]
+#[case(IntOrString::String(" 5 %".to_owned()))]
 #[case(IntOrString::String("%".to_owned()))]
 #[case(IntOrString::String(String::new()))]
 #[case(IntOrString::String("99999999999999999999%".to_owned()))]

@@ -146,6 +146,29 @@ fn odd_templates(#[case] path: &str, #[case] value: Value, #[case] words: Option
     }
 }
 
+/// A template has room for thousands of terms, and each gets all that its subset asks for.
+#[rstest]
+#[case::many(100_000, false)]
+#[case::some(100, true)]
+fn expressions_go_not_into_too_many_terms(#[case] terms: usize, #[case] is_made: bool) {
+    let values: Vec<String> = (0..500).map(|number| format!("zone-{number}")).collect();
+    let expressions = json!([{ "key": "zone", "operator": "In", "values": values }]);
+    let subsets = json!([{ "name": "a", "nodeSelectorTerm": { "matchExpressions": expressions } }]);
+    let mut all = spec(Kind::Deployment, 1, &subsets);
+    let terms = json!({ "nodeSelectorTerms": vec![json!({}); terms] });
+    let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } });
+    set(&mut all, "/template/deploymentTemplate/spec/template/spec/affinity", affinity);
+    let mut world = World::new(all);
+    for _ in 0..3 {
+        let plan = world.plan();
+        world.carry_out(&plan);
+    }
+    let failure = world.united.status.as_ref().unwrap().conditions.iter();
+    let failure = failure.filter(|one| one.type_ == "SubsetFailure").find_map(|one| one.message.clone());
+    assert_eq!((world.workloads.len() == 1, failure.is_none()), (is_made, is_made), "{failure:?}");
+    assert!(failure.is_none_or(|text| text.contains("affinity has 100000 nodeSelectorTerms, and each gets")));
+}
+
 /// Whatever a workload says of itself.
 #[test]
 fn workloads_that_say_odd_things() {

@@ -98,9 +98,10 @@ impl World {
         let children: Vec<&ChildView> = children.iter().collect();
         let pods: Vec<PodView> = self.pods.iter().map(pod_view).collect();
         let pods: Vec<&PodView> = pods.iter().collect();
+        let revisions: Vec<&Revision> = self.revisions.iter().collect();
         let input = Input {
             united: &self.united,
-            revisions: &self.revisions,
+            revisions: &revisions,
             children: &children,
             pods: &pods,
             failure: self.failure.as_deref(),
