@@ -328,11 +328,17 @@ impl Cluster {
         let pull_jobs: Vec<&PullJobView> = self.pull_jobs.of(uid).collect();
         let revisions = orphans.iter().flat_map(|key| self.revisions.of(key));
         let revisions: Vec<&Revision> = self.revisions.of(uid).chain(revisions).collect();
+        let mut in_place = self.update_store.states(uid);
+        for pod in &pods {
+            if let Some(state) = in_place.remove(&pod.uid) {
+                in_place.insert(pod.uid.clone(), state.seen_on(pod));
+            }
+        }
         let known = Known {
             revisions: &revisions,
             pods: &pods,
             claims: &self.claims.of(set),
-            in_place: &self.update_store.states(uid),
+            in_place: &in_place,
             nodes: &self.nodes,
             agents: self.update_store.agents(set.kind()),
             pull_jobs: &pull_jobs,

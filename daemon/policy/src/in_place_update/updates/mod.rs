@@ -41,6 +41,7 @@ mod resets;
 mod restarts;
 mod retries;
 pub(crate) mod settled;
+mod shown;
 pub(crate) mod snapshot;
 mod turn;
 mod view;
@@ -53,9 +54,10 @@ use std::{
 };
 
 pub use self::{
-    action::{InstanceQuestion, PodWrite, UpdateAction},
+    action::{CarriedOut, InstanceQuestion, PodWrite, UpdateAction},
     event::{Fetched, StoredRequest, UpdateEvent, WriteOutcome},
     reports::is_news,
+    shown::carried_out,
     view::{
         ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, GateView, NodeView,
         PodView, UpdatePermission,
