@@ -29,6 +29,8 @@ const MOST_REQUESTS: usize = 4;
 pub(super) struct Truth {
     pub(super) play: Play,
     pub(super) asked: usize,
+    /// Requests that are entries of a workload, whose ends the pod may show.
+    entries: [bool; MOST_REQUESTS],
     /// When something about the pod failed last, and which requests could not be written.
     pub(super) failed: Option<Instant>,
     pub(super) unwritten: BTreeMap<RequestId, Instant>,
@@ -56,6 +58,7 @@ impl Truth {
         Self {
             play,
             asked: 0,
+            entries: [false; MOST_REQUESTS],
             failed: None,
             unwritten: BTreeMap::new(),
             outdated: false,
@@ -176,6 +179,7 @@ impl Truth {
         if self.asked == MOST_REQUESTS {
             return;
         }
+        let is_entry = self.entries[self.asked];
         self.asked += 1;
         let images = NAMES.iter().zip(wish.images).filter(|(_, tag)| *tag > 0);
         let images: Vec<_> = images.map(|(name, tag)| (*name, format!("{name}:{tag}"))).collect();
@@ -184,7 +188,8 @@ impl Truth {
         let mut asking = super::super::asking::Asking::of(self.play.world.clone());
         let mut request = asking.ask(&id, &images, &[]).clone();
         request.created = self.now();
-        request.source = wish.source;
+        request.source = if is_entry { UpdateSource::NodePodUpdate } else { wish.source };
+        request.shown_as = is_entry.then_some(0);
         request.delete_after = Some(Duration::from_secs(10));
         for (key, value) in keys().into_iter().zip(wish.values).filter(|(_, value)| *value > 0) {
             request.metadata.insert(key, value.to_string());
@@ -290,6 +295,23 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..200),
     ) {
         let mut truth = Truth::new(shape, probed);
+        truth.ask(&first);
+        for op in &ops {
+            truth.run(op);
+        }
+        truth.comes_to_rest();
+    }
+
+    #[test]
+    fn nor_with_entries_whose_ends_the_pod_shows(
+        shape in shape(),
+        probed in prop::array::uniform3(any::<bool>()),
+        others in prop::array::uniform3(any::<bool>()),
+        first in wish(),
+        ops in proptest::collection::vec(op(), 1..200),
+    ) {
+        let mut truth = Truth::new(shape, probed);
+        truth.entries = [true, others[0], others[1], others[2]];
         truth.ask(&first);
         for op in &ops {
             truth.run(op);
