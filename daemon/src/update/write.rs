@@ -262,7 +262,7 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
         assert_eq!(written.map(|container| container["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
     }
 
-    /// Who asked for the update goes by it.
+    /// Message by which the owner of the entry goes.
     #[test]
     fn a_gate_that_is_opened_says_what_was_carried_out() {
         let restarts = [("main".into(), 3)].into();

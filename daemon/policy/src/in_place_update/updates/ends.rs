@@ -3,8 +3,8 @@
 //! of all. For updates that began at another time it hardly waits: these end at another time, or never, as
 //! where an image cannot be pulled. A failure waits for nobody.
 //!
-//! Where the pod itself shows the end, nobody waits for its report, so that waits for long. Mostly the entry is
-//! taken away before, along with the next one of the node, and nothing is left to report.
+//! Where the pod itself shows the end, nobody waits for its report, so that waits for long. Mostly the entry
+//! is taken away before, along with the next one of the node, and nothing is left to report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

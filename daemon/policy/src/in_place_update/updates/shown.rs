@@ -13,8 +13,8 @@ use crate::{
     model::{ContainerName, ContainerState},
 };
 
-/// What a gate that is opened now says of `requests`, which are all open ones of the pod: `None` where it can
-/// say nothing, and the end has to be reported.
+/// Word for a gate that is opened now on `requests`, which are all open ones of the pod; `None`: it can say
+/// nothing, and the end has to be reported.
 pub fn carried_out(
     requests: &[UpdateRequest],
     view: &PodView,

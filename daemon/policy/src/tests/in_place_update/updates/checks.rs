@@ -119,7 +119,7 @@ impl Truth {
         assert_eq!(others.count(), 0, "two restarts of one container");
     }
 
-    /// What runs is what is wanted, and what was stopped is started again.
+    /// Containers that run are those that are wanted, and those that were stopped are started again.
     fn check_word(&self, word: &CarriedOut) {
         for container in &self.play.world.containers {
             let runs = matches!(container.instance.life, Life::Running { .. });

@@ -137,7 +137,7 @@ fn an_end_that_the_pod_shows_is_told_late_and_one_that_it_does_not_show_at_once(
     assert!(waited < SOON, "{waited:?}");
 }
 
-/// Whoever takes over does not know whether the pod shows it.
+/// Nobody has told it whether the pod shows that.
 #[test]
 fn a_process_that_takes_over_tells_the_end_at_once() {
     let (mut play, id) = shown();
