@@ -8,6 +8,7 @@ use std::{
 
 use berth_workloads_policy::{
     action::Action,
+    in_place::InPlaceState,
     plan::{NodeView, Nodes},
     pod::PodView,
     predownload::PullJobView,
@@ -328,23 +329,28 @@ impl Cluster {
         let pull_jobs: Vec<&PullJobView> = self.pull_jobs.of(uid).collect();
         let revisions = orphans.iter().flat_map(|key| self.revisions.of(key));
         let revisions: Vec<&Revision> = self.revisions.of(uid).chain(revisions).collect();
-        let mut in_place = self.update_store.states(uid);
-        for pod in &pods {
-            if let Some(state) = in_place.remove(&pod.uid) {
-                in_place.insert(pod.uid.clone(), state.seen_on(pod));
-            }
-        }
         let known = Known {
             revisions: &revisions,
             pods: &pods,
             claims: &self.claims.of(set),
-            in_place: &in_place,
+            in_place: &self.in_place(uid, &pods),
             nodes: &self.nodes,
             agents: self.update_store.agents(set.kind()),
             pull_jobs: &pull_jobs,
             given,
         };
         set.plan(&known, now)
+    }
+
+    /// Updates in place of these pods of a workload, as nodes tell them and the pods show them.
+    fn in_place(&self, set: &str, pods: &[&PodView]) -> BTreeMap<String, InPlaceState> {
+        let mut states = self.update_store.states(set);
+        for pod in pods {
+            if let Some(state) = states.remove(&pod.uid) {
+                states.insert(pod.uid.clone(), state.seen_on(pod));
+            }
+        }
+        states
     }
 }
 
