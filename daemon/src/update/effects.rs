@@ -93,6 +93,7 @@ impl Parts {
                 span.set("berth.request", || request.key.as_str());
                 drop(tasks.spawn(span.around(this.report(*request, *report))));
             }
+            UpdateAction::Ended(request) => self.ended(&request),
             UpdateAction::Delete(request) => {
                 let span = span("update: delete request", &request.pod.uid);
                 span.set("berth.request", || request.key.as_str());
@@ -231,11 +232,17 @@ impl Parts {
             // What its source showed as ended is said once more for another reason.
             if request.reported.outcome.is_none() {
                 let complete = outcome == UpdateOutcome::Complete;
-                let age = tokio::time::Instant::now().into_std().saturating_duration_since(request.created);
-                self.agent.metrics().request_ended(RequestKind::Update, complete, age);
+                self.agent.metrics().request_ended(RequestKind::Update, complete, age(&request));
             }
         }
         UpdateEvent::Reported(request.id, Box::new(report), outcome)
+    }
+
+    /// Counts the good end of a request that was taken away before anybody was told.
+    fn ended(&self, request: &UpdateRequest) {
+        info!(request = request.key, "Update ended, as its pod shows");
+        self.agent.note(&request.pod, format!("update {}: complete", request.key));
+        self.agent.metrics().request_ended(RequestKind::Update, true, age(request));
     }
 
     async fn tell_users(self: Arc<Self>, pod: PodRef, notice: Notice) -> UpdateEvent {
@@ -253,6 +260,11 @@ impl Parts {
         };
         UpdateEvent::Deleted(request.id, outcome)
     }
+}
+
+/// Time since it was made.
+fn age(request: &UpdateRequest) -> Duration {
+    tokio::time::Instant::now().into_std().saturating_duration_since(request.created)
 }
 
 /// Outcome of a write that was not taken.

@@ -62,6 +62,9 @@ pub enum UpdateAction {
     AllKnown(Vec<RecreateRequest>),
     /// Write this status of the request. Answered by `Reported`.
     Report(Box<UpdateRequest>, Box<UpdateReport>),
+    /// Count this request as ended well: the pod showed it, and it was taken away before that was written. No
+    /// answer.
+    Ended(Box<UpdateRequest>),
     /// Delete the request: it ended long enough ago. Answered by `Deleted`.
     Delete(Box<UpdateRequest>),
     /// Tell the users of this pod. Answered by `Told`.

@@ -50,6 +50,7 @@ pub(crate) struct Ends {
 /// End that the pod shows. It may show something else in the next moment, so the first report counts.
 #[derive(Debug)]
 struct Shown {
+    request: UpdateRequest,
     report: UpdateReport,
     /// Nobody else asks for anything of the pod: it may wait.
     is_alone: bool,
@@ -72,7 +73,7 @@ impl Ends {
 
     /// Takes an end that the plan owes, and that the pod shows.
     pub(crate) fn push_shown(&mut self, request: &UpdateRequest, report: UpdateReport) {
-        let shown = Shown { report: report.clone(), is_alone: true };
+        let shown = Shown { request: request.clone(), report: report.clone(), is_alone: true };
         self.shown.insert(request.id.clone(), shown);
         self.push(request, report);
     }
@@ -137,6 +138,11 @@ impl Ends {
         }
     }
 
+    /// Takes note that the end of this request is told, if it has one.
+    pub(super) fn told(&mut self, id: &RequestId) {
+        self.shown.remove(id);
+    }
+
     /// Takes note that a write of this request ended, if it was that of an end.
     pub(crate) fn written(&mut self, id: &RequestId, now: Instant) {
         if let Some(since) = self.written_since.remove(id) {
@@ -172,6 +178,11 @@ impl Updates {
         }
         // One whose write fails is told again.
         let Ends { shown, since, .. } = &mut self.ends;
-        shown.retain(|id, _| since.contains_key(id) || self.writing.contains(id));
+        let is_owed = |id: &RequestId| since.contains_key(id) || self.writing.contains(id);
+        let (owed, over): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(shown).into_iter().partition(|(id, _)| is_owed(id));
+        *shown = owed;
+        let untold = over.into_values().filter(|shown| self.requests.get(&shown.request.id).is_none());
+        actions.extend(untold.map(|shown| UpdateAction::Ended(Box::new(shown.request))));
     }
 }

@@ -24,6 +24,7 @@
 //! - after a failure the same is not tried again before its pause is over;
 //! - a restart is wanted for one instance at a time, and not before all requests are known to the node;
 //! - the gate is closed and images are there before anything is stopped for them;
+//! - a gate is opened with the word that an update is carried out only where all of it is;
 //! - what is remembered is bounded by open requests and what is under way: with everything answered and
 //!   ended, nothing is left.
 

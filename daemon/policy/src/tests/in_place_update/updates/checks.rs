@@ -92,6 +92,9 @@ impl Truth {
             UpdateAction::WantImage { image, .. } => assert!(!play.images.contains(image), "wanted twice"),
             UpdateAction::LetImageGo(_, image) => assert!(play.images.contains(image), "never wanted"),
             UpdateAction::SetEnv(_, values) => assert_ne!(play.env, *values, "said twice"),
+            UpdateAction::Ended(request) => {
+                assert!(!play.requests.contains_key(&request.id), "it is there, and its end is to be told");
+            }
             UpdateAction::Tell(..) => {}
         }
     }

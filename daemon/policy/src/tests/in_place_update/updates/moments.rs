@@ -35,6 +35,7 @@ fn told(action: &UpdateAction) -> String {
         UpdateAction::AllKnown(all) => format!("all known: {}", all.len()),
         UpdateAction::Report(..) => "report".to_owned(),
         UpdateAction::Delete(_) => "delete".to_owned(),
+        UpdateAction::Ended(_) => "ended".to_owned(),
         UpdateAction::Tell(_, notice) => notice.reason.to_owned(),
     }
 }

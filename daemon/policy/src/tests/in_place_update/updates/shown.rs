@@ -174,10 +174,17 @@ fn a_request_that_comes_meanwhile_waits_until_the_end_was_told() {
 }
 
 #[test]
-fn of_an_entry_that_was_taken_away_nothing_is_told_and_nothing_is_left() {
+fn an_entry_that_was_taken_away_counts_once_and_nothing_is_left() {
     let (mut play, id) = shown();
     play.requests.remove(&id);
-    play.apply(UpdateEvent::RequestGone(id));
+    play.apply(UpdateEvent::RequestGone(id.clone()));
+    let actions = play.plan();
+    let ended = actions.iter().filter_map(|action| match action {
+        UpdateAction::Ended(request) => Some(&request.id),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), [&id]);
+    actions.into_iter().for_each(|action| play.take(action));
     for _ in 0..60 {
         assert_eq!(reports(&mut play), []);
         play.goes_well();
