@@ -88,11 +88,12 @@ mod tests {
     /// Rows: the gate and its message, `Ready`, the containers, and whether the update has ended.
     #[test]
     fn an_end_takes_both_words() {
+        type Row<'a> = (&'a str, (&'a str, &'a str), &'a str, &'a [(&'a str, i32, bool)], bool);
         let good: &[(&str, i32, bool)] = &[("app", 3, true), ("log", 0, true)];
         let other = WORD.replace("5d4", "77f");
         let first = WORD.replace(":1,", ":0,");
         let nothing = r#"{"revision":"shop-5d4","attempt":1,"restarts":{}}"#;
-        let table: &[(&str, (&str, &str), &str, &[(&str, i32, bool)], bool)] = &[
+        let table: &[Row<'_>] = &[
             ("it has", ("True", WORD), "True", good, true),
             ("another beside", ("True", WORD), "True", &[good[0], good[1], ("x", 0, false)], true),
             ("the gate is shut", ("False", WORD), "True", good, false),
