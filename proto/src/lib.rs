@@ -8,7 +8,7 @@
 //! [`docker_config`] where credentials are found, [`names`] which names Kubernetes accepts, [`causes`] and
 //! [`quoting`] how errors are told: once, and without what they are about, [`text`] what is left of a text
 //! that is too long, [`nested`] of an object that is too deep, [`percent`] what a share is,
-//! [`template_history`] what pods may go back to.
+//! [`template_history`] what pods may go back to, [`shown_end`] how a pod shows that its update has ended.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads: the messages of `berth-cri`, and the services.
 #[allow(missing_docs, clippy::all, clippy::use_self)]
@@ -40,6 +40,7 @@ pub mod percent;
 pub mod quoting;
 pub mod remedy;
 pub mod sealing;
+pub mod shown_end;
 pub mod size;
 pub mod template_history;
 pub mod text;

@@ -8,6 +8,7 @@ use std::{
 
 use berth_workloads_policy::{
     action::Action,
+    in_place::InPlaceState,
     plan::{NodeView, Nodes},
     pod::PodView,
     predownload::PullJobView,
@@ -332,13 +333,24 @@ impl Cluster {
             revisions: &revisions,
             pods: &pods,
             claims: &self.claims.of(set),
-            in_place: &self.update_store.states(uid),
+            in_place: &self.in_place(uid, &pods),
             nodes: &self.nodes,
             agents: self.update_store.agents(set.kind()),
             pull_jobs: &pull_jobs,
             given,
         };
         set.plan(&known, now)
+    }
+
+    /// Updates in place of these pods of a workload, as nodes tell them and the pods show them.
+    fn in_place(&self, set: &str, pods: &[&PodView]) -> BTreeMap<String, InPlaceState> {
+        let mut states = self.update_store.states(set);
+        for pod in pods {
+            if let Some(state) = states.remove(&pod.uid) {
+                states.insert(pod.uid.clone(), state.seen_on(pod));
+            }
+        }
+        states
     }
 }
 

@@ -4,12 +4,12 @@
 //! the watch or as it was read, and fails if there is a newer one: so two sets with pods on one node take
 //! nothing from each other. What has no room in the object waits until others are done.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{
-    DesiredPod, FailureReason, NodePodUpdate, NodePodUpdateStatus, PodPull, PodService, UpdateContainer,
-    UpdatePhase, UpdatedPod,
+    DesiredPod, FailureReason, NodePodUpdate, NodePodUpdateStatus, PodEnd, PodPull, PodService,
+    UpdateContainer, UpdatePhase, UpdatedPod,
 };
 use berth_workloads_policy::{
     action::InPlaceUpdate,
@@ -27,6 +27,9 @@ const TEMPLATE_HASH_FEATURE: &str = "pod-template-hash/v1";
 /// Ability of an agent: it takes what earlier templates of a CloneSet had, where it is noted on the set.
 const TEMPLATE_HISTORY_FEATURE: &str = "template-history/v1";
 
+/// Ability of an agent: it says on a pod that it has done its part, and its report may wait.
+const SHOWN_ENDS_FEATURE: &str = "shown-ends/v1";
+
 /// Object of a node, as far as it is about workloads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeUpdates {
@@ -39,6 +42,8 @@ pub(crate) struct NodeUpdates {
     pub(crate) labels_hash: bool,
     /// Its agent takes what earlier templates of a CloneSet had.
     pub(crate) recalls: bool,
+    /// Its agent says on pods how far it is.
+    shows_ends: bool,
     /// It has an agent that has said what it is able to.
     pub(crate) has_agent: bool,
     /// Last sign of life of the agent.
@@ -72,6 +77,7 @@ impl NodeUpdates {
             checks: checked.map(|kind| kind.name).collect(),
             labels_hash: features.iter().any(|feature| feature == TEMPLATE_HASH_FEATURE),
             recalls: features.iter().any(|feature| feature == TEMPLATE_HISTORY_FEATURE),
+            shows_ends: features.iter().any(|feature| feature == SHOWN_ENDS_FEATURE),
             has_agent: !features.is_empty(),
             sign: renew_time.map(|time| time.0),
             entries: desired_pods.into_iter().filter(|entry| is_entry(&entry.owner)).collect(),
@@ -140,13 +146,29 @@ impl NodeUpdates {
         })
     }
 
+    /// Returns these changes as the agent understands them.
+    fn understood<'a>(&self, changes: &'a [Change]) -> Cow<'a, [Change]> {
+        if self.shows_ends {
+            return Cow::Borrowed(changes);
+        }
+        let plain = changes.iter().cloned().map(|change| match change {
+            Change::Put(mut entry) => {
+                entry.end = PodEnd::Reported;
+                Change::Put(entry)
+            }
+            take @ Change::Take { .. } => take,
+        });
+        Cow::Owned(plain.collect())
+    }
+
     /// Returns what is to be written for these changes, made one after the other.
     pub(crate) fn changed(&self, changes: &[Change]) -> Changed {
+        let changes = self.understood(changes);
         let key = |entry: &DesiredPod| (entry.uid.clone(), entry.owner.clone());
         let shown: BTreeMap<Key, &DesiredPod> =
             self.entries.iter().map(|entry| (key(entry), entry)).collect();
         let mut wanted = shown.clone();
-        for change in changes {
+        for change in &*changes {
             match change {
                 Change::Put(entry) => {
                     let key = key(entry);
@@ -238,6 +260,7 @@ pub(crate) fn entry(update: &InPlaceUpdate, set: &dyn Workload, now: Timestamp) 
         // The agent has none of the pod's secrets; and a bad image, or one that falls over, shows in the pod,
         // as OpenKruise's users know it.
         pull: PodPull::BestEffort,
+        end: PodEnd::Shown,
         containers: images.iter().map(container).collect(),
         labels: update.labels.clone(),
         annotations: update.annotations.clone(),

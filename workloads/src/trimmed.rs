@@ -112,6 +112,8 @@ struct Container {
     #[serde(default)]
     name: String,
     #[serde(default)]
+    ready: bool,
+    #[serde(default)]
     restart_count: i32,
     state: Option<State>,
 }
@@ -153,6 +155,7 @@ impl<'de> Deserialize<'de> for TrimmedPod {
         };
         let container = |read: Container| ContainerStatus {
             name: read.name,
+            ready: read.ready,
             restart_count: read.restart_count,
             state: read.state.map(state),
             ..ContainerStatus::default()
@@ -237,6 +240,25 @@ mod tests {
         let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
         let view = PodView::of(&trimmed.0);
         assert!(view.grace.is_some());
+        assert_eq!(view, PodView::of(&whole));
+    }
+
+    #[test]
+    fn the_end_of_an_update_that_it_shows_is_read() {
+        let message = r#"{"revision":"new","attempt":0,"restarts":{"a":3}}"#;
+        let pod = json!({ "metadata": { "name": "p", "uid": "u" }, "status": {
+            "conditions": [
+                { "type": "Ready", "status": "True" },
+                { "type": "InPlaceUpdateReady", "status": "True", "message": message },
+            ],
+            "containerStatuses": [
+                { "name": "a", "image": "i", "imageID": "d", "ready": true, "restartCount": 3 },
+            ],
+        } });
+        let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
+        let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
+        let view = PodView::of(&trimmed.0);
+        assert!(view.shown.is_some());
         assert_eq!(view, PodView::of(&whole));
     }
 

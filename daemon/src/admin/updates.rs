@@ -228,6 +228,7 @@ mod tests {
             owner: Default::default(),
             keeps_service: false,
             leaves_pull: false,
+            shown_as: None,
             grace: Duration::ZERO,
             ignore_failures: false,
             rollback_on_failure: false,

@@ -21,7 +21,7 @@ use berth_policy::{
 use berth_proto::{
     crd::{
         ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy,
-        MIGRATION_SECONDS, PodPull, PodService, TwinSwap, UpdateContainer, UpdatedPod, seconds_within,
+        MIGRATION_SECONDS, PodEnd, PodPull, PodService, TwinSwap, UpdateContainer, UpdatedPod, seconds_within,
     },
     names,
 };
@@ -159,6 +159,7 @@ pub(super) fn desired(
         owner,
         keeps_service: entry.service == PodService::Keep,
         leaves_pull: entry.pull == PodPull::BestEffort,
+        shown_as: (entry.end == PodEnd::Shown).then_some(entry.attempt),
         ..of(wanted, id, UpdateSource::NodePodUpdate, created, pod, reported)
     };
     (UpdateRequest { ended, ..request }, flaw)
@@ -254,6 +255,7 @@ fn of(
         owner: UpdateOwner::Workload,
         keeps_service: false,
         leaves_pull: false,
+        shown_as: None,
         grace: seconds(wanted.grace.unwrap_or(0)),
         ignore_failures: wanted.failure_policy == Some(FailurePolicy::Ignore),
         rollback_on_failure: rollback,

@@ -33,7 +33,7 @@ const RETRIES_BEFORE_KUBELET: u32 = 1;
 fn points(write: &PodWrite) -> (Point, Point) {
     match write {
         PodWrite::Close => (Point::Closing, Point::Closed),
-        PodWrite::Open => (Point::Opening, Point::Opened),
+        PodWrite::Open(_) => (Point::Opening, Point::Opened),
         PodWrite::Patch(patch) => match patch.stage {
             None => (Point::Patching, Point::Patched),
             Some(Stage::Start) => (Point::SwapStarting, Point::SwapStarted),
@@ -53,7 +53,7 @@ fn span(name: &'static str, pod: &PodUid) -> Span {
 fn named(write: &PodWrite) -> &'static str {
     match write {
         PodWrite::Close => "update: set pod not ready",
-        PodWrite::Open => "update: set pod ready",
+        PodWrite::Open(_) => "update: set pod ready",
         PodWrite::Patch(patch) => match patch.stage {
             None => "update: patch pod",
             Some(Stage::Start) => "swap: start",
@@ -93,6 +93,7 @@ impl Parts {
                 span.set("berth.request", || request.key.as_str());
                 drop(tasks.spawn(span.around(this.report(*request, *report))));
             }
+            UpdateAction::Ended(request) => self.ended(&request),
             UpdateAction::Delete(request) => {
                 let span = span("update: delete request", &request.pod.uid);
                 span.set("berth.request", || request.key.as_str());
@@ -194,8 +195,8 @@ impl Parts {
         let (about_to, done) = points(&write);
         about_to.reached();
         let written = match &write {
-            PodWrite::Close => self.writer.gate(&newest, false).await,
-            PodWrite::Open => self.writer.gate(&newest, true).await,
+            PodWrite::Close => self.writer.close(&newest).await,
+            PodWrite::Open(word) => self.writer.open(&newest, word.as_ref()).await,
             PodWrite::Patch(patch) => self.writer.patch(&newest, patch).await,
         };
         let outcome = match written {
@@ -231,11 +232,17 @@ impl Parts {
             // What its source showed as ended is said once more for another reason.
             if request.reported.outcome.is_none() {
                 let complete = outcome == UpdateOutcome::Complete;
-                let age = tokio::time::Instant::now().into_std().saturating_duration_since(request.created);
-                self.agent.metrics().request_ended(RequestKind::Update, complete, age);
+                self.agent.metrics().request_ended(RequestKind::Update, complete, age(&request));
             }
         }
         UpdateEvent::Reported(request.id, Box::new(report), outcome)
+    }
+
+    /// Counts the good end of a request that was taken away before anybody was told.
+    fn ended(&self, request: &UpdateRequest) {
+        info!(request = request.key, "Update ended, as its pod shows");
+        self.agent.note(&request.pod, format!("update {}: complete", request.key));
+        self.agent.metrics().request_ended(RequestKind::Update, true, age(request));
     }
 
     async fn tell_users(self: Arc<Self>, pod: PodRef, notice: Notice) -> UpdateEvent {
@@ -253,6 +260,11 @@ impl Parts {
         };
         UpdateEvent::Deleted(request.id, outcome)
     }
+}
+
+/// Time since it was made.
+fn age(request: &UpdateRequest) -> Duration {
+    tokio::time::Instant::now().into_std().saturating_duration_since(request.created)
 }
 
 /// Outcome of a write that was not taken.
@@ -277,7 +289,7 @@ fn not_taken(pod: &PodUid, error: &CallError) {
 fn noted(write: &PodWrite) -> String {
     match write {
         PodWrite::Close => "the pod is held not Ready for its update".to_owned(),
-        PodWrite::Open => "the pod is not held for its update any more".to_owned(),
+        PodWrite::Open(_) => "the pod is not held for its update any more".to_owned(),
         PodWrite::Patch(patch) => {
             let images: Vec<String> =
                 patch.images.iter().map(|(name, image)| format!("{name} to {image}")).collect();
@@ -310,7 +322,7 @@ fn tell(pod: &PodRef, write: &PodWrite) {
         PodWrite::Close => {
             info!(pod = %pod.name, namespace = %pod.namespace, "Pod set not ready for its update");
         }
-        PodWrite::Open => {
+        PodWrite::Open(_) => {
             info!(pod = %pod.name, namespace = %pod.namespace, "Pod set ready, its update is complete");
         }
         PodWrite::Patch(patch) => info!(

@@ -53,7 +53,7 @@ use crate::{
 };
 
 /// Abilities of this agent, for the manager: it gives no entry to one that would not understand it.
-const FEATURES: [&str; 8] = [
+const FEATURES: [&str; 9] = [
     "owners/v1",
     "swaps/v1",
     "upgradable/v1",
@@ -62,6 +62,7 @@ const FEATURES: [&str; 8] = [
     "statefulsets/v1",
     "pod-template-hash/v1",
     "template-history/v1",
+    "shown-ends/v1",
 ];
 /// How long owners are read at most before the others go on.
 const JUDGE_FOR: Duration = Duration::from_secs(10);

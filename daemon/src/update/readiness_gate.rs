@@ -52,7 +52,7 @@ impl Parts {
     /// False: not opened, for a reason that may be over in a moment.
     async fn open_gate(&self, pod: &core::Pod) -> bool {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        match self.writer.gate(pod, true).await {
+        match self.writer.open(pod, None).await {
             Ok(_) => info!(pod = name, "Readiness gate of updates opened"),
             // The watch shows what is there now.
             Err(error) if error.is_conflict() || error.is_gone() => {}

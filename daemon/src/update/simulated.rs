@@ -5,10 +5,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use berth_policy::{
-    StepOutcome,
+    ContainerState, InstanceView, StepOutcome,
     in_place_update::{
-        ContainerView, Gate, GateView, ImageMatch, Instance, Leftovers, Life, Next, Observed, Presence,
-        Sight, UpdateRequest, is_news, plan,
+        CarriedOut, ContainerView, Gate, GateView, ImageMatch, Instance, Leftovers, Life, Next, Observed,
+        Presence, Sight, UpdateRequest, carried_out, is_news, plan,
     },
 };
 use berth_proto::crd::{DesiredPod, NodePodUpdate};
@@ -19,7 +19,7 @@ use super::{
     convert,
     node_pod_update::NodeUpdates,
     report, snapshot,
-    write::{body, gate_body},
+    write::{body, closing_body, opening_body},
 };
 use crate::{
     agent::now,
@@ -89,7 +89,9 @@ impl SimulatedAgent {
                 (Ok(()), Some(Ok(()))) => Sight::Seen(Box::new(observed(&pod, &runs, &request))),
                 (Err(flaw), _) => Sight::Forbidden(flaw.to_string()),
                 (Ok(()), Some(Err(why))) => Sight::Forbidden(why.message),
-                (Ok(()), None) => return Ok(SimulatedStep::Unsaid),
+                (Ok(()), None) if self.0.asks(entry).await => return Ok(SimulatedStep::Unsaid),
+                // It was taken away: there is nothing to say any more.
+                (Ok(()), None) => return Ok(SimulatedStep::Ended),
             };
             let planned = plan(std::slice::from_ref(&request), &sight, now(), wall);
             let mut ended = false;
@@ -106,14 +108,35 @@ impl SimulatedAgent {
             match planned.next {
                 _ if ended => return Ok(SimulatedStep::Ended),
                 Some(Next::Patch(patch)) => return Ok(SimulatedStep::Patch(body(&pod, &patch))),
-                Some(Next::SetNotReady) => return Ok(SimulatedStep::PatchStatus(gate_body(&pod, false, at))),
-                Some(Next::SetReady) => return Ok(SimulatedStep::PatchStatus(gate_body(&pod, true, at))),
+                Some(Next::SetNotReady) => return Ok(SimulatedStep::PatchStatus(closing_body(&pod, at))),
+                Some(Next::SetReady) => {
+                    let word = word(&pod, &request);
+                    return Ok(SimulatedStep::PatchStatus(opening_body(&pod, word.as_ref(), at)));
+                }
                 Some(_) => return Ok(SimulatedStep::Wait),
                 None => {}
             }
         }
         Ok(SimulatedStep::Wait)
     }
+}
+
+/// Word on the pod when its gate is opened: its newest instances are those that their statuses tell of.
+fn word(pod: &core::Pod, request: &UpdateRequest) -> Option<CarriedOut> {
+    let view = snapshot::pod(pod);
+    let instances = view.containers.iter().filter_map(|container| {
+        let status = container.status.as_ref()?;
+        let newest = InstanceView {
+            id: status.id.clone()?,
+            attempt: status.restarts,
+            state: ContainerState::Running,
+            stopping: false,
+            hooked: false,
+        };
+        Some((container.name.clone(), newest))
+    });
+    let instances: BTreeMap<_, _> = instances.collect();
+    carried_out(std::slice::from_ref(request), &view, &instances)
 }
 
 /// A pod whose containers run what their statuses say.

@@ -2,8 +2,9 @@
 
 use berth_policy::{
     PodRef,
-    in_place_update::{MetadataKey, PodPatch, UpdateOwner},
+    in_place_update::{CarriedOut, MetadataKey, PodPatch, UpdateOwner},
 };
+use berth_proto::shown_end::ShownEnd;
 use berth_sidecarset::upgradable::{CONDITION, Upgradable};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use serde_json::{Map, Value, json};
@@ -46,9 +47,18 @@ impl Writer {
         self.write(pod, Part::Pod, body(pod, patch), Write::Update).await
     }
 
-    /// Opens or closes the readiness gate.
-    pub(super) async fn gate(&self, pod: &core::Pod, open: bool) -> Result<core::Pod, CallError> {
-        self.write(pod, Part::Status, gate_body(pod, open, Timestamp::now()), Write::Unready).await
+    /// Closes the readiness gate.
+    pub(super) async fn close(&self, pod: &core::Pod) -> Result<core::Pod, CallError> {
+        self.write(pod, Part::Status, closing_body(pod, Timestamp::now()), Write::Unready).await
+    }
+
+    /// Opens the readiness gate, with a word on what has been carried out.
+    pub(super) async fn open(
+        &self,
+        pod: &core::Pod,
+        word: Option<&CarriedOut>,
+    ) -> Result<core::Pod, CallError> {
+        self.write(pod, Part::Status, opening_body(pod, word, Timestamp::now()), Write::Unready).await
     }
 
     /// Writes the condition that says whether SidecarSets can upgrade the pod.
@@ -141,29 +151,46 @@ pub(super) fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
     body
 }
 
-/// Body of the write that opens or closes the readiness gate.
-pub(super) fn gate_body(pod: &core::Pod, open: bool, now: Timestamp) -> Value {
-    let conditions = conditions(pod, open, whole_second(now, false));
+/// Body of the write that closes the readiness gate.
+pub(super) fn closing_body(pod: &core::Pod, now: Timestamp) -> Value {
+    let now = whole_second(now, false);
+    let mut conditions = vec![gate("False", START, CLOSED_BY, now)];
+    conditions.extend(read::not_ready_by(pod, GATE, now));
+    status_body(pod, &conditions)
+}
+
+/// Body of the write that opens it, with a word on what has been carried out.
+pub(super) fn opening_body(pod: &core::Pod, word: Option<&CarriedOut>, now: Timestamp) -> Value {
+    let now = whole_second(now, false);
+    let message = word.and_then(message).unwrap_or_default();
+    let mut conditions = vec![gate("True", "", &message, now)];
+    // A new pod has both gates: one write opens them.
+    conditions.extend(unready::opened(pod, now));
+    status_body(pod, &conditions)
+}
+
+fn status_body(pod: &core::Pod, conditions: &[core::PodCondition]) -> Value {
     json!({ "metadata": named(pod), "status": { "conditions": conditions } })
 }
 
-fn conditions(pod: &core::Pod, open: bool, now: Timestamp) -> Vec<core::PodCondition> {
-    let gate = core::PodCondition {
+/// Condition of the gate. It is merged into what is there: of a reason or message left out the old one would
+/// stay.
+fn gate(status: &str, reason: &str, message: &str, now: Timestamp) -> core::PodCondition {
+    core::PodCondition {
         type_: GATE.to_owned(),
-        status: if open { "True" } else { "False" }.to_owned(),
-        // Merged into what is there: left out, the old one would stay.
-        reason: Some(if open { "" } else { START }.to_owned()),
-        message: Some(if open { "" } else { CLOSED_BY }.to_owned()),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
         last_transition_time: Some(Time(now)),
         ..core::PodCondition::default()
-    };
-    let mut conditions = vec![gate];
-    match open {
-        false => conditions.extend(read::not_ready_by(pod, GATE, now)),
-        // A new pod has both gates: one write opens them.
-        true => conditions.extend(unready::opened(pod, now)),
     }
-    conditions
+}
+
+/// The word as the condition has it.
+fn message(word: &CarriedOut) -> Option<String> {
+    let restarts = word.restarts.iter().map(|(name, restarts)| (name.as_str().to_owned(), *restarts));
+    let CarriedOut { revision, attempt, .. } = word;
+    ShownEnd { revision: revision.clone(), attempt: *attempt, restarts: restarts.collect() }.message()
 }
 
 #[cfg(test)]
@@ -235,11 +262,33 @@ status: {conditions: [{type: ContainersReady, status: 'True'}, {type: Ready, sta
         assert_eq!(written.map(|container| container["name"].as_str().unwrap()).collect::<Vec<_>>(), names);
     }
 
+    /// Message by which the owner of the entry goes.
+    #[test]
+    fn a_gate_that_is_opened_says_what_was_carried_out() {
+        let restarts = [("main".into(), 3)].into();
+        let word = CarriedOut { revision: "shop-5d4".to_owned(), attempt: 1, restarts };
+        let said = |body: &Value| {
+            body["status"]["conditions"][0]["message"].as_str().map(str::to_owned).expect("a message")
+        };
+        let message = said(&opening_body(&pod(), Some(&word), Timestamp::UNIX_EPOCH));
+        let restarts = [("main".to_owned(), 3)].into();
+        let end = ShownEnd { revision: "shop-5d4".to_owned(), attempt: 1, restarts };
+        assert_eq!(ShownEnd::read(&message), Some(end));
+        // What was said before is not left standing.
+        assert_eq!(said(&opening_body(&pod(), None, Timestamp::UNIX_EPOCH)), "");
+        assert_eq!(said(&closing_body(&pod(), Timestamp::UNIX_EPOCH)), CLOSED_BY);
+    }
+
     #[test]
     fn a_closed_gate_says_so_at_once() {
         let of = |pod: &core::Pod, open| {
-            let conditions = conditions(pod, open, Timestamp::UNIX_EPOCH).into_iter();
-            conditions.map(|condition| (condition.type_, condition.status)).collect::<Vec<_>>()
+            let body = match open {
+                true => opening_body(pod, None, Timestamp::UNIX_EPOCH),
+                false => closing_body(pod, Timestamp::UNIX_EPOCH),
+            };
+            let text = |one: &Value, member: &str| one[member].as_str().unwrap().to_owned();
+            let conditions = body["status"]["conditions"].as_array().unwrap().iter();
+            conditions.map(|one| (text(one, "type"), text(one, "status"))).collect::<Vec<_>>()
         };
         let pair = |name: &str, status: &str| (name.to_owned(), status.to_owned());
         assert_eq!(of(&pod(), false), [pair(GATE, "False"), pair("Ready", "False")]);

@@ -74,7 +74,8 @@ pub use node_pod_probe::{
     PodProbeStatus, ProbeState,
 };
 pub use node_pod_update::{
-    DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, PodPull, PodService, UpdatedPod,
+    DesiredPod, NodePodUpdate, NodePodUpdateSpec, NodePodUpdateStatus, PodEnd, PodPull, PodService,
+    UpdatedPod,
 };
 pub use numbers::Numbers;
 pub use persistent_pod_state::{

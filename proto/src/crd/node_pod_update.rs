@@ -97,6 +97,9 @@ pub struct DesiredPod {
     /// Pull of its images, before anything is stopped for them.
     #[serde(default, skip_serializing_if = "PodPull::is_required")]
     pub pull: PodPull,
+    /// Word on a good end of its update.
+    #[serde(default, skip_serializing_if = "PodEnd::is_reported")]
+    pub end: PodEnd,
     /// The containers that get another image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<UpdateContainer>,
@@ -169,6 +172,23 @@ pub enum PodPull {
 impl PodPull {
     fn is_required(&self) -> bool {
         *self == Self::Required
+    }
+}
+
+/// Word on the good end of the update of an entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum PodEnd {
+    /// The agent reports it at once.
+    #[default]
+    Reported,
+    /// Where the pod itself shows it, by the message of its condition InPlaceUpdateReady, the report waits
+    /// for some seconds; it is not made if the entry is taken away before.
+    Shown,
+}
+
+impl PodEnd {
+    fn is_reported(&self) -> bool {
+        *self == Self::Reported
     }
 }
 

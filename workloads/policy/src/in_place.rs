@@ -1,6 +1,7 @@
 //! Difference of two templates, as far as a running pod can follow it: images, labels and annotations.
 
 mod grace;
+mod shown;
 mod state;
 mod update;
 
@@ -11,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::{
     grace::Grace,
+    shown::Shown,
     state::{InPlacePhase, InPlaceState},
 };
 pub(crate) use self::{

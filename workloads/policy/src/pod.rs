@@ -8,7 +8,7 @@ use k8s_openapi::{
 
 use crate::{
     action::Target,
-    in_place::Grace,
+    in_place::{Grace, Shown},
     names::{
         DELETION_COST_ANNOTATION, IN_PLACE_GATE, INSTANCE_LABEL, METADATA_OF_ANNOTATION, READY_GATE,
         REVISION_LABEL, SHUT_BY_AGENT, SHUT_BY_OPENKRUISE,
@@ -108,6 +108,8 @@ pub struct PodView {
     pub metadata_of: Option<Box<str>>,
     /// Update that an OpenKruise has left in its grace period.
     pub grace: Option<Box<Grace>>,
+    /// Update in place that it shows as ended.
+    pub shown: Option<Box<Shown>>,
 }
 
 impl PodView {
@@ -157,6 +159,7 @@ impl PodView {
             deletion_cost: cost.and_then(|cost| deletion_cost(cost)).unwrap_or(0),
             metadata_of: metadata_of.map(|text| text.as_str().into()),
             grace: Grace::of(pod),
+            shown: Shown::of(pod),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tests of what concerns whom.
 
+use berth_workloads_policy::in_place::InPlacePhase;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -140,6 +141,36 @@ fn kinds_are_listed_apart() {
     assert!(cluster.set("log").is_some(), "a list of another kind takes nothing away");
     let listed: Vec<_> = cluster.listed().into_iter().filter(|(_, listed)| *listed).collect();
     assert_eq!(listed, [("clonesets", true)]);
+}
+
+/// Each row: restarts of its container, and how far the update is: the report of its node comes later.
+#[rstest]
+#[case::the_container_of_before(0, InPlacePhase::Pending)]
+#[case::the_next_one(1, InPlacePhase::Done)]
+fn an_update_has_ended_when_its_pod_shows_it(#[case] restarts: i32, #[case] phase: InPlacePhase) {
+    let mut cluster = Cluster::default();
+    cluster.take(set(kind("CloneSet"), "web", spec(json!({}))));
+    let entry = json!({ "uid": "p", "owner": "CloneSet/web", "ownerUid": "web", "namespace": "ns",
+        "name": "web-1", "revision": "web-5d4" });
+    let object = json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "1" },
+        "spec": {}, "status": { "desiredPods": [entry] },
+    });
+    let object = NodeUpdates::of(serde_json::from_value(object).unwrap());
+    cluster.take(Input::NodeUpdates(Shown::Applied(object)));
+    let word = r#"{"revision":"web-5d4","attempt":0,"restarts":{"main":1}}"#;
+    let pod = json!({ "metadata": { "namespace": "ns", "name": "web-1", "uid": "p" }, "status": {
+        "conditions": [
+            { "type": "Ready", "status": "True" },
+            { "type": "InPlaceUpdateReady", "status": "True", "message": word },
+        ],
+        "containerStatuses": [
+            { "name": "main", "image": "a:2", "imageID": "d", "ready": true, "restartCount": restarts },
+        ],
+    } });
+    let pod = PodView::of(&serde_json::from_value(pod).unwrap());
+    assert_eq!(cluster.in_place("web", &[&pod])["p"].phase, phase);
 }
 
 /// A list by labels does not have a pod whose label was taken off a moment ago: it is still the set's, which

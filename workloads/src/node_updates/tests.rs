@@ -141,6 +141,16 @@ fn what_has_no_room_waits() {
     }
 }
 
+/// An agent of before would not say on the pod what its report leaves unsaid.
+#[test]
+fn only_an_agent_that_shows_ends_is_asked_to() {
+    for (shows_ends, end) in [(true, json!("Shown")), (false, Value::Null)] {
+        let node_updates = NodeUpdates { shows_ends, entries: Arc::default(), ..node_updates(None) };
+        let body = node_updates.changed(&[put("q")]).body.unwrap();
+        assert_eq!(body["status"]["desiredPods"][0]["end"], end);
+    }
+}
+
 /// A pod whose image or container does not come up stays: it is not one that its node cannot update.
 #[test]
 fn a_pod_that_does_not_come_up_stays() {

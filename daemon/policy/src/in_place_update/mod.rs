@@ -84,8 +84,8 @@ pub use stage::{Migration, WORKING, other_version_key, twin_version, twins, vers
 pub use step::{Failure, Next, PodPatch, Reset, Why};
 pub use swap::{Stage, Swap, SwapPatch, SwapStep, Twin, TwinView, TwinsView, swap_step};
 pub use updates::{
-    ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, Fetched, GateView,
-    InstanceQuestion, NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent,
-    UpdatePermission, Updates, WriteOutcome, is_news,
+    CarriedOut, ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, Fetched,
+    GateView, InstanceQuestion, NodeView, PodView, PodWrite, StoredRequest, UpdateAction, UpdateEvent,
+    UpdatePermission, Updates, WriteOutcome, carried_out, is_news,
 };
 pub use want::{Before, Update};

@@ -46,6 +46,8 @@ pub struct UpdateRequest {
     pub keeps_service: bool,
     /// An image that cannot be pulled here is left to the kubelet.
     pub leaves_pull: bool,
+    /// Number of its try, where the pod may show a good end, and the report on that waits then.
+    pub shown_as: Option<i32>,
     /// From the pod being not Ready to the first change.
     pub grace: Duration,
     /// `failurePolicy: Ignore`: a container that cannot be updated is left as it is.

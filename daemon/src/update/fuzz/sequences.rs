@@ -277,6 +277,7 @@ fn request(which: u8, source: UpdateSource, length: Duration, now: Instant) -> U
         owner: if which.is_multiple_of(2) { set(which) } else { UpdateOwner::Workload },
         keeps_service: which.is_multiple_of(3),
         leaves_pull: which.is_multiple_of(5),
+        shown_as: which.is_multiple_of(7).then_some(i32::MAX),
         grace: length,
         ignore_failures: which > 200,
         rollback_on_failure: which.is_multiple_of(3),

@@ -10,7 +10,7 @@ use berth_proto::crd::{DesiredPod, NodePodUpdate, SidecarSet, UpdatedPod};
 
 use super::{
     super::{report, sidecar_sets},
-    NodeUpdates, Pace, desired_key, entry,
+    NodeUpdates, Pace, desired_key, entry, id,
 };
 use crate::{base::clock::Clock, cluster::client::CallError};
 
@@ -73,6 +73,13 @@ impl NodeUpdates {
     /// The word of its owner on an entry; `None` before that was read.
     pub(in crate::update) fn word(&self, entry: &DesiredPod) -> Option<Result<(), Failure>> {
         self.sets.word(entry)
+    }
+
+    /// Tells whether the entry is still there.
+    pub(in crate::update) async fn asks(&self, entry: &DesiredPod) -> bool {
+        let object = self.object.lock().await;
+        let mut asked = object.iter().flat_map(|known| &known.status.desired_pods);
+        asked.any(|asked| id(asked) == id(entry))
     }
 
     /// The answer to this entry.

@@ -99,6 +99,7 @@ fn pod(token: &str, at: usize) -> PodView {
         shut: None,
         metadata_of: None,
         grace: None,
+        shown: None,
         not_up: None,
         failing_since: None,
     }

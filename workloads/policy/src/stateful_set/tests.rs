@@ -123,6 +123,7 @@ fn pod(token: &str) -> PodView {
         shut: None,
         metadata_of: None,
         grace: None,
+        shown: None,
         not_up: None,
         failing_since: failing.map(|seconds| NOW.checked_sub(SignedDuration::from_secs(seconds)).unwrap()),
     }

@@ -1,7 +1,10 @@
 //! Actions that are due about updates. Each is given out once, and answered by the event it names, if it
 //! names one.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     creation_env::CreationEnv,
@@ -59,6 +62,9 @@ pub enum UpdateAction {
     AllKnown(Vec<RecreateRequest>),
     /// Write this status of the request. Answered by `Reported`.
     Report(Box<UpdateRequest>, Box<UpdateReport>),
+    /// Count this request as ended well: the pod showed it, and it was taken away before that was written. No
+    /// answer.
+    Ended(Box<UpdateRequest>),
     /// Delete the request: it ended long enough ago. Answered by `Deleted`.
     Delete(Box<UpdateRequest>),
     /// Tell the users of this pod. Answered by `Told`.
@@ -81,8 +87,19 @@ pub struct InstanceQuestion {
 pub enum PodWrite {
     /// Set the condition `InPlaceUpdateReady` False.
     Close,
-    /// Set the condition `InPlaceUpdateReady` True.
-    Open,
+    /// Set the condition `InPlaceUpdateReady` True, and say what has been carried out by then.
+    Open(Option<CarriedOut>),
     /// Move a batch.
     Patch(Box<PodPatch>),
+}
+
+/// Agent's part of an update, which it has done: the rest is the kubelet's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedOut {
+    /// Revision that the pod has now.
+    pub revision: String,
+    /// Number of the try.
+    pub attempt: i32,
+    /// Restarts of each container of the pod with which it runs what is wanted.
+    pub restarts: BTreeMap<ContainerName, u32>,
 }

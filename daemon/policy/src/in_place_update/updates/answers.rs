@@ -58,8 +58,8 @@ impl Updates {
             WriteOutcome::Done(view) => {
                 pod.attempts = Attempts::default();
                 match step {
-                    Some(Step::Close) => pod.closed = Some(now),
-                    Some(Step::Open) => pod.closed = None,
+                    Some(Step::Close) => (pod.closed, pod.shown) = (Some(now), None),
+                    Some(Step::Open(shown)) => (pod.closed, pod.shown) = (None, shown),
                     Some(Step::Patch(patched)) => self.notices.extend(patched.written()),
                     Some(Step::Clear | Step::Stop) | None => {}
                 }

@@ -2,6 +2,9 @@
 //! within a moment of each other. The first of them waits that moment, so that one write tells
 //! of all. For updates that began at another time it hardly waits: these end at another time, or never, as
 //! where an image cannot be pulled. A failure waits for nobody.
+//!
+//! Where the pod itself shows the end, nobody waits for its report, so that waits for long. Mostly the entry
+//! is taken away before, along with the next one of the node, and nothing is left to report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +29,9 @@ const LEAST: Duration = Duration::from_millis(50);
 /// server has little to do its owner is told at once, and where many nodes write, each writes seldom.
 const TIMES_A_WRITE: u32 = 10;
 
+/// How long an end waits that the pod shows.
+const SHOWN_FOR: Duration = Duration::from_secs(5);
+
 /// Ends that are owed and not told.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
@@ -37,6 +43,17 @@ pub(crate) struct Ends {
     written_since: BTreeMap<RequestId, Instant>,
     /// How long the last write of an end took.
     took: Duration,
+    /// Ends that the pods show.
+    shown: BTreeMap<RequestId, Shown>,
+}
+
+/// End that the pod shows. It may show something else in the next moment, so the first report counts.
+#[derive(Debug)]
+struct Shown {
+    request: UpdateRequest,
+    report: UpdateReport,
+    /// Nobody else asks for anything of the pod: it may wait.
+    is_alone: bool,
 }
 
 /// Moment for the ends that are owed.
@@ -52,6 +69,27 @@ impl Ends {
     /// Takes an end that the plan owes.
     pub(crate) fn push(&mut self, request: &UpdateRequest, report: UpdateReport) {
         self.owed.push((request.clone(), report));
+    }
+
+    /// Takes an end that the plan owes, and that the pod shows.
+    pub(crate) fn push_shown(&mut self, request: &UpdateRequest, report: UpdateReport) {
+        let shown = Shown { request: request.clone(), report: report.clone(), is_alone: true };
+        self.shown.insert(request.id.clone(), shown);
+        self.push(request, report);
+    }
+
+    /// Owes once more an end that the pod has shown of one of these requests, which are all that are open of
+    /// it. False: it has shown none. Beside a request of somebody else it is told at once, and that one comes
+    /// after it: else this one would count as replaced.
+    pub(crate) fn repeats(&mut self, requests: &[UpdateRequest]) -> bool {
+        for request in requests {
+            if let Some(shown) = self.shown.get_mut(&request.id) {
+                shown.is_alone &= requests.len() == 1;
+                self.owed.push((request.clone(), shown.report.clone()));
+                return true;
+            }
+        }
+        false
     }
 
     /// Settles the ends of a plan: they are told once no other one of `open` goes on, or the first has waited
@@ -84,6 +122,9 @@ impl Ends {
 
     /// How long this end waits for updates that go on and have `begun` at these times.
     fn waits(&self, request: &UpdateRequest, begun: &BTreeSet<Instant>) -> Duration {
+        if let Some(shown) = self.shown.get(&request.id) {
+            return if shown.is_alone { SHOWN_FOR } else { Duration::ZERO };
+        }
         if begun.is_empty() {
             return Duration::ZERO;
         }
@@ -95,6 +136,11 @@ impl Ends {
                 self.took.saturating_mul(TIMES_A_WRITE).clamp(LEAST, GATHERED)
             }
         }
+    }
+
+    /// Takes note that the end of this request is told, if it has one.
+    pub(super) fn told(&mut self, id: &RequestId) {
+        self.shown.remove(id);
     }
 
     /// Takes note that a write of this request ended, if it was that of an end.
@@ -130,5 +176,13 @@ impl Updates {
             }
             Told::Later(until) => self.wake.at(until),
         }
+        // One whose write fails is told again.
+        let Ends { shown, since, .. } = &mut self.ends;
+        let is_owed = |id: &RequestId| since.contains_key(id) || self.writing.contains(id);
+        let (owed, over): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(shown).into_iter().partition(|(id, _)| is_owed(id));
+        *shown = owed;
+        let untold = over.into_values().filter(|shown| self.requests.get(&shown.request.id).is_none());
+        actions.extend(untold.map(|shown| UpdateAction::Ended(Box::new(shown.request))));
     }
 }

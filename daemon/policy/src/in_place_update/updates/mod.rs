@@ -24,6 +24,7 @@
 //! - after a failure the same is not tried again before its pause is over;
 //! - a restart is wanted for one instance at a time, and not before all requests are known to the node;
 //! - the gate is closed and images are there before anything is stopped for them;
+//! - a gate is opened with the word that an update is carried out only where all of it is;
 //! - what is remembered is bounded by open requests and what is under way: with everything answered and
 //!   ended, nothing is left.
 
@@ -41,6 +42,7 @@ mod resets;
 mod restarts;
 mod retries;
 pub(crate) mod settled;
+mod shown;
 pub(crate) mod snapshot;
 mod turn;
 mod view;
@@ -53,9 +55,10 @@ use std::{
 };
 
 pub use self::{
-    action::{InstanceQuestion, PodWrite, UpdateAction},
+    action::{CarriedOut, InstanceQuestion, PodWrite, UpdateAction},
     event::{Fetched, StoredRequest, UpdateEvent, WriteOutcome},
     reports::is_news,
+    shown::carried_out,
     view::{
         ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvReference, GateView, NodeView,
         PodView, UpdatePermission,

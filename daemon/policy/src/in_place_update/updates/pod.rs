@@ -18,7 +18,7 @@ use super::{
 use crate::{
     InstanceView,
     creation_env::CreationEnv,
-    model::{ContainerId, ContainerName, ContainerState},
+    model::{ContainerId, ContainerName, ContainerState, RequestId},
 };
 
 /// A pod with open requests, or with something under way.
@@ -34,6 +34,8 @@ pub(crate) struct UpdatedPod {
     pub(crate) running: BTreeMap<ContainerId, Instant>,
     /// When this process closed the gate.
     pub(crate) closed: Option<Instant>,
+    /// Request that is carried out, as this process said on the pod when it opened the gate.
+    pub(crate) shown: Option<RequestId>,
     /// Revision whose patch the API server did not take, and its reason.
     pub(crate) refused: Option<(String, String)>,
     /// Why the API server does not take the next write for now.
@@ -77,7 +79,8 @@ pub(crate) enum Step {
     Clear,
     Stop,
     Close,
-    Open,
+    /// The pod shows then that this request is carried out.
+    Open(Option<RequestId>),
     Patch(Box<Patched>),
 }
 
@@ -91,7 +94,7 @@ impl UpdatedPod {
     /// has no answer, or somebody else was faster. No request ends on that: a gate that is being closed would
     /// stay so.
     pub(crate) fn may_have_changed(&self) -> bool {
-        self.doubt != Doubt::None || matches!(self.step, Some(Step::Close | Step::Open | Step::Patch(_)))
+        self.doubt != Doubt::None || matches!(self.step, Some(Step::Close | Step::Open(_) | Step::Patch(_)))
     }
 
     pub(crate) fn is_idle(&self) -> bool {

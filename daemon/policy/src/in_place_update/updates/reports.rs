@@ -188,6 +188,7 @@ impl Updates {
             StepOutcome::Done => {
                 self.unwritten.remove(id);
                 self.untold.remove(id);
+                self.ends.told(id);
                 if self.requests.get(id).is_some_and(|entry| entry.request.is_entry()) {
                     self.told_at.insert(id.clone(), now);
                 }

@@ -10,6 +10,7 @@ use super::{
     pod::{Doubt, Step, UpdatedPod},
     resets::Patched,
     settled::SeenPod,
+    shown::carried_out,
     snapshot::snapshot,
     view::UpdatePermission,
     writes::About,
@@ -46,6 +47,10 @@ impl Updates {
         clock: Clock,
         actions: &mut Vec<UpdateAction>,
     ) -> bool {
+        // An end that the pod shows stays one, whatever comes before it is told.
+        if self.ends.repeats(requests) {
+            return true;
+        }
         let pod = self.pods.entry(uid.clone()).or_default();
         let mut turn = Turn { uid, requests, clock, told: self.told, actions, wake: &mut self.wake };
         let sight = match &self.permission {
@@ -61,6 +66,7 @@ impl Updates {
         let decided = is_decided(&planned);
         // Nobody looks again at one that is gone, or that may not be written to.
         let in_doubt = matches!(sight, Sight::Seen(_)) && pod.may_have_changed();
+        let shown = pod.shown.clone().filter(|_| requests.len() == 1);
         requests.iter().filter_map(UpdateRequest::limit).for_each(|limit| turn.wake.at(limit));
         turn.carry_out(pod, planned.next, decided);
         requests.iter().for_each(|request| drop(self.untold.remove(&request.id)));
@@ -78,6 +84,7 @@ impl Updates {
             self.keep_untold(request, &report);
             if self.is_time_to_tell(request, &report, clock.now) {
                 match ends::can_wait(request, &report) {
+                    true if shown.as_ref() == Some(&request.id) => self.ends.push_shown(request, report),
                     true => self.ends.push(request, report),
                     false => self.report(request.clone(), report, About::Pod, clock.now, actions),
                 }
@@ -195,7 +202,13 @@ impl Turn<'_> {
                 }
             }
             Some(Next::SetNotReady) => self.write(pod, Step::Close, PodWrite::Close),
-            Some(Next::SetReady) => self.write(pod, Step::Open, PodWrite::Open),
+            Some(Next::SetReady) => {
+                let view = pod.seen.view();
+                let word = view.and_then(|view| carried_out(self.requests, view, &pod.instances()));
+                let request = self.requests.first().filter(|_| word.is_some());
+                let step = Step::Open(request.map(|request| request.id.clone()));
+                self.write(pod, step, PodWrite::Open(word));
+            }
             Some(Next::Patch(patch)) => {
                 let Some(request) = self.requests.first() else { return };
                 let step = Step::Patch(Box::new(Patched::of(&request.pod, &patch)));

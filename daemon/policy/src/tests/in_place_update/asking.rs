@@ -48,6 +48,7 @@ impl Asking {
             owner: UpdateOwner::Workload,
             keeps_service: false,
             leaves_pull: false,
+            shown_as: None,
             grace: NO_GRACE,
             ignore_failures: false,
             rollback_on_failure: false,

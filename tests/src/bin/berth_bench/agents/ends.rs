@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use berth_proto::crd::DesiredPod;
+use berth_proto::crd::{DesiredPod, PodEnd};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -16,6 +16,8 @@ const GATHERED: Duration = Duration::from_millis(500);
 const TOGETHER: Duration = Duration::from_millis(1500);
 /// An end of a workload waits so long for updates that did not begin with it.
 const LEAST: Duration = Duration::from_millis(50);
+/// An end that the pod shows waits so long.
+const SHOWN_FOR: Duration = Duration::from_secs(5);
 
 /// Updates of a node that go on, and ends that wait.
 pub(super) struct Ends {
@@ -63,6 +65,7 @@ impl Ends {
             last.saturating_duration_since(first) <= TOGETHER
         };
         match self.upgrade {
+            Upgrade::Workloads if end.entry.end == PodEnd::Shown => SHOWN_FOR,
             _ if self.begun.is_empty() => Duration::ZERO,
             Upgrade::Workloads if !self.begun.values().any(is_together) => LEAST,
             // The agent's policy goes by the time that writes take: so long where many nodes write.
@@ -100,5 +103,13 @@ mod tests {
             assert_eq!(ends.take().len(), 1);
             assert_eq!(ends.due(), None);
         }
+    }
+
+    #[test]
+    fn an_end_that_the_pod_shows_waits_for_its_entry_to_be_taken_away() {
+        let entry = DesiredPod { end: PodEnd::Shown, ..DesiredPod::default() };
+        let (mut ends, now) = (Ends::new(Upgrade::Workloads), Instant::now());
+        ends.is_through(entry, Some(Value::Null), now);
+        assert_eq!(ends.due(), Some(now + SHOWN_FOR));
     }
 }

@@ -251,6 +251,7 @@ pub(super) fn pod(name: &str, marks: &str) -> PodView {
         shut: None,
         metadata_of: None,
         grace: None,
+        shown: None,
         not_up: None,
         failing_since: None,
     }

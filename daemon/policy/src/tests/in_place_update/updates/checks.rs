@@ -6,7 +6,8 @@ use super::model::Truth;
 use crate::{
     ContainerName,
     in_place_update::{
-        Gate, ImageMatch, Life, Metadata, PodPatch, PodWrite, UpdateAction, UpdateOutcome, UpdateRequest,
+        CarriedOut, Gate, ImageMatch, Life, Metadata, PodPatch, PodWrite, UpdateAction, UpdateOutcome,
+        UpdateRequest,
     },
 };
 
@@ -55,8 +56,11 @@ impl Truth {
                 assert!(!self.outdated, "somebody else's write was not looked at");
                 assert!(!self.unanswered, "what became of the last write was not asked");
                 assert_eq!(Some(*version), play.known, "not the newest version");
-                if let PodWrite::Patch(patch) = write {
-                    self.check_patch(patch, *version);
+                match write {
+                    PodWrite::Patch(patch) => self.check_patch(patch, *version),
+                    // What was decided on an older version is refused.
+                    PodWrite::Open(Some(word)) if *version == play.number => self.check_word(word),
+                    PodWrite::Open(_) | PodWrite::Close => {}
                 }
             }
             UpdateAction::Restart(request) => {
@@ -88,6 +92,9 @@ impl Truth {
             UpdateAction::WantImage { image, .. } => assert!(!play.images.contains(image), "wanted twice"),
             UpdateAction::LetImageGo(_, image) => assert!(play.images.contains(image), "never wanted"),
             UpdateAction::SetEnv(_, values) => assert_ne!(play.env, *values, "said twice"),
+            UpdateAction::Ended(request) => {
+                assert!(!play.requests.contains_key(&request.id), "it is there, and its end is to be told");
+            }
             UpdateAction::Tell(..) => {}
         }
     }
@@ -113,6 +120,16 @@ impl Truth {
         }
         let others = self.play.restarts.values().filter(|(name, _)| *name == target.name);
         assert_eq!(others.count(), 0, "two restarts of one container");
+    }
+
+    /// Containers that run are those that are wanted, and those that were stopped are started again.
+    fn check_word(&self, word: &CarriedOut) {
+        for container in &self.play.world.containers {
+            let runs = matches!(container.instance.life, Life::Running { .. });
+            assert!(!runs || container.runs == container.image, "carried out, it says too early");
+            let restarts = container.instance.restarts + u32::from(!runs);
+            assert_eq!(word.restarts.get(&container.name), Some(&restarts), "not the next one");
+        }
     }
 
     fn check_patch(&self, patch: &PodPatch, version: u64) {

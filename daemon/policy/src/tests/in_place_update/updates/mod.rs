@@ -9,6 +9,7 @@ mod moments;
 mod play;
 mod resets;
 mod rests;
+mod shown;
 mod store;
 mod views;
 mod writes;

@@ -2,6 +2,7 @@
 
 mod answers;
 mod op;
+mod replayed;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,6 +30,8 @@ const MOST_REQUESTS: usize = 4;
 pub(super) struct Truth {
     pub(super) play: Play,
     pub(super) asked: usize,
+    /// Requests that are entries of a workload, whose ends the pod may show.
+    entries: [bool; MOST_REQUESTS],
     /// When something about the pod failed last, and which requests could not be written.
     pub(super) failed: Option<Instant>,
     pub(super) unwritten: BTreeMap<RequestId, Instant>,
@@ -56,6 +59,7 @@ impl Truth {
         Self {
             play,
             asked: 0,
+            entries: [false; MOST_REQUESTS],
             failed: None,
             unwritten: BTreeMap::new(),
             outdated: false,
@@ -176,6 +180,7 @@ impl Truth {
         if self.asked == MOST_REQUESTS {
             return;
         }
+        let is_entry = self.entries[self.asked];
         self.asked += 1;
         let images = NAMES.iter().zip(wish.images).filter(|(_, tag)| *tag > 0);
         let images: Vec<_> = images.map(|(name, tag)| (*name, format!("{name}:{tag}"))).collect();
@@ -184,7 +189,8 @@ impl Truth {
         let mut asking = super::super::asking::Asking::of(self.play.world.clone());
         let mut request = asking.ask(&id, &images, &[]).clone();
         request.created = self.now();
-        request.source = wish.source;
+        request.source = if is_entry { UpdateSource::NodePodUpdate } else { wish.source };
+        request.shown_as = is_entry.then_some(0);
         request.delete_after = Some(Duration::from_secs(10));
         for (key, value) in keys().into_iter().zip(wish.values).filter(|(_, value)| *value > 0) {
             request.metadata.insert(key, value.to_string());
@@ -296,6 +302,23 @@ proptest! {
         }
         truth.comes_to_rest();
     }
+
+    #[test]
+    fn nor_with_entries_whose_ends_the_pod_shows(
+        shape in shape(),
+        probed in prop::array::uniform3(any::<bool>()),
+        others in prop::array::uniform3(any::<bool>()),
+        first in wish(),
+        ops in proptest::collection::vec(op(), 1..200),
+    ) {
+        let mut truth = Truth::new(shape, probed);
+        truth.entries = [true, others[0], others[1], others[2]];
+        truth.ask(&first);
+        for op in &ops {
+            truth.run(op);
+        }
+        truth.comes_to_rest();
+    }
 }
 
 /// The model can fail: a patch before its image is there is caught.
@@ -315,78 +338,4 @@ fn the_model_catches_a_patch_before_its_image() {
         truth.play.goes_well();
         truth.play.pass(Duration::from_millis(500));
     }
-}
-
-/// A patch that is written though its answer says something else has its env values at once: containers that
-/// the kubelet starts then do not get older ones, and are not restarted once more.
-#[test]
-fn a_patch_that_nobody_heard_of_keeps_its_values() {
-    let api = crate::in_place_update::UpdateSource::Api;
-    let ask = |images, values| Op::Ask(Box::new(Wish { images, values, source: api }));
-    let (told, done) = (Op::Report(0, StepOutcome::Done), Op::Step(Answer::Done));
-    let one = [
-        Op::Fetch(true),
-        Op::Inspect(true),
-        told.clone(),
-        Op::PullEnds,
-        done.clone(),
-        told.clone(),
-        Op::Pass(1),
-        ask([0; 3], [0, 0, 0, 1]),
-        Op::Step(Answer::DoneUnheard),
-    ];
-    let other = [
-        Op::Relists,
-        Op::Fetch(true),
-        Op::Inspect(true),
-        told.clone(),
-        Op::ExecutorLost(false),
-        Op::PullEnds,
-        ask([0, 0, 1], [0; 4]),
-        Op::Inspect(true),
-        told.clone(),
-        told.clone(),
-        done,
-        Op::Relists,
-        ask([0; 3], [0, 1, 0, 0]),
-        Op::Pass(1),
-        Op::TakeBack(0),
-        told,
-        Op::Step(Answer::DoneUnheard),
-        ask([0, 1, 0], [0; 4]),
-        ask([0; 3], [0, 0, 1, 0]),
-    ];
-    let (reads, nothing) = ([false, false, true, false], [false; 4]);
-    type Case<'a> = ([[bool; 4]; 3], [u8; 3], &'a [Op]);
-    let table: [Case<'_>; 2] =
-        [([nothing, reads, nothing], [0, 2, 0], &one), ([reads, nothing, nothing], [3, 0, 2], &other)];
-    for (shape, images, ops) in table {
-        let mut truth = Truth::new((false, [0; 3], shape), [false; 3]);
-        truth.ask(&Wish { images, values: [0, 0, 2, 0], source: api });
-        ops.iter().for_each(|op| truth.run(op));
-        truth.comes_to_rest();
-    }
-}
-
-/// A pod is put back into service when a later request asks for the image that it has.
-#[test]
-fn a_pod_is_put_back_into_service() {
-    let api = crate::in_place_update::UpdateSource::Api;
-    let done = StepOutcome::Done;
-    let ops = [
-        Op::Fetch(true),
-        Op::Ask(Box::new(Wish { images: [1, 0, 0], values: [0; 4], source: api })),
-        Op::Inspect(true),
-        Op::Report(0, done),
-        Op::Pass(100),
-        Op::Report(0, done),
-        Op::Report(1, done),
-        Op::PullEnds,
-    ];
-    let mut truth = Truth::new((false, [0; 3], [[false; 4]; 3]), [false; 3]);
-    truth.ask(&Wish { images: [2, 0, 0], values: [0; 4], source: api });
-    for op in &ops {
-        truth.run(op);
-    }
-    truth.comes_to_rest();
 }

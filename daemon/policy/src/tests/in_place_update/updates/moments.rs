@@ -28,13 +28,14 @@ fn told(action: &UpdateAction) -> String {
         UpdateAction::Stop(_, ids) => format!("stop {}", ids.len()),
         UpdateAction::SetEnv(_, values) => format!("env of {}", values.len()),
         UpdateAction::Write { write: PodWrite::Close, .. } => "close".to_owned(),
-        UpdateAction::Write { write: PodWrite::Open, .. } => "open".to_owned(),
+        UpdateAction::Write { write: PodWrite::Open(_), .. } => "open".to_owned(),
         UpdateAction::Write { write: PodWrite::Patch(_), .. } => "patch".to_owned(),
         UpdateAction::Restart(request) => format!("restart {}", request.containers[0].name),
         UpdateAction::DropRestart(_) => "drop restart".to_owned(),
         UpdateAction::AllKnown(all) => format!("all known: {}", all.len()),
         UpdateAction::Report(..) => "report".to_owned(),
         UpdateAction::Delete(_) => "delete".to_owned(),
+        UpdateAction::Ended(_) => "ended".to_owned(),
         UpdateAction::Tell(_, notice) => notice.reason.to_owned(),
     }
 }

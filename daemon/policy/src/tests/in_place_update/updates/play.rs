@@ -273,7 +273,7 @@ impl Play {
             }
             UpdateAction::Report(request, report) => self.reports.push((request.id, *report)),
             UpdateAction::Delete(request) => self.deletions.push(request.id),
-            UpdateAction::Tell(..) => {}
+            UpdateAction::Tell(..) | UpdateAction::Ended(_) => {}
             UpdateAction::WantImage { image, .. } => drop(self.images.insert(image)),
             UpdateAction::LetImageGo(_, image) => drop(self.images.remove(&image)),
             UpdateAction::SetEnv(_, values) => {

@@ -84,7 +84,7 @@ impl Play {
     pub(in crate::tests::in_place_update::updates) fn write(&mut self, write: PodWrite) {
         let step = match write {
             PodWrite::Close => Next::SetNotReady,
-            PodWrite::Open => Next::SetReady,
+            PodWrite::Open(_) => Next::SetReady,
             PodWrite::Patch(patch) => Next::Patch(*patch),
         };
         assert!(self.world.carry_out(&step, self.world.version));
