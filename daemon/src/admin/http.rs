@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`, on loopback.
+//! `/healthz`, `/readyz` and `/metrics`, on loopback, which every process of the node's network reaches.
 
 use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -8,18 +8,23 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::{net::TcpListener, sync::Semaphore};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{admin::health::Health, base::causes::chain};
+use crate::{
+    admin::health::Health,
+    base::{causes::chain, connections::Connections},
+};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The end of OpenMetrics.
 const END: &str = "# EOF\n";
-/// Open connections at most.
+/// Open connections at most; the oldest goes for one more.
 const CONNECTIONS: usize = 64;
+/// The head of a request must fit into it.
+const HEAD_BYTES: usize = 16 << 10;
 /// A client that sends no request for so long is dropped.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -39,19 +44,12 @@ pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: Ca
     if let Ok(address) = listener.local_addr() {
         info!(%address, "Health and metrics served");
     }
-    let tasks = TaskTracker::new();
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = Connections::new(CONNECTIONS);
     // Cancel-safe: accept takes no connection unless it returns it.
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                // One too many is closed: whoever watches us comes again.
-                let Ok(place) = room.clone().try_acquire_owned() else { continue };
-                let served = connection(TokioIo::new(stream), peer, pages.clone(), shutdown.clone());
-                tasks.spawn(async move {
-                    served.await;
-                    drop(place);
-                });
+                connections.add(connection(TokioIo::new(stream), peer, pages.clone(), shutdown.clone()));
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");
@@ -74,6 +72,7 @@ async fn connection(
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
         .serve_connection(stream, service);
     if let Some(Err(error)) = shutdown.run_until_cancelled(served).await {
         debug!(%peer, %error, "HTTP connection ended with an error");
