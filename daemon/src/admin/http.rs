@@ -8,7 +8,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -25,6 +25,10 @@ const END: &str = "# EOF\n";
 const CONNECTIONS: usize = 64;
 /// The head of a request must fit into it.
 const HEAD_BYTES: usize = 16 << 10;
+/// Pages that ask the shim at the same time: it has few places for connections, and the agent needs one.
+const SHIM_AT_ONCE: usize = 2;
+/// A page that has no turn within it is without the shim's metrics.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// A client that sends no request for so long is dropped.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -35,8 +39,15 @@ pub(crate) struct Pages {
     pub health: Health,
     /// All metrics of this process.
     pub registry: Registry,
-    /// Socket of a data path that is a process of its own, and has metrics of its own.
-    pub shim: Option<PathBuf>,
+    /// A data path that is a process of its own, and has metrics of its own.
+    pub shim: Option<OfShim>,
+}
+
+/// Metrics of another process.
+#[derive(Debug)]
+pub(crate) struct OfShim {
+    socket: PathBuf,
+    turns: Semaphore,
 }
 
 /// Serves the pages until the shutdown.
@@ -101,11 +112,10 @@ impl Pages {
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             Ok(()) => {
-                if let Some(socket) = &self.shim {
-                    match berth_shim::remote::scrape(socket).await {
-                        Ok(theirs) => text = joined(&text, &theirs),
-                        Err(error) => debug!(error = %chain(&error), "No metrics of the shim"),
-                    }
+                if let Some(shim) = &self.shim
+                    && let Some(theirs) = shim.scrape().await
+                {
+                    text = joined(&text, &theirs);
                 }
                 page(StatusCode::OK, OPENMETRICS, text)
             }
@@ -113,6 +123,24 @@ impl Pages {
                 page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics not encoded: {error}\n"))
             }
         }
+    }
+}
+
+impl OfShim {
+    /// Metrics of the process at this socket.
+    pub(crate) fn new(socket: PathBuf) -> Self {
+        Self { socket, turns: Semaphore::new(SHIM_AT_ONCE) }
+    }
+
+    async fn scrape(&self) -> Option<String> {
+        let Ok(Ok(_turn)) = timeout(TURN_WITHIN, self.turns.acquire()).await else {
+            debug!("No metrics of the shim: others ask for them");
+            return None;
+        };
+        berth_shim::remote::scrape(&self.socket)
+            .await
+            .inspect_err(|error| debug!(error = %chain(error), "No metrics of the shim"))
+            .ok()
     }
 }
 
@@ -145,7 +173,23 @@ fn page(status: StatusCode, content_type: &'static str, text: String) -> Respons
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt, future::join_all};
+    use tokio::net::UnixListener;
+
     use super::*;
+
+    /// Every process of the node may ask for the page.
+    #[tokio::test]
+    async fn few_ask_the_shim_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("shim.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let shim = OfShim::new(socket);
+        let asking = join_all((0..10).map(|_| shim.scrape()));
+        assert!(timeout(TURN_WITHIN / 20, asking).await.is_err(), "nobody answers");
+        let asked = std::iter::from_fn(|| listener.accept().now_or_never()).count();
+        assert_eq!(asked, SHIM_AT_ONCE);
+    }
 
     #[test]
     fn metrics_of_two_processes_have_one_end() {

@@ -176,7 +176,7 @@ async fn those_that_wait_hold_up_nobody(#[case] object: Value) {
     assert!(code == 200 && waiting.try_join_next().is_none(), "{code}");
 }
 
-/// Who asks for much and reads nothing loses the connection; others are answered meanwhile.
+/// A caller that asks for much and reads nothing loses the connection; others are answered meanwhile.
 #[tokio::test]
 async fn answers_that_are_not_taken_hold_up_nobody() {
     let (stage, bundle) = stage().await;
