@@ -154,6 +154,11 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
             return Err(format!("request.{field} is no name: it says {:?}", cut(name, 64)));
         }
     }
+    for (field, object) in [("object", &request.object), ("oldObject", &request.old_object)] {
+        if !object.is_null() && !object.is_object() {
+            return Err(format!("request.{field} is no object"));
+        }
+    }
     Ok(request)
 }
 
@@ -271,6 +276,10 @@ mod tests {
     #[case::a_way_out(
         r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","name":".."}}"#,
         "request.name"
+    )]
+    #[case::no_object(
+        r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","object":[1]}}"#,
+        "request.object"
     )]
     #[case::another_path(
         r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","namespace":"a/b?c"}}"#,
