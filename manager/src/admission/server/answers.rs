@@ -21,7 +21,9 @@ pub(super) struct Answers {
 }
 
 /// Room of one answer.
-pub(super) struct Room(OwnedSemaphorePermit);
+pub(super) struct Room {
+    _free: OwnedSemaphorePermit,
+}
 
 /// Text of an answer, until it was taken.
 struct Untaken {
@@ -39,7 +41,8 @@ impl Answers {
     /// Waits for the room of an answer; one that is larger than all of it takes all of it. Cancel-safe.
     pub(super) async fn room(&self, bytes: usize) -> Option<Room> {
         let bytes = u32::try_from(bytes.min(self.bytes)).unwrap_or(u32::MAX);
-        self.free.clone().acquire_many_owned(bytes).await.ok().map(Room)
+        let free = self.free.clone().acquire_many_owned(bytes).await.ok()?;
+        Some(Room { _free: free })
     }
 }
 
