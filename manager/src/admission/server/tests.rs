@@ -202,7 +202,7 @@ async fn answers_that_are_not_taken_hold_up_nobody() {
     }
     let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
     assert_eq!(code, 200);
-    let closed = timeout(answers::TAKEN_WITHIN * 3, connection).await;
+    let closed = timeout(answers::HALF_TIME * 6, connection).await;
     assert!(closed.is_ok(), "it is open still");
 }
 
