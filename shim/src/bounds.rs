@@ -24,7 +24,8 @@ use std::{
 
 use crate::{frames::MAX_MESSAGE, metrics::Metrics, metrics::Shed};
 
-/// Open connections of clients that are not the kubelet. Each takes two descriptors.
+/// Open connections of clients that are not the kubelet. Each takes three descriptors, one of which looks
+/// whether the runtime is there still, and two more while both sides wait for room to write.
 pub(crate) const CONNECTIONS: usize = 1024;
 /// How long a connection may take to its first words, which are sent when it is made. Who says nothing would
 /// keep others out.

@@ -12,7 +12,7 @@ use berth_cri as cri;
 use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, Request as Wanted};
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
-use http::{HeaderMap, HeaderValue, Request};
+use http::{HeaderMap, HeaderValue, Request, header::CONTENT_LENGTH};
 use prost::Message;
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -279,6 +279,8 @@ impl Context {
             head.headers_mut().insert(GRPC_TIMEOUT, rest);
         }
         if let Some(Amendment::StopTimeout(timeout)) = amended {
+            // gRPC does not use it, and it is wrong from here on.
+            head.headers_mut().remove(CONTENT_LENGTH);
             let edited = wire::set_varint(message, STOP_TIMEOUT_FIELD, timeout.as_secs());
             return Prepared::Forward(
                 Upload::assembled(edited_or_as_it_came(edited.map(Some), assembler, method)),
@@ -289,6 +291,9 @@ impl Context {
             Wanted::CreateContainer(create) if self.kubelet => self.gate.answer(Query::Create(create)).await,
             Wanted::CreateContainer(_) | Wanted::StopContainer(_) => Answer::Pass,
         };
+        if matches!(answer, Answer::WithEnv(_)) {
+            head.headers_mut().remove(CONTENT_LENGTH);
+        }
         shaped(answer, assembler, message, method)
     }
 

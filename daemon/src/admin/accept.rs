@@ -1,5 +1,6 @@
 //! Limits connections to the admin socket: those beyond the limit wait in its backlog. All are root's, but a
-//! script that forgets to close its own must not take the agent's descriptors.
+//! script that forgets to close its own must not take the agent's descriptors, nor keep others out: one that
+//! says nothing is closed.
 
 use std::{
     io::{self, IoSlice},
@@ -15,6 +16,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::UnixStream,
     sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Sleep, sleep},
 };
 use tonic::transport::server::{Connected, UdsConnectInfo};
 use tracing::warn;
@@ -22,10 +24,15 @@ use tracing::warn;
 /// Connections at once.
 pub(super) const CONNECTIONS: usize = 64;
 
+/// Time to the first words of a connection, which a client sends when it is made.
+const SILENCE: Duration = Duration::from_secs(30);
+
 /// A connection and its place.
 #[derive(Debug)]
 pub(super) struct Accepted {
     stream: UnixStream,
+    /// The end of the wait for its first words.
+    silence: Option<Pin<Box<Sleep>>>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -38,14 +45,20 @@ pub(super) fn accepted(listener: Listener) -> impl Stream<Item = io::Result<Acce
     futures::stream::unfold((listener, room), |(listener, room)| async move {
         // Nobody closes it.
         let place = room.clone().acquire_owned().await.ok()?;
-        let accepted = listener.accept().await.map(|stream| Accepted { stream, _place: place });
+        let accepted = listener.accept().await.map(|stream| Accepted::new(stream, place));
         if let Err(error) = &accepted {
             // Without descriptors it fails until some are given back.
             warn!(%error, "Connection to the admin socket not accepted");
-            tokio::time::sleep(PAUSE).await;
+            sleep(PAUSE).await;
         }
         Some((accepted, (listener, room)))
     })
+}
+
+impl Accepted {
+    fn new(stream: UnixStream, place: OwnedSemaphorePermit) -> Self {
+        Self { stream, silence: Some(Box::pin(sleep(SILENCE))), _place: place }
+    }
 }
 
 impl Connected for Accepted {
@@ -62,7 +75,15 @@ impl AsyncRead for Accepted {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_ready() {
+            self.silence = None;
+        } else if let Some(silence) = &mut self.silence
+            && silence.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        read
     }
 }
 
@@ -102,8 +123,27 @@ mod tests {
 
     use berth_shim::RuntimeEndpoint;
     use futures::{FutureExt, StreamExt};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        time::timeout,
+    };
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_says_nothing_is_closed() {
+        let (stream, mut client) = UnixStream::pair().unwrap();
+        let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let mut one = Accepted::new(stream, place);
+        client.write_all(b"P").await.unwrap();
+        assert_eq!(one.read(&mut [0; 9]).await.unwrap(), 1);
+        let later = timeout(SILENCE * 4, one.read(&mut [0; 9])).await;
+        assert!(later.is_err(), "one that has spoken may rest");
+
+        one.silence = Some(Box::pin(sleep(SILENCE)));
+        let error = timeout(SILENCE * 4, one.read(&mut [0; 9])).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
 
     #[tokio::test]
     async fn who_comes_when_there_is_no_room_waits_for_it() {

@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`, on loopback.
+//! `/healthz`, `/readyz` and `/metrics`, on loopback, which every process of the node's network reaches.
 
 use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -8,18 +8,27 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::{net::TcpListener, sync::Semaphore};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{admin::health::Health, base::causes::chain};
+use crate::{
+    admin::health::Health,
+    base::{causes::chain, connections::Connections},
+};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The end of OpenMetrics.
 const END: &str = "# EOF\n";
-/// Open connections at most.
+/// Open connections at most; the oldest goes for one more.
 const CONNECTIONS: usize = 64;
+/// The head of a request must fit into it.
+const HEAD_BYTES: usize = 16 << 10;
+/// Pages that ask the shim at the same time: it has few places for connections, and the agent needs one.
+const SHIM_AT_ONCE: usize = 2;
+/// A page that has no turn within it is without the shim's metrics.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// A client that sends no request for so long is dropped.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -30,8 +39,15 @@ pub(crate) struct Pages {
     pub health: Health,
     /// All metrics of this process.
     pub registry: Registry,
-    /// Socket of a data path that is a process of its own, and has metrics of its own.
-    pub shim: Option<PathBuf>,
+    /// A data path that is a process of its own, and has metrics of its own.
+    pub shim: Option<OfShim>,
+}
+
+/// Metrics of another process.
+#[derive(Debug)]
+pub(crate) struct OfShim {
+    socket: PathBuf,
+    turns: Semaphore,
 }
 
 /// Serves the pages until the shutdown.
@@ -39,19 +55,12 @@ pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: Ca
     if let Ok(address) = listener.local_addr() {
         info!(%address, "Health and metrics served");
     }
-    let tasks = TaskTracker::new();
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = Connections::new(CONNECTIONS);
     // Cancel-safe: accept takes no connection unless it returns it.
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                // One too many is closed: whoever watches us comes again.
-                let Ok(place) = room.clone().try_acquire_owned() else { continue };
-                let served = connection(TokioIo::new(stream), peer, pages.clone(), shutdown.clone());
-                tasks.spawn(async move {
-                    served.await;
-                    drop(place);
-                });
+                connections.add(connection(TokioIo::new(stream), peer, pages.clone(), shutdown.clone()));
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");
@@ -74,6 +83,7 @@ async fn connection(
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
         .serve_connection(stream, service);
     if let Some(Err(error)) = shutdown.run_until_cancelled(served).await {
         debug!(%peer, %error, "HTTP connection ended with an error");
@@ -102,11 +112,10 @@ impl Pages {
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             Ok(()) => {
-                if let Some(socket) = &self.shim {
-                    match berth_shim::remote::scrape(socket).await {
-                        Ok(theirs) => text = joined(&text, &theirs),
-                        Err(error) => debug!(error = %chain(&error), "No metrics of the shim"),
-                    }
+                if let Some(shim) = &self.shim
+                    && let Some(theirs) = shim.scrape().await
+                {
+                    text = joined(&text, &theirs);
                 }
                 page(StatusCode::OK, OPENMETRICS, text)
             }
@@ -114,6 +123,24 @@ impl Pages {
                 page(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("metrics not encoded: {error}\n"))
             }
         }
+    }
+}
+
+impl OfShim {
+    /// Metrics of the process at this socket.
+    pub(crate) fn new(socket: PathBuf) -> Self {
+        Self { socket, turns: Semaphore::new(SHIM_AT_ONCE) }
+    }
+
+    async fn scrape(&self) -> Option<String> {
+        let Ok(Ok(_turn)) = timeout(TURN_WITHIN, self.turns.acquire()).await else {
+            debug!("No metrics of the shim: others ask for them");
+            return None;
+        };
+        berth_shim::remote::scrape(&self.socket)
+            .await
+            .inspect_err(|error| debug!(error = %chain(error), "No metrics of the shim"))
+            .ok()
     }
 }
 
@@ -146,7 +173,23 @@ fn page(status: StatusCode, content_type: &'static str, text: String) -> Respons
 
 #[cfg(test)]
 mod tests {
+    use futures::{FutureExt, future::join_all};
+    use tokio::net::UnixListener;
+
     use super::*;
+
+    /// Every process of the node may ask for the page.
+    #[tokio::test]
+    async fn few_ask_the_shim_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("shim.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let shim = OfShim::new(socket);
+        let asking = join_all((0..10).map(|_| shim.scrape()));
+        assert!(timeout(TURN_WITHIN / 20, asking).await.is_err(), "nobody answers");
+        let asked = std::iter::from_fn(|| listener.accept().now_or_never()).count();
+        assert_eq!(asked, SHIM_AT_ONCE);
+    }
 
     #[test]
     fn metrics_of_two_processes_have_one_end() {

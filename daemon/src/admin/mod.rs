@@ -15,7 +15,12 @@ mod requests;
 mod updates;
 mod upgrade;
 
-use std::{path::PathBuf, pin::Pin, sync::Arc, time::Instant};
+use std::{
+    path::PathBuf,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use berth_policy::{Origin, PodOrder};
 use berth_proto::admin::{self, admin_server};
@@ -47,6 +52,9 @@ use crate::{
 
 /// Open calls of a connection at most; the client's library keeps the rest.
 const CALLS: u32 = 64;
+/// A connection ends after so long, when its calls have ended: one that somebody forgot to close gives its
+/// place back. The client's library makes another one when it needs it.
+const LIFETIME: Duration = Duration::from_secs(300);
 
 /// The service behind the admin socket.
 #[derive(Debug)]
@@ -90,6 +98,7 @@ pub(crate) async fn serve(listener: Listener, admin: Admin, shutdown: Cancellati
     let service = admin_server::AdminServer::with_interceptor(admin, root_only);
     let served = tonic::transport::Server::builder()
         .max_concurrent_streams(CALLS)
+        .max_connection_age(LIFETIME)
         .add_service(service)
         .serve_with_incoming_shutdown(accepted(listener), shutdown.cancelled_owned())
         .await;
@@ -331,7 +340,7 @@ fn hold(hold: berth_policy::HeldCall) -> admin::Hold {
     }
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -150,7 +150,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     let pages = Arc::new(http::Pages {
         health,
         registry: std::mem::take(&mut components.registry),
-        shim: config.shim_socket.as_ref().map(|socket| socket.as_path().to_owned()),
+        shim: config.shim_socket.as_ref().map(|socket| http::OfShim::new(socket.as_path().to_owned())),
     });
     tasks.serving.spawn(admin::serve(front.admin, admin, accepting.clone()));
     tasks.serving.spawn(handover.clone().serve(front.handover, accepting.clone()));

@@ -33,11 +33,10 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::{Instant, sleep, timeout},
 };
 use tokio_rustls::TlsAcceptor;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 pub(crate) use self::ask::Reviewer;
@@ -46,11 +45,15 @@ use self::{
     certificate::Certificate,
     reviews::{Next, Reviews, Verdict},
 };
-use crate::{admin::http::Pages, base::causes::chain, config::Metrics};
+use crate::{
+    admin::http::Pages,
+    base::{causes::chain, connections::Connections},
+    config::Metrics,
+};
 
 /// The page, and the path that a scraper needs the right to.
 const PATH: &str = "/metrics";
-/// Open connections at most; one more is closed.
+/// Open connections at most; the oldest goes for one more.
 const CONNECTIONS: usize = 16;
 /// A connection carries one request, and is closed after so long whatever it is about.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -133,23 +136,21 @@ async fn accept<W, P, F>(
     P: Fn() -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
-    let (tasks, room) = (TaskTracker::new(), Arc::new(Semaphore::new(CONNECTIONS)));
+    let mut connections = Connections::new(CONNECTIONS);
     // Cancel-safe: accept takes no connection unless it returns it.
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                let Ok(place) = room.clone().try_acquire_owned() else { continue };
                 let acceptor = certificate.acceptor(Instant::now().into_std());
                 let (door, page) = (door.clone(), page.clone());
                 let served = shutdown.clone().run_until_cancelled_owned(timeout(
                     WITHIN,
                     connection(stream, peer, acceptor, door, page),
                 ));
-                tasks.spawn(async move {
+                connections.add(async move {
                     if let Some(Err(_)) = served.await {
                         debug!(%peer, "Connection of a scraper closed, it took too long");
                     }
-                    drop(place);
                 });
             }
             Err(error) => {
@@ -158,8 +159,7 @@ async fn accept<W, P, F>(
             }
         }
     }
-    tasks.close();
-    tasks.wait().await;
+    connections.ended().await;
 }
 
 async fn connection<W, P, F>(

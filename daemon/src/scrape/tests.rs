@@ -116,3 +116,13 @@ async fn what_is_no_tls_gets_nothing() {
     assert!(!String::from_utf8_lossy(&said).contains("berth_agent"));
     assert_eq!(scene.asked.load(Ordering::Relaxed), 0);
 }
+
+#[tokio::test]
+async fn who_holds_connections_open_keeps_no_scraper_out() {
+    let scene = Scene::set().await;
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS * 2 {
+        held.push(TcpStream::connect(scene.address).await.unwrap());
+    }
+    assert_eq!(scene.get(Method::GET, "/metrics", Some("Bearer allowed")).await.0, 200);
+}

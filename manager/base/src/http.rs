@@ -1,7 +1,10 @@
 //! `/livez` and `/readyz` on one address, `/metrics` on another: who may scrape need not see the rest, and
 //! the kubelet's probes need not be let through to the metrics.
+//!
+//! All pods of the cluster may reach both. So there are so many connections at once, and the oldest goes for
+//! one more: who holds connections open keeps no probe out, and takes no more memory than so many pages.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -9,14 +12,21 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::AbortHandle,
+};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// A client that sends no request for so long is dropped.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The head of a request must fit into it.
+const HEAD_BYTES: usize = 16 << 10;
+/// Open connections of an address at most.
+const CONNECTIONS: usize = 64;
 
 /// One check of readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +52,7 @@ pub enum Pages {
 
 /// Serves pages until the shutdown.
 pub async fn serve(listener: TcpListener, pages: Pages, shutdown: CancellationToken) {
-    let (pages, tasks) = (Arc::new(pages), TaskTracker::new());
+    let (pages, mut connections) = (Arc::new(pages), Connections::default());
     if let Ok(address) = listener.local_addr() {
         info!(%address, pages = pages.name(), "Pages served");
     }
@@ -50,7 +60,7 @@ pub async fn serve(listener: TcpListener, pages: Pages, shutdown: CancellationTo
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                tasks.spawn(connection(stream, peer, pages.clone(), shutdown.clone()));
+                connections.add(connection(stream, peer, pages.clone(), shutdown.clone()));
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");
@@ -68,9 +78,27 @@ async fn connection(stream: TcpStream, peer: SocketAddr, pages: Arc<Pages>, shut
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     if let Some(Err(error)) = shutdown.run_until_cancelled(served).await {
         debug!(%peer, %error, "HTTP connection ended with an error");
+    }
+}
+
+/// Open connections of an address, the oldest first.
+#[derive(Default)]
+struct Connections(VecDeque<AbortHandle>);
+
+impl Connections {
+    /// Takes one more in.
+    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        self.0.retain(|open| !open.is_finished());
+        if self.0.len() >= CONNECTIONS
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        self.0.push_back(tokio::spawn(connection).abort_handle());
     }
 }
 
@@ -126,4 +154,42 @@ fn page(status: StatusCode, content_type: &'static str, text: String) -> Respons
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        time::timeout,
+    };
+
+    use super::*;
+
+    async fn answer(stream: &mut TcpStream) -> String {
+        let request = b"GET /livez HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn who_holds_connections_open_keeps_no_probe_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let checks: Checks = Box::new(Vec::new);
+        tokio::spawn(serve(listener, Pages::Health(checks), stop.clone()));
+        let mut held = Vec::new();
+        for _ in 0..CONNECTIONS * 2 {
+            held.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut probe = TcpStream::connect(address).await.unwrap();
+        assert!(answer(&mut probe).await.starts_with("HTTP/1.1 200"));
+        // Long before its time is over.
+        let closed = timeout(HEADER_TIMEOUT / 4, held[0].read(&mut [0])).await;
+        assert_eq!(closed.expect("the oldest is open still").unwrap(), 0);
+        let newest = held.last_mut().unwrap();
+        assert!(answer(newest).await.starts_with("HTTP/1.1 200"), "those that came late stay");
+        stop.cancel();
+    }
 }

@@ -36,7 +36,7 @@ use super::{
     pod_states::Restorer,
     pods, protection,
     recreate::{self, Found},
-    review::{Request, Verdict},
+    review::{Request, Verdict, is_part},
     server::Decide,
     sets::{self, SetSeen},
     sidecar_sets, spread_rules,
@@ -357,7 +357,7 @@ impl Handler {
         let name = request.object.pointer("/spec/podName").and_then(Value::as_str).unwrap_or_default();
         let pods: Api<Sent<Pod>> = Api::namespaced(self.client.clone(), &request.namespace);
         // The definition refuses what is no name of a pod.
-        let pod = if name.is_empty() || name.contains('/') { Err(()) } else { read(&pods, name).await };
+        let pod = if name.is_empty() || !is_part(name) { Err(()) } else { read(&pods, name).await };
         let found = match &pod {
             Ok(Some(pod)) => Found::Pod(pod),
             Ok(None) => Found::Nothing,

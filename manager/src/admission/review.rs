@@ -148,7 +148,24 @@ pub(super) fn read(body: &[u8]) -> Result<Request, String> {
         let found = cut(&review.api_version, 64);
         return Err(format!("the body is no {KIND} of {API_VERSION}, it says {found:?}"));
     }
-    review.request.ok_or_else(|| format!("the {KIND} has no request"))
+    let request = review.request.ok_or_else(|| format!("the {KIND} has no request"))?;
+    for (field, name) in [("name", &request.name), ("namespace", &request.namespace)] {
+        if !is_part(name) {
+            return Err(format!("request.{field} is no name: it says {:?}", cut(name, 64)));
+        }
+    }
+    for (field, object) in [("object", &request.object), ("oldObject", &request.old_object)] {
+        if !object.is_null() && !object.is_object() {
+            return Err(format!("request.{field} is no object"));
+        }
+    }
+    Ok(request)
+}
+
+/// Tells whether a name can be one part of a path. Objects are asked for by names of requests, with what the
+/// manager may read, and nobody knows who sent them.
+pub(super) fn is_part(name: &str) -> bool {
+    !name.contains(['/', '?', '#', '%']) && ![".", ".."].contains(&name)
 }
 
 /// Writes the answer to a request; or says why there is none.
@@ -256,6 +273,18 @@ mod tests {
     )]
     #[case::another_kind(r#"{"apiVersion":"admission.k8s.io/v1","kind":"Pod"}"#, "no AdmissionReview")]
     #[case::empty(r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "no request")]
+    #[case::a_way_out(
+        r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","name":".."}}"#,
+        "request.name"
+    )]
+    #[case::no_object(
+        r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","object":[1]}}"#,
+        "request.object"
+    )]
+    #[case::another_path(
+        r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","namespace":"a/b?c"}}"#,
+        "request.namespace"
+    )]
     fn a_bad_body_is_told_from_others(#[case] body: &str, #[case] says: &str) {
         let error = read(body.as_bytes()).unwrap_err();
         assert!(error.contains(says) && !error.contains("secret"), "{error}");

@@ -1,17 +1,21 @@
 //! The door: TLS, HTTP/1.1 and HTTP/2, and bounds for everything that a caller can make large or slow.
 //!
 //! Anybody in the cluster can call, nobody is asked who he is: an answer changes nothing but the object that
-//! the caller sent. One request that is too large, cannot be read or makes a handler panic is refused, and
-//! the others go on. Bodies count by what of them has come, and idle connections go when their places are
-//! needed.
+//! the caller sent, permits of budgets and places of spreads. One request that is too large, cannot be read
+//! or makes a handler panic is refused, and the others go on. Bodies count by what of them has come, answers
+//! by what of them has not been taken, and idle connections go when their places are needed.
 
+mod answers;
 mod body;
 mod places;
 
 use std::{convert::Infallible, error::Error, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
 use http_body_util::Full;
 use hyper::{
     body::{Body, Incoming},
@@ -29,7 +33,10 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, error, info, warn};
 
-use self::places::{Place, Places, Pulse, SPARED};
+use self::{
+    answers::{Answers, Room},
+    places::{Place, Places, Pulse, SPARED},
+};
 use super::{
     certificates::{Resolver, Served},
     conversion,
@@ -44,6 +51,12 @@ const MOST_BYTES: usize = 3 << 20;
 const CONNECTIONS: usize = 256;
 /// Bytes of bodies that have come, whether they are whole or not; more are read when there is room again.
 const BYTES_READ: usize = 32 << 20;
+/// Bytes that have come on one stream of HTTP/2, and on all of a connection, and that are read when there is
+/// room. Nothing else bounds them; one stream that waits leaves room to the others.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 2 * STREAM_WINDOW;
+/// Bytes of answers that have not been taken. A conversion is answered with as much as was sent, or more.
+const BYTES_ANSWERED: usize = 32 << 20;
 /// Bytes of bodies that are worked on at the same time; the others wait, within their time. Read, a body
 /// takes some ten times as much memory; one of many small values counts as more than it has.
 const BYTES_AT_ONCE: usize = 16 << 20;
@@ -87,6 +100,7 @@ struct Shared<D> {
     /// Room of bodies that have come.
     read: Semaphore,
     work: Semaphore,
+    answers: Answers,
 }
 
 impl<D: Decide> Server<D> {
@@ -98,7 +112,8 @@ impl<D: Decide> Server<D> {
     ) -> Result<Self, rustls::Error> {
         let acceptor = TlsAcceptor::from(Arc::new(tls(served)?));
         let (read, work) = (Semaphore::new(BYTES_READ), Semaphore::new(BYTES_AT_ONCE));
-        let shared = Arc::new(Shared { handler, metrics, read, work });
+        let answers = Answers::new(BYTES_ANSWERED);
+        let shared = Arc::new(Shared { handler, metrics, read, work, answers });
         Ok(Self { acceptor, shared, connections: CONNECTIONS })
     }
 
@@ -188,12 +203,12 @@ async fn serve<D: Decide>(
 ) {
     let pulse = place.pulse();
     let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let asked = CancellationToken::new();
-    let first = asked.clone();
+    let (asked, untaken) = (CancellationToken::new(), CancellationToken::new());
+    let (first, late) = (asked.clone(), untaken.clone());
     let service = service_fn(move |request| {
         first.cancel();
-        let (shared, pulse) = (shared.clone(), pulse.clone());
-        async move { Ok::<_, Infallible>(shared.answer(request, pulse).await) }
+        let (shared, pulse, late) = (shared.clone(), pulse.clone(), late.clone());
+        async move { Ok::<_, Infallible>(shared.answer(request, pulse, late).await) }
     });
     let asks_nothing = async {
         if second || timeout(HEAD_WITHIN, asked.cancelled()).await.is_ok() {
@@ -210,6 +225,10 @@ async fn serve<D: Decide>(
                 () = asks_nothing => Err(GRACE),
                 () = stop.cancelled() => Err(GRACE),
                 () = place.given_away() => Err(SPARED),
+                () = untaken.cancelled() => {
+                    debug!(%peer, "Connection closed, its answers are not taken");
+                    Err(Duration::ZERO)
+                }
             };
             match ended {
                 Ok(ended) => ended,
@@ -226,6 +245,8 @@ async fn serve<D: Decide>(
             .timer(TokioTimer::new())
             .max_concurrent_streams(128)
             .max_header_list_size(16 << 10)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(Duration::from_secs(30))
             .keep_alive_timeout(Duration::from_secs(10));
         until_closed!(builder.serve_connection(io, service))
@@ -240,7 +261,12 @@ async fn serve<D: Decide>(
 }
 
 impl<D: Decide> Shared<D> {
-    async fn answer(self: Arc<Self>, request: Request<Incoming>, pulse: Arc<Pulse>) -> Response<Full<Bytes>> {
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        pulse: Arc<Pulse>,
+        late: CancellationToken,
+    ) -> Response<Full<Bytes>> {
         let begun = Instant::now();
         let name = Route::parse(request.uri().path()).map_or("other", |route| route.name());
         let work = self.clone();
@@ -258,13 +284,17 @@ impl<D: Decide> Shared<D> {
         };
         self.metrics.answered(name, answer.is_ok(), begun.elapsed());
         match answer {
-            Ok(body) => page(StatusCode::OK, "application/json", body.into()),
+            Ok((text, room)) => page(StatusCode::OK, "application/json", answers::body(text, room, late)),
             Err((code, text)) => page(code, "text/plain; charset=utf-8", format!("{text}\n").into()),
         }
     }
 
-    /// One request: its answer, or the code and text of its failure.
-    async fn work<B>(&self, request: Request<B>, pulse: Arc<Pulse>) -> Result<Vec<u8>, (StatusCode, String)>
+    /// One request: its answer and the room of it, or the code and text of its failure.
+    async fn work<B>(
+        &self,
+        request: Request<B>,
+        pulse: Arc<Pulse>,
+    ) -> Result<(Vec<u8>, Room), (StatusCode, String)>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
     {
@@ -274,6 +304,9 @@ impl<D: Decide> Shared<D> {
         };
         if request.method() != Method::POST {
             return refused(StatusCode::METHOD_NOT_ALLOWED, "only POST");
+        }
+        if request.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+            return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is compressed: send it as it is");
         }
         let (body, room) = match body::read(request.into_body(), &self.read).await {
             Ok(read) => read,
@@ -287,15 +320,22 @@ impl<D: Decide> Shared<D> {
         let Ok(mut turn) = self.work.acquire_many(bytes).await else {
             return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
         };
-        if route == Route::Convert {
-            return conversion::answer(&body).map_err(|text| (StatusCode::BAD_REQUEST, text));
+        let answer = if route == Route::Convert {
+            conversion::answer(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?
+        } else {
+            let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
+            drop((body, room));
+            // A decision may wait for others: it keeps nobody out by what its text only might have been.
+            drop(turn.split(turn.num_permits().saturating_sub(share(request.weight()))));
+            let verdict = self.handler.decide(route, &request).await;
+            let unready = |missing: &str| (StatusCode::SERVICE_UNAVAILABLE, missing.to_owned());
+            review::answer(&request, verdict).map_err(unready)?
+        };
+        // It keeps its turn until then: an answer that waits for room takes memory as well.
+        match self.answers.room(answer.len()).await {
+            Some(room) => Ok((answer, room)),
+            None => refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops"),
         }
-        let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
-        drop((body, room));
-        // A decision may wait for others: it keeps nobody out by what its text only might have been.
-        drop(turn.split(turn.num_permits().saturating_sub(share(request.weight()))));
-        let verdict = self.handler.decide(route, &request).await;
-        review::answer(&request, verdict).or_else(|missing| refused(StatusCode::SERVICE_UNAVAILABLE, missing))
     }
 }
 

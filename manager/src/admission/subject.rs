@@ -13,6 +13,8 @@ use crate::{
 pub(super) const NO_PROTECT: &str = "pub.kruise.io/no-protect";
 /// A label with it takes a pod out of service.
 pub(super) const UNAVAILABLE: &str = "unavailable-pod.kruise.io/";
+/// Length of a pod's name at most. The status of a budget gets it, and nobody knows who sent it.
+const LONGEST_NAME: usize = 253;
 /// The readiness gate of updates in place.
 pub(super) const GATE: &str = "InPlaceUpdateReady";
 
@@ -44,7 +46,8 @@ pub(super) fn limited(pod: Value) -> Option<PodSeen> {
     else {
         return None;
     };
-    Some(seen).filter(|seen| seen.stage == PodStage::Active && !seen.mirror)
+    let is_one = seen.name.len() <= LONGEST_NAME && !seen.mirror;
+    Some(seen).filter(|seen| is_one && seen.stage == PodStage::Active)
 }
 
 /// Whether an update makes the pod unavailable: its spec changes, or it is marked.

@@ -4,6 +4,7 @@
 //! | Module | Shows |
 //! |---|---|
 //! | `fidelity` | every method, known or not, passes byte-identical, both ways, whole or in pieces |
+//! | `frames` | frames of all kinds pass, and peers that use HTTP/2 to its limits stop nobody |
 //! | `endings` | every way a call can end reaches the other side as what it was |
 //! | `replay` | what the runtime did not process is sent once more, and nothing else is |
 //! | `gate` | held, released, cancelled, refused, changed; and what the policy hears |
@@ -25,9 +26,11 @@ mod canary;
 mod endings;
 mod exceptions;
 mod fidelity;
+mod frames;
 mod gate;
 mod looks;
 mod pulls;
+mod raw;
 mod replay;
 mod restart;
 mod script;

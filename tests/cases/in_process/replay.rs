@@ -3,76 +3,17 @@
 //! The runtime here is written frame by frame: no library lets a test choose the last stream of a GOAWAY.
 
 use berth_tests::fake::framed;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{UnixListener, UnixStream},
+use tokio::net::UnixListener;
+
+use crate::{
+    raw::{DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, Raw},
+    world::{World, cri, echo, within},
 };
 
-use crate::world::{World, cri, echo, within};
-
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-const END_STREAM: u8 = 1;
 const REFUSED_STREAM: u32 = 7;
 
-struct Frame {
-    kind: u8,
-    flags: u8,
-    stream: u32,
-    length: usize,
-}
-
-/// A connection that was accepted and has sent its settings.
-struct RawRuntime(UnixStream);
-
-impl RawRuntime {
-    async fn accept(listener: &UnixListener) -> Self {
-        let (mut socket, _) = listener.accept().await.unwrap();
-        let mut preface = [0; 24];
-        socket.read_exact(&mut preface).await.unwrap();
-        let mut this = Self(socket);
-        this.write(SETTINGS, 0, 0, &[]).await;
-        this
-    }
-
-    async fn write(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-        frame.extend([kind, flags]);
-        frame.extend(stream.to_be_bytes());
-        frame.extend(payload);
-        self.0.write_all(&frame).await.unwrap();
-    }
-
-    async fn read(&mut self) -> Frame {
-        let mut head = [0; 9];
-        self.0.read_exact(&mut head).await.unwrap();
-        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-        self.0.read_exact(&mut vec![0; length]).await.unwrap();
-        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        Frame { kind: head[3], flags: head[4], stream, length }
-    }
-
-    /// Reads until a request has ended; its stream.
-    async fn request(&mut self) -> u32 {
-        loop {
-            let frame = self.read().await;
-            if matches!(frame.kind, DATA | HEADERS) && frame.flags & END_STREAM != 0 {
-                return frame.stream;
-            }
-        }
-    }
-
-    async fn goaway(&mut self, last: u32) {
-        let payload = [last.to_be_bytes(), 0_u32.to_be_bytes()].concat();
-        self.write(GOAWAY, 0, 0, &payload).await;
-    }
-}
-
 /// How a runtime leaves a call unprocessed.
-async fn leave_unprocessed(connection: &mut RawRuntime, stream: u32, refuse: bool) {
+async fn leave_unprocessed(connection: &mut Raw, stream: u32, refuse: bool) {
     if refuse {
         connection.write(RST_STREAM, 0, stream, &REFUSED_STREAM.to_be_bytes()).await;
     } else {
@@ -90,7 +31,7 @@ async fn an_unprocessed_call_is_sent_once_more() {
                 let kubelet = world.kubelet().await;
                 let path = cri(method);
                 let (reply, runtime) = tokio::join!(kubelet.call(&path, &[]), async {
-                    let mut connection = RawRuntime::accept(&listener).await;
+                    let mut connection = Raw::accept(&listener).await;
                     let stream = connection.request().await;
                     if refuse {
                         // Refused on a connection that stays: the second try comes over it.
@@ -128,7 +69,7 @@ async fn calls_up_to_the_last_stream_stay() {
         let kubelet = world.kubelet().await;
         let (first, second) = (cri("First"), cri("Second"));
         let runtime = async {
-            let mut connection = RawRuntime::accept(&listener).await;
+            let mut connection = Raw::accept(&listener).await;
             let one = connection.request().await;
             let two = connection.request().await;
             drop(listener);
@@ -138,7 +79,7 @@ async fn calls_up_to_the_last_stream_stay() {
             // ms later.
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
             let headers = [&[0x88, 0x00, 11][..], b"grpc-status", &[1], b"0"].concat();
-            connection.write(HEADERS, 4 | END_STREAM, one, &headers).await;
+            connection.write(HEADERS, END_HEADERS | END_STREAM, one, &headers).await;
             (runtime, connection, two)
         };
         let (one, two, (_runtime, _connection, stream)) = tokio::join!(
@@ -166,7 +107,7 @@ async fn never_more_than_once() {
         let kubelet = world.kubelet().await;
         let path = cri("Version");
         let (reply, ()) = tokio::join!(kubelet.call(&path, &[]), async {
-            let mut connection = RawRuntime::accept(&listener).await;
+            let mut connection = Raw::accept(&listener).await;
             for _ in 0..2 {
                 let stream = connection.request().await;
                 leave_unprocessed(&mut connection, stream, true).await;
@@ -190,14 +131,14 @@ async fn a_long_request_is_left_to_the_client() {
         for _ in 0..3 {
             call.send.send_data(framed(&[7; 30_000]), false).unwrap();
         }
-        let mut connection = RawRuntime::accept(&listener).await;
+        let mut connection = Raw::accept(&listener).await;
         // The raw runtime grants no more than HTTP/2's first window; when that is full, the third piece is on
         // its way.
         let mut read = 0;
         let stream = loop {
             let frame = connection.read().await;
             if frame.kind == DATA {
-                read += frame.length;
+                read += frame.payload.len();
             }
             if read == 65_535 {
                 break frame.stream;
@@ -219,10 +160,10 @@ async fn a_call_that_was_never_sent_goes_over_a_fresh_connection() {
         let kubelet = world.kubelet().await;
         let path = cri("Version");
         let (reply, mut connection) = tokio::join!(kubelet.call(&path, &[]), async {
-            let mut connection = RawRuntime::accept(&listener).await;
+            let mut connection = Raw::accept(&listener).await;
             let stream = connection.request().await;
             let headers = [&[0x88, 0x00, 11][..], b"grpc-status", &[1], b"0"].concat();
-            connection.write(HEADERS, 4 | END_STREAM, stream, &headers).await;
+            connection.write(HEADERS, END_HEADERS | END_STREAM, stream, &headers).await;
             connection
         });
         assert_eq!(reply.unwrap().status(), Some(0));

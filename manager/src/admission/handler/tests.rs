@@ -1,11 +1,12 @@
-//! Updates of objects that are refused by now: they may lose their finalizers.
+//! Decisions on what is sent: every review is answered, and an object that is refused by now may lose its
+//! finalizers.
 
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
 use crate::{
-    admission::{configuration::announcements, lists::Lists, locks::ObjectLocks, view::follow_owned},
+    admission::{configuration::announcements, lists::Lists, locks::ObjectLocks, review, view::follow_owned},
     served,
 };
 
@@ -125,4 +126,72 @@ async fn a_spread_that_is_asked_about_is_not_announced(
     };
     assert_eq!(handler.decide(Route::CheckSpreads, &request("web")).await, Verdict::AS_IT_IS);
     assert_eq!(handler.coming.spreads.borrow().len(), announced);
+}
+
+/// Reviews as no API server sends them: fields that are missing or of another type, objects that are not
+/// there, and all subresources on all paths. Each has an answer, or says what is not ready.
+#[tokio::test(start_paused = true)]
+async fn every_review_is_answered() {
+    let all = handler().await;
+    let handler = Handler { spreads: true, pod_states: true, limits: true, pod_readiness_gate: true, ..all };
+    let routes = [
+        Route::Pods(None),
+        Route::Pods(Some("set".to_owned())),
+        Route::DefaultSets,
+        Route::CheckSets,
+        Route::Requests,
+        Route::Namespaces,
+        Route::Definitions,
+        Route::Budgets,
+        Route::CheckBudgets,
+        Route::Workloads,
+        Route::CheckWorkloads,
+        Route::Place,
+        Route::Leave,
+        Route::CheckSpreads,
+        Route::Restore,
+        Route::CheckStates,
+    ];
+    let containers = json!([null, 1, {}, { "name": 2, "env": {}, "ports": "x" }]);
+    let shapes = [
+        Value::Null,
+        json!({}),
+        json!({ "metadata": null, "spec": null, "status": null }),
+        json!({ "metadata": 1, "spec": "x", "status": [], "deleteOptions": true, "kind": {} }),
+        json!({
+            "metadata": { "name": 7, "labels": [1], "annotations": "x", "ownerReferences": {} }, "spec": [],
+        }),
+        json!({
+            "kind": "Pod", "metadata": { "namespace": 1, "labels": { "a": 1 }, "ownerReferences": [1, {}] },
+            "spec": { "containers": containers, "initContainers": {}, "volumes": 0, "podName": ["p"] },
+        }),
+        json!({
+            "kind": "CloneSet", "spec": {
+                "selector": 1, "template": { "spec": { "containers": containers } }, "updateStrategy": 5,
+                "scaleStrategy": { "podsToDelete": [1, "../x", ""] }, "patchPodMetadata": {}, "subsets": 1,
+            },
+        }),
+    ];
+    for route in &routes {
+        for operation in ["CREATE", "UPDATE", "DELETE"] {
+            for sub_resource in ["", "status", "scale", "eviction", "binding", "ephemeralcontainers"] {
+                for object in &shapes {
+                    for old_object in [Value::Null, object.clone()] {
+                        let request = Request {
+                            uid: "u".to_owned(),
+                            operation: operation.to_owned(),
+                            sub_resource: sub_resource.to_owned(),
+                            object: object.clone(),
+                            old_object,
+                            ..Request::default()
+                        };
+                        let verdict = handler.decide(route.clone(), &request).await;
+                        let Ok(answer) = review::answer(&request, verdict) else { continue };
+                        let answer: Value = serde_json::from_slice(&answer).unwrap();
+                        assert_eq!(answer["response"]["uid"], "u", "{route:?} {request:?}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 pub(super) use self::count::{Counted, of_kind, of_namespace};
-use super::review::{Request, Verdict};
+use super::review::{Request, Verdict, is_part};
 
 /// The label that protects an object, and the value that asks what it has.
 pub(super) const LABEL: &str = "policy.kruise.io/delete-protection";
@@ -45,8 +45,13 @@ pub(super) fn resources(definition: &Value) -> Resources {
     // Of the stored version nothing is converted.
     served.sort_by_key(|one| one["storage"] != true);
     let Some(version) = served.first().and_then(|one| one["name"].as_str()) else { return Resources::Hidden };
-    let kind = GroupVersionKind::gvk(text("/spec/group"), version, text("/spec/names/kind"));
-    Resources::Served(ApiResource::from_gvk_with_plural(&kind, text("/spec/names/plural")))
+    let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
+    // The API server stores no other ones, and nobody knows who sent this one: nothing else is listed.
+    if group.is_empty() || plural.is_empty() || ![group, version, plural].into_iter().all(is_part) {
+        return Resources::Hidden;
+    }
+    let kind = GroupVersionKind::gvk(group, version, text("/spec/names/kind"));
+    Resources::Served(ApiResource::from_gvk_with_plural(&kind, plural))
 }
 
 /// Decides on a namespace.

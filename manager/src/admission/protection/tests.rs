@@ -100,3 +100,16 @@ fn some_cannot_be_listed() {
     assert!(matches!(resources(&versions([true, true], "False")), Resources::None));
     assert!(message(hidden("games.example.com")).contains("serve one, or take the label"));
 }
+
+/// Kinds of Kubernetes itself, and paths, are no custom resources.
+#[rstest]
+#[case::no_group("/spec/group", "")]
+#[case::another_path("/spec/group", "example.com/v1/../..")]
+#[case::no_plural("/spec/names/plural", "")]
+#[case::a_question("/spec/names/plural", "games?labelSelector=a")]
+#[case::a_version("/spec/versions/1/name", "..")]
+fn nothing_else_is_listed(#[case] pointer: &str, #[case] text: &str) {
+    let mut definition = versions([true, true], "True");
+    *definition.pointer_mut(pointer).unwrap() = text.into();
+    assert!(matches!(resources(&definition), Resources::Hidden));
+}

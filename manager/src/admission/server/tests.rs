@@ -176,6 +176,49 @@ async fn those_that_wait_hold_up_nobody(#[case] object: Value) {
     assert!(code == 200 && waiting.try_join_next().is_none(), "{code}");
 }
 
+/// A caller that asks for much and reads nothing loses the connection; others are answered meanwhile.
+#[tokio::test]
+async fn answers_that_are_not_taken_hold_up_nobody() {
+    let (stage, bundle) = stage().await;
+    let version = "apps.kruise.io/v1beta1";
+    let set =
+        json!({ "apiVersion": version, "kind": "StatefulSet", "spec": { "template": "x".repeat(1 << 20) } });
+    let request = json!({ "uid": "u", "desiredAPIVersion": version, "objects": [set] });
+    let body =
+        json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request });
+    let body = Bytes::from(body.to_string());
+    let io = tls(&stage, &bundle, "h2").await.unwrap();
+    let mut client = conn::http2::Builder::new(TokioExecutor::new());
+    client.initial_stream_window_size(1024_u32);
+    let (mut sender, connection) = client.handshake(io).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut untaken = Vec::new();
+    for _ in 0..3 {
+        let request =
+            HttpRequest::post(format!("https://{NAME}/convert")).body(Full::new(body.clone())).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        untaken.push(response);
+    }
+    let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
+    assert_eq!(code, 200);
+    let closed = timeout(answers::HALF_TIME * 6, connection).await;
+    assert!(closed.is_ok(), "it is open still");
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_refused_in_words() {
+    let (stage, bundle) = stage().await;
+    let io = tls(&stage, &bundle, "http/1.1").await.unwrap();
+    let (mut sender, connection) = conn::http1::handshake(io).await.unwrap();
+    tokio::spawn(connection);
+    let request = HttpRequest::post(PODS).header("host", NAME).header("content-encoding", "gzip");
+    let response = sender.send_request(request.body(Full::new(review("n"))).unwrap()).await.unwrap();
+    assert_eq!(response.status(), 415);
+    let text = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&text).contains("compressed"));
+}
+
 /// Connections that are open for nothing go when another one comes.
 #[tokio::test]
 async fn idle_connections_keep_nobody_out() {
