@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_policy::{Creations, Foretold, HookTurn, InAdvance};
+use berth_policy::{ContainerName, Creations, EnvValues, Foretold, HookTurn, InAdvance};
 
 use super::size::{MAX_BYTES, MAX_ENV, MAX_ROWS, of_container, of_env, of_sandbox};
 use crate::remote::{
