@@ -14,14 +14,17 @@ use tracing::{debug, info, warn};
 
 use crate::{
     admin::health::Health,
-    base::{causes::chain, connections::Connections},
+    base::{
+        causes::chain,
+        connections::{Asked, Connections},
+    },
 };
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// The end of OpenMetrics.
 const END: &str = "# EOF\n";
-/// Open connections at most; the oldest goes for one more.
+/// Open connections at most; an old one goes for one more.
 const CONNECTIONS: usize = 64;
 /// The head of a request must fit into it.
 const HEAD_BYTES: usize = 16 << 10;
@@ -60,7 +63,9 @@ pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: Ca
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                connections.add(connection(TokioIo::new(stream), peer, pages.clone(), shutdown.clone()));
+                let (pages, shutdown) = (pages.clone(), shutdown.clone());
+                let served = |asked| connection(TokioIo::new(stream), peer, pages, asked, shutdown);
+                connections.add(served).await;
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");
@@ -74,11 +79,12 @@ async fn connection(
     stream: TokioIo<tokio::net::TcpStream>,
     peer: SocketAddr,
     pages: Arc<Pages>,
+    asked: Asked,
     shutdown: CancellationToken,
 ) {
     let service = service_fn(move |request| {
-        let pages = pages.clone();
-        async move { Ok::<_, Infallible>(pages.answer(&request).await) }
+        let (pages, asked) = (pages.clone(), asked.clone());
+        async move { Ok::<_, Infallible>(asked.during(pages.answer(&request)).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

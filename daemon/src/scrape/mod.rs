@@ -47,13 +47,16 @@ use self::{
 };
 use crate::{
     admin::http::Pages,
-    base::{causes::chain, connections::Connections},
+    base::{
+        causes::chain,
+        connections::{Asked, Connections},
+    },
     config::Metrics,
 };
 
 /// The page, and the path that a scraper needs the right to.
 const PATH: &str = "/metrics";
-/// Open connections at most; the oldest goes for one more.
+/// Open connections at most; an old one goes for one more.
 const CONNECTIONS: usize = 16;
 /// A connection carries one request, and is closed after so long whatever it is about.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -143,15 +146,14 @@ async fn accept<W, P, F>(
             Ok((stream, peer)) => {
                 let acceptor = certificate.acceptor(Instant::now().into_std());
                 let (door, page) = (door.clone(), page.clone());
-                let served = shutdown.clone().run_until_cancelled_owned(timeout(
-                    WITHIN,
-                    connection(stream, peer, acceptor, door, page),
-                ));
-                connections.add(async move {
-                    if let Some(Err(_)) = served.await {
+                let shutdown = shutdown.clone();
+                let served = |asked| async move {
+                    let served = timeout(WITHIN, connection(stream, peer, acceptor, door, page, asked));
+                    if let Some(Err(_)) = shutdown.run_until_cancelled_owned(served).await {
                         debug!(%peer, "Connection of a scraper closed, it took too long");
                     }
-                });
+                };
+                connections.add(served).await;
             }
             Err(error) => {
                 warn!(%error, "Connection of a scraper not accepted");
@@ -168,6 +170,7 @@ async fn connection<W, P, F>(
     acceptor: TlsAcceptor,
     door: Arc<Door<W>>,
     page: P,
+    asked: Asked,
 ) where
     W: Who + Send + Sync + 'static,
     P: Fn() -> F + Clone + Send + Sync + 'static,
@@ -179,13 +182,15 @@ async fn connection<W, P, F>(
         Err(_) => return debug!(%peer, "TLS handshake of a scraper took too long"),
     };
     let service = service_fn(move |request: Request<Incoming>| {
-        let (door, page) = (door.clone(), page.clone());
+        let (door, page, asked) = (door.clone(), page.clone(), asked.clone());
         async move {
-            let response = match door.admit(&request).await {
-                Ok(()) => page().await,
-                Err(refusal) => refusal,
+            let answer = async {
+                match door.admit(&request).await {
+                    Ok(()) => page().await,
+                    Err(refusal) => refusal,
+                }
             };
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(asked.during(answer).await)
         }
     });
     let served = http1::Builder::new()

@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::AbortHandle,
+    task::{AbortHandle, yield_now},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -60,7 +60,7 @@ pub async fn serve(listener: TcpListener, pages: Pages, shutdown: CancellationTo
     while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
         match accepted {
             Ok((stream, peer)) => {
-                connections.add(connection(stream, peer, pages.clone(), shutdown.clone()));
+                connections.add(connection(stream, peer, pages.clone(), shutdown.clone())).await;
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");
@@ -90,15 +90,23 @@ async fn connection(stream: TcpStream, peer: SocketAddr, pages: Arc<Pages>, shut
 struct Connections(VecDeque<AbortHandle>);
 
 impl Connections {
-    /// Takes one more in.
-    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
-        self.0.retain(|open| !open.is_finished());
-        if self.0.len() >= CONNECTIONS
+    /// Takes one more in. Before the oldest goes for it all have a turn, and a request that is there by then
+    /// is answered: no answer waits for anything.
+    async fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        if self.is_full() {
+            yield_now().await;
+        }
+        if self.is_full()
             && let Some(oldest) = self.0.pop_front()
         {
             oldest.abort();
         }
         self.0.push_back(tokio::spawn(connection).abort_handle());
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.0.retain(|open| !open.is_finished());
+        self.0.len() >= CONNECTIONS
     }
 }
 

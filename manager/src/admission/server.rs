@@ -321,7 +321,10 @@ impl<D: Decide> Shared<D> {
             return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
         };
         let answer = if route == Route::Convert {
-            conversion::answer(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?
+            let answer = conversion::answer(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
+            // The answer may wait for room: bodies that come do not wait with it.
+            drop((body, room));
+            answer
         } else {
             let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
             drop((body, room));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::review::Request;
+use super::review::{Request, is_part};
 use crate::{
     budgets::Operation,
     store::{Object, PodSeen, PodStage},
@@ -46,7 +46,8 @@ pub(super) fn limited(pod: Value) -> Option<PodSeen> {
     else {
         return None;
     };
-    let is_one = seen.name.len() <= LONGEST_NAME && !seen.mirror;
+    // The pod is read by it as well.
+    let is_one = seen.name.len() <= LONGEST_NAME && is_part(&seen.name) && !seen.mirror;
     Some(seen).filter(|seen| is_one && seen.stage == PodStage::Active)
 }
 

@@ -240,8 +240,8 @@ async fn serve_agent(
     // Dropped in whatever way, the connection has ended.
     let ended = Ended { gate, number };
     // Cancel-safe: the connection ends with each of them. In this order: an agent that went has said its last
-    // words before; and where this process had no turn for a while, one that is there has said that it is, and
-    // the time in which it has to is over.
+    // words before; and where this process had no turn for a while, one that is there has said that it is,
+    // and the time in which it has to is over.
     let error = tokio::select! {
         biased;
         error = read(gate, number, reader, incoming) => Some(error),

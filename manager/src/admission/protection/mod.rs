@@ -46,8 +46,9 @@ pub(super) fn resources(definition: &Value) -> Resources {
     served.sort_by_key(|one| one["storage"] != true);
     let Some(version) = served.first().and_then(|one| one["name"].as_str()) else { return Resources::Hidden };
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
-    // The API server stores no other ones, and nobody knows who sent this one: nothing else is listed.
-    if group.is_empty() || plural.is_empty() || ![group, version, plural].into_iter().all(is_part) {
+    // The API server stores no other ones, and nobody knows who sent this one: nothing else is listed. Groups
+    // without a dot are of Kubernetes itself.
+    if !group.contains('.') || plural.is_empty() || ![group, version, plural].into_iter().all(is_part) {
         return Resources::Hidden;
     }
     let kind = GroupVersionKind::gvk(group, version, text("/spec/names/kind"));

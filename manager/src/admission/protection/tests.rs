@@ -104,6 +104,7 @@ fn some_cannot_be_listed() {
 /// Kinds of Kubernetes itself, and paths, are no custom resources.
 #[rstest]
 #[case::no_group("/spec/group", "")]
+#[case::of_kubernetes("/spec/group", "apps")]
 #[case::another_path("/spec/group", "example.com/v1/../..")]
 #[case::no_plural("/spec/names/plural", "")]
 #[case::a_question("/spec/names/plural", "games?labelSelector=a")]

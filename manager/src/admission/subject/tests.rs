@@ -16,6 +16,7 @@ fn pod(metadata: Value, phase: &str) -> Value {
 #[case::succeeded(json!({}), "Succeeded", false)]
 #[case::failed(json!({}), "Failed", false)]
 #[case::no_name_of_a_pod(json!({"name": "p".repeat(254)}), "Running", false)]
+#[case::another_path(json!({"name": "../nodes"}), "Running", false)]
 #[case::static_pod(json!({"annotations": {"kubernetes.io/config.mirror": "x"}}), "Running", false)]
 fn pods_that_budgets_limit(#[case] metadata: Value, #[case] phase: &str, #[case] is: bool) {
     assert_eq!(limited(pod(metadata, phase)).is_some(), is);
