@@ -21,7 +21,8 @@ use berth_policy::{
 use berth_proto::{
     crd::{
         ContainerUpdateRequestSpec, ContainerUpdateRequestStatus, DesiredPod, FailurePolicy,
-        MIGRATION_SECONDS, PodEnd, PodPull, PodService, TwinSwap, UpdateContainer, UpdatedPod, seconds_within,
+        MIGRATION_SECONDS, PodEnd, PodPull, PodService, TwinSwap, UpdateContainer, UpdatedPod,
+        seconds_within,
     },
     names,
 };

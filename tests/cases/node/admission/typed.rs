@@ -136,7 +136,8 @@ const LIST: &str = "matchExpressions";
 
 /// An object that somebody made, and that a typed client reads and writes back with this change.
 async fn written_back(api: &Api<DynamicObject>, object: Value, change: impl Fn(&mut Value)) -> Result<()> {
-    let made = api.create(&PostParams::default(), &serde_json::from_value(object)?).await.context("create")?;
+    let made =
+        api.create(&PostParams::default(), &serde_json::from_value(object)?).await.context("create")?;
     let name = made.name_any();
     replace(api, &name, "", change).await.context("write back")?;
     api.delete(&name, &DeleteParams::background()).await.context("delete").map(drop)

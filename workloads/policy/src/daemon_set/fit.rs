@@ -167,9 +167,8 @@ impl<'a> Term<'a> {
 
     /// A term that asks for nothing takes nothing.
     fn holds(&self, node: &NodeView) -> bool {
-        let field = |one: &Requirement<'_>| {
-            one.holds((one.key == "metadata.name").then_some(node.name.as_str()))
-        };
+        let field =
+            |one: &Requirement<'_>| one.holds((one.key == "metadata.name").then_some(node.name.as_str()));
         (!self.expressions.is_empty() || !self.fields.is_empty())
             && self.expressions.iter().all(|one| one.holds(node.labels.get(one.key).map(String::as_str)))
             && self.fields.iter().all(field)
@@ -311,9 +310,7 @@ mod tests {
     #[test]
     fn values_of_a_requirement_are_many() {
         let values: Vec<String> = (0..100_000).map(|number| format!("zone-{number}")).collect();
-        let term = |operator: &str| {
-            json!([{ "matchExpressions": [{ "key": "zone", "operator": operator, "values": values }] }])
-        };
+        let term = |operator: &str| json!([{ "matchExpressions": [{ "key": "zone", "operator": operator, "values": values }] }]);
         for (operator, known, unknown) in [("In", true, false), ("NotIn", false, true)] {
             let template = json!({ "spec": required(term(operator)) });
             let fit = Fit::of(template.as_object().unwrap());
