@@ -62,6 +62,6 @@ fn judge((request, sound): (UpdateRequest, Result<(), Flaw>)) {
     let begin = Instant::now();
     for now in [begin, begin + Duration::from_secs(3600)] {
         let _ = request.limit();
-        plan(std::slice::from_ref(&request), &Sight::Gone, now, 0);
+        plan(std::slice::from_ref(&request), &Sight::Gone, now);
     }
 }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     agent::now,
-    base::clock::{Clock, wall},
+    base::clock::Clock,
     cluster::{client::Connection, v1 as core},
 };
 
@@ -84,7 +84,6 @@ impl SimulatedAgent {
             let reported = self.0.answered(entry).await;
             let reported = reported.map(|answer| report::read_pod(&answer, &clock)).unwrap_or_default();
             let (request, flaw) = convert::desired(entry, reported, None, now(), &clock);
-            let wall = i64::try_from(wall().as_secs()).unwrap_or(i64::MAX);
             let sight = match (flaw, self.0.word(entry)) {
                 (Ok(()), Some(Ok(()))) => Sight::Seen(Box::new(observed(&pod, &runs, &request))),
                 (Err(flaw), _) => Sight::Forbidden(flaw.to_string()),
@@ -93,7 +92,7 @@ impl SimulatedAgent {
                 // It was taken away: there is nothing to say any more.
                 (Ok(()), None) => return Ok(SimulatedStep::Ended),
             };
-            let planned = plan(std::slice::from_ref(&request), &sight, now(), wall);
+            let planned = plan(std::slice::from_ref(&request), &sight, now());
             let mut ended = false;
             // Words for people wait, and this one is gone before they are due.
             for (_, report) in planned.reports.iter().filter(|(_, report)| is_news(&request, report)) {
