@@ -189,6 +189,9 @@ impl Updates {
                 self.unwritten.remove(id);
                 self.untold.remove(id);
                 self.ends.told(id);
+                if report.outcome.is_some() {
+                    self.forget_word(id);
+                }
                 if self.requests.get(id).is_some_and(|entry| entry.request.is_entry()) {
                     self.told_at.insert(id.clone(), now);
                 }

@@ -173,18 +173,48 @@ fn a_request_that_comes_meanwhile_waits_until_the_end_was_told() {
     assert_eq!(&*play.world.container("a").runs, "a:3");
 }
 
-#[test]
-fn an_entry_that_was_taken_away_counts_once_and_nothing_is_left() {
-    let (mut play, id) = shown();
-    play.requests.remove(&id);
+/// Takes the entry away, and returns the ends that are counted then.
+fn taken_away(play: &mut Play, id: &RequestId) -> Vec<RequestId> {
+    play.requests.remove(id);
     play.apply(UpdateEvent::RequestGone(id.clone()));
     let actions = play.plan();
     let ended = actions.iter().filter_map(|action| match action {
-        UpdateAction::Ended(request) => Some(&request.id),
+        UpdateAction::Ended(request) => Some(request.id.clone()),
         _ => None,
     });
-    assert_eq!(ended.collect::<Vec<_>>(), [&id]);
+    let ended = ended.collect();
     actions.into_iter().for_each(|action| play.take(action));
+    ended
+}
+
+/// Its owner has seen the pod, and this agent still waits until the kubelet must have its newest version.
+#[test]
+fn an_entry_that_was_taken_away_before_its_end_was_seen_counts_where_the_pod_shows_it() {
+    for ready in [true, false] {
+        let mut play = pod();
+        let id = play.see(UpdateRequest { created: play.world.now, ..entry("r") });
+        assert!(opened(&mut play).is_some());
+        play.statuses[0].ready = ready;
+        play.number += 1;
+        play.watch_shows();
+        assert_eq!(taken_away(&mut play, &id), Vec::from_iter(ready.then_some(id)));
+        assert!(taken_away(&mut play, &"r".into()).is_empty(), "counted twice");
+    }
+}
+
+/// What was reported is counted by that.
+#[test]
+fn an_entry_that_was_taken_away_after_its_report_does_not_count_once_more() {
+    let (mut play, id) = shown();
+    ends(&mut play, &id);
+    play.goes_well();
+    assert!(taken_away(&mut play, &id).is_empty());
+}
+
+#[test]
+fn an_entry_that_was_taken_away_counts_once_and_nothing_is_left() {
+    let (mut play, id) = shown();
+    assert_eq!(taken_away(&mut play, &id), [id]);
     for _ in 0..60 {
         assert_eq!(reports(&mut play), []);
         play.goes_well();
