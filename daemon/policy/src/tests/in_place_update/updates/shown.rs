@@ -10,8 +10,8 @@ use super::{
 use crate::{
     RequestId,
     in_place_update::{
-        CarriedOut, Life, PodWrite, UpdateAction, UpdateEvent, UpdateOutcome, UpdateOwner, UpdateRequest,
-        UpdateSource,
+        CarriedOut, Life, PodWrite, UpdateAction, UpdateEvent, UpdateOutcome, UpdateOwner, UpdatePhase,
+        UpdateRequest, UpdateSource,
     },
 };
 
@@ -145,6 +145,15 @@ fn a_process_that_takes_over_tells_the_end_at_once() {
     let (outcome, waited) = ends(&mut play, &id);
     assert_eq!(outcome, UpdateOutcome::Complete);
     assert!(waited < SOON, "{waited:?}");
+}
+
+/// Who asks on the node hears that it goes on, though no status says that it was begun.
+#[test]
+fn an_end_that_waits_is_none_yet() {
+    let (play, _) = shown();
+    let standing: Vec<UpdateRequest> = play.updates.standing().collect();
+    let report = &standing[0].reported;
+    assert_eq!((standing.len(), report.phase, report.outcome), (1, Some(UpdatePhase::Updating), None));
 }
 
 #[test]
