@@ -246,7 +246,8 @@ mod tests {
     #[test]
     fn the_end_of_an_update_that_it_shows_is_read() {
         let message = r#"{"revision":"new","attempt":0,"restarts":{"a":3}}"#;
-        let pod = json!({ "metadata": { "name": "p", "uid": "u" }, "status": {
+        let labels = json!({ "controller-revision-hash": "new" });
+        let pod = json!({ "metadata": { "name": "p", "uid": "u", "labels": labels }, "status": {
             "conditions": [
                 { "type": "Ready", "status": "True" },
                 { "type": "InPlaceUpdateReady", "status": "True", "message": message },

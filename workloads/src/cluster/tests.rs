@@ -160,7 +160,9 @@ fn an_update_has_ended_when_its_pod_shows_it(#[case] restarts: i32, #[case] phas
     let object = NodeUpdates::of(serde_json::from_value(object).unwrap());
     cluster.take(Input::NodeUpdates(Shown::Applied(object)));
     let word = r#"{"revision":"web-5d4","attempt":0,"restarts":{"main":1}}"#;
-    let pod = json!({ "metadata": { "namespace": "ns", "name": "web-1", "uid": "p" }, "status": {
+    let labels = json!({ "controller-revision-hash": "web-5d4" });
+    let metadata = json!({ "namespace": "ns", "name": "web-1", "uid": "p", "labels": labels });
+    let pod = json!({ "metadata": metadata, "status": {
         "conditions": [
             { "type": "Ready", "status": "True" },
             { "type": "InPlaceUpdateReady", "status": "True", "message": word },

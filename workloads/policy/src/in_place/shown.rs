@@ -4,12 +4,19 @@
 //! So it takes the agent's word, of this try of this revision, which the agent gives when it opens the gate
 //! and takes back when it shuts it; and the kubelet's, of the very containers that the agent has named. One
 //! that was restarted once more has fallen over: of that the node's report tells.
+//!
+//! Tries are counted anew once an entry is forgotten, and what restarts nothing leaves the gate as it is. So
+//! a word may outlive what it was said of: of a pod whose label says another revision by now it says nothing.
 
 use berth_proto::shown_end::ShownEnd;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{InPlacePhase, InPlaceState};
-use crate::{names::IN_PLACE_GATE, pod::PodView, revision::short};
+use crate::{
+    names::{IN_PLACE_GATE, REVISION_LABEL},
+    pod::PodView,
+    revision::short,
+};
 
 /// Update that the pod shows as ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +36,10 @@ impl Shown {
         };
         let end = ShownEnd::read(is_true(IN_PLACE_GATE)?.message.as_deref()?)?;
         is_true("Ready")?;
+        let label = pod.metadata.labels.as_ref()?.get(REVISION_LABEL)?;
+        if short(label) != short(&end.revision) {
+            return None;
+        }
         let runs = |(name, restarts): (&String, &u32)| {
             let mut all = status.container_statuses.iter().flatten();
             let counts = |counted: i32| u32::try_from(counted) == Ok(*restarts);
@@ -61,14 +72,15 @@ mod tests {
 
     const WORD: &str = r#"{"revision":"shop-5d4","attempt":1,"restarts":{"app":3,"log":0}}"#;
 
-    /// A pod of which the agent has said this, with these restarts of its containers.
-    fn pod(gate: (&str, &str), ready: &str, containers: &[(&str, i32, bool)]) -> PodView {
+    /// A pod with a label of its revision, of which the agent has said this, with these restarts of its
+    /// containers.
+    fn pod(label: &str, gate: (&str, &str), ready: &str, containers: &[(&str, i32, bool)]) -> PodView {
         let statuses = containers.iter().map(|(name, restarts, ready)| {
             json!({ "name": name, "restartCount": restarts, "ready": ready, "image": "a:1", "imageID": "" })
         });
         let (status, message) = gate;
         let pod = json!({
-            "metadata": { "name": "p", "uid": "p" },
+            "metadata": { "name": "p", "uid": "p", "labels": { REVISION_LABEL: label } },
             "status": {
                 "phase": "Running", "containerStatuses": statuses.collect::<Vec<Value>>(),
                 "conditions": [
@@ -108,16 +120,28 @@ mod tests {
             ("no container", ("True", nothing), "True", good, false),
         ];
         for (row, gate, ready, containers, ended) in table {
-            let pod = pod(*gate, ready, containers);
+            let pod = pod("shop-5d4", *gate, ready, containers);
             let seen = known("shop-5d4", 1, InPlacePhase::Pending).seen_on(&pod);
             let phase = if *ended { InPlacePhase::Done } else { InPlacePhase::Pending };
             assert_eq!(seen.phase, phase, "{row}");
         }
     }
 
+    /// Rows: label of the pod, and whether the update has ended. A change that restarts nothing leaves the
+    /// word of the update before it, and the next update to that revision may have the same number.
+    #[test]
+    fn a_word_counts_while_the_pod_has_the_revision() {
+        let containers: &[(&str, i32, bool)] = &[("app", 3, true), ("log", 0, true)];
+        for (label, ended) in [("shop-5d4", true), ("5d4", true), ("shop-77f", false), ("", false)] {
+            let pod = pod(label, ("True", WORD), "True", containers);
+            let seen = known("shop-5d4", 1, InPlacePhase::Pending).seen_on(&pod);
+            assert_eq!(!seen.is_pending(), ended, "{label:?}");
+        }
+    }
+
     #[test]
     fn what_the_node_has_said_counts_more() {
-        let pod = pod(("True", WORD), "True", &[("app", 3, true), ("log", 0, true)]);
+        let pod = pod("5d4", ("True", WORD), "True", &[("app", 3, true), ("log", 0, true)]);
         for phase in [InPlacePhase::Failed("no".to_owned()), InPlacePhase::GivenUp("no".to_owned())] {
             let said = known("shop-5d4", 1, phase);
             assert_eq!(said.clone().seen_on(&pod), said);

@@ -216,6 +216,7 @@ impl Updates {
             notices.map(|(pod, notice)| UpdateAction::Tell(pod, notice)).collect();
         self.expire(now, &mut actions);
         let by_pod = self.looked_at(now, &mut actions);
+        self.count_taken_away(&mut actions);
         self.forget(|pod| by_pod.contains_key(pod), &mut actions);
         let (mut unclear, complete) = (false, self.requests.complete());
         let set_aside = std::mem::take(&mut self.set_aside);

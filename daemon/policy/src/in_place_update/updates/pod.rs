@@ -13,12 +13,13 @@ use super::{
     restarts::Restarts,
     retries::Attempts,
     settled::SeenPod,
+    shown::Word,
     view::{CreatedWith, NodeView},
 };
 use crate::{
     InstanceView,
     creation_env::CreationEnv,
-    model::{ContainerId, ContainerName, ContainerState, RequestId},
+    model::{ContainerId, ContainerName, ContainerState},
 };
 
 /// A pod with open requests, or with something under way.
@@ -34,8 +35,9 @@ pub(crate) struct UpdatedPod {
     pub(crate) running: BTreeMap<ContainerId, Instant>,
     /// When this process closed the gate.
     pub(crate) closed: Option<Instant>,
-    /// Request that is carried out, as this process said on the pod when it opened the gate.
-    pub(crate) shown: Option<RequestId>,
+    /// Word that a request is carried out, which this process said on the pod when it opened the gate. Gone
+    /// when that request has ended.
+    pub(crate) shown: Option<Box<Word>>,
     /// Revision whose patch the API server did not take, and its reason.
     pub(crate) refused: Option<(String, String)>,
     /// Why the API server does not take the next write for now.
@@ -80,7 +82,7 @@ pub(crate) enum Step {
     Stop,
     Close,
     /// The pod shows then that this request is carried out.
-    Open(Option<RequestId>),
+    Open(Option<Box<Word>>),
     Patch(Box<Patched>),
 }
 

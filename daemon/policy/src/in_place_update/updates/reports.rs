@@ -109,19 +109,23 @@ impl Updates {
         then <= now
     }
 
-    /// Keeps what a request is about to say, for who asks here. An end is one when it is written.
+    /// Keeps what a request is about to say, for who asks here. An end is one when it is written: one that
+    /// waits for that still goes on, of which nothing else may ever have been written.
     pub(super) fn keep_untold(&mut self, request: &UpdateRequest, report: &UpdateReport) {
-        if report.outcome.is_none() {
-            let untold = UpdateReport {
-                phase: report.phase,
-                message: report.message.clone(),
-                containers: report.containers.clone(),
-                swaps: report.swaps.clone(),
-                rolling_back: report.rolling_back.clone(),
-                ..UpdateReport::default()
-            };
-            self.untold.insert(request.id.clone(), untold);
-        }
+        let phase = match report.outcome {
+            None => report.phase,
+            Some(UpdateOutcome::Complete) if request.is_one_way() => Some(UpdatePhase::Updating),
+            Some(_) => return,
+        };
+        let untold = UpdateReport {
+            phase,
+            message: report.message.clone(),
+            containers: report.containers.clone(),
+            swaps: report.swaps.clone(),
+            rolling_back: report.rolling_back.clone(),
+            ..UpdateReport::default()
+        };
+        self.untold.insert(request.id.clone(), untold);
     }
 
     /// A request that makes no sense fails.
@@ -189,6 +193,9 @@ impl Updates {
                 self.unwritten.remove(id);
                 self.untold.remove(id);
                 self.ends.told(id);
+                if report.outcome.is_some() {
+                    self.forget_word(id);
+                }
                 if self.requests.get(id).is_some_and(|entry| entry.request.is_entry()) {
                     self.told_at.insert(id.clone(), now);
                 }

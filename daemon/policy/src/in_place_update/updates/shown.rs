@@ -3,14 +3,17 @@
 //! gives its pod other images, and then of every container: by how many restarts the kubelet has to count,
 //! nobody takes the container of before for the next one, nor one that has fallen over since for one that is
 //! there to stay.
+//!
+//! Who goes by it may be faster than this agent, which waits until the kubelet must have the newest version
+//! of the pod, and take the entry away before. It counts as ended well where the pod shows it by then.
 
 use std::collections::BTreeMap;
 
-use super::{CarriedOut, PodView};
+use super::{CarriedOut, GateView, PodView, UpdateAction, Updates};
 use crate::{
     in_place_update::{UpdateOwner, UpdateRequest},
     instances::InstanceView,
-    model::{ContainerName, ContainerState},
+    model::{ContainerName, ContainerState, RequestId},
 };
 
 /// Word for a gate that is opened now on `requests`, which are all open ones of the pod; `None`: it can say
@@ -51,4 +54,54 @@ pub fn carried_out(
     });
     let restarts = restarts.collect::<Option<_>>()?;
     Some(CarriedOut { revision: request.revision.clone(), attempt, restarts })
+}
+
+/// Word that this process has said on a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Request that is carried out.
+    pub(crate) request: UpdateRequest,
+    restarts: BTreeMap<ContainerName, u32>,
+}
+
+impl Word {
+    /// The word on these requests of a pod, of which it is said of the only one.
+    pub(super) fn on(requests: &[UpdateRequest], said: &CarriedOut) -> Option<Box<Self>> {
+        let request = requests.first()?.clone();
+        Some(Box::new(Self { request, restarts: said.restarts.clone() }))
+    }
+
+    /// Whether the pod shows the end: the kubelet says so of just these containers.
+    fn is_borne_out(&self, view: &PodView) -> bool {
+        let is_ready = |(name, restarts): (&ContainerName, &u32)| {
+            let mut statuses = view.containers.iter().filter(|container| container.name == *name);
+            statuses.any(|container| {
+                container.status.as_ref().is_some_and(|status| status.ready && status.restarts == *restarts)
+            })
+        };
+        view.gate == GateView::Ready && self.restarts.iter().all(is_ready)
+    }
+}
+
+impl Updates {
+    /// Counts what was taken away before it was seen to end, where the pod shows that it has.
+    pub(super) fn count_taken_away(&mut self, actions: &mut Vec<UpdateAction>) {
+        let requests = &self.requests;
+        for pod in self.pods.values_mut() {
+            let request = |word: &Word| requests.get(&word.request.id);
+            let is_over = |word: &Word| request(word).is_none_or(|entry| entry.request.ended.is_some());
+            let Some(word) = pod.shown.take_if(|word| is_over(word)) else { continue };
+            let is_gone = request(&word).is_none();
+            if is_gone && pod.seen.view().is_some_and(|view| word.is_borne_out(view)) {
+                actions.push(UpdateAction::Ended(Box::new(word.request)));
+            }
+        }
+    }
+
+    /// Takes note that the end of this request is told, or is about to be.
+    pub(super) fn forget_word(&mut self, id: &RequestId) {
+        for pod in self.pods.values_mut() {
+            pod.shown.take_if(|word| word.request.id == *id);
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::{
     pod::{Doubt, Step, UpdatedPod},
     resets::Patched,
     settled::SeenPod,
-    shown::carried_out,
+    shown::{Word, carried_out},
     snapshot::snapshot,
     view::UpdatePermission,
     writes::About,
@@ -66,7 +66,8 @@ impl Updates {
         let decided = is_decided(&planned);
         // Nobody looks again at one that is gone, or that may not be written to.
         let in_doubt = matches!(sight, Sight::Seen(_)) && pod.may_have_changed();
-        let shown = pod.shown.clone().filter(|_| requests.len() == 1);
+        let word = pod.shown.as_ref().filter(|_| requests.len() == 1);
+        let is_shown = word.is_some_and(|word| requests.iter().any(|one| one.id == word.request.id));
         requests.iter().filter_map(UpdateRequest::limit).for_each(|limit| turn.wake.at(limit));
         turn.carry_out(pod, planned.next, decided);
         requests.iter().for_each(|request| drop(self.untold.remove(&request.id)));
@@ -84,7 +85,10 @@ impl Updates {
             self.keep_untold(request, &report);
             if self.is_time_to_tell(request, &report, clock.now) {
                 match ends::can_wait(request, &report) {
-                    true if shown.as_ref() == Some(&request.id) => self.ends.push_shown(request, report),
+                    true if is_shown => {
+                        self.forget_word(&request.id);
+                        self.ends.push_shown(request, report);
+                    }
                     true => self.ends.push(request, report),
                     false => self.report(request.clone(), report, About::Pod, clock.now, actions),
                 }
@@ -205,8 +209,7 @@ impl Turn<'_> {
             Some(Next::SetReady) => {
                 let view = pod.seen.view();
                 let word = view.and_then(|view| carried_out(self.requests, view, &pod.instances()));
-                let request = self.requests.first().filter(|_| word.is_some());
-                let step = Step::Open(request.map(|request| request.id.clone()));
+                let step = Step::Open(word.as_ref().and_then(|word| Word::on(self.requests, word)));
                 self.write(pod, step, PodWrite::Open(word));
             }
             Some(Next::Patch(patch)) => {

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     RequestId,
     in_place_update::{
-        CarriedOut, Life, PodWrite, UpdateAction, UpdateEvent, UpdateOutcome, UpdateOwner, UpdateRequest,
-        UpdateSource,
+        CarriedOut, Life, PodWrite, UpdateAction, UpdateEvent, UpdateOutcome, UpdateOwner, UpdatePhase,
+        UpdateRequest, UpdateSource,
     },
 };
 
@@ -147,6 +147,15 @@ fn a_process_that_takes_over_tells_the_end_at_once() {
     assert!(waited < SOON, "{waited:?}");
 }
 
+/// Who asks on the node hears that it goes on, though no status says that it was begun.
+#[test]
+fn an_end_that_waits_is_none_yet() {
+    let (play, _) = shown();
+    let standing: Vec<UpdateRequest> = play.updates.standing().collect();
+    let report = &standing[0].reported;
+    assert_eq!((standing.len(), report.phase, report.outcome), (1, Some(UpdatePhase::Updating), None));
+}
+
 #[test]
 fn a_container_that_falls_over_afterwards_takes_nothing_back() {
     let (mut play, id) = shown();
@@ -173,18 +182,48 @@ fn a_request_that_comes_meanwhile_waits_until_the_end_was_told() {
     assert_eq!(&*play.world.container("a").runs, "a:3");
 }
 
-#[test]
-fn an_entry_that_was_taken_away_counts_once_and_nothing_is_left() {
-    let (mut play, id) = shown();
-    play.requests.remove(&id);
+/// Takes the entry away, and returns the ends that are counted then.
+fn taken_away(play: &mut Play, id: &RequestId) -> Vec<RequestId> {
+    play.requests.remove(id);
     play.apply(UpdateEvent::RequestGone(id.clone()));
     let actions = play.plan();
     let ended = actions.iter().filter_map(|action| match action {
-        UpdateAction::Ended(request) => Some(&request.id),
+        UpdateAction::Ended(request) => Some(request.id.clone()),
         _ => None,
     });
-    assert_eq!(ended.collect::<Vec<_>>(), [&id]);
+    let ended = ended.collect();
     actions.into_iter().for_each(|action| play.take(action));
+    ended
+}
+
+/// Its owner has seen the pod, and this agent still waits until the kubelet must have its newest version.
+#[test]
+fn an_entry_that_was_taken_away_before_its_end_was_seen_counts_where_the_pod_shows_it() {
+    for ready in [true, false] {
+        let mut play = pod();
+        let id = play.see(UpdateRequest { created: play.world.now, ..entry("r") });
+        assert!(opened(&mut play).is_some());
+        play.statuses[0].ready = ready;
+        play.number += 1;
+        play.watch_shows();
+        assert_eq!(taken_away(&mut play, &id), Vec::from_iter(ready.then_some(id)));
+        assert!(taken_away(&mut play, &"r".into()).is_empty(), "counted twice");
+    }
+}
+
+/// What was reported is counted by that.
+#[test]
+fn an_entry_that_was_taken_away_after_its_report_does_not_count_once_more() {
+    let (mut play, id) = shown();
+    ends(&mut play, &id);
+    play.goes_well();
+    assert!(taken_away(&mut play, &id).is_empty());
+}
+
+#[test]
+fn an_entry_that_was_taken_away_counts_once_and_nothing_is_left() {
+    let (mut play, id) = shown();
+    assert_eq!(taken_away(&mut play, &id), [id]);
     for _ in 0..60 {
         assert_eq!(reports(&mut play), []);
         play.goes_well();
