@@ -2,7 +2,7 @@
 //!
 //! Label, gate and `Ready` of the pod alone do not show that its update has ended: they may be as they will
 //! be before the agent has begun, where it is tried once more, or an OpenKruise has left the new label on the
-//! old image. And the kubelet may say once more of the container of before that it is Ready. Whoever took that
+//! old image. And the kubelet may say once more of the container of before that it is Ready. Who took that
 //! for the end would take the next pod out of service too soon. So it takes the node's report, which costs
 //! its write, or a word of the agent on the pod that tells these apart ([`mod@super::shown`]).
 
