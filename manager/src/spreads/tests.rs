@@ -339,10 +339,10 @@ fn replicas_are_asked_for_when_the_answer_is_there(#[case] answers: Answers, #[c
 #[rstest]
 #[case::another_workload(json!({"targetRef": {"kind": "Deployment", "name": "api"}}), true)]
 #[case::another_kind(json!({"targetRef": {"kind": "ReplicaSet", "name": "web"}}), true)]
-#[case::another_share(json!({"subsets": [{"name": "a", "maxReplicas": "30%"}]}), false)]
+#[case::another_share(json!({"subsets": [{"name": "a", "maxReplicas": "30%"}, {"name": "b"}]}), false)]
 #[case::nothing(json!({}), false)]
 fn a_workload_that_is_named_anew_is_asked_for_at_once(#[case] change: Value, #[case] at_once: bool) {
-    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": "50%"}])));
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": "50%"}, {"name": "b"}])));
     world.answers = Answers::NotRead;
     world.pass(SECOND * 290);
     let before = world.asked;
@@ -363,7 +363,7 @@ fn a_workload_that_is_named_anew_is_asked_for_at_once(#[case] change: Value, #[c
 /// An answer about the workload of before says nothing of the one that is named now.
 #[test]
 fn an_answer_about_another_workload_does_not_count() {
-    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": "50%"}])));
+    let mut world = World::new(spec(json!([{"name": "a", "maxReplicas": "50%"}, {"name": "b"}])));
     world.answers = Answers::Late;
     world.pass(SECOND * 3);
     let mut changed = world.spec.clone();
@@ -378,5 +378,5 @@ fn an_answer_about_another_workload_does_not_count() {
     let now = world.now().instant;
     world.index.found(of_api, now);
     assert_eq!(world.pass(SECOND).len(), 1);
-    assert_eq!((world.counted(), world.status.observed_replicas), (vec![(0, 2)], Some(4)));
+    assert_eq!((world.counted(), world.status.observed_replicas), (vec![(0, 2), (0, -1)], Some(4)));
 }

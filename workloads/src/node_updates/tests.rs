@@ -27,6 +27,8 @@ fn made(uid: &str) -> DesiredPod {
 fn node_updates(phase: Option<&str>) -> NodeUpdates {
     let answer = json!({ "uid": "p", "owner": "CloneSet/shop", "revision": "shop-new", "phase": phase, "message": "no room" });
     let answers = phase.map(|_| answer).into_iter().collect::<Vec<_>>();
+    // Its agent is one of before, which reports each end.
+    let entry = DesiredPod { end: PodEnd::Reported, ..made("p") };
     let object = json!({
         "apiVersion": "berth.dev/v1alpha1",
         "kind": "NodePodUpdate",
@@ -34,7 +36,7 @@ fn node_updates(phase: Option<&str>) -> NodeUpdates {
         "spec": {},
         "status": {
             "features": ["owners/v1", "clonesets/v1"],
-            "desiredPods": [made("p"), { "uid": "p", "owner": "SidecarSet/mesh", "namespace": "ns", "name": "pod-p", "revision": "r" }],
+            "desiredPods": [entry, { "uid": "p", "owner": "SidecarSet/mesh", "namespace": "ns", "name": "pod-p", "revision": "r" }],
             "pods": answers,
         },
     });

@@ -24,8 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) async fn run(options: &Scale) -> Result<Vec<Row>> {
     let scene = Scene::set(options.nodes, false, &[LEASE]).await?;
-    // A process that seldom wakes finds the caches of the machine cold, and pays several times as much for the
-    // same work on one machine as on another. So the figure stands beside that of the program without a set.
+    // A process that seldom wakes finds the caches of the machine cold, and pays several times as much for
+    // the same work on one machine as on another. So the figure stands beside that of the program without a
+    // set.
     tokio::time::sleep(SETTLES).await;
     let pid = scene.workloads().service().pid().context("berth-workloads has ended")?;
     let empty = cpu_s_per_min(pid).await?;

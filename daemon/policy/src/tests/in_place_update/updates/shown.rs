@@ -147,7 +147,7 @@ fn a_process_that_takes_over_tells_the_end_at_once() {
     assert!(waited < SOON, "{waited:?}");
 }
 
-/// Who asks on the node hears that it goes on, though no status says that it was begun.
+/// A question on the node hears that it goes on, though no status says that it was begun.
 #[test]
 fn an_end_that_waits_is_none_yet() {
     let (play, _) = shown();
@@ -211,7 +211,7 @@ fn an_entry_that_was_taken_away_before_its_end_was_seen_counts_where_the_pod_sho
     }
 }
 
-/// What was reported is counted by that.
+/// A report counts by itself.
 #[test]
 fn an_entry_that_was_taken_away_after_its_report_does_not_count_once_more() {
     let (mut play, id) = shown();
