@@ -77,72 +77,71 @@ async fn request_that_cannot_be_carried_out_is_refused() -> Result<()> {
 
 #[tokio::test]
 async fn reports_are_written_by_the_kubelets_identity() -> Result<()> {
-    run("reports_are_written_by_the_kubelets_identity", async |case: &Case| {
-        let client = case.node.client().await?;
-        install(&client).await?;
-        let requests: Api<ContainerRecreateRequest> = namespaced(case, &client);
-        let request = assigned(&requests, "again", context_of_a()).await?;
-        let id = berth_policy::RequestId::from(request.uid().context("uid")?);
-        let side = Side::start(case.node, User::Node, "")?;
-        side.follows().await?;
-        let (requests_of_node, registry) = side.stop_watching();
-        let report = async |report: &RecreateReport| {
-            requests_of_node.change(&id, &RequestEffect::Report(report.clone())).await
-        };
-        let status = async || anyhow::Ok(requests.get("again").await?.status.context("status")?);
-
-        let begun = RecreateReport {
-            unready: true,
-            ..progress(RequestPhase::Recreating, ContainerPhase::Recreating)
-        };
-        ensure!(report(&begun).await == StepOutcome::Done, "not written");
-        let first = status().await?;
-        ensure!(
-            first.phase == Some(RecreatePhase::Recreating) && first.container_recreate_states[0].is_killed,
-            "{first:?}"
-        );
-        let grace = first.conditions[0].clone();
-        ensure!(grace.type_ == "PreRecreateGrace", "{grace:?}");
-        ensure!(report(&begun).await == StepOutcome::Done, "the same again");
-        let mut encoded = String::new();
-        prometheus_client::encoding::text::encode(&mut encoded, &registry)?;
-        let writes = "berth_agent_api_writes_total{write=\"report\",outcome=\"done\"} 1";
-        ensure!(encoded.contains(writes), "the same was written twice:\n{encoded}");
-
-        // Somebody labels it meanwhile: another version, and no reason to give up.
-        let label = json!({ "metadata": { "labels": { "seen": "yes" } } });
-        requests.patch("again", &PatchParams::default(), &Patch::Merge(label)).await?;
-        let done = RecreateReport {
-            outcome: Some(Outcome::Complete),
-            unready: true,
-            ..progress(RequestPhase::Completed, ContainerPhase::Succeeded)
-        };
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        ensure!(report(&done).await == StepOutcome::Done, "not written after a conflict");
-        let last = status().await?;
-        ensure!(last.phase == Some(RecreatePhase::Completed) && last.completion_time.is_some(), "{last:?}");
-        ensure!(last.conditions.contains(&grace), "the time of {grace:?} moved: {:?}", last.conditions);
-        ensure!(
-            last.node_name.as_deref() == Some(NODE_NAME) && last.container_status_contexts.len() == 1,
-            "{last:?}"
-        );
-
-        ensure!(
-            requests_of_node.change(&id, &RequestEffect::Delete).await == StepOutcome::Done,
-            "not deleted"
-        );
-        ensure!(requests.get_opt("again").await?.is_none(), "it is still there");
-        // A new one of that name is another one.
-        assigned(&requests, "again", context_of_a()).await?;
-        ensure!(
-            requests_of_node.change(&id, &RequestEffect::Delete).await == StepOutcome::Gone,
-            "another request was deleted"
-        );
-        ensure!(requests.get_opt("again").await?.is_some(), "another request was deleted");
-        ensure!(report(&begun).await == StepOutcome::Gone, "another request was written to");
-        Ok(())
+    run_alone("reports_are_written_by_the_kubelets_identity", async |case: &Case| {
+        without_agent(case, async || written_by_the_kubelets_identity(case).await).await
     })
     .await
+}
+
+async fn written_by_the_kubelets_identity(case: &Case) -> Result<()> {
+    let client = case.node.client().await?;
+    install(&client).await?;
+    let requests: Api<ContainerRecreateRequest> = namespaced(case, &client);
+    let request = assigned(&requests, "again", context_of_a()).await?;
+    let id = berth_policy::RequestId::from(request.uid().context("uid")?);
+    let side = Side::start(case.node, User::Node, "")?;
+    side.follows().await?;
+    let (requests_of_node, registry) = side.stop_watching();
+    let report = async |report: &RecreateReport| {
+        requests_of_node.change(&id, &RequestEffect::Report(report.clone())).await
+    };
+    let status = async || anyhow::Ok(requests.get("again").await?.status.context("status")?);
+
+    let begun =
+        RecreateReport { unready: true, ..progress(RequestPhase::Recreating, ContainerPhase::Recreating) };
+    ensure!(report(&begun).await == StepOutcome::Done, "not written");
+    let first = status().await?;
+    ensure!(
+        first.phase == Some(RecreatePhase::Recreating) && first.container_recreate_states[0].is_killed,
+        "{first:?}"
+    );
+    let grace = first.conditions[0].clone();
+    ensure!(grace.type_ == "PreRecreateGrace", "{grace:?}");
+    ensure!(report(&begun).await == StepOutcome::Done, "the same again");
+    let mut encoded = String::new();
+    prometheus_client::encoding::text::encode(&mut encoded, &registry)?;
+    let writes = "berth_agent_api_writes_total{write=\"report\",outcome=\"done\"} 1";
+    ensure!(encoded.contains(writes), "the same was written twice:\n{encoded}");
+
+    // Somebody labels it meanwhile: another version, and no reason to give up.
+    let label = json!({ "metadata": { "labels": { "seen": "yes" } } });
+    requests.patch("again", &PatchParams::default(), &Patch::Merge(label)).await?;
+    let done = RecreateReport {
+        outcome: Some(Outcome::Complete),
+        unready: true,
+        ..progress(RequestPhase::Completed, ContainerPhase::Succeeded)
+    };
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    ensure!(report(&done).await == StepOutcome::Done, "not written after a conflict");
+    let last = status().await?;
+    ensure!(last.phase == Some(RecreatePhase::Completed) && last.completion_time.is_some(), "{last:?}");
+    ensure!(last.conditions.contains(&grace), "the time of {grace:?} moved: {:?}", last.conditions);
+    ensure!(
+        last.node_name.as_deref() == Some(NODE_NAME) && last.container_status_contexts.len() == 1,
+        "{last:?}"
+    );
+
+    ensure!(requests_of_node.change(&id, &RequestEffect::Delete).await == StepOutcome::Done, "not deleted");
+    ensure!(requests.get_opt("again").await?.is_none(), "it is still there");
+    // A new one of that name is another one.
+    assigned(&requests, "again", context_of_a()).await?;
+    ensure!(
+        requests_of_node.change(&id, &RequestEffect::Delete).await == StepOutcome::Gone,
+        "another request was deleted"
+    );
+    ensure!(requests.get_opt("again").await?.is_some(), "another request was deleted");
+    ensure!(report(&begun).await == StepOutcome::Gone, "another request was written to");
+    Ok(())
 }
 
 /// The node was away so long that the manager gave up: that is not taken back.
