@@ -346,8 +346,8 @@ impl Cluster {
     fn in_place(&self, set: &str, pods: &[&PodView]) -> BTreeMap<String, InPlaceState> {
         let mut states = self.update_store.states(set);
         for pod in pods {
-            if let Some(state) = states.remove(&pod.uid) {
-                states.insert(pod.uid.clone(), state.seen_on(pod));
+            if let Some((uid, state)) = states.remove_entry(&pod.uid) {
+                states.insert(uid, state.seen_on(pod));
             }
         }
         states

@@ -1,6 +1,6 @@
 //! Connections of a server that strangers reach: there are so many at once, and an old one goes for one more.
-//! Who holds connections open for nothing keeps out neither a probe nor a scraper, and who opens many breaks
-//! off no answer while there are others that wait for nothing.
+//! A stranger that holds connections open for nothing keeps out neither a probe nor a scraper, and one that
+//! opens many breaks off no answer while there are others that wait for nothing.
 
 use std::{
     collections::VecDeque,

@@ -117,31 +117,38 @@ impl Route {
 }
 
 #[cfg(test)]
+impl Route {
+    /// Each of them, with the pods of one set.
+    pub(super) fn all() -> [Self; 17] {
+        [
+            Self::Pods(None),
+            Self::Pods(Some("s".into())),
+            Self::DefaultSets,
+            Self::CheckSets,
+            Self::Requests,
+            Self::Namespaces,
+            Self::Definitions,
+            Self::Budgets,
+            Self::CheckBudgets,
+            Self::Workloads,
+            Self::CheckWorkloads,
+            Self::Convert,
+            Self::Place,
+            Self::Leave,
+            Self::CheckSpreads,
+            Self::Restore,
+            Self::CheckStates,
+        ]
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn each_is_read_as_it_is_written() {
-        let routes = [
-            Route::Pods(None),
-            Route::Pods(Some("s".into())),
-            Route::DefaultSets,
-            Route::CheckSets,
-            Route::Requests,
-            Route::Namespaces,
-            Route::Definitions,
-            Route::Budgets,
-            Route::CheckBudgets,
-            Route::Workloads,
-            Route::CheckWorkloads,
-            Route::Convert,
-            Route::Place,
-            Route::Leave,
-            Route::CheckSpreads,
-            Route::Restore,
-            Route::CheckStates,
-        ];
-        for route in routes {
+        for route in Route::all() {
             assert_eq!(Route::parse(&route.path()), Some(route));
         }
         for path in ["", "/", "/mutate/pods/", "/mutate/pods/a/b", "/mutate/podsx", "/mutate/pods/%2e"] {

@@ -104,6 +104,17 @@ fn lists_that_are_too_long_are_not_compared(
     assert!(error.is_none_or(|error| error.contains(name)));
 }
 
+/// Injects a subset that asks nodes for these rules into a pod of so many empty terms.
+fn of_terms(terms: usize, rules: Vec<Value>) -> Result<(), String> {
+    let subsets = json!([{ "name": "a", "requiredNodeSelectorTerm": {"matchExpressions": rules} }]);
+    let spread = spread("CloneSet", subsets);
+    let terms = json!({"nodeSelectorTerms": vec![json!({}); terms]});
+    let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": terms,
+    }}}});
+    inject(&mut pod, &spread.subsets[0], &Matched::default())
+}
+
 /// Each term gets the rules, and a term of a pod is three bytes.
 #[rstest]
 #[case::usual(16, 128, true)]
@@ -111,14 +122,7 @@ fn lists_that_are_too_long_are_not_compared(
 #[case::many_of_both(2_000, 128, false)]
 fn rules_are_not_written_into_too_many_terms(#[case] terms: usize, #[case] rules: usize, #[case] put: bool) {
     let rule = json!({"key": "zone", "operator": "In", "values": ["a"]});
-    let subsets =
-        json!([{ "name": "a", "requiredNodeSelectorTerm": {"matchExpressions": vec![rule; rules]} }]);
-    let spread = spread("CloneSet", subsets);
-    let terms = json!({"nodeSelectorTerms": vec![json!({}); terms]});
-    let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": terms,
-    }}}});
-    let error = inject(&mut pod, &spread.subsets[0], &Matched::default()).err();
+    let error = of_terms(terms, vec![rule; rules]).err();
     assert_eq!(error.is_none(), put, "{error:?}");
 }
 
@@ -130,13 +134,7 @@ fn rules_are_not_written_into_too_many_terms(#[case] terms: usize, #[case] rules
 fn long_rules_are_not_written_into_many_terms(#[case] terms: usize, #[case] put: bool) {
     let values: Vec<String> = (0..512).map(|number| format!("v{number:019}")).collect();
     let rule = json!({"key": "zone", "operator": "In", "values": values});
-    let subsets = json!([{ "name": "a", "requiredNodeSelectorTerm": {"matchExpressions": vec![rule; 16]} }]);
-    let spread = spread("CloneSet", subsets);
-    let terms = json!({"nodeSelectorTerms": vec![json!({}); terms]});
-    let mut pod = json!({"spec": {"affinity": {"nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": terms,
-    }}}});
-    let error = inject(&mut pod, &spread.subsets[0], &Matched::default()).err();
+    let error = of_terms(terms, vec![rule; 16]).err();
     assert_eq!(error.is_none(), put, "{error:?}");
 }
 

@@ -28,7 +28,6 @@ const LEAST: Duration = Duration::from_millis(50);
 /// How many times as long as a write takes an end waits that has no other one to come with it: where the API
 /// server has little to do its owner is told at once, and where many nodes write, each writes seldom.
 const TIMES_A_WRITE: u32 = 10;
-
 /// How long an end waits that the pod shows.
 const SHOWN_FOR: Duration = Duration::from_secs(5);
 

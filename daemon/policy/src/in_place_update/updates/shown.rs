@@ -4,8 +4,9 @@
 //! nobody takes the container of before for the next one, nor one that has fallen over since for one that is
 //! there to stay.
 //!
-//! Who goes by it may be faster than this agent, which waits until the kubelet must have the newest version
-//! of the pod, and take the entry away before. It counts as ended well where the pod shows it by then.
+//! The owner that goes by it may be faster than this agent, which waits until the kubelet must have the
+//! newest version of the pod, and take the entry away before. It counts as ended well where the pod shows it
+//! by then.
 
 use std::collections::BTreeMap;
 
