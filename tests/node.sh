@@ -13,5 +13,15 @@ suite=(cargo test --workspace --features berthd/fault-points --test node)
 threads=32
 # Kubernetes' programs collect their garbage half as often: memory is there, and processors are short.
 export GOGC=200
-[ $# -gt 0 ] || exec "${suite[@]}" --quiet -- --test-threads=$threads
-exec "${suite[@]}" -- --test-threads=$threads --exact "$@"
+case $# in
+0) how=(--quiet -- --test-threads=$threads) ;;
+*) how=(-- --test-threads=$threads --exact "$@") ;;
+esac
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+"${suite[@]}" "${how[@]}" | tee "$log" && exit 0
+# What a failed case said is long, and the end of a log is what everybody sees first: the reasons once more, in short.
+awk '/^---- .* stdout ----$/ { name = $2; left = 0 }
+    /^Error: |panicked at / { left = 8; print ""; print name }
+    left > 0 && $0 != "" { print "    " substr($0, 1, 300); left-- }' "$log"
+exit 1

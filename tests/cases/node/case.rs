@@ -62,7 +62,7 @@ pub(crate) struct Case {
     pub(crate) namespace: String,
     pub(crate) pods: Api<Pod>,
     pub(crate) cri: Cri,
-    _turn: Turn,
+    turn: Turn,
 }
 
 /// Runs a test beside others.
@@ -176,6 +176,7 @@ async fn in_namespace(
             "{name}: {}",
             case.picture().await.unwrap_or_else(|error| format!("no picture: {error:#}"))
         );
+        case.restore_agent().await;
     }
     case.remove_pods().await?;
     outcome
@@ -191,7 +192,7 @@ impl Case {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         namespaces.create(&PostParams::default(), &object).await.context("make a namespace")?;
         let pods = Api::namespaced(client, &namespace);
-        Ok(Self { node, namespace, pods, cri: node.containerd().cri()?, _turn: turn })
+        Ok(Self { node, namespace, pods, cri: node.containerd().cri()?, turn })
     }
 
     /// A manifest of a pod in this test's namespace.
@@ -277,6 +278,16 @@ impl Case {
             }
         }
         Ok(())
+    }
+
+    /// Leaves a whole berthd to the tests that follow a failed one which was alone with it, and says what it
+    /// has said.
+    async fn restore_agent(&self) {
+        let (Turn::Alone { .. }, Ok(berthd)) = (&self.turn, self.node.berthd()) else { return };
+        eprintln!("berthd said:\n{}", berthd.service().last_words());
+        if let Err(error) = berthd.restore().await {
+            eprintln!("berthd does not come back: {error:#}");
+        }
     }
 
     /// The pods and containers as they are, for the reader of a failure.

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -13,7 +12,7 @@ use super::programs;
 use super::run_dir::{Port, Run};
 use super::service::Service;
 use super::tool::run as tool;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 const AUDIT_LOG: &str = "api/audit.log";
 /// Every write, when it has ended.
@@ -144,7 +143,7 @@ impl ApiServer {
 
     /// Waits until it is ready to serve.
     pub async fn ready(&self) -> Result<()> {
-        await_condition("the API server is ready", Duration::from_secs(120), async || {
+        await_condition("the API server is ready", START_UP, async || {
             self.service.check_running()?;
             let request = http_request("/readyz")?;
             self.client(User::Admin).await?.request_text(request).await.context("/readyz")?;

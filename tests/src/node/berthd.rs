@@ -19,15 +19,11 @@ use super::run_dir::{Port, Run};
 use super::service::Service;
 use super::tool::run as tool;
 use crate::observe::Cri;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// Space that berthd leaves free on the disk of images: little, because the machine's disk may be full for
 /// reasons of its own.
 const RESERVE: &str = "16Mi";
-
-/// How long it may take until it is ready, and calls go through it again. It lists the runtime before, which
-/// takes its time on a machine with other work to do.
-const SERVING: Duration = Duration::from_secs(120);
 
 /// The configuration, below the run's directory.
 const CONFIG: &str = "berthd.yaml";
@@ -300,7 +296,7 @@ podView:
 
     /// Means the process that answers, whichever it is.
     pub async fn follow(&self) -> Result<()> {
-        let pid = await_condition("berthctl status names a process", SERVING, async || {
+        let pid = await_condition("berthctl status names a process", START_UP, async || {
             let status = self.ctl(&["status", "-o", "json"]).await?;
             let status: serde_json::Value = serde_json::from_str(&status)?;
             status["pid"].as_u64().context("no pid")
@@ -315,7 +311,7 @@ podView:
 
     /// Waits until calls go through it, or through its shim, which has heard all from it.
     pub async fn serving(&self) -> Result<()> {
-        await_condition("CRI calls go through berthd", SERVING, async || {
+        await_condition("CRI calls go through berthd", START_UP, async || {
             self.check_running()?;
             Cri::connect(&self.socket)?.version().await?;
             if self.shim.is_some() {
@@ -337,7 +333,7 @@ podView:
 
     /// Waits until it says that it is ready.
     pub async fn ready(&self) -> Result<()> {
-        await_condition("berthd is ready", SERVING, async || {
+        await_condition("berthd is ready", START_UP, async || {
             self.check_running()?;
             let answer = http::get(&self.http, "/readyz").await?;
             ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);

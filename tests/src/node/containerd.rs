@@ -6,7 +6,6 @@ mod release;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -17,7 +16,7 @@ use super::run_dir::Run;
 use super::service::Service;
 use super::tool::run as tool;
 use crate::observe::Cri;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// Its socket, below the run's directory.
 pub(super) const SOCKET: &str = "containerd.sock";
@@ -84,7 +83,7 @@ impl Containerd {
 
     /// Waits until it answers and its network is configured.
     pub async fn ready(&self) -> Result<()> {
-        await_condition("containerd is ready", Duration::from_secs(60), async || {
+        await_condition("containerd is ready", START_UP, async || {
             self.service.check_running()?;
             // What else 2.x says of itself, such as of deprecated settings, keeps no kubelet from it.
             let counts = |name: &str| matches!(name, "RuntimeReady" | "NetworkReady");

@@ -2,7 +2,6 @@
 //! scheduler.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use tokio::net::TcpStream;
@@ -11,7 +10,7 @@ use super::api_server::{ApiServer, User};
 use super::programs;
 use super::run_dir::{Port, Run};
 use super::service::Service;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// Both, acting as the administrator: a test cluster has nobody to protect from them.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ impl Controllers {
         manager.start()?;
         scheduler.start()?;
         for (service, port) in [(&manager, Port::ControllerManager), (&scheduler, Port::Scheduler)] {
-            await_condition("a controller listens", Duration::from_secs(60), async || {
+            await_condition("a controller listens", START_UP, async || {
                 service.check_running()?;
                 TcpStream::connect(run.address(port)).await?;
                 Ok(())

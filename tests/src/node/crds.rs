@@ -1,13 +1,11 @@
 //! Berth's kinds on a real API server.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt};
 
 use super::deploy;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// Applies the kinds, those of the workloads too, and waits until the server serves every one. Doing it twice
 /// changes nothing.
@@ -20,7 +18,7 @@ pub async fn install(client: &Client) -> Result<()> {
     all.extend(deploy::apply(client, "distribution/crds").await?);
     for applied in all {
         let name = applied.name_any();
-        await_condition(format!("{name} is served"), Duration::from_secs(60), async || {
+        await_condition(format!("{name} is served"), START_UP, async || {
             let definition = definitions.get(&name).await?;
             let conditions = definition.status.and_then(|status| status.conditions).unwrap_or_default();
             let established = conditions

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
@@ -12,7 +11,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{crds, programs, tool};
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// The field manager of an administrator with kubectl.
 const MANAGER: &str = "kubectl";
@@ -167,12 +166,10 @@ pub async fn install(client: &Client) -> Result<()> {
     }))?;
     let requests = api(client, &object)?;
     let params = PostParams { dry_run: true, ..Default::default() };
-    await_condition("the policies count", Duration::from_secs(60), async || {
-        match requests.create(&params, &object).await {
-            Err(kube::Error::Api(status)) if status.message.contains("berth-update-requests") => Ok(()),
-            Err(error) => Err(error).context("another refusal"),
-            Ok(_) => bail!("what the policy berth-update-requests refuses was accepted"),
-        }
+    await_condition("the policies count", START_UP, async || match requests.create(&params, &object).await {
+        Err(kube::Error::Api(status)) if status.message.contains("berth-update-requests") => Ok(()),
+        Err(error) => Err(error).context("another refusal"),
+        Ok(_) => bail!("what the policy berth-update-requests refuses was accepted"),
     })
     .await
 }

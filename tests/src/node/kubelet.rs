@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ use super::http;
 use super::programs;
 use super::run_dir::{Port, Run};
 use super::service::Service;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// The folder of the static pods, below the run's directory.
 const STATIC_PODS: &str = "static-pods";
@@ -54,7 +53,7 @@ impl Kubelet {
     /// Waits until it says of itself that it is healthy.
     pub async fn ready(&self) -> Result<()> {
         let address = self.run.address(Port::KubeletHealthz);
-        await_condition("the kubelet is healthy", Duration::from_secs(120), async || {
+        await_condition("the kubelet is healthy", START_UP, async || {
             self.service.check_running()?;
             let answer = http::get(&address, "/healthz").await?;
             ensure!(answer.status == 200, "/healthz: {} {}", answer.status, answer.body);

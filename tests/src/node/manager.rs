@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
@@ -12,7 +11,7 @@ use super::http;
 use super::programs;
 use super::run_dir::{Port, Run};
 use super::service::Service;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// Which replica; each has ports of its own.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +115,7 @@ impl Manager {
 
     /// Waits until it has listed everything once.
     pub async fn ready(&self) -> Result<()> {
-        await_condition("berth-manager is ready", Duration::from_secs(120), async || {
+        await_condition("berth-manager is ready", START_UP, async || {
             self.service.check_running()?;
             let answer = http::get(&self.health, "/readyz").await?;
             ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
@@ -127,7 +126,7 @@ impl Manager {
 
     /// Waits until it leads.
     pub async fn leads(&self) -> Result<()> {
-        await_condition("berth-manager leads", Duration::from_secs(60), async || {
+        await_condition("berth-manager leads", START_UP, async || {
             self.service.check_running()?;
             let leads = self.metric("berth_manager_leads").await?;
             ensure!(leads == 1.0, "it does not");

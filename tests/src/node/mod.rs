@@ -40,7 +40,6 @@ mod workloads;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kube::Client;
@@ -62,7 +61,7 @@ pub use self::service::Service;
 pub use self::systemd::{PrivateSystemd, SystemdNode};
 pub use self::workloads::Workloads;
 use crate::observe::node_ready;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// Builder of a node: the parts that it is made of.
 #[derive(Clone, Copy, Debug)]
@@ -324,7 +323,7 @@ impl Node {
     /// Waits until the API server has the node and calls it Ready.
     pub async fn registered_and_ready(&self) -> Result<()> {
         let client = self.client().await?;
-        await_condition("the node is Ready", Duration::from_secs(120), async || {
+        await_condition("the node is Ready", START_UP, async || {
             self.kubelet()?.service().check_running()?;
             node_ready(&client).await.map(drop)
         })

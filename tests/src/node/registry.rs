@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
@@ -11,7 +10,7 @@ use super::http;
 use super::run_dir::{Port, Run};
 use super::service::Service;
 use super::tool::run as tool;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// Whom the private registry knows.
 pub const USER: &str = "berth";
@@ -54,7 +53,7 @@ impl Registry {
         let args = vec!["serve".to_owned(), config.display().to_string()];
         let registry = Self { service: Service::new(run, name, "docker-registry", args), address, private };
         registry.service.start()?;
-        await_condition("the registry answers", Duration::from_secs(30), async || {
+        await_condition("the registry answers", START_UP, async || {
             registry.service.check_running()?;
             let answer = http::get(&registry.address, "/v2/").await?;
             ensure!(answer.status == if private { 401 } else { 200 }, "status {}", answer.status);

@@ -11,7 +11,7 @@ use super::manager::Replica;
 use super::programs;
 use super::run_dir::{Port, Run};
 use super::service::Service;
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// A replica of berth-workloads.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl Workloads {
 
     /// Waits until it has listed everything once.
     pub async fn ready(&self) -> Result<()> {
-        self.ready_within(Duration::from_secs(60)).await
+        self.ready_within(START_UP).await
     }
 
     /// The same in a cluster so large that its list takes longer than is usual.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::Berthd;
 use crate::wait::await_condition;
@@ -71,6 +73,20 @@ impl Berthd {
     pub fn pass_all_points(&self) -> Result<()> {
         remove(&self.fault_file)?;
         remove(&self.reached_file())
+    }
+
+    /// Makes it whole after a test that failed in the middle: it passes every point, runs and serves. Else all
+    /// tests after that one would fail as well.
+    pub async fn restore(&self) -> Result<()> {
+        self.pass_all_points()?;
+        if self.service.has_ended()? {
+            self.service.start()?;
+        }
+        if let Some(pid) = self.service.pid() {
+            let pid = Pid::from_raw(i32::try_from(pid).context("its pid")?);
+            kill(pid, Signal::SIGCONT).context("let it go on")?;
+        }
+        self.serving().await
     }
 
     fn at(&self, point: &str, what: &str) -> Result<()> {
