@@ -18,8 +18,10 @@ use crate::wait::{Hopeless, await_condition};
 
 /// The manager's name among the writers of a status.
 const MANAGER: &str = "berth-manager";
+/// Line of a script that writes down the start, but for the container's name.
+const STARTS: &str = "echo start >> /evidence/";
 /// Far more than a container that runs takes for its first line, on a machine with other work to do.
-const WRITTEN: Duration = Duration::from_secs(60);
+const WRITTEN: Duration = Duration::from_secs(180);
 
 /// A request that is to be made.
 #[derive(Clone, Debug)]
@@ -192,11 +194,12 @@ impl Evidence {
         container.field("volumeMounts", json!([{ "name": "evidence", "mountPath": "/evidence" }]))
     }
 
-    /// A container that writes down its starts and its end, and takes `hook` (a script) before.
+    /// A container that writes down its starts and its end, and takes `hook` (a script) before. Once its start
+    /// is written, it listens to the signal.
     pub fn container(&self, name: &str, hook: &str) -> Container {
         let container = Container::new(name)
             .only(&format!(
-                "echo start >> /evidence/{name}\ntrap 'echo term | tee -a /evidence/{name}; touch /evidence/{name}.ended; exit 0' TERM\nsleep 1000000 & wait"
+                "trap 'echo term | tee -a /evidence/{name}; touch /evidence/{name}.ended; exit 0' TERM\n{STARTS}{name}\nsleep 1000000 & wait"
             ));
         let container = self.mounted(container);
         if hook.is_empty() {
@@ -205,6 +208,21 @@ impl Evidence {
         let script = format!("echo hook >> /evidence/{name}; {hook}");
         container
             .field("lifecycle", json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", script] } } }))
+    }
+
+    /// Waits until the containers of a new pod that write down their starts have done so. For the kubelet they
+    /// run before that, and one that is told to end then does not hear it.
+    pub async fn all_started(&self, pod: &PodManifest) -> Result<()> {
+        let spec = &pod.json()["spec"];
+        let lists = ["initContainers", "containers"].into_iter().filter_map(|list| spec[list].as_array());
+        for container in lists.flatten() {
+            let name = container["name"].as_str().context("a container without name")?;
+            let script = container["command"][2].as_str().unwrap_or_default();
+            if script.lines().any(|line| line.strip_prefix(STARTS) == Some(name)) {
+                self.has(name, "start", 1).await?;
+            }
+        }
+        Ok(())
     }
 
     /// How often a container wrote this word.

@@ -66,9 +66,10 @@ async fn recreate_bad_requests_touch_nothing() -> Result<()> {
 #[tokio::test]
 async fn recreate_pod_deleted_in_the_middle() -> Result<()> {
     run("recreate_pod_deleted_in_the_middle", async |case: &Case| {
-        let scene =
-            Scene::begin(case, "pod", |pod, evidence| pod.container(evidence.container("a", "sleep 5")))
-                .await?;
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            pod.container(evidence.container("a", "sleep 5")).grace(60)
+        })
+        .await?;
         let asked = scene.ask("interrupted", &Ask::new("pod", &["a"])).await?;
         berth_tests::wait::await_condition("the hook runs", PATIENCE, async || {
             ensure!(scene.evidence.count("a", "hook")? == 1, "no hook yet");

@@ -15,7 +15,16 @@ use crate::case::{Case, run_alone};
 use crate::faults::dies_and_comes_back;
 
 /// A kubelet that lost a call comes back after 10 to 15 s; twice that, and the machine has other work.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_secs(240);
+
+/// A hook that goes on until the test says so, by [`let_go`]: however slow the machine is, what happens in the
+/// middle does. The grace is longer than that takes.
+const HELD: &str = "until test -f /evidence/go; do sleep 0.1; done";
+const GRACE: i64 = 60;
+
+fn let_go(scene: &Scene<'_>) -> Result<()> {
+    scene.evidence.put("go")
+}
 
 async fn hook_runs(scene: &Scene<'_>) -> Result<()> {
     await_condition("the hook runs", PATIENCE, async || {
@@ -28,13 +37,14 @@ async fn hook_runs(scene: &Scene<'_>) -> Result<()> {
 /// A request during which `fault` happens once the hook runs.
 async fn in_the_middle(case: &Case, policy: &str, fault: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     let scene = Scene::begin(case, "pod", |pod, evidence| {
-        pod.container(evidence.container("a", "sleep 3")).spec("restartPolicy", policy)
+        pod.container(evidence.container("a", HELD)).spec("restartPolicy", policy).grace(GRACE)
     })
     .await?;
     let before = scene.running("a").await?;
     let asked = scene.ask("disturbed", &Ask::new("pod", &["a"])).await?;
     hook_runs(&scene).await?;
     fault().await?;
+    let_go(&scene)?;
     asked.succeeded(LONG).await?;
     scene.replaced_once("a", &before, 1).await
 }
@@ -66,13 +76,15 @@ async fn recreate_kubelet_restarted_in_the_hook() -> Result<()> {
 #[tokio::test]
 async fn recreate_api_server_away() -> Result<()> {
     run_alone("recreate_api_server_away", async |case: &Case| {
-        let scene =
-            Scene::begin(case, "pod", |pod, evidence| pod.container(evidence.container("a", "sleep 3")))
-                .await?;
+        let scene = Scene::begin(case, "pod", |pod, evidence| {
+            pod.container(evidence.container("a", HELD)).grace(GRACE)
+        })
+        .await?;
         let before = scene.running("a").await?;
         let asked = scene.ask("disturbed", &Ask::new("pod", &["a"])).await?;
         hook_runs(&scene).await?;
         crate::faults::without_api_server(case, async || {
+            let_go(&scene)?;
             await_condition("the container is replaced while the API server is away", PATIENCE, async || {
                 ensure!(scene.running("a").await?.id != before.id, "it is not");
                 Ok(())
@@ -100,9 +112,9 @@ async fn killed_at(scene: &Scene<'_>, point: Point) -> Result<Asked> {
     Ok(asked)
 }
 
-/// Recreates the container until there is an old instance to remove, and says how often; `hooks` have run before.
-/// Once is not always enough: the kubelet's garbage collector keeps one instance of those that do not run, and
-/// while the next one is created and not started, that is the next one.
+/// Recreates the container until there is an old instance to remove, and says how often; `hooks` have run
+/// before. Once is not always enough: the kubelet's garbage collector keeps one instance of those that do not
+/// run, and while the next one is created and not started, that is the next one.
 async fn has_old_instance(scene: &Scene<'_>, hooks: usize) -> Result<usize> {
     for recreated in 0..5 {
         if scene.instances("a").await?.len() > 1 {

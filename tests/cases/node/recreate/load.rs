@@ -17,7 +17,7 @@ use crate::case::{Case, run_alone};
 
 const PODS: usize = 20;
 const REQUESTS: usize = 10;
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(900);
 
 #[tokio::test]
 async fn recreate_two_hundred_at_once() -> Result<()> {

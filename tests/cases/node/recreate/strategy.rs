@@ -1,6 +1,6 @@
 //! Every field of `spec.strategy`, and those of the request itself that end it.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::RecreatePhase;
@@ -9,7 +9,13 @@ use berth_tests::wait::await_condition;
 use serde_json::json;
 
 use super::{PATIENCE, Scene};
-use crate::case::{Case, is_ready, run};
+use crate::case::{Case, container, is_ready, run};
+
+/// Seconds in which a pod is drained: long enough that even a slow kubelet has said meanwhile that the pod is
+/// not Ready.
+const DRAIN: u32 = 15;
+/// Seconds that a finished request is kept: long enough to be seen in its end.
+const KEPT: u32 = 10;
 
 /// In the order of the request, each when the one before it has ended, with its hook.
 #[tokio::test]
@@ -17,7 +23,7 @@ async fn recreate_unordered_stops_one_after_another() -> Result<()> {
     run("recreate_unordered_stops_one_after_another", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
             let [a, b] = ["a", "b"].map(|name| evidence.container(name, ""));
-            pod.container(a).container(b).container(evidence.container("c", "sleep 4"))
+            pod.container(a).container(b).container(evidence.container("c", "sleep 4")).grace(60)
         })
         .await?;
         let before = [scene.running("a").await?, scene.running("b").await?, scene.running("c").await?];
@@ -29,7 +35,8 @@ async fn recreate_unordered_stops_one_after_another() -> Result<()> {
         let ended = |name| scene.evidence.ended_at(name);
         let (c, a, b) = (ended("c")?, ended("a")?, ended("b")?);
         ensure!(c < a && a < b, "stopped at {c}, {a}, {b} ns: c first, after its hook, then a, then b");
-        ensure!(b - a < 3_000_000_000, "{} ns between two that have no hook", b - a);
+        // A kubelet that was refused something comes back after 10 s at the earliest.
+        ensure!(b - a < 10_000_000_000, "{} ns between two that have no hook", b - a);
         Ok(())
     })
     .await
@@ -39,9 +46,9 @@ async fn recreate_unordered_stops_one_after_another() -> Result<()> {
 async fn recreate_ordered_waits_for_ready() -> Result<()> {
     run("recreate_ordered_waits_for_ready", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
-            // Ready 1 s after its start at the earliest.
-            let a =
-                evidence.container("a", "").ready_when("test -f /tmp/ready || (touch /tmp/ready; exit 1)");
+            // Ready 1 s after its start at the earliest, whoever runs the probe, and however often.
+            let probe = "test -f /tmp/ready || (sleep 1; touch /tmp/ready; exit 1)";
+            let a = evidence.container("a", "").ready_when(probe);
             pod.container(a).container(evidence.container("b", ""))
         })
         .await?;
@@ -67,18 +74,14 @@ async fn recreate_grace_of_the_request() -> Result<()> {
     run("recreate_grace_of_the_request", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
             let deaf = "echo start >> /evidence/a\ntrap '' TERM\nwhile true; do sleep 1; done";
-            pod.container(evidence.container("a", "").only(deaf)).grace(60)
+            // Far longer than the request is waited for.
+            pod.container(evidence.container("a", "").only(deaf)).grace(1000)
         })
         .await?;
         let before = scene.running("a").await?;
         let ask = Ask::new("pod", &["a"]).strategy("terminationGracePeriodSeconds", 3);
-        let began = Instant::now();
-        scene.ask("quick", &ask).await?.succeeded(PATIENCE).await?;
-        ensure!(
-            began.elapsed() < Duration::from_secs(30),
-            "the pod's own grace was kept: {:?}",
-            began.elapsed()
-        );
+        let quick = scene.ask("quick", &ask).await?;
+        quick.succeeded(PATIENCE).await.context("the pod's own grace was kept, or it failed")?;
         scene.replaced_once("a", &before, 0).await
     })
     .await
@@ -90,7 +93,7 @@ async fn recreate_queue_and_force() -> Result<()> {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
             // However slow the machine is, the first one goes on until the second is seen to wait.
             let held = "until test -f /evidence/go; do sleep 0.1; done";
-            pod.container(evidence.container("a", held)).container(evidence.container("b", ""))
+            pod.container(evidence.container("a", held)).container(evidence.container("b", "")).grace(120)
         })
         .await?;
         let (a, b) = (scene.running("a").await?, scene.running("b").await?);
@@ -133,22 +136,24 @@ async fn recreate_drains_first() -> Result<()> {
         let scene = Scene { case, pod: "pod".to_owned(), evidence };
         // Nobody but the agent opens the gate.
         case.await_ready("pod").await?;
+        scene.evidence.has("a", "start", 1).await?;
 
         let before = scene.running("a").await?;
-        let ask = Ask::new("pod", &["a"]).strategy("unreadyGracePeriodSeconds", 3);
-        let (began, asked_at) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH)?);
+        let ask = Ask::new("pod", &["a"]).strategy("unreadyGracePeriodSeconds", DRAIN);
+        let asked_at = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let asked = scene.ask("drained", &ask).await?;
-        case.await_pod("pod", "not Ready", |pod| {
+        // In one status: a pod whose container has been stopped is not Ready for that reason.
+        case.await_pod("pod", "not Ready, and runs", |pod| {
             ensure!(is_ready(pod).is_err(), "still Ready");
+            let status = container(pod, "a")?;
+            let id = status.container_id.as_deref().unwrap_or_default();
+            ensure!(status.ready && id.ends_with(&before.id), "it was not drained first: {status:?}");
             Ok(())
         })
         .await?;
-        let after = began.elapsed();
-        ensure!(scene.running("a").await?.id == before.id, "it was stopped before the pod was drained");
         asked.succeeded(PATIENCE).await?;
         let drained = scene.evidence.ended_at("a")? - i64::try_from(asked_at.as_nanos())?;
-        ensure!(drained >= 3_000_000_000, "drained for {drained} ns, not for 3 s");
-        ensure!(after < Duration::from_secs(10), "drained only after {after:?}");
+        ensure!(drained >= i64::from(DRAIN) * 1_000_000_000, "drained for {drained} ns, not for {DRAIN} s");
         scene.replaced_once("a", &before, 0).await?;
         case.await_ready("pod").await.map(drop)
     })
@@ -163,7 +168,7 @@ async fn recreate_min_started_ttl_and_deadline() -> Result<()> {
         })
         .await?;
         let ask =
-            Ask::new("pod", &["a"]).strategy("minStartedSeconds", 3).field("ttlSecondsAfterFinished", 2);
+            Ask::new("pod", &["a"]).strategy("minStartedSeconds", 3).field("ttlSecondsAfterFinished", KEPT);
         let asked = scene.ask("stable", &ask).await?;
         let status = asked.succeeded(PATIENCE).await?;
         let ended = status.completion_time.context("no completionTime")?.0;

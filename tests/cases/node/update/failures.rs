@@ -135,10 +135,13 @@ async fn update_of_a_static_pod_is_refused() -> Result<()> {
         let kubelet = case.node.kubelet()?;
         let pod = format!("fixed-{NODE_NAME}");
         kubelet.play("fixed", case.manifest("fixed").container(Container::new("a")).json())?;
-        case.await_ready(&pod).await?;
-        let update = Update::new(&pod).image("a", BUSYBOX_NEXT);
-        let asked = update.begin(&case.node.client().await?, &case.namespace, "fixed").await?;
-        let status = asked.failed("StaticPod").await;
+        let refused = async {
+            case.await_ready(&pod).await?;
+            let update = Update::new(&pod).image("a", BUSYBOX_NEXT);
+            let asked = update.begin(&case.node.client().await?, &case.namespace, "fixed").await?;
+            asked.failed("StaticPod").await
+        };
+        let status = refused.await;
         kubelet.unplay("fixed")?;
         let message = status?.message.context("no message")?;
         ensure!(message.contains("the kubelet replaces it as a whole"), "{message}");

@@ -23,14 +23,18 @@ async fn begin<'a>(case: &'a Case, hook: &str) -> Result<Scene<'a>> {
             "name": "VALUE", "valueFrom": { "fieldRef": { "fieldPath": "metadata.annotations['value']" } }
         });
         let high = evidence.container("high", hook).env_entry(value).priority(5);
+        let pod = if hook == HELD { pod.grace(GRACE) } else { pod };
         pod.annotation("value", "one").container(high).container(container(evidence, "low", &[]).priority(1))
     })
     .await
 }
 
 /// A hook that goes on until the test says so, by [`go`]: however slow the machine is, what comes in the
-/// middle does.
+/// middle does. The grace is longer than that takes.
 const HELD: &str = "until test -f /evidence/go; do sleep 0.1; done";
+const GRACE: i64 = 60;
+/// Objects know the second in which they were made: of two in one nobody can tell which is the newer.
+const NEWER: Duration = Duration::from_millis(1100);
 
 fn go(scene: &Scene<'_>) -> Result<()> {
     scene.evidence.put("go")
@@ -54,8 +58,7 @@ async fn update_replaced_in_the_middle() -> Result<()> {
         let first = Update::new("pod").image("high", BUSYBOX_NEXT).image("low", BUSYBOX_NEXT);
         let first = scene.ask("first", &first).await?;
         hook_runs(&scene, 1).await?;
-        // Objects know the second in which they were made: of two in one nobody can tell which is the newer.
-        tokio::time::sleep(Duration::from_millis(1100)).await;
+        tokio::time::sleep(NEWER).await;
         // It wants something else of `low`, and of `high` what the first one does not touch.
         let second = Update::new("pod").image("low", SAME).annotation("value", "two");
         let second = scene.ask("second", &second).await?;
@@ -85,6 +88,7 @@ async fn update_rolled_back_in_the_middle() -> Result<()> {
             .annotation("value", "two");
         let there = scene.ask("there", &there).await?;
         hook_runs(&scene, 1).await?;
+        tokio::time::sleep(NEWER).await;
         let back = Update::new("pod").image("high", BUSYBOX).image("low", BUSYBOX).annotation("value", "one");
         let back = scene.ask("back", &back).await?;
         go(&scene)?;
@@ -149,11 +153,12 @@ async fn update_called_off() -> Result<()> {
 #[tokio::test]
 async fn update_kubelet_restarted_in_the_middle() -> Result<()> {
     run_updating_alone("update_kubelet_restarted_in_the_middle", async |case: &Case| {
-        let scene = begin(case, "sleep 3").await?;
+        let scene = begin(case, HELD).await?;
         let update = Update::new("pod").annotation("value", "two").image("low", BUSYBOX_NEXT);
         let asked = scene.ask("restart", &update).await?;
         hook_runs(&scene, 1).await?;
         case.node.kubelet()?.restart().await?;
+        go(&scene)?;
         asked.succeeded().await?;
         ensure!(scene.env("high", "VALUE").await? == "two", "old env");
         ensure!(scene.restarts("high").await? == 1, "high was not restarted once");
@@ -166,12 +171,13 @@ async fn update_kubelet_restarted_in_the_middle() -> Result<()> {
 #[tokio::test]
 async fn update_api_server_away() -> Result<()> {
     run_updating_alone("update_api_server_away", async |case: &Case| {
-        let scene = begin(case, "sleep 3").await?;
+        let scene = begin(case, HELD).await?;
         let update = Update::new("pod").annotation("value", "two").image("low", BUSYBOX_NEXT);
         let before = scene.running("high").await?;
         let asked = scene.ask("away", &update).await?;
         hook_runs(&scene, 1).await?;
         crate::faults::without_api_server(case, async || {
+            go(&scene)?;
             await_condition("the container is replaced while the API server is away", A_WHILE, async || {
                 ensure!(scene.running("high").await?.id != before.id, "it is not");
                 Ok(())

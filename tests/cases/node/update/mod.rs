@@ -45,7 +45,8 @@ impl<'a> Scene<'a> {
         let evidence = Evidence::new(case.node.run(), &case.namespace, pod)?;
         let manifest =
             evidence.mount(case.manifest(pod)).spec("readinessGates", json!([{ "conditionType": GATE }]));
-        case.create(&fill(manifest, &evidence)).await?;
+        let manifest = fill(manifest, &evidence);
+        case.create(&manifest).await?;
         let scene = Self { case, pod: pod.to_owned(), evidence };
         // Whoever makes such pods opens their gate, as OpenKruise's workloads do.
         let open = json!({ "status": { "conditions": [{ "type": GATE, "status": "True" }] } });
@@ -55,6 +56,7 @@ impl<'a> Scene<'a> {
             .await
             .context("open the gate")?;
         case.await_ready(pod).await?;
+        scene.evidence.all_started(&manifest).await?;
         Ok(scene)
     }
 
@@ -138,4 +140,4 @@ pub(crate) fn gate(pod: &Pod) -> Result<String> {
 }
 
 /// Longer than a restart takes on a machine with other work to do.
-pub(crate) const A_WHILE: Duration = Duration::from_secs(60);
+pub(crate) const A_WHILE: Duration = Duration::from_secs(180);

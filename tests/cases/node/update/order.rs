@@ -7,9 +7,10 @@ use berth_proto::crd::UpdatePhase;
 use berth_tests::manifest::Container;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::update::Update;
+use berth_tests::wait::await_condition;
 use serde_json::json;
 
-use super::{META, STATE, Scene, annotation, container, gate, image};
+use super::{A_WHILE, META, STATE, Scene, annotation, container, gate, image};
 use crate::case::{Case, container as status, is_ready, run_updating};
 
 #[tokio::test]
@@ -68,13 +69,13 @@ async fn update_two_levels_of_image_and_env() -> Result<()> {
     run_updating("update_two_levels_of_image_and_env", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
             let main = [("CONFIG", "metadata.annotations['config']"), ("TIER", "metadata.labels['tier']")];
+            // Its successor is not Ready until the test has seen that main waits for it.
+            let sidecar = evidence.container("sidecar", "touch /evidence/hold");
+            let version = json!({ "fieldPath": "metadata.annotations['version']" });
+            let version = json!({ "name": "VERSION", "valueFrom": { "fieldRef": version } });
             pod.annotation("config", "one")
                 .container(container(evidence, "main", &main).priority(1))
-                .container(
-                    container(evidence, "sidecar", &[("VERSION", "metadata.annotations['version']")])
-                        .priority(5)
-                        .ready_when("test $(cut -d. -f1 /proc/uptime) -gt 0"),
-                )
+                .container(sidecar.env_entry(version).priority(5).ready_when("! test -f /evidence/hold"))
         })
         .await?;
         let update = Update::new("pod")
@@ -100,6 +101,7 @@ async fn update_two_levels_of_image_and_env() -> Result<()> {
             record["preCheckBeforeNext"] == json!({ "containersRequiredReady": ["sidecar"] }),
             "{record}"
         );
+        await_condition("the sidecar is held", A_WHILE, async || scene.evidence.take("hold")).await?;
         asked.succeeded().await?;
         for name in ["main", "sidecar"] {
             ensure!(scene.restarts(name).await? == 1, "{name} was restarted more than once");
@@ -145,9 +147,11 @@ async fn update_waits_for_a_hook() -> Result<()> {
         let (upper, lower) = (status(&pod, "upper")?, status(&pod, "lower")?);
         let running = upper.state.as_ref().and_then(|state| state.running.as_ref());
         let ended = lower.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        let ended = ended.and_then(|ended| ended.finished_at.as_ref()).map(|ended| ended.0.as_second());
+        // The kubelet's garbage collection may have taken the instance, and its status with it.
+        let ended = ended.map_or_else(|| scene.evidence.ended_at("lower").map(|ns| ns / 1_000_000_000), Ok)?;
         let began = running.and_then(|running| running.started_at.as_ref()).context("upper does not run")?;
-        let ended = ended.and_then(|ended| ended.finished_at.as_ref()).context("lower has not ended")?;
-        ensure!(ended.0.as_second() > began.0.as_second() + 2, "{began:?} {ended:?}");
+        ensure!(ended > began.0.as_second() + 2, "{began:?} {ended:?}");
         Ok(())
     })
     .await
@@ -258,10 +262,11 @@ async fn update_in_a_row() -> Result<()> {
     .await
 }
 
-/// Measured by `berth-bench update`; here only: no back-off.
+/// Measured by `berth-bench update`; here only: no back-off, which would be 10 s for the second restart, and
+/// twice as long for each that follows.
 async fn down(scene: &Scene<'_>) -> Result<()> {
     let (ended, now) = (scene.evidence.ended_at("a")?, scene.running("a").await?);
     let down = Duration::from_nanos(u64::try_from(now.started_at - ended)?);
-    ensure!(down < Duration::from_secs(10), "down for {down:?}");
+    ensure!(down < Duration::from_secs(30), "down for {down:?}");
     Ok(())
 }
