@@ -17,7 +17,7 @@ pub const JOB_SIDECAR: &str = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT";
 /// By which the job controller finds its pods.
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 /// Nothing here takes a tenth of it on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A job sidecar that runs until it is told to end, takes `last` (a script) then and exits with `code`.
 pub fn exits(name: &str, last: &str, code: i32) -> Container {

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::KUBERNETES;
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{START_UP, await_condition};
 use berthd::agent::fault::Point;
 
-use crate::case::{Case, PATIENCE, container, run_alone, waits_for};
+use crate::case::{Case, PATIENCE, container, is_ready, run_alone, waits_for};
 
 /// Whether a way may go past a point of it with the releases that are tested: kubelet 1.36 looks at a pod by
 /// itself before berthd would nudge it.
@@ -126,15 +126,21 @@ pub(crate) async fn without_api_server(
     // Asked to end, it would first wait for its watches to end.
     api.service().kill()?;
     let outcome = meanwhile().await;
+    let back = api_server_comes_back(case).await;
+    outcome?;
+    back
+}
+
+async fn api_server_comes_back(case: &Case) -> Result<()> {
+    let api = case.node.api()?;
     api.service().start()?;
     api.ready().await?;
     // A berthd that does not find the way back would fail all tests after this one: better this one.
     case.node.berthd()?.ready().await?;
     // The kubelet asks less and less often while nobody answers, so it takes it a while to see that somebody
-    // does.
+    // does: a minute, and more the longer it was away.
     case.create(&case.manifest("back").container(Container::new("a"))).await?;
-    case.await_ready("back").await?;
-    outcome
+    await_condition("the kubelet is back", START_UP, async || is_ready(&case.pods.get("back").await?)).await
 }
 
 /// Waits until berthd has looked for the API server a few times more, and has not found it.
@@ -162,19 +168,22 @@ async fn api_server_away_static_pod_goes_on() -> Result<()> {
         let pod = format!("static-{}", berth_tests::node::NODE_NAME);
         let recorder = case.record(&pod);
         kubelet.play("static", gated(case.manifest("static")).json())?;
-        case.await_pod(&pod, "b waits", |pod| waits_for(pod, "b", "a")).await?;
-        let away = without_api_server(case, async || {
-            open(case, &pod).await?;
-            await_condition("b runs while the API server is away", PATIENCE, async || {
-                let history = recorder.so_far();
-                ensure!(history.started("b")? > history.started("a")?, "b was started before a");
-                Ok(())
+        let played = async {
+            case.await_pod(&pod, "b waits", |pod| waits_for(pod, "b", "a")).await?;
+            without_api_server(case, async || {
+                open(case, &pod).await?;
+                await_condition("b runs while the API server is away", PATIENCE, async || {
+                    let history = recorder.so_far();
+                    ensure!(history.started("b")? > history.started("a")?, "b was started before a");
+                    Ok(())
+                })
+                .await
             })
             .await
-        })
-        .await;
+        };
+        let played = played.await;
         kubelet.unplay("static")?;
-        away
+        played
     })
     .await
 }

@@ -12,13 +12,14 @@ use berth_tests::observe::History;
 
 use crate::case::{Case, container, run};
 
-/// Time that a container takes to get ready. One that was started sooner after another cannot have waited for
-/// its readiness.
+/// Time that a container takes at least to get ready. One that was started sooner after another cannot have
+/// waited for its readiness.
 const READY_AFTER: Duration = Duration::from_secs(1);
 
-/// Ready [`READY_AFTER`] its start, and not before.
-fn ready_after_1s(name: &str) -> Container {
-    Container::new(name).shell("sleep 1; touch /tmp/ready").ready_when("test -f /tmp/ready")
+/// Not ready until [`READY_AFTER`] its start, and another second: the runtime notes a start when it comes to
+/// it, which on a busy machine is later than the program's first step.
+fn ready_late(name: &str) -> Container {
+    Container::new(name).shell("sleep 2; touch /tmp/ready").ready_when("test -f /tmp/ready")
 }
 
 /// Nothing was tried twice: no container was created and not started, or started and started again.
@@ -35,9 +36,9 @@ async fn lowest_first_with_probes() -> Result<()> {
         let recorder = case.record("pod");
         let manifest = case
             .manifest("pod")
-            .container(ready_after_1s("c").priority(1))
-            .container(ready_after_1s("b").priority(2))
-            .container(ready_after_1s("a").priority(3));
+            .container(ready_late("c").priority(1))
+            .container(ready_late("b").priority(2))
+            .container(ready_late("a").priority(3));
         case.create(&manifest).await?;
         let pod = case.await_ready("pod").await?;
         let history = recorder.finish().await?;
@@ -77,9 +78,9 @@ async fn ordered_as_listed() -> Result<()> {
         let manifest = case
             .manifest("pod")
             .ordered()
-            .container(ready_after_1s("a"))
-            .container(ready_after_1s("b"))
-            .container(ready_after_1s("c"));
+            .container(ready_late("a"))
+            .container(ready_late("b"))
+            .container(ready_late("c"));
         case.create(&manifest).await?;
         case.await_ready("pod").await?;
         let history = recorder.finish().await?;
@@ -118,11 +119,11 @@ async fn mixed_priorities() -> Result<()> {
         let recorder = case.record("pod");
         let manifest = case
             .manifest("pod")
-            .container(ready_after_1s("below").priority(-1))
-            .container(ready_after_1s("none"))
-            .container(ready_after_1s("top1").priority(10))
-            .container(ready_after_1s("zero").priority(0))
-            .container(ready_after_1s("top2").priority(10));
+            .container(ready_late("below").priority(-1))
+            .container(ready_late("none"))
+            .container(ready_late("top1").priority(10))
+            .container(ready_late("zero").priority(0))
+            .container(ready_late("top2").priority(10));
         case.create(&manifest).await?;
         case.await_ready("pod").await?;
         let history = recorder.finish().await?;

@@ -49,7 +49,9 @@ async fn higher_one_never_ready() -> Result<()> {
 
         let baseline = deletion(case, "plain").await?;
         let ordered = deletion(case, "pod").await?;
-        ensure!(ordered <= baseline + HOLD + NOISE, "deleted in {ordered:?}, the plain pod in {baseline:?}");
+        // On a slow machine all that is not the hold takes longer.
+        let limit = baseline * 3 + HOLD + NOISE;
+        ensure!(ordered <= limit, "deleted in {ordered:?}, the plain pod in {baseline:?}");
         let history = recorder.finish().await?;
         ensure!(history.of("a").len() == 1, "{:?}", history.of("a"));
         for name in ["b", "c"] {
@@ -183,7 +185,7 @@ async fn restarted_container_is_not_gated() -> Result<()> {
 async fn recreated_sandbox() -> Result<()> {
     run("recreated_sandbox", async |case: &Case| {
         let slow =
-            |name| Container::new(name).shell("sleep 1; touch /tmp/ready").ready_when("test -f /tmp/ready");
+            |name| Container::new(name).shell("sleep 2; touch /tmp/ready").ready_when("test -f /tmp/ready");
         let manifest = case.manifest("pod").container(slow("b").priority(1)).container(slow("a").priority(2));
         case.create(&manifest).await?;
         case.await_ready("pod").await?;

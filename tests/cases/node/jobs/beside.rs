@@ -2,7 +2,7 @@
 //! told.
 
 use anyhow::{Context, Result, ensure};
-use berth_tests::jobs::{exits, ignores_term};
+use berth_tests::jobs::sidecar;
 use berth_tests::manifest::Container;
 use berth_tests::wait::await_condition;
 use kube::ResourceExt;
@@ -10,26 +10,33 @@ use kube::ResourceExt;
 use super::{Outcome, Scene};
 use crate::case::{Case, PATIENCE, run_beside};
 
+/// Far more than a sidecar that listens takes for its hook and its end, in seconds.
+const LISTENS: i64 = 60;
+/// Goes on until the signal comes.
+const WAIT: &str = "sleep 1000000 & wait";
+
 #[tokio::test]
 async fn job_sidecars_beside() -> Result<()> {
     run_beside("job_sidecars_beside", async |case: &Case| {
         let scene = Scene::begin(case).await?;
         let hook = "echo hook >> /evidence/proxy";
         let table = [
-            ("never-0", "Never", exits("proxy", "", 0), 0),
-            ("never-143", "Never", exits("proxy", "", 143), 143),
-            ("never-137", "Never", ignores_term("proxy", ""), 137),
-            ("on-failure-0", "OnFailure", exits("proxy", "", 0), 0),
+            ("never-0", "Never", proxy("exit 0", WAIT), 0),
+            ("never-143", "Never", proxy("exit 143", WAIT), 143),
+            ("never-137", "Never", proxy("", "while :; do sleep 1000000 & wait; done"), 137),
+            ("on-failure-0", "OnFailure", proxy("exit 0", WAIT), 0),
         ];
-        for (job, policy, proxy, _) in table.clone() {
+        for (job, policy, proxy, code) in table.clone() {
             let (pod, evidence) = scene.pod(job, policy)?;
+            let pod = if code == 137 { pod } else { pod.grace(LISTENS) };
             let hook = serde_json::json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", hook] } } });
             let proxy = evidence.mounted(proxy).field("lifecycle", hook);
-            scene.jobs.create(&pod.container(main()).container(proxy), 0).await?;
+            scene.jobs.create(&pod.container(evidence.mounted(main())).container(proxy), 0).await?;
         }
         let again = "on-failure-143";
-        let (pod, _) = scene.pod(again, "OnFailure")?;
-        scene.jobs.create(&pod.container(main()).container(exits("proxy", "", 143)), 100).await?;
+        let (pod, evidence) = scene.pod(again, "OnFailure")?;
+        let [main, proxy] = [main(), proxy("exit 143", WAIT)].map(|container| evidence.mounted(container));
+        scene.jobs.create(&pod.container(main).container(proxy), 100).await?;
 
         for (job, _, _, code) in table {
             let codes: &[_] = &[("main", 0), ("proxy", code)];
@@ -58,8 +65,14 @@ async fn job_sidecars_beside() -> Result<()> {
     .await
 }
 
+/// Ends a second after the sidecar has said that it listens: one that is told before that does not hear it.
 fn main() -> Container {
-    Container::new("main").only("sleep 2")
+    Container::new("main").only("until test -f /evidence/up; do sleep 0.1; done; sleep 1")
+}
+
+/// A job sidecar that does `told` when it is told to end, says that it listens, and goes on with `then`.
+fn proxy(told: &str, then: &str) -> Container {
+    sidecar(Container::new("proxy").only(&format!("trap '{told}' TERM\ntouch /evidence/up\n{then}")))
 }
 
 impl Scene<'_> {

@@ -17,7 +17,9 @@ use super::{Outcome, Scene};
 use crate::case::{Case, PATIENCE, container, run_updating_alone};
 
 /// A kubelet that lost a call comes back after 10 to 15 s; twice that, and the machine has other work.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(180);
+/// Far more than a sidecar that listens takes for its hook and its end, in seconds.
+const LISTENS: i64 = 60;
 
 /// A Job whose sidecar's end berthd does not live to see, several times over.
 struct Round {
@@ -104,6 +106,7 @@ async fn job_berthd_killed_at_every_step() -> Result<()> {
             let (pod, evidence) = scene.pod(round.job, round.policy)?;
             let main = Container::new("main").only("until test -f /evidence/go; do sleep 0.1; done");
             let pod = pod.container(evidence.mounted(main)).container(round.sidecar(&evidence));
+            let pod = if round.hooks.is_some() { pod.grace(LISTENS) } else { pod };
             scene.jobs.create(&pod, 0).await?;
         }
         for round in &rounds {
@@ -129,6 +132,7 @@ async fn job_berthd_killed_at_every_step() -> Result<()> {
         for anew in ["the kubelet", "berthd and the kubelet"] {
             if anew != "the kubelet" {
                 case.node.berthd()?.crash().await?;
+                case.node.berthd()?.ready().await?;
             }
             let before = restated(case).await?;
             case.node.kubelet()?.restart().await?;

@@ -12,6 +12,9 @@ use serde_json::json;
 use super::{Outcome, Scene};
 use crate::case::{Case, run_updating};
 
+/// Far more than sidecars that listen take for their hooks and their ends, in seconds.
+const LISTENS: i64 = 60;
+
 /// Function that fills a pod.
 type Fill = fn(PodManifest, &Evidence) -> PodManifest;
 
@@ -105,9 +108,9 @@ fn main(script: &str) -> Container {
     Container::new("main").only(script)
 }
 
-/// Notes when it is told to end, takes a second, and fails.
-fn slow(evidence: &Evidence, name: &str) -> Container {
-    evidence.mounted(exits(name, &format!("touch /evidence/{name}; sleep 1;"), 143))
+/// Notes when it is told to end, takes so many seconds, and fails.
+fn slow(evidence: &Evidence, name: &str, seconds: u32) -> Container {
+    evidence.mounted(exits(name, &format!("touch /evidence/{name}; sleep {seconds};"), 143))
 }
 
 /// Notes that it has ended, so that the other one can end later for sure.
@@ -121,25 +124,25 @@ fn late(evidence: &Evidence) -> Container {
 }
 
 fn two_mains(pod: PodManifest, evidence: &Evidence) -> PodManifest {
-    pod.container(early(evidence, 0)).container(slow(evidence, "proxy")).container(late(evidence))
+    pod.container(early(evidence, 0)).container(slow(evidence, "proxy", 1)).container(late(evidence))
 }
 
 fn one_main_fails(pod: PodManifest, evidence: &Evidence) -> PodManifest {
-    pod.container(early(evidence, 3)).container(slow(evidence, "proxy")).container(late(evidence))
+    pod.container(early(evidence, 3)).container(slow(evidence, "proxy", 1)).container(late(evidence))
 }
 
 fn together(pod: PodManifest, evidence: &Evidence) -> PodManifest {
     // Accepted, and the normal case here.
-    let second = slow(evidence, "second").env("KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE", "true");
-    pod.container(slow(evidence, "first")).container(second).container(main("sleep 2"))
+    let second = slow(evidence, "second", 5).env("KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE", "true");
+    pod.container(slow(evidence, "first", 5)).container(second).container(main("sleep 2")).grace(LISTENS)
 }
 
 /// The higher one is started first, and ends last.
 fn in_order(pod: PodManifest, evidence: &Evidence) -> PodManifest {
-    pod.container(slow(evidence, "second").priority(5))
-        .container(slow(evidence, "first").priority(3))
+    pod.container(slow(evidence, "second", 1).priority(5))
+        .container(slow(evidence, "first", 1).priority(3))
         .container(main("sleep 2"))
-        .grace(8)
+        .grace(LISTENS)
 }
 
 /// The one that is to be stopped last fails as soon as the other one is being stopped.
@@ -149,7 +152,7 @@ fn gives_up(pod: PodManifest, evidence: &Evidence) -> PodManifest {
     pod.container(evidence.mounted(sidecar(second)).priority(5))
         .container(evidence.mounted(first).priority(3))
         .container(main("sleep 2"))
-        .grace(8)
+        .grace(LISTENS)
 }
 
 fn by_itself(pod: PodManifest, evidence: &Evidence) -> PodManifest {
@@ -163,6 +166,7 @@ fn native(pod: PodManifest, _: &Evidence) -> PodManifest {
     pod.init_container(exits("native", "", 143).field("restartPolicy", "Always"))
         .container(exits("proxy", "", 143))
         .container(main("sleep 2"))
+        .grace(LISTENS)
 }
 
 /// Before its sidecar was even made.
@@ -255,7 +259,7 @@ async fn job_sidecar_has_its_hook() -> Result<()> {
             let hook = "echo hook >> /evidence/proxy; sleep 2; echo over >> /evidence/proxy";
             let hook = json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", hook] } } });
             let proxy = evidence.mounted(exits("proxy", last, 143)).field("lifecycle", hook);
-            scene.jobs.create(&pod.grace(10).container(proxy).container(main("sleep 2")), 0).await?;
+            scene.jobs.create(&pod.grace(LISTENS).container(proxy).container(main("sleep 2")), 0).await?;
         }
         for job in ["never", "onfailure"] {
             let codes: &[_] = &[("main", 0), ("proxy", 0)];

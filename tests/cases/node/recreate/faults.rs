@@ -17,8 +17,8 @@ use crate::faults::dies_and_comes_back;
 /// A kubelet that lost a call comes back after 10 to 15 s; twice that, and the machine has other work.
 const LONG: Duration = Duration::from_secs(240);
 
-/// A hook that goes on until the test says so, by [`let_go`]: however slow the machine is, what happens in the
-/// middle does. The grace is longer than that takes.
+/// A hook that goes on until the test says so, by [`let_go`]: however slow the machine is, what happens in
+/// the middle does. The grace is longer than that takes.
 const HELD: &str = "until test -f /evidence/go; do sleep 0.1; done";
 const GRACE: i64 = 60;
 

@@ -13,8 +13,8 @@ use crate::case::{Case, container, run};
 
 const ROUNDS: usize = 8;
 
-/// Longer than a container is down on a slow machine. A back-off would be twice as long each time: 10 s for the
-/// second restart, and 40 s for the fourth.
+/// Longer than a container is down on a slow machine. A back-off would be twice as long each time: 10 s for
+/// the second restart, and 40 s for the fourth.
 const BACK_OFF: Duration = Duration::from_secs(30);
 
 /// How often the kubelet collects garbage.
