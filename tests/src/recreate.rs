@@ -194,8 +194,8 @@ impl Evidence {
         container.field("volumeMounts", json!([{ "name": "evidence", "mountPath": "/evidence" }]))
     }
 
-    /// A container that writes down its starts and its end, and takes `hook` (a script) before. Once its start
-    /// is written, it listens to the signal.
+    /// A container that writes down its starts and its end, and takes `hook` (a script) before. Once its
+    /// start is written, it listens to the signal.
     pub fn container(&self, name: &str, hook: &str) -> Container {
         let container = Container::new(name)
             .only(&format!(
@@ -210,8 +210,8 @@ impl Evidence {
             .field("lifecycle", json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", script] } } }))
     }
 
-    /// Waits until the containers of a new pod that write down their starts have done so. For the kubelet they
-    /// run before that, and one that is told to end then does not hear it.
+    /// Waits until the containers of a new pod that write down their starts have done so. For the kubelet
+    /// they run before that, and one that is told to end then does not hear it.
     pub async fn all_started(&self, pod: &PodManifest) -> Result<()> {
         let spec = &pod.json()["spec"];
         let lists = ["initContainers", "containers"].into_iter().filter_map(|list| spec[list].as_array());

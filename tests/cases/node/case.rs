@@ -17,7 +17,7 @@ use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::slots;
 
 /// Far more than anything here takes on a machine with other work to do.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 /// Script of a container that ends as soon as it is told to.
 pub(crate) const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 

@@ -48,7 +48,7 @@ async fn highest_first_comes_up_in_one_pass() -> Result<()> {
         const APART: Duration = Duration::from_secs(1);
         let recorder = case.record("pod");
         let late = |name: &str| {
-            // Longer than what is asked for: the runtime notes a start some time after the program's first step.
+            // Longer than what is asked for: the runtime notes a start after the program's first step.
             Container::new(name).shell("sleep 1.5; touch /tmp/ready").ready_when("test -f /tmp/ready")
         };
         let manifest = case

@@ -245,8 +245,8 @@ async fn liveness_kill_is_not_delayed() -> Result<()> {
     .await
 }
 
-/// A second, shorter deletion overrules the first one's patience: all are told at once, as in a plain pod. One
-/// after the other they would be told two seconds apart, which is the kubelet's least grace.
+/// A second, shorter deletion overrules the first one's patience: all are told at once, as in a plain pod.
+/// One after the other they would be told two seconds apart, which is the kubelet's least grace.
 #[tokio::test]
 async fn forced_deletion_is_not_delayed() -> Result<()> {
     run("forced_deletion_is_not_delayed", async |case: &Case| {

@@ -199,6 +199,12 @@ async fn waits(stage: &Stage<'_>) -> Result<()> {
     stage.limit().await?;
     let fewest = Arc::new(AtomicUsize::new(usize::MAX));
     let watching = tokio::spawn(watch(stage.pods.clone(), fewest.clone()));
+    await_condition("the pods are watched", PATIENCE, async || {
+        let seen = fewest.load(Ordering::SeqCst);
+        ensure!(seen != usize::MAX, "not yet");
+        Ok(())
+    })
+    .await?;
 
     // The set asks for both at once. The first step of the node is its question to the budget.
     stage.change("InPlaceOnly", BUSYBOX_NEXT).await?;

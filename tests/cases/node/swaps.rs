@@ -2,13 +2,16 @@
 //! None of them fails, whatever becomes of the upgrade, and the app runs on. Ten in a row, and more that goes
 //! wrong: `berth-bench sidecarset`.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{NodePodUpdate, SidecarSet, TwinSwapStep, UpdatePhase};
+use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT, PAUSE};
 use berth_tests::node::{Manager, NODE_NAME, Replica, deploy, token};
+use berth_tests::observe::Instance;
 use berth_tests::swaps::{
     LABEL, Load, Pace, Sockets, TWINS, address, bring_images, is_swapped, serves, set, sidecar, web,
 };
@@ -29,9 +32,9 @@ const SETS: [(&str, Sockets); 2] =
 /// Load on each of them: both together get 200 requests a second without keep-alive, and 50 connections
 /// with it.
 const PACE: Pace = Pace { anew: 100, kept: 25 };
-/// Seconds that a new version has to take over: while berthd is killed, and after that. A kill may break its
-/// hook off, and the kubelet starts it again after 10 s then, and after 20 s the second time.
-const MIGRATION: (u32, u32) = (60, 12);
+/// Seconds that a new version has to take over: one that does, and one that never will. A kill of berthd may
+/// break its hook off, and the kubelet starts it again after 10 s then, and after 20 s the second time.
+const MIGRATION: (u32, u32) = (300, 12);
 
 struct Stage<'a> {
     case: &'a Case,
@@ -41,8 +44,15 @@ struct Stage<'a> {
 
 impl Stage<'_> {
     async fn image(&self, tag: &str) -> Result<()> {
+        self.image_within(tag, MIGRATION.0).await
+    }
+
+    /// Asks for a version that has so many seconds to take over.
+    async fn image_within(&self, tag: &str, migration: u32) -> Result<()> {
+        let annotations = json!({ "berth.dev/migration-seconds": migration.to_string() });
         for (set, sockets) in SETS {
-            let patch = json!({ "spec": { "containers": [sidecar(tag, sockets)] } });
+            let spec = json!({ "containers": [sidecar(tag, sockets)] });
+            let patch = json!({ "metadata": { "annotations": annotations }, "spec": spec });
             let edited = self.sets.patch(set, &PatchParams::default(), &Patch::Merge(&patch)).await;
             edited.with_context(|| format!("edit {set}"))?;
         }
@@ -110,12 +120,30 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Takes the API server away while new versions take over. Both twins stay up: the second patch waits for
+    /// Instances of twins that run, by their IDs.
+    async fn running(&self) -> Result<BTreeSet<String>> {
+        let mut running = BTreeSet::new();
+        for (set, _) in SETS {
+            let all = self.case.cri.containers(&self.case.namespace, set).await?;
+            let twins = all.into_iter().filter(|one| TWINS.contains(&&*one.name));
+            let runs = |one: &Instance| one.state == ContainerState::ContainerRunning;
+            running.extend(twins.filter(runs).map(|one| one.id));
+        }
+        Ok(running)
+    }
+
+    /// Takes the API server away while new versions take over, from `before` on. Both twins stay up: the second patch waits for
     /// it, and the agent says so.
-    async fn without_api_server(&self) -> Result<()> {
+    async fn without_api_server(&self, before: &BTreeSet<String>) -> Result<()> {
         self.explained(" to take over.").await?;
-        // The kubelet has heard of the first patch by then, and the hooks take three seconds.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        // The kubelet has heard of the first patch then, and the hooks go on for a while.
+        await_condition("the new versions run", PATIENCE, async || {
+            let now = self.running().await?;
+            let new = now.difference(before).count();
+            ensure!(new == SETS.len(), "{new} of {}", SETS.len());
+            Ok(())
+        })
+        .await?;
         let explained = async || self.explained(" has taken over, and ").await;
         faults::without_api_server(self.case, explained).await
     }
@@ -182,9 +210,10 @@ impl Stage<'_> {
     }
 
     /// Asks for this image, and kills berthd at each of these points on the way, one after the other.
-    async fn killed_at(&self, points: &[Point], tag: &str) -> Result<()> {
+    async fn killed_at(&self, points: &[Point], tag: &str, migration: u32) -> Result<()> {
         let points: Vec<&str> = points.iter().map(|point| point.name()).collect();
-        self.case.node.berthd()?.dies_at_each(&points, PATIENCE, async || self.image(tag).await).await
+        let asked = async || self.image_within(tag, migration).await;
+        self.case.node.berthd()?.dies_at_each(&points, PATIENCE, asked).await
     }
 }
 
@@ -246,9 +275,10 @@ async fn the_sample_is_swapped_without_a_failed_request() -> Result<()> {
         };
         let outcome = outcome.await;
         let sets: Api<SidecarSet> = Api::all(client);
-        sets.delete("mesh", &DeleteParams::default()).await?;
+        let deleted = sets.delete("mesh", &DeleteParams::default()).await;
         manager.service().stop()?;
-        outcome
+        outcome?;
+        deleted.map(drop).context("delete the set")
     })
     .await
 }
@@ -322,27 +352,22 @@ async fn swaps(stage: &Stage<'_>) -> Result<()> {
     answered("swapped")?;
     eprintln!("swapped after {:.1} s", begun.elapsed().as_secs_f32());
 
-    stage.swap("slow", async || stage.without_api_server().await).await?;
+    let before = stage.running().await?;
+    stage.swap("slow", async || stage.without_api_server(&before).await).await?;
     answered("the API server away on the way")?;
     eprintln!("without API server, swapped after {:.1} s", begun.elapsed().as_secs_f32());
 
     // A killed agent goes on, wherever it was.
     let there = [Point::SwapStarting, Point::SwapStarted, Point::SwapFinishing, Point::SwapFinished];
-    stage.killed_at(&there, "3").await?;
+    stage.killed_at(&there, "3", MIGRATION.0).await?;
     stage.swapped("3").await?;
     answered("berthd killed on the way")?;
     eprintln!("killed on the way, swapped after {:.1} s", begun.elapsed().as_secs_f32());
-    for (set, _) in SETS {
-        let less = json!({ "metadata": { "annotations": {
-            "berth.dev/migration-seconds": MIGRATION.1.to_string(),
-        } } });
-        stage.sets.patch(set, &PatchParams::default(), &Patch::Merge(&less)).await.context("less time")?;
-    }
 
     // A version that never takes over is given up, by an agent that is killed on the way back too; and what
     // was before is wanted again, which is as it is.
     let back = [Point::SwapReturning, Point::SwapReturned, Point::Unholding, Point::Unheld];
-    stage.killed_at(&back, "hangs").await?;
+    stage.killed_at(&back, "hangs", MIGRATION.1).await?;
     stage.returned("3").await?;
     answered("berthd killed on the way back")?;
     eprintln!("killed on the way back, returned after {:.1} s", begun.elapsed().as_secs_f32());
@@ -350,7 +375,7 @@ async fn swaps(stage: &Stage<'_>) -> Result<()> {
     stage.swapped("3").await?;
 
     // An image that the agent cannot pull is left to the kubelet, which has the credentials of the pod.
-    stage.image("none").await?;
+    stage.image_within("none", MIGRATION.1).await?;
     stage.returned("3").await?;
     stage.told("ResetContainerFailed").await?;
     answered("an image that is nowhere")?;

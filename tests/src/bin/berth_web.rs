@@ -14,7 +14,7 @@
 //! what is left in its own queue before it closes.
 //!
 //! The old one answers what it has, with `Connection: close`, and ends on SIGTERM when all of it is answered.
-//! `WEB=slow` has a hook that takes three seconds, `WEB=hangs` one that never ends, `WEB=dies` ends at once.
+//! `WEB=slow` has a hook that takes ten seconds, `WEB=hangs` one that never ends, `WEB=dies` ends at once.
 //! Its log says when it accepts, and when it was told to end.
 
 use std::env;
@@ -43,8 +43,8 @@ const CONTROL: &str = "berth-web";
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A handshake that began before the newest socket was there is over by then.
 const HANDSHAKE: Duration = Duration::from_millis(200);
-/// How long the hook of `WEB=slow` takes.
-const SLOW: Duration = Duration::from_secs(3);
+/// How long the hook of `WEB=slow` takes: time to do something meanwhile, on a slow machine too.
+const SLOW: Duration = Duration::from_secs(10);
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// Longer than anything takes that is answered.
-const ANSWERED: Duration = Duration::from_secs(20);
+const ANSWERED: Duration = Duration::from_secs(60);
 /// The pause between two requests on a connection that is kept.
 const KEPT_APART: Duration = Duration::from_millis(250);
 

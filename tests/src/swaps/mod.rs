@@ -40,7 +40,7 @@ pub fn web(tag: &str) -> String {
     format!("berth.test/web:{tag}")
 }
 
-/// Brings the server to the node as images: so many that work, the empty one, one whose hook takes three
+/// Brings the server to the node as images: so many that work, the empty one, one whose hook takes ten
 /// seconds, one whose hook hangs, and one that dies. Each has an ID of its own.
 pub async fn bring_images(node: &Node, working: u32) -> Result<()> {
     let program = programs::own("berth-web")?;
