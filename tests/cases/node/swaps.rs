@@ -322,7 +322,8 @@ async fn answers(case: &Case, name: &str, version: &str) -> Result<()> {
 }
 
 fn manifest(case: &Case, set: &str, name: &str) -> PodManifest {
-    case.manifest(name).label(LABEL, set).container(Container::new("app"))
+    // An old version answers what it has before it ends, which takes a slow machine a while.
+    case.manifest(name).label(LABEL, set).grace(60).container(Container::new("app"))
 }
 
 async fn swaps(stage: &Stage<'_>) -> Result<()> {
