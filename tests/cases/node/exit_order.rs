@@ -33,10 +33,10 @@ fn ignores_term(name: &str) -> Container {
     Container::new(name).only("trap '' TERM\nwhile :; do sleep 1000000; done")
 }
 
-/// Does not end either, and notes when it is told to, without another program that has to be started. It is
-/// Ready when it hears the signal.
+/// Does not end either, and notes when it is told to first, without another program that has to be started.
+/// It is Ready when it hears the signal.
 fn notes_term(name: &str) -> Container {
-    let note = format!("trap ': > /evidence/{name}' TERM\ntouch /tmp/ready");
+    let note = format!("trap '[ -f /evidence/{name} ] || : > /evidence/{name}' TERM\ntouch /tmp/ready");
     let script = format!("{note}\nwhile :; do sleep 1000000 & wait; done");
     Container::new(name).only(&script).ready_when("test -f /tmp/ready")
 }

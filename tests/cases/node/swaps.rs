@@ -132,8 +132,8 @@ impl Stage<'_> {
         Ok(running)
     }
 
-    /// Takes the API server away while new versions take over, from `before` on. Both twins stay up: the second patch waits for
-    /// it, and the agent says so.
+    /// Takes the API server away while new versions take over; `before` ran before that. Both twins stay up:
+    /// the second patch waits for it, and the agent says so.
     async fn without_api_server(&self, before: &BTreeSet<String>) -> Result<()> {
         self.explained(" to take over.").await?;
         // The kubelet has heard of the first patch then, and the hooks go on for a while.
