@@ -18,7 +18,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::case::{Case, ENDS_AT_ONCE, PATIENCE, container, is_ready, run_updating_alone};
+use crate::case::{Case, ENDS_AT_ONCE, PATIENCE, ROLLOUT, container, is_ready, run_updating_alone};
 
 const SET: &str = "shop";
 
@@ -65,7 +65,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn status(&self, what: &str, holds: impl Fn(&CloneSetStatus) -> bool) -> Result<CloneSetStatus> {
-        await_condition(format!("CloneSet {SET}: {what}"), PATIENCE, async || {
+        await_condition(format!("CloneSet {SET}: {what}"), ROLLOUT, async || {
             self.workloads.service().check_running()?;
             let set = self.sets.get(SET).await?;
             let status = set.status.clone().context("no status")?;
@@ -99,7 +99,7 @@ impl<'a> Stage<'a> {
         holds: impl Fn(&CloneSetStatus) -> bool,
     ) -> Result<()> {
         let fewest = Cell::new(usize::MAX);
-        await_condition(format!("CloneSet {SET}: {what}"), PATIENCE, async || {
+        await_condition(format!("CloneSet {SET}: {what}"), ROLLOUT, async || {
             let ready = self.pods().await?.iter().filter(|pod| is_ready(pod).is_ok()).count();
             fewest.set(fewest.get().min(ready));
             let set = self.sets.get(SET).await?;
@@ -352,7 +352,7 @@ async fn holds_before_and_after(stage: &Stage<'_>) -> Result<()> {
     let change: Patch<()> = Patch::Json(serde_json::from_value(change)?);
     stage.sets.patch(SET, &PatchParams::default(), &change).await.context("change the image")?;
     let seen = RefCell::new(BTreeSet::new());
-    await_condition("the pods are held, updated and held", PATIENCE, async || {
+    await_condition("the pods are held, updated and held", ROLLOUT, async || {
         for pod in stage.pods().await? {
             let state = pod.labels()["lifecycle.apps.kruise.io/state"].clone();
             let has_hook = pod.labels().contains_key("busy");

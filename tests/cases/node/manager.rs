@@ -30,7 +30,7 @@ const LEASE: (&str, u16) = ("berth-system", 9);
 /// Duration that nobody waits for.
 const LONG_LEASE: (&str, u16) = ("berth-system", 120);
 /// Time limit for what is done at once. It takes some 50 ms, and far longer on a machine with other work to
-/// do; nothing that the manager looks at again comes round within 30 s.
+/// do; and the manager looks at no request and no job anew within 30 s.
 const AT_ONCE: Duration = Duration::from_secs(20);
 
 /// One API server for all of these tests, without the policy that refuses bad requests.

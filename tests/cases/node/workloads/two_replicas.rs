@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::witness::{USER, Witness, live, serves};
 use crate::api_server::namespace;
-use crate::case::PATIENCE;
+use crate::case::{PATIENCE, ROLLOUT};
 
 const SPACE: &str = "two-replicas";
 /// Pods of each set, and how many of them may be unavailable.
@@ -109,7 +109,7 @@ impl Stage {
 
     /// Waits until so many pods of each set have the image, and serve.
     async fn serve(&self, image: &str, least: usize) -> Result<()> {
-        await_condition(format!("{least} pods of each set have {image}"), PATIENCE, async || {
+        await_condition(format!("{least} pods of each set have {image}"), ROLLOUT, async || {
             let pods = self.pods.list(&ListParams::default()).await?;
             for (_, app) in &self.sets {
                 let is_new = |pod: &&Pod| {
