@@ -255,7 +255,7 @@ async fn ticks(case: &Case, client: &Client, workloads: &Workloads) -> Result<()
     let cron = serde_json::from_value(named("AdvancedCronJob", "tick", spec))?;
     crons.create(&PostParams::default(), &cron).await.context("make the cron job")?;
     // The status has the last ones alone, and a slow machine misses some more than once.
-    let told = RefCell::new(BTreeSet::new());
+    let told = RefCell::new(BTreeSet::<(i64, i64)>::new());
     let made = async || {
         let missed = crons.get("tick").await?.status.and_then(|status| status.missed);
         let times = missed.and_then(|missed| Some((missed.first?.0.as_second(), missed.last?.0.as_second())));
