@@ -18,6 +18,8 @@ use crate::slots;
 
 /// Far more than anything here takes on a machine with other work to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+/// The same for many pods, one after the other.
+pub(crate) const ROLLOUT: Duration = Duration::from_secs(300);
 /// Script of a container that ends as soon as it is told to.
 pub(crate) const ENDS_AT_ONCE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 

@@ -200,7 +200,7 @@ async fn writes_nothing_at_rest(program: &Workloads) -> Result<()> {
     let writes = async || program.lines("berth_workloads_writes_total").await;
     let before = await_condition("the last write has its answer", PATIENCE, async || {
         let before = writes().await?;
-        sleep(Duration::from_millis(300)).await;
+        sleep(Duration::from_secs(2)).await;
         let now = writes().await?;
         ensure!(now == before, "{before:?}, then {now:?}");
         Ok(now)

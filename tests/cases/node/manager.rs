@@ -22,12 +22,16 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::api_server::namespace;
-use crate::case::{Case, PATIENCE, container, run};
+use crate::case::{Case, PATIENCE, container, run_alone};
 
-/// Where the Lease is, as in `deploy/`, and a duration short enough to wait for.
-const LEASE: (&str, u16) = ("berth-system", 3);
-/// Time limit for an assignment: it takes far less than this, and this is far less than any of the waits.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// Where the Lease is, as in `deploy/`, and a duration short enough to wait for: and long enough for a leader
+/// that gets no processor for a while to keep it.
+const LEASE: (&str, u16) = ("berth-system", 9);
+/// Duration that nobody waits for.
+const LONG_LEASE: (&str, u16) = ("berth-system", 120);
+/// Time limit for what is done at once. It takes some 50 ms, and far longer on a machine with other work to
+/// do; and the manager looks at no request and no job anew within 30 s.
+const AT_ONCE: Duration = Duration::from_secs(20);
 
 /// One API server for all of these tests, without the policy that refuses bad requests.
 static PLANE: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
@@ -184,7 +188,8 @@ async fn await_assigned(
 
 #[tokio::test]
 async fn a_real_pod_is_assigned() -> Result<()> {
-    run("a_real_pod_is_assigned", async |case: &Case| {
+    // It would assign what other tests ask for, and take back entries of nodes that they have written.
+    run_alone("a_real_pod_is_assigned", async |case: &Case| {
         let client = case.node.client().await?;
         crds::install(&client).await?;
         let kubeconfig = case.node.api()?.kubeconfig(User::Admin)?;
@@ -327,18 +332,20 @@ async fn a_leader_that_dies_is_followed() -> Result<()> {
     let begun = Instant::now();
     stage.await_assigned("after").await?;
     let elapsed = begun.elapsed();
-    // The lease's duration and a retry.
-    ensure!(elapsed < Duration::from_secs(u64::from(LEASE.1) + 3), "{elapsed:?}");
+    ensure!(elapsed < Duration::from_secs(u64::from(LEASE.1)) + AT_ONCE, "{elapsed:?}");
     second.leads().await?;
 
     // One that is told to stop gives the lease up: nobody waits for its end.
+    second.service().stop()?;
+    let second = Manager::start(stage.plane.run(), Replica::Second, &stage.kubeconfig, LONG_LEASE).await?;
+    second.leads().await?;
     first.service().start()?;
     first.ready().await?;
     second.service().stop()?;
     let begun = Instant::now();
     first.leads().await?;
     let elapsed = begun.elapsed();
-    ensure!(elapsed < Duration::from_secs(u64::from(LEASE.1)), "{elapsed:?}");
+    ensure!(elapsed < Duration::from_secs(u64::from(LONG_LEASE.1)) / 2, "{elapsed:?}");
     Ok(())
 }
 

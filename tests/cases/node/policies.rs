@@ -5,15 +5,13 @@ mod keys;
 mod rights;
 mod updates;
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail, ensure};
 use berth_policy::launch_priority::{EnvValue, LaunchOrder, OrderError};
 use berth_proto::crd::PodProbeMarker;
 use berth_tests::manifest::{CONTAINER_PRIORITY, LAUNCH_PRIORITY};
 use berth_tests::node::tool::run as tool;
 use berth_tests::node::{User, deploy, programs};
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{START_UP, await_condition};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -34,7 +32,7 @@ async fn expressions_fit_the_types() -> Result<()> {
         object.types.as_ref().is_some_and(|types| types.kind == "ValidatingAdmissionPolicy")
     });
     for name in names.map(ResourceExt::name_any) {
-        await_condition(format!("{name} is checked"), Duration::from_secs(60), async || {
+        await_condition(format!("{name} is checked"), START_UP, async || {
             let status = policies.get(&name).await?.status.context("no status yet")?;
             ensure!(status.observed_generation.is_some(), "not looked at yet");
             let warnings = status.type_checking.and_then(|checked| checked.expression_warnings);

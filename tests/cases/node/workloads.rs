@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::api_server::namespace;
-use crate::case::{PATIENCE, end_now};
+use crate::case::{ROLLOUT, end_now};
 
 /// When it does not come up, every test says why, and none tries again.
 static PAPER: OnceCell<Result<Paper, String>> = OnceCell::const_new();
@@ -140,7 +140,7 @@ impl Sheet {
 
     /// Makes all pods Ready, one after the other as they come, until something holds.
     async fn serves_until(&self, what: &str, holds: impl AsyncFn() -> Result<()>) -> Result<()> {
-        await_condition(what.to_owned(), PATIENCE, async || {
+        await_condition(what.to_owned(), ROLLOUT, async || {
             for (name, pod) in self.all().await? {
                 let is_running = pod.status.and_then(|status| status.phase).as_deref() == Some("Running");
                 if !is_running && pod.metadata.deletion_timestamp.is_none() {

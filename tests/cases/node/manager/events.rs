@@ -69,6 +69,14 @@ async fn an_end_is_told_once_and_nothing_else() -> Result<()> {
             "reportingController": author, "reportingInstance": "x",
         })
     };
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    // The policy may have been made a moment ago.
+    await_condition("the policy holds", PATIENCE, async || {
+        let event: Event = serde_json::from_value(about("v1", "Pod", "berth-manager"))?;
+        ensure!(thief.create(&params, &event).await.is_err(), "not yet");
+        Ok(())
+    })
+    .await?;
     for (version, kind, author, taken) in [
         ("apps.kruise.io/v1alpha1", "ImagePullJob", "berth-manager", true),
         ("berth.dev/v1alpha1", "ContainerUpdateRequest", "berth-manager", true),
@@ -78,7 +86,7 @@ async fn an_end_is_told_once_and_nothing_else() -> Result<()> {
         ("apps.kruise.io/v1alpha1", "ImagePullJob", "kubelet", false),
     ] {
         let event: Event = serde_json::from_value(about(version, kind, author))?;
-        let tried = thief.create(&PostParams { dry_run: true, ..PostParams::default() }, &event).await;
+        let tried = thief.create(&params, &event).await;
         match tried {
             Ok(_) => ensure!(taken, "an Event of {author} about {kind} was let in"),
             Err(kube::Error::Api(status)) if !taken => {

@@ -20,6 +20,8 @@ use super::images::Paper;
 use super::*;
 
 const OPENKRUISE: &str = "kruise-system";
+/// Its replica that leads.
+const HOLDER: &str = "kruise-0";
 
 /// Leases of an OpenKruise. Its namespace stays for the next test.
 async fn leases(stage: &Stage) -> Result<Api<Lease>> {
@@ -30,26 +32,29 @@ async fn leases(stage: &Stage) -> Result<Api<Lease>> {
     Ok(Api::namespaced(stage.client.clone(), OPENKRUISE))
 }
 
+/// Writes its lease.
+async fn renew(leases: &Api<Lease>, holder: &str) -> Result<()> {
+    let lease = Lease {
+        metadata: kube::api::ObjectMeta { name: Some("kruise-manager".to_owned()), ..Default::default() },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: Some(15),
+            renew_time: Some(MicroTime(Timestamp::now())),
+            ..LeaseSpec::default()
+        }),
+    };
+    let params = PatchParams::apply("openkruise").force();
+    leases.patch("kruise-manager", &params, &Patch::Apply(&lease)).await.context("renew")?;
+    Ok(())
+}
+
 /// Renews its lease each second until the end, and gives it up then.
 async fn renews(leases: &Api<Lease>, ends: &AtomicBool) -> Result<()> {
-    loop {
-        let ended = ends.load(Relaxed);
-        let lease = Lease {
-            metadata: kube::api::ObjectMeta { name: Some("kruise-manager".to_owned()), ..Default::default() },
-            spec: Some(LeaseSpec {
-                holder_identity: Some(if ended { "" } else { "kruise-0" }.to_owned()),
-                lease_duration_seconds: Some(15),
-                renew_time: Some(MicroTime(Timestamp::now())),
-                ..LeaseSpec::default()
-            }),
-        };
-        let params = PatchParams::apply("openkruise").force();
-        leases.patch("kruise-manager", &params, &Patch::Apply(&lease)).await.context("renew")?;
-        if ended {
-            return Ok(());
-        }
+    while !ends.load(Relaxed) {
+        renew(leases, HOLDER).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+    renew(leases, "").await
 }
 
 /// The manager of an OpenKruise, on paper: its Deployment wants a pod, or none.
@@ -83,6 +88,8 @@ async fn a_start_beside_an_openkruise_leaves_it_the_kinds() -> Result<()> {
     let of_openkruise = leases(&stage).await?;
     stage.pod("p", "manager-ownership").await?;
     stage.ask("r", asks_for("p", &["a"])).await?;
+    // Before the manager looks.
+    renew(&of_openkruise, HOLDER).await?;
     let ends = AtomicBool::new(false);
     let watched = async {
         let watched = async {
@@ -215,6 +222,8 @@ async fn a_kind_that_is_left_is_not_touched() -> Result<()> {
         let (run, ownership) = (stage.plane.run(), format!("--ownership={ownership}"));
         Manager::start_with(run, Replica::First, &stage.kubeconfig, LEASE, &[&ownership]).await
     };
+    // Before the manager looks.
+    renew(&of_openkruise, HOLDER).await?;
     let ends = AtomicBool::new(false);
     let tried = async {
         // It begins though an OpenKruise decides, and is ready.

@@ -1,7 +1,5 @@
 //! Rights: only those may ask the agent for something in its own name who could do it themselves.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{ContainerRecreateRequest, PodProbeMarker};
 use berth_tests::manifest::probe;
@@ -15,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::updates::asked;
 use crate::api_server::{api_server, namespace_with};
+use crate::case::PATIENCE;
 
 /// A client that acts as the account `user` of a namespace, both of which are made.
 async fn user(home: &str) -> Result<Client> {
@@ -68,7 +67,7 @@ async fn who_updates_a_pod_must_be_allowed_to_patch_it() -> Result<()> {
     for (count, of_p, of_q) in rows {
         let role = json!({ "metadata": { "name": "user" }, "rules": rules[..count] });
         grant(&client, HOME, role).await?;
-        await_condition(format!("{count} rules hold"), Duration::from_secs(60), async || {
+        await_condition(format!("{count} rules hold"), PATIENCE, async || {
             for (pod, expected) in [("p", &of_p), ("q", &of_q)] {
                 let said = ask(pod).await?;
                 ensure!(said.ends_with(expected), "{pod} with {count} rules: {said}");
@@ -147,7 +146,7 @@ async fn who_makes_a_marker_must_be_allowed_what_it_does() -> Result<()> {
     ];
     for (rules, of_exec, of_http, of_label, of_change) in rows {
         grant(&client, HOME, json!({ "metadata": { "name": "user" }, "rules": rules })).await?;
-        await_condition(format!("{rules:?} hold"), Duration::from_secs(60), async || {
+        await_condition(format!("{rules:?} hold"), PATIENCE, async || {
             let new = said(own.create(&dry_post, &exec()?).await)?;
             ensure!(new.ends_with(of_exec), "exec: {new}");
             let new = said(own.create(&dry_post, &http()?).await)?;
@@ -208,7 +207,7 @@ async fn who_recreates_containers_must_be_allowed_to_delete_the_pod() -> Result<
     ];
     for (rules, of_p, of_q) in rows {
         grant(&client, HOME, json!({ "metadata": { "name": "user" }, "rules": rules })).await?;
-        await_condition(format!("{rules:?} hold"), Duration::from_secs(60), async || {
+        await_condition(format!("{rules:?} hold"), PATIENCE, async || {
             for (pod, expected) in [("p", &of_p), ("q", &of_q)] {
                 let said = ask(pod).await?;
                 ensure!(said.ends_with(expected), "{pod}: {said}");

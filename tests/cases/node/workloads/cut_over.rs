@@ -201,9 +201,11 @@ async fn what_an_openkruise_made_is_kept() -> Result<()> {
     }
     sheet.node("over-c", json!({ "over": "1" })).await?;
     sheet
-        .serves_until("each set has one pod more", async || {
+        .serves_until("each set has one pod more, and all serve", async || {
             let pods = sheet.all().await?;
             ensure!(pods.len() == 9, "{:?}", pods.keys());
+            let gate = pods.get(SHUT).and_then(gate);
+            ensure!(gate.as_deref() == Some("True"), "{SHUT}: {gate:?}");
             says(&sheet, &left).await
         })
         .await?;
@@ -218,8 +220,6 @@ async fn what_an_openkruise_made_is_kept() -> Result<()> {
         let label = &pod.labels()["controller-revision-hash"];
         ensure!(label == of.label, "{}: {label}, not {}", pod.name_any(), of.label);
     }
-    let gate = after.get(SHUT).and_then(gate);
-    ensure!(gate.as_deref() == Some("True"), "{SHUT}: {gate:?}");
     let revisions: Api<ControllerRevision> = Api::namespaced(sheet.client.clone(), sheet.namespace);
     let revisions = revisions.list(&Default::default()).await?.items;
     ensure!(revisions.len() == 3, "{:?}", revisions.iter().map(ResourceExt::name_any).collect::<Vec<_>>());

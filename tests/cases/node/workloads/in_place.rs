@@ -1,14 +1,20 @@
 //! Updates in place of StatefulSets and DaemonSets, by the agent of a real node.
 
-use anyhow::{Context, Result, ensure};
+use std::pin::pin;
+
+use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::NodePodUpdate;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::node::{NODE_NAME, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
+use futures::TryStreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::case::{Case, ENDS_AT_ONCE, PATIENCE, container, is_ready, run_updating_alone};
 
@@ -34,6 +40,12 @@ fn set(kind: &str, version: &str, name: &str, namespace: &str, rolling: &Value) 
             "updateStrategy": { "rollingUpdate": rolling },
         },
     }))?)
+}
+
+/// Number of the entries of the DaemonSet.
+fn ours(node: &NodePodUpdate) -> usize {
+    let entries = node.status.iter().flat_map(|status| &status.desired_pods);
+    entries.filter(|entry| entry.owner == "DaemonSet/log").count()
 }
 
 struct Stage<'a> {
@@ -98,25 +110,31 @@ impl Stage<'_> {
         ensure!(self.runs("db", BUSYBOX_NEXT).await?.uid() == db.uid(), "the same pod");
 
         // The program is killed while the node works.
-        update(&self.log, "log", json!({ "partition": 0 })).await?;
         let updates: Api<NodePodUpdate> = Api::all(self.db.clone().into_client());
-        let ours = async || {
-            let status = updates.get(NODE_NAME).await?.status.context("no status")?;
-            let ours = status.desired_pods.into_iter().filter(|entry| entry.owner == "DaemonSet/log");
-            anyhow::Ok(ours.count())
+        let only = WatchParams::default().fields(&format!("metadata.name={NODE_NAME}"));
+        let version = updates.get(NODE_NAME).await?.resource_version().context("no version")?;
+        let mut versions = pin!(updates.watch(&only, &version).await?);
+        update(&self.log, "log", json!({ "partition": 0 })).await?;
+        // The entry is there for a short time only.
+        let asked = async {
+            while let Some(event) = versions.try_next().await? {
+                match event {
+                    WatchEvent::Added(node) | WatchEvent::Modified(node) if ours(&node) == 1 => {
+                        return anyhow::Ok(());
+                    }
+                    _ => {}
+                }
+            }
+            bail!("the watch ended")
         };
-        await_condition("the entry is there", PATIENCE, async || {
-            ensure!(ours().await? == 1, "none");
-            Ok(())
-        })
-        .await?;
+        timeout(PATIENCE, asked).await.context("no entry of the DaemonSet")??;
         self.workloads.service().kill()?;
         self.workloads.service().start()?;
         self.workloads.ready().await?;
         let after = self.runs("log", BUSYBOX_NEXT).await?;
         ensure!(after.uid() == log.uid() && container(&after, "main")?.restart_count == 1, "the same pod");
         await_condition("the update is forgotten, and the status says it", PATIENCE, async || {
-            ensure!(ours().await? == 0, "it is there");
+            ensure!(ours(&updates.get(NODE_NAME).await?) == 0, "it is there");
             let status = &self.log.get("log").await?.data["status"];
             ensure!(status["updatedNumberScheduled"] == 1 && status["numberAvailable"] == 1, "{status}");
             let status = &self.db.get("db").await?.data["status"];

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 use super::image;
 use super::witness::{USER, Witness, live, serves};
 use crate::api_server::namespace;
-use crate::case::PATIENCE;
+use crate::case::{PATIENCE, ROLLOUT};
 
 const SPACE: &str = "killed";
 const SET: &str = "shop";
@@ -139,7 +139,7 @@ impl Stage {
 
     /// Waits until all pods have the image and serve, each with its one claim, and the set says so.
     async fn ends(&self, wanted: &str) -> Result<()> {
-        await_condition(format!("all pods have {wanted}"), PATIENCE, async || {
+        await_condition(format!("all pods have {wanted}"), ROLLOUT, async || {
             self.workloads.service().check_running()?;
             let pods = self.there().await?;
             let is_new = pods.iter().all(|pod| image(pod) == wanted && serves(pod));

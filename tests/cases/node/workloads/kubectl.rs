@@ -80,7 +80,7 @@ async fn rollouts_are_led_by_the_plugin() -> Result<()> {
     let said = plugin.says(&format!("set image {SET} main=a:2")).await?;
     ensure!(said == "cloneset.apps.kruise.io/shop image updated\n", "{said}");
     // At once: the counts are still those of before, and it is not done.
-    let follow = format!("{status} --timeout=80s");
+    let follow = format!("{status} --timeout=300s");
     let (followed, served) =
         tokio::join!(plugin.says(&follow), sheet.serves_until("the update is served", complete));
     served?;
@@ -216,7 +216,7 @@ async fn asks_the_cluster(sheet: &Sheet, plugin: &Plugin) -> Result<()> {
         requests.patch_status(&name, &PatchParams::default(), &Patch::Merge(status)).await?;
         anyhow::Ok(())
     };
-    let update = format!("update {pod} main=a:2 --wait --timeout 30s");
+    let update = format!("update {pod} main=a:2 --wait --timeout 90s");
     let (failed, ended) = tokio::join!(plugin.fails(&update, "failed (ImageNotPulled): no such tag"), end);
     ended?;
     failed

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::witness::{USER, Witness, live, serves};
 use crate::api_server::namespace;
-use crate::case::PATIENCE;
+use crate::case::{PATIENCE, ROLLOUT};
 
 const SPACE: &str = "two-replicas";
 /// Pods of each set, and how many of them may be unavailable.
@@ -27,8 +27,11 @@ const PODS: usize = 16;
 const MOST: usize = 2;
 /// A new pod is Ready after it.
 const READY_AFTER: Duration = Duration::from_millis(400);
-/// Longer than the Lease of these tests, 3 s.
-const STOPPED_FOR: Duration = Duration::from_secs(6);
+/// Lease of the two. The shorter it is, the sooner a leader that gets no processor loses it, and the less
+/// time its last writes have to come to the API server before those of the next one.
+const LEASE: &str = "--lease-duration=6";
+/// Longer than that.
+const STOPPED_FOR: Duration = Duration::from_secs(9);
 
 /// A replica, and how the log of the API server names its token.
 struct One {
@@ -40,7 +43,7 @@ impl One {
     async fn start(plane: &ControlPlane, replica: Replica) -> Result<Self> {
         let token = token::of(&plane.client().await?, "berth-workloads", None).await?;
         let kubeconfig = plane.api().kubeconfig_with(&format!("{replica:?}"), &token)?;
-        let workloads = Workloads::launch_as(plane.run(), replica, &kubeconfig, "berth-system", &[])?;
+        let workloads = Workloads::launch_as(plane.run(), replica, &kubeconfig, "berth-system", &[LEASE])?;
         workloads.ready().await?;
         let claims = token.split('.').nth(1).context("no claims")?;
         let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims)?)?;
@@ -106,7 +109,7 @@ impl Stage {
 
     /// Waits until so many pods of each set have the image, and serve.
     async fn serve(&self, image: &str, least: usize) -> Result<()> {
-        await_condition(format!("{least} pods of each set have {image}"), PATIENCE, async || {
+        await_condition(format!("{least} pods of each set have {image}"), ROLLOUT, async || {
             let pods = self.pods.list(&ListParams::default()).await?;
             for (_, app) in &self.sets {
                 let is_new = |pod: &&Pod| {
@@ -127,6 +130,18 @@ impl Stage {
 async fn await_leads(one: &One) -> Result<()> {
     await_condition("it leads", PATIENCE, async || {
         ensure!(one.leads().await?, "not yet");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until it writes nothing any more: as many pods as may be are out of service, and none gets Ready.
+async fn rests(one: &One) -> Result<()> {
+    await_condition("it rests", PATIENCE, async || {
+        let before = one.workloads.metric("berth_workloads_writes_total").await?;
+        sleep(Duration::from_secs(2)).await;
+        let now = one.workloads.metric("berth_workloads_writes_total").await?;
+        ensure!(now == before, "{before} writes, then {now}");
         Ok(())
     })
     .await
@@ -161,7 +176,9 @@ async fn a_rollout_goes_on_when_its_leader_is_killed_or_stopped() -> Result<()> 
     let mut stage = Stage { pods: Api::namespaced(client.clone(), SPACE), sets: Vec::new() };
     let witness = Witness::new(&["shop", "db"], PODS);
     let watching = tokio::spawn(witness.clone().watch(stage.pods.clone()));
-    let living = tokio::spawn(live(stage.pods.clone(), READY_AFTER));
+    let pods = stage.pods.clone();
+    let lives = || tokio::spawn(live(pods.clone(), READY_AFTER));
+    let mut living = lives();
     stage.make(&client).await?;
     stage.serve("a:1", PODS).await?;
 
@@ -173,12 +190,17 @@ async fn a_rollout_goes_on_when_its_leader_is_killed_or_stopped() -> Result<()> 
     // Pods that the killed one made go on to be Ready without anyone: their number says nothing.
     await_leads(other).await.context("the other one follows")?;
     stage.serve("a:2", 6).await.context("the other one goes on")?;
+    // No pod gets Ready for a while. A write that is on its way when its writer is stopped goes on with it,
+    // and comes when another one leads, which no program can help: so there is none.
+    living.abort();
     leads.workloads.service().start()?;
     leads.workloads.ready().await?;
 
     // Stopped for a while, and there again when it has been followed.
+    rests(other).await?;
     other.signal(Signal::SIGSTOP)?;
     let stopped = Instant::now();
+    living = lives();
     await_leads(leads).await.context("the stopped one is followed")?;
     sleep(STOPPED_FOR.saturating_sub(stopped.elapsed())).await;
     other.signal(Signal::SIGCONT)?;
@@ -200,12 +222,22 @@ async fn a_rollout_goes_on_when_its_leader_is_killed_or_stopped() -> Result<()> 
     plane.down()
 }
 
+/// Term of a leader: from the request that took the Lease to the answer to the next one's. The Lease changes
+/// hands between request and answer, and the log does not say when: there two terms overlap.
+#[derive(Debug)]
+struct Term {
+    by: usize,
+    from: Timestamp,
+    until: Timestamp,
+}
+
 /// Sees to it that each write was the leader's. Gives the number of terms, and of the writes of each of
 /// these.
 fn who_wrote(log: &str, credentials: [&str; 2]) -> Result<(usize, [usize; 2])> {
-    // When it was begun, or has ended for writes to the Lease: by whom, and what.
-    let mut all: Vec<(Timestamp, usize, bool, String)> = Vec::new();
-    for line in log.lines() {
+    let (mut leases, mut written) = (Vec::new(), Vec::new());
+    // The last line may still be written.
+    let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    for line in whole.lines() {
         let event: Value = serde_json::from_str(line).context("a line of the log")?;
         let (user, object) = (&event["user"], &event["objectRef"]);
         if user["username"] != USER || object["resource"] == "events" {
@@ -213,24 +245,32 @@ fn who_wrote(log: &str, credentials: [&str; 2]) -> Result<(usize, [usize; 2])> {
         }
         let credential = &user["extra"]["authentication.kubernetes.io/credential-id"][0];
         let by = credentials.iter().position(|one| credential == one).context("somebody else's token")?;
-        let is_lease = object["resource"] == "leases";
-        if is_lease && event["responseStatus"]["code"].as_u64().is_none_or(|code| code >= 300) {
+        let time =
+            |name: &str| -> Result<Timestamp> { Ok(event[name].as_str().context("no time")?.parse()?) };
+        let received = time("requestReceivedTimestamp")?;
+        if object["resource"] != "leases" {
+            written.push((received, by, format!("{} {object}", event["verb"])));
+        } else if event["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300) {
+            leases.push((received, time("stageTimestamp")?, by));
+        }
+    }
+    // Each of these is on the version that the one before it wrote.
+    leases.sort();
+    let mut terms: Vec<Term> = Vec::new();
+    for (from, answered, by) in leases {
+        if terms.last().is_some_and(|last| last.by == by) {
             continue;
         }
-        let at = if is_lease { &event["stageTimestamp"] } else { &event["requestReceivedTimestamp"] };
-        let at: Timestamp = at.as_str().context("no time")?.parse()?;
-        all.push((at, by, is_lease, format!("{} {object}", event["verb"])));
-    }
-    all.sort();
-    let (mut holder, mut terms, mut writes) = (None, 0, [0, 0]);
-    for (at, by, is_lease, what) in all {
-        if is_lease {
-            terms += usize::from(holder != Some(by));
-            holder = Some(by);
-        } else {
-            ensure!(holder == Some(by), "{at}: {by} writes, and {holder:?} leads: {what}");
-            writes[by] += 1;
+        if let Some(last) = terms.last_mut() {
+            last.until = answered;
         }
+        terms.push(Term { by, from, until: Timestamp::MAX });
     }
-    Ok((terms, writes))
+    let mut writes = [0, 0];
+    for (at, by, what) in written {
+        let leads = terms.iter().any(|term| term.by == by && term.from <= at && at <= term.until);
+        ensure!(leads, "{at}: {by} writes, and does not lead: {what}; {terms:?}");
+        writes[by] += 1;
+    }
+    Ok((terms.len(), writes))
 }
