@@ -36,8 +36,10 @@ async fn deploy_works_as_it_is() -> Result<()> {
     crate::slots::take().await;
     let node = Node::builder().berth(false).controllers(true).accounts(true).start().await?;
     let outcome = deployed(&node).await;
-    if outcome.is_err() {
-        picture(&node.client().await?).await?;
+    if outcome.is_err()
+        && let Err(error) = picture(&node).await
+    {
+        eprintln!("no picture: {error:#}");
     }
     outcome?;
     node.down()
@@ -361,8 +363,8 @@ async fn a_marker_marks_its_pod(client: &Client) -> Result<()> {
 }
 
 /// How the pods look at the end, for the reader of a failure.
-async fn picture(client: &Client) -> Result<()> {
-    for pod in Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?.items {
+async fn picture(node: &Node) -> Result<()> {
+    for pod in Api::<Pod>::all(node.client().await?).list(&ListParams::default()).await?.items {
         eprintln!("pod {}: {}", pod.name_any(), serde_json::to_string(&pod.status)?);
     }
     Ok(())
