@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::manifest::{Container, PodManifest};
 use crate::node::{NODE_NAME, Run};
+use crate::observe::check_apart;
 use crate::wait::{Hopeless, await_condition};
 
 /// The manager's name among the writers of a status.
@@ -265,6 +266,21 @@ impl Evidence {
     /// takes the instance.
     pub fn ended_at(&self, container: &str) -> Result<i64> {
         self.written_at(&format!("{container}.ended"))
+    }
+
+    /// A container that takes two seconds to get ready and one to end. It writes down when it ended, as one
+    /// of [`Self::container`] does.
+    pub fn slow(&self, name: &str) -> Container {
+        let end = format!("sleep 1; touch /evidence/{name}.ended; exit 0");
+        let script = format!("trap '{end}' TERM\nsleep 2; touch /tmp/ready\nsleep 1000000 & wait");
+        self.mounted(Container::new(name).only(&script)).ready_when("test -f /tmp/ready")
+    }
+
+    /// Fails unless each of these containers ended at least `apart` after the one before it. It can tell even
+    /// where the runtime forgets them before anybody looks.
+    pub fn check_exit_order(&self, names: &[&str], apart: Duration) -> Result<()> {
+        let ends = names.iter().map(|name| self.ended_at(name)).collect::<Result<Vec<_>>>()?;
+        check_apart("ended", names, &ends, apart)
     }
 
     /// Gives the containers a file to wait for.

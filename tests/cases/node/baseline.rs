@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::Node;
 use berth_tests::observe::Recorder;
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{START_UP, await_condition};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
@@ -69,7 +69,7 @@ async fn killed_owner_leaves_nothing() -> Result<()> {
     ensure!(!processes.is_empty(), "nothing runs in {}", dir.display());
     owner.kill().context("kill it")?;
     owner.wait().context("wait for it")?;
-    await_condition("the run is gone", PATIENCE, async || {
+    await_condition("the run is gone", START_UP, async || {
         ensure!(opened.metadata()?.nlink() == 0, "{} is still there", dir.display());
         Ok(())
     })

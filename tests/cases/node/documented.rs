@@ -5,12 +5,11 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::commands::{AT_API_SERVER, BEFORE, STORED_ANEW, WAY_BACK};
 use berth_tests::node::{ControlPlane, User, deploy, programs};
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{START_UP, await_condition};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -144,7 +143,7 @@ async fn what_is_stored_in_another_version_comes_over() -> Result<()> {
         "apiVersion": "apps.kruise.io/v1beta1", "kind": "SidecarSet", "metadata": { "name": "set" },
         "spec": { "selector": { "matchLabels": { "app": "web" } }, "containers": [] },
     }))?;
-    await_condition("the kind is served", Duration::from_secs(60), async || {
+    await_condition("the kind is served", START_UP, async || {
         deploy::apply_object(&client, &set).await.map(drop)
     })
     .await?;
@@ -174,7 +173,7 @@ async fn what_is_stored_in_another_version_comes_over() -> Result<()> {
     for command in WAY_BACK {
         shell.run(command).await?;
     }
-    await_condition("the other version is served again", Duration::from_secs(60), async || {
+    await_condition("the other version is served again", START_UP, async || {
         let get = "kubectl get sidecarsets.v1beta1.apps.kruise.io set -o jsonpath={.spec.selector}";
         let said = shell.run(get).await?;
         ensure!(said.contains("web"), "{said}");
@@ -216,7 +215,8 @@ async fn follows(command: &str, said: &str, shell: &Shell, client: &Client) -> R
         "kubectl apply" if command.ends_with("-k deploy") => installed(client, "berthd:0.1.0").await,
         "kubectl apply" if command.ends_with("-k .") => {
             let deployments: Api<Deployment> = Api::namespaced(client.clone(), "berth-system");
-            deployments.get("berth-workloads").await.map(drop).context("berth-workloads")
+            deployments.get("berth-workloads").await.context("berth-workloads")?;
+            served(client).await
         }
         "kubectl apply" if command.ends_with("-k complete") => {
             let deployments: Api<Deployment> = Api::namespaced(client.clone(), "berth-system");
@@ -245,7 +245,23 @@ async fn installed(client: &Client, image: &str) -> Result<()> {
     let of = containers.first().and_then(|container| container.image.as_deref());
     ensure!(of == Some(image), "{of:?}");
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "berth-system");
-    deployments.get("berth-manager").await.map(drop).context("the manager")
+    deployments.get("berth-manager").await.context("the manager")?;
+    served(client).await
+}
+
+/// Waits until all kinds are served: who reads a page types slower than this.
+async fn served(client: &Client) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    await_condition("all kinds are served", START_UP, async || {
+        for definition in definitions.list(&ListParams::default()).await? {
+            let name = definition.name_any();
+            let conditions = definition.status.and_then(|status| status.conditions).unwrap_or_default();
+            let served = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
+            ensure!(served, "{name} is not");
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// The release is one Secret, with the chart and all its objects: it must not come near what etcd takes.
@@ -264,7 +280,7 @@ async fn probe_objects(client: &Client) -> Result<()> {
         "apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodePodProbe",
         "metadata": ObjectMeta { name: Some(NODE.to_owned()), ..ObjectMeta::default() }, "spec": {},
     }))?;
-    await_condition("the kind is served", Duration::from_secs(60), async || {
+    await_condition("the kind is served", START_UP, async || {
         deploy::apply_object(client, &object).await.map(drop)
     })
     .await
@@ -274,7 +290,7 @@ async fn probe_objects(client: &Client) -> Result<()> {
 async fn gone(client: &Client) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), "berth-system");
     let agents: Api<DaemonSet> = Api::namespaced(client.clone(), "berth-system");
-    await_condition("the programs are gone", Duration::from_secs(60), async || {
+    await_condition("the programs are gone", START_UP, async || {
         let programs = deployments.list(&ListParams::default()).await?.items.len();
         let agents = agents.list(&ListParams::default()).await?.items.len();
         ensure!((programs, agents) == (0, 0), "{programs} deployments, {agents} daemonsets");

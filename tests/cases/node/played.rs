@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use berth_tests::manifest::{Container, PodManifest};
+use berth_tests::manifest::PodManifest;
 use berth_tests::node::{Node, programs, tool};
 use berth_tests::observe::Recorder;
+use berth_tests::recreate::Evidence;
 
-/// Time that each container takes to get ready, and to end.
+/// Less than each container takes to get ready, and what it takes to end.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// The demo of the quickstart, but for the building of its programs.
@@ -37,16 +38,13 @@ async fn the_demo_is_played() -> Result<()> {
 async fn played_pod_starts_and_stops_in_order() -> Result<()> {
     crate::slots::take().await;
     let node = Node::builder().api(false).kubelet(false).start().await?;
-    let slow = |name| {
-        Container::new(name)
-            .only("trap 'sleep 1; exit 0' TERM\nsleep 1; touch /tmp/ready\nsleep 1000000 & wait")
-            .ready_when("test -f /tmp/ready")
-    };
-    let manifest = PodManifest::new("default", "pod")
-        .grace(20)
-        .container(slow("c").priority(1))
-        .container(slow("b").priority(2))
-        .container(slow("a").priority(3));
+    let evidence = Evidence::new(node.run(), "default", "pod")?;
+    // Nothing takes so long, but on a slow machine three ends in a row take their time.
+    let manifest = evidence
+        .mount(PodManifest::new("default", "pod").grace(120))
+        .container(evidence.slow("c").priority(1))
+        .container(evidence.slow("b").priority(2))
+        .container(evidence.slow("a").priority(3));
     let file = node.run().write("pod.json", &manifest.json().to_string())?;
     let recorder = Recorder::watch(&node.containerd().cri()?, "default", "pod");
     let (logs, data) = (node.run().make_dir("pod-logs")?, node.run().make_dir("pods")?);
@@ -54,9 +52,8 @@ async fn played_pod_starts_and_stops_in_order() -> Result<()> {
     node.berthd()?.ctl(&["play", &logs, &data, file.to_str().context("path")?]).await?;
     node.berthd()?.ctl(&["stop-pod", "pod"]).await?;
 
-    let history = recorder.finish().await?;
-    history.check_start_order(&["a", "b", "c"], SECOND)?;
-    history.check_exit_order(&["c", "b", "a"], SECOND)?;
+    recorder.finish().await?.check_start_order(&["a", "b", "c"], SECOND)?;
+    evidence.check_exit_order(&["c", "b", "a"], SECOND)?;
     let left = node.containerd().cri()?.sandboxes("default", "pod").await?;
     ensure!(left.is_empty(), "stopped and still there: {left:?}");
     node.down()

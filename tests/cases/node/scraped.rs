@@ -1,8 +1,8 @@
 //! The metrics of an agent at an address that is not loopback: for who may read them, as the API server says.
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use berth_tests::node::deploy;
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{Hopeless, await_condition};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -41,8 +41,15 @@ async fn metrics_are_for_who_may_read_them() -> Result<()> {
             .await?;
         let token = token.status.context("a token without a status")?.token;
         for (token, status) in [(None, 401), (Some("made-up"), 401), (Some(token.as_str()), 403)] {
-            let answer = scrape(case, token).await?;
-            ensure!(answer.as_ref().err() == Some(&status), "{status}: {answer:?}");
+            // berthd may not listen there yet, nor have the API server's word in time.
+            await_condition(format!("a scraper is told {status}"), PATIENCE, async || {
+                match scrape(case, token).await? {
+                    Err(told) if told == status => Ok(()),
+                    Err(told) => bail!("it is told {told}"),
+                    Ok(page) => Err(Hopeless(format!("it is given the page: {page}")).into()),
+                }
+            })
+            .await?;
         }
 
         // As deploy/agent-metrics has it.

@@ -22,6 +22,9 @@ use super::run_dir::{Names, RUNS, lock};
 
 /// Where the logs of ended runs are, beside the runs.
 const LOGS: &str = "logs";
+/// Far more than processes that are killed take to end, and what the kernel keeps of them, on a machine with
+/// other work to do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Removes every leftover: the runs whose owner is gone. Says which.
 pub fn leftovers() -> Result<Vec<u8>> {
@@ -75,7 +78,7 @@ fn end_processes(dir: &Path, cgroup: &str) -> Result<()> {
             // Gone in the meantime is what we want.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
-        let until = Instant::now() + Duration::from_secs(15);
+        let until = Instant::now() + PATIENCE;
         while ours.iter().any(|pid| is_running(*pid)) {
             if Instant::now() > until {
                 bail!("processes of {} do not end: {ours:?}", dir.display());
@@ -304,7 +307,7 @@ fn remove_cgroup(path: &Path) -> Result<()> {
             remove_cgroup(&entry.path())?;
         }
     }
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + PATIENCE;
     loop {
         match fs::remove_dir(path) {
             Ok(()) => return Ok(()),

@@ -4,7 +4,9 @@
 //! killed. So the run does not depend on its owner's last act: a process of its own waits for the end of a
 //! pipe that only the owner holds open.
 
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
@@ -17,8 +19,8 @@ use super::run_dir::{RUNS, lock};
 use super::{down, programs};
 
 /// Time in which the kernel lets the lock go of an owner whose end of the pipe is closed: it closes what a
-/// killed process had open one by one.
-const LET_GO_WITHIN: Duration = Duration::from_secs(5);
+/// killed process had open one by one, and may have other work to do.
+const LET_GO_WITHIN: Duration = Duration::from_secs(60);
 
 /// Alive as long as the run is owned; its end is the guard's signal.
 #[derive(Debug)]
@@ -45,17 +47,20 @@ impl Guard {
 
 /// The guard's whole life.
 pub fn stand(number: u8) -> Result<()> {
+    let dir = Path::new(RUNS).join(number.to_string());
+    // While it is open no other directory can be taken for it.
+    let Ok(own) = File::open(&dir) else { return Ok(()) };
+    let inode = own.metadata().context("the run's directory")?.ino();
     // Nothing is ever written to the pipe: a read returns when the last writer is gone.
     std::io::stdin().read_to_end(&mut Vec::new()).context("wait for the owner")?;
-    let (dir, until) = (Path::new(RUNS).join(number.to_string()), Instant::now() + LET_GO_WITHIN);
-    loop {
+    let until = Instant::now() + LET_GO_WITHIN;
+    // Its owner may have removed it, and the next run may have the number already. Without the lock somebody
+    // else is about to remove it.
+    while Instant::now() < until && fs::metadata(&dir).is_ok_and(|now| now.ino() == inode) {
         if let Some(_owner) = lock(&dir)? {
             return down::remove(number);
         }
-        // Without the lock the next run has the number already, or somebody else removes this one.
-        if Instant::now() > until {
-            return Ok(());
-        }
         sleep(Duration::from_millis(50));
     }
+    Ok(())
 }

@@ -7,6 +7,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+/// Far more than an answer takes on a machine with other work to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Answer that came back.
 #[derive(Debug)]
 pub struct Answer {
@@ -18,7 +21,7 @@ pub struct Answer {
 
 /// A GET with HTTP/1.0, so that the end of the connection is the end of the body.
 pub async fn get(address: &str, path: &str) -> Result<Answer> {
-    timeout(Duration::from_secs(5), exchange(address, path))
+    timeout(PATIENCE, exchange(address, path))
         .await
         .with_context(|| format!("{address}{path} does not answer"))?
         .with_context(|| format!("GET {address}{path}"))

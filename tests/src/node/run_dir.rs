@@ -95,8 +95,11 @@ impl Run {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error).with_context(|| format!("create {}", dir.display())),
             }
-            // Whoever removes leftovers may have taken it for one.
+            // Whoever removes leftovers may have taken it for one, and may have removed it already.
             let Some(owner) = lock(&dir)? else { continue };
+            if !dir.join(OWNER).exists() {
+                continue;
+            }
             fs::create_dir(dir.join("pids")).context("create pids")?;
             fs::create_dir(dir.join("log")).context("create log")?;
             return Ok(Self { number, dir, _owner: owner });

@@ -14,4 +14,5 @@ pub use self::caller::{Caller, Calls};
 pub use self::cri::{Cri, Instance};
 pub use self::node::{Warned, complaints, is_complaint, node_ready, warnings};
 pub use self::pods::{PodWatch, Seen};
+pub(crate) use self::recorder::check_apart;
 pub use self::recorder::{History, Recorder};

@@ -95,7 +95,8 @@ impl History {
     }
 }
 
-fn check_apart(what: &str, names: &[&str], times: &[i64], apart: Duration) -> Result<()> {
+/// Fails unless each of these happened at least `apart` after the one before it.
+pub(crate) fn check_apart(what: &str, names: &[&str], times: &[i64], apart: Duration) -> Result<()> {
     let apart = i64::try_from(apart.as_nanos()).context("time between two events")?;
     for (pair, gap) in names.windows(2).zip(times.windows(2).map(|pair| pair[1] - pair[0])) {
         let (before, after, ms) = (pair[0], pair[1], gap / 1_000_000);

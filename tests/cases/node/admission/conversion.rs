@@ -130,8 +130,13 @@ async fn stateful_sets_have_two_versions() -> Result<()> {
     let made = beta.create(&params, &set("v1beta1", "newer", later.clone())?).await.context("v1beta1")?;
 
     // A client of the older version changes what it knows, and takes nothing away.
-    let mut read =
-        await_condition("v1alpha1 is read", PATIENCE, async || Ok(alpha.get("newer").await?)).await?;
+    let mut read = await_condition("v1alpha1 is read, by way of the manager", PATIENCE, async || {
+        let read = alpha.get("newer").await?;
+        let annotations = read.metadata.annotations.clone().unwrap_or_default();
+        ensure!(annotations.contains_key("berth.dev/v1beta1-fields"), "not converted: {annotations:?}");
+        Ok(read)
+    })
+    .await?;
     ensure!(read.data["spec"]["reserveOrdinals"].is_null(), "{}", read.data["spec"]);
     read.data["spec"]["replicas"] = 3.into();
     alpha.replace("newer", &params, &through_types(read)).await.context("through v1alpha1")?;
@@ -188,8 +193,13 @@ async fn stateful_sets_have_two_versions() -> Result<()> {
     let bare =
         beta.create(&params, &set("v1beta1", "bare", json!({}))?).await.context("made without a manager")?;
     ensure!(container(&bare).get("terminationMessagePolicy").is_none(), "{}", container(&bare));
-    let Err(refused) = alpha.get("newer").await else { bail!("converted without a manager") };
-    ensure!(refused.to_string().contains("conversion webhook"), "{refused}");
+    // The API server follows the definition, which was spoiled, a little later.
+    await_condition("nothing is converted", PATIENCE, async || {
+        let Err(refused) = alpha.get("newer").await else { bail!("converted without a manager") };
+        ensure!(refused.to_string().contains("conversion webhook"), "{refused}");
+        Ok(())
+    })
+    .await?;
     scene.first.service().start()?;
     scene.first.ready().await?;
     let read =

@@ -231,6 +231,18 @@ async fn accepted(scene: &Scene, name: &str) -> Result<SidecarSet> {
     .await
 }
 
+/// Waits until the API server asks about this pod, which gets a sidecar: it takes all entries over together,
+/// a little after they stand.
+async fn asked(scene: &Scene, pod: &Pod) -> Result<()> {
+    await_condition("the API server asks about the pods", PATIENCE, async || {
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let made = scene.pods.create(&params, pod).await.context("a pod")?;
+        ensure!(sidecars(&made) > 0, "no sidecar yet");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn pods_are_stored_as_the_table_says() -> Result<()> {
     let scene = Scene::set("admission-injection").await?;
@@ -249,6 +261,9 @@ async fn pods_are_stored_as_the_table_says() -> Result<()> {
     for Row { name, spec, .. } in &rows {
         make(&scene, name, spec, &json!({})).await?;
     }
+    let last = rows.last().context("no row")?;
+    accepted(&scene, last.name).await?;
+    asked(&scene, &manifest(last)?).await?;
     let mut wrong = Vec::new();
     for row in &rows {
         accepted(&scene, row.name).await?;
@@ -272,6 +287,7 @@ async fn by_revision(scene: &Scene) -> Result<()> {
     let version = |version: &str| json!({ "apps.kruise.io/sidecarset-custom-version": version });
     make(scene, name, &json!({ "containers": [container("log", json!({}))] }), &version("stable")).await?;
     let set = accepted(scene, name).await?;
+    asked(scene, &pod(name, name)?).await?;
     let first = set.status.and_then(|status| status.latest_revision).context("no revision")?;
     let next = json!({ "metadata": { "labels": version("next") }, "spec": {
         "containers": [container("log", json!({ "image": "registry.example/log:2" }))],
@@ -330,6 +346,7 @@ async fn a_set_reaches_its_namespaces_and_no_others() -> Result<()> {
     for set in ["labelled", "one", "all"] {
         accepted(&scene, set).await?;
     }
+    asked(&scene, &pod("p", "all")?).await?;
     let create = async |at: usize, app: &str| {
         let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &name(at));
         let params = PostParams { dry_run: true, ..PostParams::default() };

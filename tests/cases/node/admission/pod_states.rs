@@ -144,7 +144,8 @@ async fn pods_come_back_to_where_they_ran() -> Result<()> {
     ensure!(labels == json!({ ZONE: "b", "kubernetes.io/hostname": "paper-b" }), "{labels}");
     ensure!(status.pod_states["db-1"].annotations["address"] == "10.0.0.7", "{status:?}");
     await_condition("another one of the same set is refused", PATIENCE, async || {
-        let Err(error) = stage.states.create(&params, &state("other", "apps/v1", &[ZONE])?).await else {
+        let tried = PostParams { dry_run: true, ..PostParams::default() };
+        let Err(error) = stage.states.create(&tried, &state("other", "apps/v1", &[ZONE])?).await else {
             bail!("taken")
         };
         ensure!(error.to_string().contains("has the same StatefulSet"), "{error}");

@@ -39,9 +39,12 @@ async fn a_pod_gets_its_sidecars() -> Result<()> {
     ensure!(sidecars(&mirror) == 0, "the API's copy of a static pod has a sidecar that never runs");
 
     let hooks = scene.hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
-    // Other cases have budgets, sets and spreads at the same API server.
-    let is_of_others =
-        |name: &str| name == "evictions.podunavailablebudgets.berth.dev" || name.contains("typed");
+    // Other cases have budgets, spreads and PersistentPodStates at the same API server.
+    let is_of_others = |name: &str| {
+        name == "evictions.podunavailablebudgets.berth.dev"
+            || name.contains("typed")
+            || name.contains("persistentpodstate")
+    };
     let policies: Vec<_> = hooks
         .iter()
         .filter(|hook| !is_of_others(&hook.name))

@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::wait::await_condition;
+use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::scene::Scene;
@@ -12,6 +13,10 @@ use crate::case::PATIENCE;
 #[tokio::test]
 async fn a_request_is_completed_and_loses_its_label_at_its_end() -> Result<()> {
     let scene = Scene::set("admission-requests").await?;
+    // The manager ends requests of a node that is gone, after some seconds.
+    let nodes: Api<Node> = Api::all(scene.client.clone());
+    let node = serde_json::from_value(json!({ "metadata": { "name": "node-a" } }))?;
+    nodes.create(&PostParams::default(), &node).await.context("make a node")?;
     let pod = json!({
         "metadata": { "name": "p" },
         "spec": { "nodeName": "node-a", "terminationGracePeriodSeconds": 7,
@@ -82,5 +87,6 @@ async fn a_request_is_completed_and_loses_its_label_at_its_end() -> Result<()> {
     let spec = serde_json::to_value(&plain.spec)?;
     let filled = json!({ "failurePolicy": "Fail", "minStartedSeconds": 0 });
     ensure!(spec["strategy"] == filled && plain.labels().is_empty(), "{plain:?}");
+    nodes.delete("node-a", &DeleteParams::default()).await.context("remove the node")?;
     Ok(())
 }

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use berth_proto::crd::{ContainerRecreateRequest, SidecarSet};
 use berth_tests::node::{ControlPlane, Manager, Replica, Run, cluster_address, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -107,15 +107,16 @@ impl Scene {
         let kubeconfig = plane.api().kubeconfig_with("berth-manager", &token)?;
         let door = Door::open(plane.run()).await?;
         let first = Manager::admitting(plane.run(), Replica::First, &kubeconfig, LEASE).await?;
-        // Those of the test before; somebody has to let their deletion pass.
-        sets.delete_collection(&DeleteParams::default(), &ListParams::default()).await?;
+        asks_about_sets(&sets).await?;
+        let hooks = Api::all(client.clone());
+        remove_sets(&sets, &hooks).await?;
         namespace(&client, name).await?;
         Ok(Self {
             plane,
             pods: Api::namespaced(client.clone(), name),
             requests: Api::namespaced(client.clone(), name),
             sets,
-            hooks: Api::all(client.clone()),
+            hooks,
             secrets: Api::namespaced(client.clone(), "berth-system"),
             kubeconfig,
             first,
@@ -168,6 +169,38 @@ impl Scene {
         ensure!(bundles.iter().all(|bundle| *bundle == first), "entries with different bundles");
         Ok(first)
     }
+}
+
+/// Waits until the API server asks the manager about sets, both those who change and those who judge them: it
+/// takes configurations over a little after they were written.
+async fn asks_about_sets(sets: &Api<SidecarSet>) -> Result<()> {
+    let mut set = sidecar_set("asked", &json!({}));
+    let good: SidecarSet = serde_json::from_value(set.clone())?;
+    set["spec"]["containers"] = json!([]);
+    let bad: SidecarSet = serde_json::from_value(set)?;
+    let tried = PostParams { dry_run: true, ..PostParams::default() };
+    await_condition("the API server asks about sets", PATIENCE, async || {
+        let made = sets.create(&tried, &good).await.context("a good set")?;
+        ensure!(made.annotations().contains_key("kruise.io/sidecarset-hash"), "it is stored as it is");
+        let Err(refused) = sets.create(&tried, &bad).await else { bail!("a bad one is taken") };
+        ensure!(refused.to_string().contains("checks.sidecarsets.berth.dev"), "{refused}");
+        Ok(())
+    })
+    .await
+}
+
+/// Removes the sets of the test before, and waits until their entries are gone. Somebody has to let their
+/// deletion pass.
+async fn remove_sets(sets: &Api<SidecarSet>, hooks: &Api<MutatingWebhookConfiguration>) -> Result<()> {
+    await_condition("no set is left, and no entry of one", PATIENCE, async || {
+        sets.delete_collection(&DeleteParams::default(), &ListParams::default()).await.context("sets")?;
+        let entries = hooks.get(CONFIGURATION).await?.webhooks.unwrap_or_default();
+        let of_sets = entries.iter().filter(|entry| entry.name.ends_with(".sidecarset.berth.dev"));
+        let left: Vec<_> = of_sets.map(|entry| entry.name.as_str()).collect();
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .await
 }
 
 /// Makes what an admission server stands on, with a Service at the run's own address.

@@ -22,8 +22,9 @@ use crate::case::{Case, PATIENCE, run};
 const ACCOUNT: &str =
     "cluster:\n  serviceAccount: {namespace: NAMESPACE, name: agent, tokenFile: DIR/token}\n";
 
-/// A deleted pod's token is refused within a minute or so, and a pod is looked for twice a minute.
-const LONG: Duration = Duration::from_secs(120);
+/// Patience that outlasts the minute or so after which a deleted pod's token is refused, and the half minute
+/// after which a pod is looked for again.
+const LONG: Duration = Duration::from_secs(300);
 
 /// The service account, with the right to ask for tokens for itself and nothing else.
 async fn account(case: &Case, client: &Client) -> Result<String> {
@@ -107,7 +108,9 @@ async fn a_token_is_made_kept_and_renewed() -> Result<()> {
 
         // What the account may do for itself: the same question as the agent's, when its token gets old.
         let own = case.node.api()?.client_with("agent", &given).await?;
-        ensure!(token(case, &own).await? != given, "the same token");
+        let next = await_condition("the account has its role", PATIENCE, async || token(case, &own).await);
+        let next = next.await?;
+        ensure!(next != given, "the same token");
         Ok(())
     })
     .await
@@ -171,7 +174,7 @@ async fn a_token_comes_and_goes_with_a_pod() -> Result<()> {
             let mut identity = side.cluster.identity();
             let is =
                 identity.wait_for(|state| matches!(state, IdentityState::Known(known) if known.who == who));
-            if tokio::time::timeout(PATIENCE, is).await.is_err() {
+            if tokio::time::timeout(LONG, is).await.is_err() {
                 let (known, token) = (side.cluster.identity(), side.cluster.token());
                 let token = token.map(|token| token.borrow().clone());
                 anyhow::bail!("it is not {who:?} but {:?}; its token: {token:?}", known.borrow());

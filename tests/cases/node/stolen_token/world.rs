@@ -1,9 +1,10 @@
 //! The objects a thief finds: some of node A, some of node B, some of nobody.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use berth_tests::node::{NODE_NAME, User, deploy, token};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
@@ -320,7 +321,26 @@ async fn others(admin: &Client) -> Result<Vec<(Who, Client)>> {
         json!({ "apiGroup": RBAC_GROUP, "kind": "User", "name": KUBELET }),
     )
     .await?;
+    for (_, namespace, name, _) in table {
+        may_write(admin, &format!("system:serviceaccount:{namespace}:{name}")).await?;
+    }
+    may_write(admin, KUBELET).await?;
     Ok(clients)
+}
+
+/// Waits until the authorizer, which follows a watch, knows that this user may write what requests say.
+async fn may_write(admin: &Client, user: &str) -> Result<()> {
+    let attributes = json!({ "group": "apps.kruise.io", "resource": "containerrecreaterequests",
+        "subresource": "status", "verb": "patch", "namespace": NAMESPACE });
+    let question: SubjectAccessReview =
+        serde_json::from_value(json!({ "spec": { "user": user, "resourceAttributes": attributes } }))?;
+    let reviews: Api<SubjectAccessReview> = Api::all(admin.clone());
+    await_condition(format!("{user} has its role"), PATIENCE, async || {
+        let answer = reviews.create(&PostParams::default(), &question).await.context("ask for its rights")?;
+        ensure!(answer.status.is_some_and(|status| status.allowed), "not yet");
+        Ok(())
+    })
+    .await
 }
 
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";

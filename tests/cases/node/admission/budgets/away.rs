@@ -35,13 +35,13 @@ async fn nothing_goes_while_the_manager_is_away_and_all_of_it_afterwards() -> Re
     ensure!(before.len() == 3, "{before:?}");
 
     scene.first.service().kill()?;
-    let Err(error) = drain(&scene, "10s").await else { bail!("it is drained") };
+    let Err(error) = drain(&scene, "60s").await else { bail!("it is drained") };
     ensure!(format!("{error:#}").contains(NOBODY), "{error:#}");
     ensure!(staying(&scene).await? == before, "some were evicted");
     back(&scene).await?;
     // One after the other, as those before it come back.
     let lives = tokio::spawn(crowd.clone().live());
-    drain(&scene, "90s").await.context("a drain when the manager is there again")?;
+    drain(&scene, "300s").await.context("a drain when the manager is there again")?;
     counted(&scene, SPACE, 3, 1).await?;
     lives.abort();
     let after = staying(&scene).await?;
