@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use berth_pace::Pace;
+use berth_pace::{Pace, limit_silence};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Client, Config,
@@ -165,6 +165,7 @@ fn has_ended(account: &ServiceAccount, token: &str) -> bool {
 fn client(mut config: Config) -> Result<Client, ClientError> {
     // The library would repeat a refused call (429) for minutes: who asks decides on that, and says so.
     config.default_retry = false;
+    limit_silence(&mut config);
     let builder = ClientBuilder::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))?;
     Ok(builder.with_layer(&Pace).build())
 }
