@@ -7,6 +7,7 @@ pub(crate) mod creation_record;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 pub(crate) mod network;
+mod patience;
 #[cfg(test)]
 pub(crate) mod played;
 #[cfg(test)]
@@ -29,9 +30,9 @@ use k8s_openapi::jiff::Timestamp;
 use tonic::{Code, Response, Status};
 use tracing::warn;
 
-use self::{creation_record::CreationRecord, network::Network};
+use self::{creation_record::CreationRecord, network::Network, patience::Patience};
 use crate::{
-    base::{clock::Clock, unix},
+    base::{clock::Clock, deadline, unix},
     trace,
 };
 
@@ -51,6 +52,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub(crate) struct Runtime {
     client: RuntimeServiceClient<trace::Joined>,
+    patience: Patience,
 }
 
 /// The runtime did not answer, or not in a way that can be understood.
@@ -101,7 +103,7 @@ impl Runtime {
     pub(crate) fn new(endpoint: &RuntimeEndpoint) -> Self {
         let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
         let client = RuntimeServiceClient::new(trace::joined(channel));
-        Self { client: client.max_decoding_message_size(MESSAGE_LIMIT) }
+        Self { client: client.max_decoding_message_size(MESSAGE_LIMIT), patience: Patience::default() }
     }
 
     /// `Version`: who the runtime is.
@@ -129,7 +131,8 @@ impl Runtime {
     /// The containers of a sandbox, those that ended with their exit code.
     pub(crate) async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
         let mut containers = Vec::new();
-        let listed = self.listed(Some(sandbox), PATIENCE).await?.into_iter();
+        let time = self.patience.now();
+        let listed = self.patience.learning(time, self.listed(Some(sandbox), time)).await?.into_iter();
         for (_, container) in understood("ListContainers", listed.map(convert::listed_container)) {
             match container.state {
                 ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
@@ -194,8 +197,9 @@ impl Runtime {
     ) -> Result<Option<cri::ContainerStatusResponse>, RuntimeError> {
         let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose };
         let mut client = self.client.clone();
-        let answer =
-            unless_gone(within("ContainerStatus", PATIENCE, client.container_status(request)).await)?;
+        let time = self.patience.now();
+        let asked = within("ContainerStatus", time, client.container_status(request));
+        let answer = unless_gone(self.patience.learning(time, asked).await)?;
         let status = answer.as_ref().and_then(|answer| answer.status.as_ref());
         if let Some(status) = status.filter(|status| status.id != id.as_str()) {
             let answered = status.id.chars().take(LONGEST_ID).collect();
@@ -309,8 +313,8 @@ pub(crate) async fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, RuntimeError> {
-    let answer = tokio::time::timeout(limit, answer).await;
-    let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer in {limit:?}"))));
+    let late = || Err(Status::deadline_exceeded(format!("no answer in {limit:?}")));
+    let answer = deadline::within(limit, answer).await.unwrap_or_else(late);
     answer.map(Response::into_inner).map_err(|status| RuntimeError::Call { method, status: Box::new(status) })
 }
 

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use berth_proto::cri::ContainerState;
 use berth_tests::manifest::{Container, PodManifest};
 use berth_tests::node::KUBERNETES;
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{START_UP, await_condition};
 use berthd::agent::fault::Point;
 
-use crate::case::{Case, PATIENCE, container, run_alone, waits_for};
+use crate::case::{Case, PATIENCE, container, is_ready, run_alone, waits_for};
 
 /// Whether a way may go past a point of it with the releases that are tested: kubelet 1.36 looks at a pod by
 /// itself before berthd would nudge it.
@@ -131,9 +131,9 @@ pub(crate) async fn without_api_server(
     // A berthd that does not find the way back would fail all tests after this one: better this one.
     case.node.berthd()?.ready().await?;
     // The kubelet asks less and less often while nobody answers, so it takes it a while to see that somebody
-    // does.
+    // does. And it gives the runtime four minutes for a sandbox, on a machine that is busy with the start.
     case.create(&case.manifest("back").container(Container::new("a"))).await?;
-    case.await_ready("back").await?;
+    await_condition("pod back: Ready", START_UP, async || is_ready(&case.pods.get("back").await?)).await?;
     outcome
 }
 
