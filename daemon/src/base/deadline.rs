@@ -54,7 +54,7 @@ mod tests {
             yield_now().await;
             advance(Duration::from_secs(still)).await;
             yield_now().await;
-            drop(sender.send(7));
+            let _ = sender.send(7);
             assert_eq!(waiting.await.unwrap().map(Result::unwrap), expected, "{still} s");
         }
         let nothing = within(Duration::from_secs(1), std::future::pending::<()>());

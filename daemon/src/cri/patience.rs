@@ -70,7 +70,7 @@ mod tests {
                 let time = patience.now();
                 let answer = tokio::time::sleep(Duration::from_millis(*takes));
                 let answer = tokio::time::timeout(time, answer);
-                drop(patience.learning(time, answer).await);
+                let _ = patience.learning(time, answer).await;
                 had.push(time);
             }
             let had: Vec<u128> = had.iter().map(Duration::as_millis).collect();

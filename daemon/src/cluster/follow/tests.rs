@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(280);
 async fn an_api_server_that_falls_silent_is_left(#[case] in_a_watch: bool) {
     let (asks, mut asked) = mpsc::unbounded_channel();
     let api = FakeApi::new(move |question| {
-        drop(asks.send(question.watches));
+        let _ = asks.send(question.watches);
         if question.watches == in_a_watch {
             // It begins, and nothing comes.
             return Answer::Events(Vec::new());
@@ -37,7 +37,9 @@ async fn an_api_server_that_falls_silent_is_left(#[case] in_a_watch: bool) {
     .await;
     let (shows, mut shown) = mpsc::unbounded_channel();
     let watch = Watch { what: "pods", single: false, insists: true, selected: watcher::Config::default() };
-    let each = |event: Shown<Raw>| drop(shows.send(matches!(event, Shown::Lost(_))));
+    let each = |event: Shown<Raw>| {
+        let _ = shows.send(matches!(event, Shown::Lost(_)));
+    };
     let followed = follow(&api.connection, &watch, raw::all::<Pod>, Ok, |_| ready(Ok(true)).boxed(), each);
     let left = async {
         while asked.recv().await != Some(in_a_watch) {}
