@@ -42,6 +42,8 @@ pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// The most time for the start of a command; who waits for a run of a probe does so for 10 s after its time.
+const LONGEST_START: Duration = Duration::from_secs(8);
 /// Characters of an identity in an error; those of runtimes have 64.
 const LONGEST_ID: usize = 128;
 /// Longest time that stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's
@@ -232,7 +234,8 @@ impl Runtime {
         Ok(answer.exit_code)
     }
 
-    /// Runs a command in a container for at most `limit`, and gives what it printed.
+    /// Runs a command in a container for at most `limit`, and gives what it printed. The runtime ends it, and
+    /// counts from its start, as for the kubelet's probes; on a busy node that comes late.
     ///
     /// The runtime sends all of it in one message, up to 16 MiB, and would have us keep it twice. Beyond
     /// [`OUTPUT_LIMIT`] the answer is dropped unread (`OUT_OF_RANGE`), beyond the runtime's own limit it
@@ -245,7 +248,8 @@ impl Runtime {
     ) -> Result<cri::ExecSyncResponse, RuntimeError> {
         let request = exec_request(container, command, limit);
         let mut client = self.client.clone().max_decoding_message_size(OUTPUT_LIMIT);
-        within("ExecSync", limit, client.exec_sync(request)).await
+        let start = self.patience.now().min(LONGEST_START);
+        within("ExecSync", limit.saturating_add(start), client.exec_sync(request)).await
     }
 
     /// Where the network of a sandbox is; `None` while it has no address.

@@ -49,9 +49,8 @@ impl Prober {
         Self { networks: PodNetworks::new(runtime.clone()), runtime }
     }
 
-    /// Runs it once. Comes back within its timeout, whatever the container or the runtime do (this process
-    /// may stand still, and then hears first what came), and can be dropped at any moment: the command is
-    /// killed then, the connection closed.
+    /// Runs it once. Comes back within its timeout and some seconds, whatever the container or the runtime
+    /// do, and can be dropped at any moment: the command is killed then, the connection closed.
     ///
     /// `host_ip` is dialled for a pod on the host's network, of which the runtime knows no address.
     pub(crate) async fn run(&self, run: &ProbeRun, host_ip: Option<&str>) -> ProbeResult {
