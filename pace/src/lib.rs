@@ -1,9 +1,12 @@
-//! Pace of watches.
+//! Pace of watches, and the end of patience with a server that says nothing.
 //!
 //! A watch that its server ends at once, with nothing said, is no failure to the library: it asks again, and
 //! shows nobody that it does. A proxy before the API server that ends all long answers would be asked some
 //! hundred times a second, by each replica and each agent for each kind. So watches of one path are spaced,
 //! where more came than a start asks for.
+//!
+//! A server whose machine is gone ends no connection. The library waits for a list without an end, and for a
+//! watch five minutes: so long nobody would see what happens after it is back.
 
 #![cfg_attr(
     test,
@@ -19,7 +22,7 @@ use std::{
 };
 
 use http::Request;
-use kube::client::Body;
+use kube::{Config, client::Body};
 use tower::{Layer, Service};
 
 /// Pause between two watches of one path.
@@ -27,6 +30,17 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Watches of one path that come without a pause, as after a start or a lost connection: there may be several
 /// of one kind.
 const AT_ONCE: u32 = 8;
+
+/// Longest silence of a server that owes something. It gives up a list of its own accord after a minute, and
+/// has a word for each watch every minute, be it that nothing happened (a bookmark).
+const SILENCE: Duration = Duration::from_secs(100);
+
+/// Has a client take a connection for dead on which nothing comes for too long.
+pub fn limit_silence(config: &mut Config) {
+    config.read_timeout = Some(SILENCE);
+    // Or the time counted in which a connection was kept for the next question.
+    config.reset_reader_on_write = true;
+}
 
 /// Paths with when their next watch would be due, had all of them been spaced.
 #[derive(Debug, Default)]

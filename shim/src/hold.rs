@@ -22,7 +22,7 @@ use std::{
 use berth_policy::{Amendment, Call, HoldReason, Refusal, Request, Verdict, time::later};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -37,6 +37,10 @@ use crate::{
 
 /// A hold that is over before it begins would turn the loop into a spin; this bounds a mistake of the policy.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// A hold that ends so much too late ends after a standstill: this process had no turn on a processor.
+const STANDSTILL: Duration = Duration::from_millis(50);
+/// How long what came meanwhile takes to be heard, such as the stop of a second container of the pod.
+const HEARD: Duration = Duration::from_millis(100);
 
 /// Decision about the call now.
 #[derive(Debug, PartialEq, Eq)]
@@ -118,10 +122,15 @@ pub async fn decide_by_asking<G: Gate + ?Sized>(gate: &G, call: &Call, holds: &d
         };
         holds.held(&why);
         let shortest = Instant::from_std(later(Instant::now().into_std(), SHORTEST_WAIT));
+        let until = Instant::from_std(until).max(shortest);
         // Cancel-safe: neither arm takes anything with it when the other one wins.
         tokio::select! {
             () = changed(&mut changes) => {}
-            () = sleep_until(Instant::from_std(until).max(shortest)) => {}
+            () = sleep_until(until) => {
+                if Instant::now().saturating_duration_since(until) >= STANDSTILL {
+                    sleep(HEARD).await;
+                }
+            }
         }
     }
 }

@@ -45,8 +45,9 @@ use crate::{
 /// How long the pod view may take to show a pod whose container is created or stopped; a watch is behind by
 /// milliseconds.
 pub(crate) const PATIENCE_FOR_POD_VIEW: Duration = Duration::from_secs(2);
-/// How long the runtime may take to list one sandbox.
-const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(2);
+/// How long the runtime may take to list one sandbox. Mostly it takes milliseconds; where a node is busy, the
+/// kubelet's own calls take as long.
+const PATIENCE_FOR_RUNTIME: Duration = Duration::from_secs(20);
 /// How long a container is held whose higher one has only a startup probe. That one becomes Ready with the
 /// next SyncPod only; a hold can merely bridge the way of a status that was generated in this one.
 const STARTUP_PROBE_HOLD: Duration = Duration::from_secs(1);
@@ -84,6 +85,7 @@ impl Node {
         self.note_create(call, request);
         let verdict = self.decide_create(call, request, now);
         self.note_waiting(request, &verdict, call.arrived);
+        self.note_satisfied(call, request, &verdict);
         if let (Verdict::Latch(latch), Some(sandbox)) = (&verdict, self.sandboxes.get_mut(&request.sandbox)) {
             sandbox.latched.insert(latch.priority);
         }
@@ -139,6 +141,19 @@ impl Node {
         waiting.waiting_for.clone_from(names);
     }
 
+    /// Remembers since when nothing is missing but the runtime's word: what it is asked from then on, it
+    /// confirms, however long it takes.
+    fn note_satisfied(&mut self, call: &Call, request: &CreateContainer, verdict: &Verdict) {
+        let sandbox = self.sandboxes.get(&request.sandbox);
+        let is_known = sandbox.is_some_and(|sandbox| self.inspected_since(call, sandbox));
+        let awaits_word = is_known && matches!(verdict, Verdict::Hold { why: HoldReason::Inspection, .. });
+        let seq = self.seq;
+        if let Some(in_flight) = self.calls.get_mut(&call.id) {
+            let since = in_flight.satisfied.unwrap_or(seq);
+            in_flight.satisfied = awaits_word.then_some(since);
+        }
+    }
+
     fn decide_create(&self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
         let Some(sandbox) = self.sandboxes.get(&request.sandbox) else { return Verdict::Forward };
         let name = &request.container;
@@ -192,10 +207,12 @@ impl Node {
             if let Some(held) = self.until_next_second(call, &newest, &above, now) {
                 return held;
             }
-            if sandbox.inspection.answered.is_none_or(|asked| now > later(asked.at, FRESH)) {
+            if !self.is_confirmed(call, sandbox, now) {
                 let early = if self.config.early_readiness { self.config.early_hold } else { Duration::ZERO };
                 let hold = self.config.hold.max(early);
-                return ask_runtime(call, hold.saturating_add(PATIENCE_FOR_RUNTIME), now);
+                // It was asked at the beginning, and is asked once more.
+                let questions = PATIENCE_FOR_RUNTIME.saturating_mul(2);
+                return ask_runtime(call, hold.saturating_add(questions), now);
             }
             return Verdict::Latch(Latch { sandbox: request.sandbox.clone(), priority });
         }
@@ -238,6 +255,15 @@ impl Node {
             (None, Some(plan)) => Source::Plan(plan.clone().and_then(LaunchOrder::planned)),
             (None, None) => Source::Unknown,
         }
+    }
+
+    /// The answer that the decision goes by is as good as a new one: it was asked for a moment ago, or since
+    /// nothing else was missing. A slow runtime has no answer that is younger than its question.
+    fn is_confirmed(&self, call: &Call, sandbox: &Sandbox, now: Instant) -> bool {
+        let satisfied = self.calls.get(&call.id).and_then(|in_flight| in_flight.satisfied);
+        sandbox.inspection.answered.is_some_and(|asked| {
+            now <= later(asked.at, FRESH) || satisfied.is_some_and(|since| asked.seq > since)
+        })
     }
 
     /// The runtime was asked about the sandbox after this call came.

@@ -91,6 +91,8 @@ pub(crate) struct InFlight {
     pub(crate) arrived_at: Seq,
     pub(crate) kind: InFlightKind,
     pub(crate) hold: Option<Held>,
+    /// Since when a creation waits for nothing but the runtime's word that what it needs is there.
+    pub(crate) satisfied: Option<Seq>,
 }
 
 #[derive(Clone, Debug)]
@@ -335,7 +337,7 @@ impl Node {
         let mut new = false;
         self.calls.entry(id).or_insert_with(|| {
             new = true;
-            InFlight { connection, arrived_at, kind, hold: None }
+            InFlight { connection, arrived_at, kind, hold: None, satisfied: None }
         });
         new
     }

@@ -15,8 +15,8 @@ use super::{Agent, fault::Point, now, points::point_of};
 use crate::base::clock::wall;
 
 /// How long the kubelet's look at a container waits for ours, where it makes a difference whether it has
-/// exited.
-const LOOK: Duration = Duration::from_secs(2);
+/// exited: it would take the exit for the end of the pod. A runtime on a busy node takes seconds.
+const LOOK: Duration = Duration::from_secs(15);
 
 impl Gate for Agent {
     fn admit(&self, call: &Call) -> Verdict {

@@ -12,23 +12,25 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::Duration,
 };
 
-use berth_pace::Pace;
+use berth_pace::{Pace, limit_silence};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Client, Config,
     client::ClientBuilder,
     config::{AuthInfo, InClusterError, KubeConfigOptions, KubeconfigError},
 };
-use tokio::sync::{Mutex, watch};
+use tokio::{
+    sync::{Mutex, watch},
+    time::Instant,
+};
 use tracing::warn;
 
 pub use self::call::CallError;
 pub(super) use self::call::once;
 pub(crate) use self::call::watch_refusal;
-use self::call::{CALL_TIMEOUT, within};
+use self::call::{patience, slowness, within};
 use super::{
     kubeconfig,
     token::{self, Claims, Due, TokenError},
@@ -37,9 +39,6 @@ use crate::{
     base::causes::chain,
     config::{Configuration, ServiceAccount},
 };
-
-/// How often the patience for large writes doubles where they are not answered in time.
-const MOST_DOUBLINGS: u32 = 2;
 
 /// Where the address of the API server and an identity come from.
 #[derive(Clone, Debug)]
@@ -93,7 +92,7 @@ pub struct Connection {
     current: Arc<Mutex<Option<Session>>>,
     /// Counts the clients that were made.
     made: watch::Sender<u64>,
-    /// Large writes that were not answered in time, less those that were.
+    /// How slow the API server is.
     slow: Arc<AtomicU32>,
 }
 
@@ -165,6 +164,7 @@ fn has_ended(account: &ServiceAccount, token: &str) -> bool {
 fn client(mut config: Config) -> Result<Client, ClientError> {
     // The library would repeat a refused call (429) for minutes: who asks decides on that, and says so.
     config.default_retry = false;
+    limit_silence(&mut config);
     let builder = ClientBuilder::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))?;
     Ok(builder.with_layer(&Pace).build())
 }
@@ -222,42 +222,18 @@ impl Connection {
         }
     }
 
-    /// Asks one question within the time such a question may take.
+    /// Asks one question within the time such a question may take. One that is given up costs the API server
+    /// as much as one that it answers, and a write may be carried out all the same: where it is slow, the
+    /// next one is waited for longer.
     pub(crate) async fn ask<T, F>(&self, question: impl FnOnce(Client) -> F) -> Result<T, CallError>
     where
         F: Future<Output = kube::Result<T>>,
     {
-        self.ask_within(CALL_TIMEOUT, question).await
-    }
-
-    /// Writes something large. A write that is given up costs the API server as much as one that it answers:
-    /// where thousands of agents try again all the time, it answers none of them any more. So the next one is
-    /// waited for longer.
-    pub(crate) async fn write_large<T, F>(&self, write: impl FnOnce(Client) -> F) -> Result<T, CallError>
-    where
-        F: Future<Output = kube::Result<T>>,
-    {
-        let slow = self.slow.load(Ordering::Relaxed);
-        let answer = self.ask_within(CALL_TIMEOUT.saturating_mul(1 << slow.min(MOST_DOUBLINGS)), write).await;
-        let next = match &answer {
-            Err(CallError::Silent(_)) => (slow + 1).min(MOST_DOUBLINGS),
-            Err(CallError::NoClient(_)) => slow,
-            Ok(_) | Err(CallError::Refused { .. } | CallError::Failed(_)) => slow.saturating_sub(1),
-        };
-        self.slow.store(next, Ordering::Relaxed);
-        answer
-    }
-
-    async fn ask_within<T, F>(
-        &self,
-        patience: Duration,
-        question: impl FnOnce(Client) -> F,
-    ) -> Result<T, CallError>
-    where
-        F: Future<Output = kube::Result<T>>,
-    {
         let session = self.session().await.map_err(CallError::NoClient)?;
-        let answer = within(patience, question(session.client.clone())).await;
+        let (slow, begun) = (self.slow.load(Ordering::Relaxed), Instant::now());
+        let answer = within(patience(slow), question(session.client.clone())).await;
+        let in_time = !matches!(answer, Err(CallError::Silent(_)));
+        self.slow.store(slowness(slow, in_time.then(|| begun.elapsed())), Ordering::Relaxed);
         if answer.as_ref().is_err_and(CallError::may_be_the_client) {
             self.discard(&session).await;
         }

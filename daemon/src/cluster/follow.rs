@@ -224,3 +224,6 @@ impl Lost {
         code.filter(|code| !watch.insists && [400, 403, 404].contains(code))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,7 +78,7 @@ where
     let body = applied::<K>(node, uid, "status", status);
     let params = PatchParams::apply(manager).force();
     let written = async |client| raw::all::<K>(client).patch_status(node, &params, &body).await;
-    connection.write_large(async |client| written(client).await.and_then(raw::typed)).await
+    connection.ask(async |client| written(client).await.and_then(raw::typed)).await
 }
 
 /// Lets this be the spec of the node's object, as far as `manager` owns it or nobody does; not of another
@@ -98,10 +98,7 @@ where
 {
     let body = applied::<K>(node, uid, "spec", spec);
     let params = PatchParams::apply(manager);
-    connection
-        .write_large(async |client| raw::all::<K>(client).patch(node, &params, &body).await)
-        .await
-        .map(drop)
+    connection.ask(async |client| raw::all::<K>(client).patch(node, &params, &body).await).await.map(drop)
 }
 
 /// Body of a server-side apply of a part of the object with this UID.

@@ -7,6 +7,7 @@ pub(crate) mod creation_record;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
 pub(crate) mod network;
+mod patience;
 #[cfg(test)]
 pub(crate) mod played;
 #[cfg(test)]
@@ -29,9 +30,9 @@ use k8s_openapi::jiff::Timestamp;
 use tonic::{Code, Response, Status};
 use tracing::warn;
 
-use self::{creation_record::CreationRecord, network::Network};
+use self::{creation_record::CreationRecord, network::Network, patience::Patience};
 use crate::{
-    base::{clock::Clock, unix},
+    base::{clock::Clock, deadline, unix},
     trace,
 };
 
@@ -41,6 +42,8 @@ pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// The most time for the start of a command; who waits for a run of a probe does so for 10 s after its time.
+const LONGEST_START: Duration = Duration::from_secs(8);
 /// Characters of an identity in an error; those of runtimes have 64.
 const LONGEST_ID: usize = 128;
 /// Longest time that stopping and removing may take beyond the grace, on a disk that is busy; the kubelet's
@@ -51,6 +54,7 @@ const LONG_PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug)]
 pub(crate) struct Runtime {
     client: RuntimeServiceClient<trace::Joined>,
+    patience: Patience,
 }
 
 /// The runtime did not answer, or not in a way that can be understood.
@@ -101,7 +105,7 @@ impl Runtime {
     pub(crate) fn new(endpoint: &RuntimeEndpoint) -> Self {
         let channel = unix::endpoint().connect_with_connector_lazy(unix::connector(endpoint.path()));
         let client = RuntimeServiceClient::new(trace::joined(channel));
-        Self { client: client.max_decoding_message_size(MESSAGE_LIMIT) }
+        Self { client: client.max_decoding_message_size(MESSAGE_LIMIT), patience: Patience::default() }
     }
 
     /// `Version`: who the runtime is.
@@ -129,7 +133,8 @@ impl Runtime {
     /// The containers of a sandbox, those that ended with their exit code.
     pub(crate) async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
         let mut containers = Vec::new();
-        let listed = self.listed(Some(sandbox), PATIENCE).await?.into_iter();
+        let time = self.patience.now();
+        let listed = self.patience.learning(time, self.listed(Some(sandbox), time)).await?.into_iter();
         for (_, container) in understood("ListContainers", listed.map(convert::listed_container)) {
             match container.state {
                 ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
@@ -194,8 +199,9 @@ impl Runtime {
     ) -> Result<Option<cri::ContainerStatusResponse>, RuntimeError> {
         let request = ContainerStatusRequest { container_id: id.as_str().to_owned(), verbose };
         let mut client = self.client.clone();
-        let answer =
-            unless_gone(within("ContainerStatus", PATIENCE, client.container_status(request)).await)?;
+        let time = self.patience.now();
+        let asked = within("ContainerStatus", time, client.container_status(request));
+        let answer = unless_gone(self.patience.learning(time, asked).await)?;
         let status = answer.as_ref().and_then(|answer| answer.status.as_ref());
         if let Some(status) = status.filter(|status| status.id != id.as_str()) {
             let answered = status.id.chars().take(LONGEST_ID).collect();
@@ -228,7 +234,8 @@ impl Runtime {
         Ok(answer.exit_code)
     }
 
-    /// Runs a command in a container for at most `limit`, and gives what it printed.
+    /// Runs a command in a container for at most `limit`, and gives what it printed. The runtime ends it, and
+    /// counts from its start, as for the kubelet's probes; on a busy node that comes late.
     ///
     /// The runtime sends all of it in one message, up to 16 MiB, and would have us keep it twice. Beyond
     /// [`OUTPUT_LIMIT`] the answer is dropped unread (`OUT_OF_RANGE`), beyond the runtime's own limit it
@@ -241,7 +248,8 @@ impl Runtime {
     ) -> Result<cri::ExecSyncResponse, RuntimeError> {
         let request = exec_request(container, command, limit);
         let mut client = self.client.clone().max_decoding_message_size(OUTPUT_LIMIT);
-        within("ExecSync", limit, client.exec_sync(request)).await
+        let start = self.patience.now().min(LONGEST_START);
+        within("ExecSync", limit.saturating_add(start), client.exec_sync(request)).await
     }
 
     /// Where the network of a sandbox is; `None` while it has no address.
@@ -309,8 +317,8 @@ pub(crate) async fn within<T>(
     limit: Duration,
     answer: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, RuntimeError> {
-    let answer = tokio::time::timeout(limit, answer).await;
-    let answer = answer.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer in {limit:?}"))));
+    let late = || Err(Status::deadline_exceeded(format!("no answer in {limit:?}")));
+    let answer = deadline::within(limit, answer).await.unwrap_or_else(late);
     answer.map(Response::into_inner).map_err(|status| RuntimeError::Call { method, status: Box::new(status) })
 }
 

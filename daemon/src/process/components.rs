@@ -214,7 +214,10 @@ impl Components {
             return Some(health);
         }
         if config.pod_view.mode == ViewMode::Kubelet {
-            self.executor.poll_kubelet().await;
+            // Cancel-safe: it is asked again when something waits for it.
+            if timeout_at(self.listed_by, self.executor.poll_kubelet()).await.is_err() {
+                warn!("Kubelet has not shown its pods yet, starting without");
+            }
         } else {
             warn!(
                 "No pod view: only pods played by berthctl are ordered; give podView.kubeconfig for the others"

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use berth_pace::Pace;
+use berth_pace::{Pace, limit_silence};
 use kube::{
     Client,
     client::ClientBuilder,
@@ -30,6 +30,7 @@ pub async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     };
     // The library would repeat a refused call (429) for minutes: who asks decides on that, and says so.
     found.default_retry = false;
+    limit_silence(&mut found);
     let builder = ClientBuilder::try_from(found).context("client of the API server")?;
     Ok(builder.with_layer(&Pace).build())
 }

@@ -118,6 +118,22 @@ async fn asks_again_at_the_end_of_each_hold_and_not_before() {
     assert_eq!((begun.elapsed(), gate.asked()), (5 * SECOND, 3));
 }
 
+/// Rows: how long the process stands still from the beginning of the hold, and when it is asked again.
+#[tokio::test(start_paused = true)]
+async fn what_came_in_a_standstill_is_heard_before_a_hold_ends() {
+    for (still, after) in [(SECOND, SECOND), (5 * SECOND, 5 * SECOND + HEARD)] {
+        let begun = Instant::now();
+        let gate = Scripted::new(move |asked| match asked {
+            0 => hold_until(begun + SECOND),
+            _ => Verdict::Forward,
+        });
+        let call = call(stop(), None);
+        let (passage, ()) = tokio::join!(passage(&gate, &call), tokio::time::advance(still));
+        assert_eq!(passage, Passage::Pass { amended: None, held: after });
+        assert_eq!(gate.asked(), 2);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_change_ends_the_wait_at_once() {
     let begun = Instant::now();

@@ -8,7 +8,7 @@ use berth_tests::node::Node;
 use berth_tests::observe::{Cri, Recorder};
 use berth_tests::wait::await_condition;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ContainerStatus, Namespace, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
@@ -283,24 +283,37 @@ impl Case {
     }
 
     /// Leaves a whole berthd to the tests that follow a failed one which was alone with it, and says what it
-    /// has said.
+    /// and its neighbours have said.
     async fn restore_agent(&self) {
         let (Turn::Alone { .. }, Ok(berthd)) = (&self.turn, self.node.berthd()) else { return };
         eprintln!("berthd said:\n{}", berthd.service().last_words());
+        eprintln!("containerd said:\n{}", self.node.containerd().service().last_words());
+        if let Ok(kubelet) = self.node.kubelet() {
+            eprintln!("the kubelet said:\n{}", kubelet.service().last_words());
+        }
         if let Err(error) = berthd.restore().await {
             eprintln!("berthd does not come back: {error:#}");
         }
     }
 
-    /// The pods and containers as they are, for the reader of a failure.
+    /// The pods, sandboxes and containers as they are, and their Events, for the reader of a failure.
     async fn picture(&self) -> Result<String> {
         let mut picture = String::new();
         for pod in self.pods.list(&Default::default()).await?.items {
             let name = pod.name_any();
             picture += &format!("\npod {name}: {}", serde_json::to_string(&pod.status)?);
+            for sandbox in self.cri.sandboxes(&self.namespace, &name).await? {
+                picture += &format!("\n  sandbox {}: {:?}", sandbox.id, sandbox.state());
+            }
             for instance in self.cri.containers(&self.namespace, &name).await? {
                 picture += &format!("\n  {instance:?}");
             }
+        }
+        let events: Api<Event> = Api::namespaced(self.pods.clone().into_client(), &self.namespace);
+        for event in events.list(&Default::default()).await?.items {
+            let of = event.involved_object.name.unwrap_or_default();
+            let (reason, message) = (event.reason.unwrap_or_default(), event.message.unwrap_or_default());
+            picture += &format!("\nEvent of {of}, {} times: {reason}: {message}", event.count.unwrap_or(1));
         }
         Ok(picture)
     }

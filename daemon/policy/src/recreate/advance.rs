@@ -81,7 +81,7 @@ impl Node {
             PodLiveness::Gone => {
                 return request.finish(Outcome::Failed(FailureReason::PodGone), POD_GONE, now);
             }
-            PodLiveness::Missing if request.gives_up(now) => {
+            PodLiveness::Missing if request.gives_up(self.runs_unseen(&request.asked.pod), now) => {
                 let why = if self.unread.contains(&request.asked.pod) { POD_UNREAD } else { POD_GONE };
                 return request.finish(Outcome::Failed(FailureReason::PodGone), why, now);
             }

@@ -12,7 +12,7 @@ use crate::{
     recreate::{
         ContainerPhase, MarkPhase, Origin, RecreateMark,
         liveness::{PodLiveness, Standing},
-        state::{Drain, Marked, PATIENCE_FOR_POD, Request, Stop},
+        state::{Drain, Marked, PATIENCE_FOR_POD, PATIENCE_FOR_RUNNING_POD, Request, Stop},
     },
     set_aside::Subject,
     step::{DirectStop, Effect, PodEffect, RequestEffect, RuntimeEffect, Step, StoreEffect},
@@ -109,7 +109,9 @@ impl Node {
             }
         });
         let missing = request.since.map(|since| later(since, PATIENCE_FOR_POD));
-        grace.into_iter().chain(started).chain(missing).collect()
+        let unseen = request.since.filter(|_| !request.pod_seen);
+        let behind = unseen.map(|since| later(since, PATIENCE_FOR_RUNNING_POD));
+        grace.into_iter().chain(started).chain(missing).chain(behind).collect()
     }
 
     /// The sandboxes of pods with open requests, with the time when the runtime is to be asked about each.

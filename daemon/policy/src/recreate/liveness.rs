@@ -50,6 +50,14 @@ impl Node {
         }
     }
 
+    /// The runtime has a container of this pod that runs, and the pod view does not show the pod, nor that it
+    /// cannot be read.
+    pub(super) fn runs_unseen(&self, uid: &PodUid) -> bool {
+        let mut instances = self.sandboxes_of(uid).flat_map(|sandbox| sandbox.instances.values());
+        !self.unread.contains(uid)
+            && instances.any(|instance| instance.container.state == ContainerState::Running)
+    }
+
     /// How a container is, where `target` is the instance to replace.
     pub(super) fn standing_in(
         &self,

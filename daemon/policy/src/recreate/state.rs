@@ -17,6 +17,8 @@ use crate::{
 
 /// How long the pod view may be behind the request.
 pub(super) const PATIENCE_FOR_POD: Duration = Duration::from_secs(3);
+/// The same of a pod that runs here: it is there, and its API server is slow.
+pub(super) const PATIENCE_FOR_RUNNING_POD: Duration = Duration::from_secs(30);
 
 /// All requests and marks.
 #[derive(Clone, Debug, Default)]
@@ -328,9 +330,10 @@ impl Request {
         self.asked.origin.source().is_some()
     }
 
-    /// Its pod, which nothing shows, is gone for good.
-    pub(super) fn gives_up(&self, now: Instant) -> bool {
-        self.pod_seen || self.since.is_some_and(|since| now >= later(since, PATIENCE_FOR_POD))
+    /// Its pod, which the pod view does not show, is gone for good. `runs`: the runtime shows it.
+    pub(super) fn gives_up(&self, runs: bool, now: Instant) -> bool {
+        let patience = if runs { PATIENCE_FOR_RUNNING_POD } else { PATIENCE_FOR_POD };
+        self.pod_seen || self.since.is_some_and(|since| now >= later(since, patience))
     }
 
     pub(super) fn is_done(&self, name: &ContainerName) -> bool {

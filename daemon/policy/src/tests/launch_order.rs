@@ -2,6 +2,7 @@
 
 mod begins_anew;
 mod restarted_kubelet;
+mod slow_runtime;
 
 use std::time::Duration;
 
@@ -322,7 +323,9 @@ fn a_silent_runtime_refuses_in_the_end() {
     world.apply(Event::InspectionStarted("sandbox".into()));
     world.apply(Event::InspectionFailed("sandbox".into()));
     assert!(world.node.plan(world.now).is_empty(), "a failed question is repeated after a pause");
-    world.pass(Duration::from_secs(2));
+    world.pass(Duration::from_secs(19));
+    assert!(matches!(world.node.admit(&call, world.now), Verdict::Hold { why: HoldReason::Inspection, .. }));
+    world.pass(Duration::from_secs(1));
     assert_eq!(world.node.admit(&call, world.now), Verdict::Refuse(Refusal::RuntimeSilent));
 }
 

@@ -5,9 +5,12 @@ use std::time::Duration;
 use kube::runtime::watcher;
 
 use super::ClientError;
+use crate::base::deadline;
 
 /// A single question to an API server that is well takes milliseconds.
-pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often that doubles where answers do not come in time.
+const MOST_DOUBLINGS: u32 = 2;
 
 /// A question to the API server that was not answered as wished.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +85,22 @@ impl CallError {
     }
 }
 
+/// The time for a question to an API server that is so slow.
+pub(super) fn patience(slow: u32) -> Duration {
+    CALL_TIMEOUT.saturating_mul(1 << slow.min(MOST_DOUBLINGS))
+}
+
+/// How slow it counts as after an answer that took so long; `None`: it did not come in time.
+pub(super) fn slowness(before: u32, took: Option<Duration>) -> u32 {
+    let less = before.saturating_sub(1);
+    match took {
+        None => before.saturating_add(1).min(MOST_DOUBLINGS),
+        // The shorter time would have done twice.
+        Some(took) if took.saturating_mul(2) <= patience(less) => less,
+        Some(_) => before,
+    }
+}
+
 /// Waits for one answer, but not for ever.
 pub(in crate::cluster) async fn once<T>(
     answer: impl Future<Output = kube::Result<T>>,
@@ -93,13 +112,13 @@ pub(super) async fn within<T>(
     patience: Duration,
     answer: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, CallError> {
-    match tokio::time::timeout(patience, answer).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => {
+    match deadline::within(patience, answer).await {
+        Some(Ok(answer)) => Ok(answer),
+        Some(Err(kube::Error::Api(status))) => {
             Err(CallError::Refused { code: status.code, message: status.message.clone() })
         }
-        Ok(Err(error)) => Err(CallError::Failed(Box::new(error))),
-        Err(_) => Err(CallError::Silent(patience)),
+        Some(Err(error)) => Err(CallError::Failed(Box::new(error))),
+        None => Err(CallError::Silent(patience)),
     }
 }
 
@@ -111,5 +130,30 @@ pub(crate) fn watch_refusal(error: &watcher::Error) -> Option<u16> {
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
         | watcher::Error::WatchError(status) => Some(status.code),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_server_that_is_slow_has_more_time_until_it_is_not() {
+        let table = [
+            (0, None, 1),
+            (1, None, 2),
+            (2, None, 2),
+            (2, Some(10), 2),
+            (2, Some(6), 2),
+            (2, Some(5), 1),
+            (1, Some(3), 1),
+            (1, Some(2), 0),
+            (0, Some(4), 0),
+        ];
+        for (before, took, expected) in table {
+            let took = took.map(Duration::from_secs);
+            assert_eq!(slowness(before, took), expected, "{before} {took:?}");
+        }
+        assert_eq!([0, 1, 2, 3].map(|slow| patience(slow).as_secs()), [5, 10, 20, 20]);
     }
 }

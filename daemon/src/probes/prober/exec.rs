@@ -16,7 +16,8 @@ use crate::{
     cri::{OUTPUT_LIMIT, Runtime, RuntimeError},
 };
 
-/// Runs the command until it ends, for at most the run's timeout. Dropped, the runtime kills it.
+/// Runs the command until it ends, for at most the run's timeout and the time that its start may take.
+/// Dropped, the runtime kills it.
 pub(super) async fn run(runtime: &Runtime, run: &ProbeRun, command: &[String]) -> ProbeResult {
     match runtime.exec_output(&run.container, command, run.timeout).await {
         Ok(answer) if answer.exit_code == 0 => ProbeResult::Success(readable(&answer.stdout)),

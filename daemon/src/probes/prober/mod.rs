@@ -21,14 +21,17 @@ mod pod_network;
 use std::time::Duration;
 
 use berth_policy::{ProbeAction, ProbeResult, ProbeRun};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use self::{
     message::steady,
     pod_network::{AskError, PodNetwork, PodNetworks},
 };
 use crate::{
-    base::{causes::chain, deadline::later},
+    base::{
+        causes::chain,
+        deadline::{by, later},
+    },
     cri::Runtime,
     trace::Span,
 };
@@ -46,8 +49,8 @@ impl Prober {
         Self { networks: PodNetworks::new(runtime.clone()), runtime }
     }
 
-    /// Runs it once. Comes back within its timeout, whatever the container or the runtime do, and can be
-    /// dropped at any moment: the command is killed then, the connection closed.
+    /// Runs it once. Comes back within its timeout and some seconds, whatever the container or the runtime
+    /// do, and can be dropped at any moment: the command is killed then, the connection closed.
     ///
     /// `host_ip` is dialled for a pod on the host's network, of which the runtime knows no address.
     pub(crate) async fn run(&self, run: &ProbeRun, host_ip: Option<&str>) -> ProbeResult {
@@ -98,16 +101,16 @@ impl Prober {
         ask: impl AsyncFnOnce(&PodNetwork<'_>) -> ProbeResult,
     ) -> ProbeResult {
         let deadline = later(Instant::now(), run.timeout);
-        let pod_network = match timeout_at(deadline, self.networks.of(&run.sandbox, host_ip)).await {
-            Ok(Ok(pod_network)) => pod_network,
-            Ok(Err(error)) => return ProbeResult::Unknown(steady(&chain(&error))),
-            Err(_) => {
+        let pod_network = match by(deadline, self.networks.of(&run.sandbox, host_ip)).await {
+            Some(Ok(pod_network)) => pod_network,
+            Some(Err(error)) => return ProbeResult::Unknown(steady(&chain(&error))),
+            None => {
                 let text = format!("the runtime did not say within {:?} where the pod is", run.timeout);
                 return ProbeResult::Unknown(text);
             }
         };
-        let asked = timeout_at(deadline, ask(&pod_network)).await;
-        asked.unwrap_or_else(|_| {
+        let asked = by(deadline, ask(&pod_network)).await;
+        asked.unwrap_or_else(|| {
             pod_network.forget();
             timed_out(run.timeout)
         })

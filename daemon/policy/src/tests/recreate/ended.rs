@@ -239,6 +239,23 @@ fn a_pod_that_is_seen_later_is_waited_for() {
     assert_eq!(play.last("r").outcome, Some(Outcome::Failed(FailureReason::PodGone)));
 }
 
+/// The runtime shows that it is there: the pod view is behind.
+#[test]
+fn a_pod_that_runs_is_waited_for_longer() {
+    let mut play = Play::new(one());
+    let request = play.asks("r", &["a"], strategy());
+    play.world.apply(Event::PodGone(play.pod.pod.uid.clone()));
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    play.settle();
+    for (seconds, is_over) in [(29, false), (1, true)] {
+        play.world.pass(Duration::from_secs(seconds));
+        play.settle();
+        let ends = play.reports.iter().filter(|(_, report)| report.outcome.is_some());
+        assert_eq!(ends.count() > 0, is_over, "{seconds}");
+    }
+    assert_eq!(play.last("r").outcome, Some(Outcome::Failed(FailureReason::PodGone)));
+}
+
 #[test]
 fn a_static_pod_is_known_by_its_mirror_too() {
     let mut pod = one();
