@@ -19,7 +19,7 @@ use crate::wait::{Hopeless, await_condition};
 /// The manager's name among the writers of a status.
 const MANAGER: &str = "berth-manager";
 /// Far more than a container that runs takes for its first line, on a machine with other work to do.
-const WRITTEN: Duration = Duration::from_secs(60);
+const WRITTEN: Duration = Duration::from_secs(180);
 
 /// A request that is to be made.
 #[derive(Clone, Debug)]
@@ -194,9 +194,11 @@ impl Evidence {
 
     /// A container that writes down its starts and its end, and takes `hook` (a script) before.
     pub fn container(&self, name: &str, hook: &str) -> Container {
+        // It listens before it says that it has started: as the first process of its container it would not hear
+        // a signal that comes before.
         let container = Container::new(name)
             .only(&format!(
-                "echo start >> /evidence/{name}\ntrap 'echo term | tee -a /evidence/{name}; touch /evidence/{name}.ended; exit 0' TERM\nsleep 1000000 & wait"
+                "trap 'echo term | tee -a /evidence/{name}; touch /evidence/{name}.ended; exit 0' TERM\necho start >> /evidence/{name}\nsleep 1000000 & wait"
             ));
         let container = self.mounted(container);
         if hook.is_empty() {

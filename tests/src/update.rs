@@ -15,7 +15,7 @@ use crate::wait::await_condition;
 /// The manager's name among the writers of a status.
 const MANAGER: &str = "berth-manager";
 /// Longer than an update takes on a machine with other work to do.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A request that is to be made.
 #[derive(Clone, Debug)]
