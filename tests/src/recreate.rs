@@ -194,8 +194,8 @@ impl Evidence {
 
     /// A container that writes down its starts and its end, and takes `hook` (a script) before.
     pub fn container(&self, name: &str, hook: &str) -> Container {
-        // It listens before it says that it has started: as the first process of its container it would not hear
-        // a signal that comes before.
+        // It listens before it says that it has started: as the first process of its container it would not
+        // hear a signal that comes before.
         let container = Container::new(name)
             .only(&format!(
                 "trap 'echo term | tee -a /evidence/{name}; touch /evidence/{name}.ended; exit 0' TERM\necho start >> /evidence/{name}\nsleep 1000000 & wait"

@@ -256,16 +256,16 @@ impl Case {
         Ok(())
     }
 
-    /// Ends the newest container of that name as if its program had ended by itself. The program takes SIGTERM
-    /// for a reason to end, as soon as it listens: as the first process of its container it would not hear one
-    /// that comes before.
+    /// Ends the newest container of that name as if its program had ended by itself. The program takes
+    /// SIGTERM for a reason to end, as soon as it listens: as the first process of its container it would not
+    /// hear one that comes before.
     pub(crate) async fn end(&self, pod: &str, name: &str) -> Result<()> {
         let id = self.newest(pod, name).await?;
         let containerd = self.node.containerd();
         let tasks = containerd.ctr(&["task", "list"]).await?;
         let task = tasks.lines().find(|line| line.starts_with(&id)).with_context(|| format!("no task {id}"))?;
         let pid = task.split_whitespace().nth(1).with_context(|| task.to_owned())?.to_owned();
-        await_condition(format!("{name} listens to SIGTERM"), PATIENCE, async || catches_sigterm(&pid)).await?;
+        await_condition(format!("{name} hears SIGTERM"), PATIENCE, async || catches_sigterm(&pid)).await?;
         containerd.ctr(&["task", "kill", "--signal", "SIGTERM", &id]).await?;
         Ok(())
     }
@@ -293,8 +293,8 @@ impl Case {
         Ok(())
     }
 
-    /// Leaves a whole node to the tests that follow a failed one which was alone with it, and says what berthd
-    /// has said.
+    /// Leaves a whole node to the tests that follow a failed one which was alone with it, and says what
+    /// berthd has said.
     async fn restore_node(&self) {
         let Turn::Alone { .. } = self.turn else { return };
         if let Ok(berthd) = self.node.berthd() {

@@ -34,8 +34,8 @@ impl Controllers {
         };
         let mut args = common(Port::ControllerManager);
         args.push(format!("--controllers={controllers}"));
-        // A kubelet that says nothing for a while has other work on its machine: no Node of the tests is down,
-        // and one that is called so has its pods marked, and no new ones.
+        // A kubelet that says nothing for a while has other work on its machine: no Node of the tests is
+        // down, and one that is called so has its pods marked, and no new ones.
         args.push("--node-monitor-grace-period=10m".to_owned());
         args.push(format!(
             "--service-account-private-key-file={}",

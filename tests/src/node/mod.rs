@@ -330,8 +330,8 @@ impl Node {
         .await
     }
 
-    /// Makes it whole after a test that failed in the middle: what has ended is started, what stands still goes
-    /// on. Else all tests after that one would fail as well.
+    /// Makes it whole after a test that failed in the middle: what has ended is started, what stands still
+    /// goes on. Else all tests after that one would fail as well.
     pub async fn restore(&self) -> Result<()> {
         let cluster = self.api.as_ref();
         let of_cluster = cluster.into_iter().flat_map(|of| [of.etcd.service(), of.server.service()]);
@@ -347,12 +347,12 @@ impl Node {
         }
         self.containerd.ready().await?;
         let Some(berthd) = &self.berthd else { return Ok(()) };
-        let had_ended = berthd.service().has_ended()?;
+        // At the runtime's own path the kubelet's connections are the runtime's by then.
+        let is_left = berthd.service().has_ended()? && berthd.socket() == self.containerd.socket();
         berthd.restore().await?;
         match &self.kubelet {
-            // At the runtime's own path: the kubelet's connections are the runtime's by now.
-            Some(kubelet) if had_ended && berthd.socket() == self.containerd.socket() => kubelet.restart().await,
-            _ => Ok(()),
+            Some(kubelet) if is_left => kubelet.restart().await,
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -159,10 +159,8 @@ impl Service {
 
     /// Lets it go on where it stands still.
     pub fn go_on(&self) -> Result<()> {
-        match self.process().as_ref() {
-            Some(process) => process.signal(Signal::SIGCONT).with_context(|| format!("continue {}", self.name)),
-            None => Ok(()),
-        }
+        let Some(process) = &*self.process() else { return Ok(()) };
+        process.signal(Signal::SIGCONT).with_context(|| format!("let {} go on", self.name))
     }
 
     /// Its process, while it runs.

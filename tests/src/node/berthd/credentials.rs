@@ -26,8 +26,8 @@ impl Berthd {
         self.replace(PROVIDERS, &providers(match_image))
     }
 
-    /// Puts another file in the place of one that is read for each pull, also for those of other tests: nobody
-    /// finds half of it there.
+    /// Puts another file in the place of one that is read for each pull, also for those of other tests:
+    /// nobody finds half of it there.
     fn replace(&self, name: &str, text: &str) -> Result<()> {
         let new = self.run.write(&format!("{name}.new"), text)?;
         fs::rename(new, self.run.path(name)).with_context(|| format!("replace {name}"))

@@ -73,8 +73,8 @@ impl Berthd {
         remove(&self.reached_file())
     }
 
-    /// Makes it whole after a test that failed in the middle: it passes every point, runs and serves. Else all
-    /// tests after that one would fail as well.
+    /// Makes it whole after a test that failed in the middle: it passes every point, runs and serves. Else
+    /// all tests after that one would fail as well.
     pub async fn restore(&self) -> Result<()> {
         self.pass_all_points()?;
         if let (Some(shim), Some(_)) = (&self.shim, &self.kept)
