@@ -159,7 +159,8 @@ impl Service {
 
     /// Lets it go on where it stands still.
     pub fn go_on(&self) -> Result<()> {
-        let Some(process) = &*self.process() else { return Ok(()) };
+        let process = self.process();
+        let Some(process) = process.as_ref() else { return Ok(()) };
         process.signal(Signal::SIGCONT).with_context(|| format!("let {} go on", self.name))
     }
 
