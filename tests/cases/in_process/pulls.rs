@@ -87,7 +87,7 @@ async fn a_stop_of_the_agent_lets_a_waiting_pull_go() {
         let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let (reply, ()) = tokio::join!(pull(&kubelet), async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
             world.shutdown.cancel();
             let mut call = calls.recv().await.unwrap();
             call.read().await.unwrap();

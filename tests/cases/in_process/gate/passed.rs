@@ -7,7 +7,7 @@ use berth_proto::cri as proto;
 use berth_tests::fake::{Exchange, framed};
 use prost::Message;
 
-use super::{begin, create, ends, stop};
+use super::{begin, create, ended, stop};
 use crate::world::{World, cri, within};
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn refused_with_the_code_of_its_reason() {
             assert!(reply.trailers.is_none());
         }
         assert!(calls.try_recv().is_err());
-        assert_eq!(ends(&world).len(), 3);
+        ended(&world, 3).await;
     })
     .await;
 }
