@@ -9,6 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use tokio::sync::Mutex;
 
 use super::programs::cache_dir;
 use super::run_dir::Run;
@@ -25,8 +26,12 @@ const SOURCE: &str = "/bin/busybox";
 /// Part of the cache key: raise it when what is made below changes.
 const RECIPE: &str = "1";
 
+/// Held by whoever makes archives: nodes of one process come up at once, and would work in one folder.
+static MAKES: Mutex<()> = Mutex::const_new(());
+
 /// The archives of all images; makes those that are missing.
 pub async fn archives() -> Result<Vec<PathBuf>> {
+    let _alone = MAKES.lock().await;
     let size = fs::metadata(SOURCE).with_context(|| format!("{SOURCE}: install busybox-static"))?.len();
     let dir = cache_dir()?.join("images");
     fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
