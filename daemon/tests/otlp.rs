@@ -41,7 +41,7 @@ const UNSAMPLED: &str = "00-00000000000000000000000000000bad-00000000000000ba-00
 /// How long the runtime takes to list, and a creation that depends on it waits.
 const HOLD: Duration = Duration::from_millis(300);
 /// Longest wait for what comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A collector that keeps what it is sent.
 #[derive(Clone, Default)]

@@ -132,7 +132,7 @@ fn check_exposure(unit: &str, threshold: &str) {
 fn it_tells_when_it_is_ready_and_that_it_is_alive() {
     let dir = tempfile::tempdir().unwrap();
     let notify = UnixDatagram::bind(dir.path().join("notify.sock")).unwrap();
-    notify.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    notify.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let child = Command::new(cargo_bin("berthd"))
         .env_clear()
         .args(flags(dir.path()))
@@ -178,7 +178,7 @@ fn it_takes_the_socket_it_is_passed() {
         .spawn()
         .unwrap();
     let _process = Process(child);
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     // The first connection makes systemd start it; it is answered by berthd, which says that the runtime is
     // away.

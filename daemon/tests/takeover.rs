@@ -105,7 +105,7 @@ impl Node {
 
     #[track_caller]
     fn await_condition(&self, what: &str, condition: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(300);
         while !condition() {
             let log = |name: &str| fs::read_to_string(self.path(name)).unwrap_or_default();
             assert!(

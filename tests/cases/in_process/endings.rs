@@ -182,7 +182,8 @@ async fn a_runtime_that_dies_in_the_middle() {
                 if begun {
                     let mut send = exchange.begin().unwrap();
                     send.send_data(framed(b"half"), false).unwrap();
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    // Until the kubelet has the beginning.
+                    tokio::time::sleep(Duration::from_millis(500)).await;
                     runtime.kill().await;
                     drop(send);
                 } else {

@@ -87,7 +87,7 @@ async fn a_stop_of_the_agent_lets_a_waiting_pull_go() {
         let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let (reply, ()) = tokio::join!(pull(&kubelet), async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
             world.shutdown.cancel();
             let mut call = calls.recv().await.unwrap();
             call.read().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_pull_for_a_handler_of_its_own_waits_for_nobody() {
             calls.recv().await.unwrap().reply(b"").await.unwrap();
         });
         assert_eq!(reply.unwrap().status(), Some(0));
-        assert!(world.gate.events().iter().any(|event| matches!(event, Event::PullPassed { .. })));
+        world.gate.told(|event| matches!(event, Event::PullPassed { .. })).await;
     })
     .await;
 }
@@ -132,6 +132,11 @@ async fn credentials_are_told_apart_and_never_told() {
                 call.reply(b"").await.unwrap();
             });
             assert_eq!(reply.unwrap().status(), Some(0));
+        }
+        let passed = |event: &&Event| matches!(event, Event::PullPassed { .. });
+        // Over a line they are told a moment later.
+        while world.gate.events().iter().filter(passed).count() < 3 {
+            tokio::task::yield_now().await;
         }
         let events = world.gate.events();
         assert!(!format!("{events:?}").contains("canary"));

@@ -1,5 +1,6 @@
 //! One test's share of the common node: its namespace, its pods, its turn.
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -11,6 +12,7 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::{Client, ResourceExt};
+use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -178,10 +180,14 @@ async fn in_namespace(
             "{name}: {}",
             case.picture().await.unwrap_or_else(|error| format!("no picture: {error:#}"))
         );
-        case.restore_agent().await;
+        case.restore_node().await;
     }
-    case.remove_pods().await?;
-    outcome
+    let removed = case.remove_pods().await;
+    if let (Err(_), Err(error)) = (&outcome, &removed) {
+        eprintln!("{name}: its pods stay: {error:#}");
+    }
+    // The reason why it failed counts more than what came of that.
+    outcome.and(removed)
 }
 
 impl Case {
@@ -252,10 +258,17 @@ impl Case {
         Ok(())
     }
 
-    /// Ends the newest container of that name as if its program had ended by itself.
+    /// Ends the newest container of that name as if its program had ended by itself. The program takes
+    /// SIGTERM for a reason to end, as soon as it listens: as the first process of its container it would not
+    /// hear one that comes before.
     pub(crate) async fn end(&self, pod: &str, name: &str) -> Result<()> {
         let id = self.newest(pod, name).await?;
-        self.node.containerd().ctr(&["task", "kill", "--signal", "SIGTERM", &id]).await?;
+        let containerd = self.node.containerd();
+        let tasks = containerd.ctr(&["task", "list"]).await?;
+        let task = tasks.lines().find(|line| line.starts_with(&id)).with_context(|| format!("no task {id}"))?;
+        let pid = task.split_whitespace().nth(1).with_context(|| task.to_owned())?.to_owned();
+        await_condition(format!("{name} hears SIGTERM"), PATIENCE, async || catches_sigterm(&pid)).await?;
+        containerd.ctr(&["task", "kill", "--signal", "SIGTERM", &id]).await?;
         Ok(())
     }
 
@@ -282,17 +295,19 @@ impl Case {
         Ok(())
     }
 
-    /// Leaves a whole berthd to the tests that follow a failed one which was alone with it, and says what it
-    /// and its neighbours have said.
-    async fn restore_agent(&self) {
-        let (Turn::Alone { .. }, Ok(berthd)) = (&self.turn, self.node.berthd()) else { return };
-        eprintln!("berthd said:\n{}", berthd.service().last_words());
+    /// Leaves a whole node to the tests that follow a failed one which was alone with it, and tells what its
+    /// programs have said.
+    async fn restore_node(&self) {
+        let Turn::Alone { .. } = self.turn else { return };
+        if let Ok(berthd) = self.node.berthd() {
+            eprintln!("berthd said:\n{}", berthd.service().last_words());
+        }
         eprintln!("containerd said:\n{}", self.node.containerd().service().last_words());
         if let Ok(kubelet) = self.node.kubelet() {
             eprintln!("the kubelet said:\n{}", kubelet.service().last_words());
         }
-        if let Err(error) = berthd.restore().await {
-            eprintln!("berthd does not come back: {error:#}");
+        if let Err(error) = self.node.restore().await {
+            eprintln!("the node does not come back: {error:#}");
         }
     }
 
@@ -317,6 +332,15 @@ impl Case {
         }
         Ok(picture)
     }
+}
+
+/// Accepts a process that has a handler for SIGTERM.
+fn catches_sigterm(pid: &str) -> Result<()> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).context("the program has ended")?;
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).context("no SigCgt")?;
+    let caught = u64::from_str_radix(caught.trim(), 16).with_context(|| caught.to_owned())?;
+    ensure!(caught & (1 << (Signal::SIGTERM as u64 - 1)) != 0, "it does not listen yet");
+    Ok(())
 }
 
 /// Accepts a pod that the kubelet calls Ready.

@@ -30,8 +30,9 @@ const WAITS: Duration = Duration::from_secs(5);
 /// Time for which berthd stands still, and once more when the hooks have ended: longer than [`WAITS`] and the
 /// time in which it is noticed.
 const STANDS_STILL: Duration = Duration::from_secs(7);
-/// A berthd that stands still may have been asked whether it is there so long before.
-const ASKED_BEFORE: Duration = Duration::from_secs(2);
+/// A berthd that stands still may have been asked whether it is there so long before: it has two seconds for
+/// the answer, and is looked for once a second.
+const ASKED_BEFORE: Duration = Duration::from_secs(3);
 /// Script of a container before it ends: it waits until the test says so, by [`Hooks::go`]. However slow the
 /// machine is, what is under way is so before and after.
 const HOOK: &str = "until test -f /evidence/go; do sleep 0.1; done";
@@ -167,6 +168,8 @@ async fn goes_on(
     berthd: &Berthd,
     fault: impl AsyncFnOnce(&Berthd, &Hooks) -> Result<Option<Timestamp>>,
 ) -> Result<()> {
+    // A test before this one may have had its kubelet without a runtime.
+    case.node.registered_and_ready().await?;
     let began = Timestamp::now();
     let registry = Registry::start(case.node.run()).await?;
     let archive = sized(case.node.run(), "pulled:1", PULLED).await?;
@@ -176,7 +179,7 @@ async fn goes_on(
     work.pull.is_open().await?;
     let unordered = fault(berthd, &work.hooks).await.context("the fault")?;
     work.end(unordered).await?;
-    caller.all_answered().await?;
+    caller.all_answered().await.context("calls of other clients")?;
     let client = case.pods.clone().into_client();
     let complaints = complaints(&client, &case.namespace).await?;
     ensure!(complaints.is_empty(), "{complaints:?}");
@@ -264,11 +267,11 @@ impl<'a> Work<'a> {
     async fn end(self, unordered: Option<Timestamp>) -> Result<()> {
         let case = self.case;
         self.hooks.go()?;
-        self.pull.end().await?;
+        self.pull.end().await.context("the pull")?;
         case.inside("held", "a", "touch /tmp/go").await?;
         let pod = case.await_ready("held").await?;
         ensure!(container(&pod, "a")?.restart_count == 0, "a was restarted");
-        let history = self.held.finish().await?;
+        let history = self.held.finish().await.context("the record of the pod that waited")?;
         history.check_start_order(&["a", "b"], Duration::ZERO)?;
         ensure!(history.instances.len() == 2, "{:?}", history.instances);
         case.await_gone("stops").await?;
@@ -283,11 +286,12 @@ impl<'a> Work<'a> {
         let job = self.jobs.over("job").await?;
         ensure!((job.succeeded, job.failed.unwrap_or(0)) == (Some(1), 0), "{job:?}");
         self.asked.succeeded(PATIENCE).await?;
-        let first = self.recreated.running("main").await?;
-        ensure!(first.attempt == 1, "attempt {}", first.attempt);
-        self.recreated.evidence.has("main", "hook", 1).await?;
+        let first = self.recreated.running("main").await.context("the recreated pod")?;
+        ensure!(first.attempt == 1, "the recreated pod is at attempt {}", first.attempt);
+        self.recreated.evidence.has("main", "hook", 1).await.context("the recreated pod")?;
         self.update.succeeded().await?;
-        ensure!(self.updated.restarts("main").await? == 1, "not restarted once");
+        let restarts = self.updated.restarts("main").await.context("the updated pod")?;
+        ensure!(restarts == 1, "the updated pod was restarted {restarts} times");
         Ok(())
     }
 }

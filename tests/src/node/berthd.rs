@@ -1,5 +1,6 @@
 //! berthd between the kubelet and containerd: its configuration, its process, and what it says of itself.
 
+mod credentials;
 mod points;
 mod shim;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::credentials::{DOCKER_CONFIG, PROVIDER_DIR, PROVIDERS, providers};
 use super::api_server::NODE_NAME;
 use super::http;
 use super::programs;
@@ -29,12 +31,13 @@ const RESERVE: &str = "16Mi";
 const CONFIG: &str = "berthd.yaml";
 /// Where it keeps its store, below the run's directory.
 pub(super) const STATE: &str = "berth/state";
-/// Names below the run's directory of what berthd reads anew for each pull.
-const DOCKER_CONFIG: &str = "berth/docker.json";
-const PROVIDERS: &str = "berth/providers.yaml";
-const PROVIDER_DIR: &str = "berth/providers";
-const PROVIDER: &str = "berth/providers/provider";
 const TOKEN: &str = "berth/token";
+
+/// Time that it, and its shim, have to end in when they are told to: what is open ends first, and a runtime's
+/// place is given back.
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
+/// Longer than a new process takes to get ready on a machine with other work to do.
+const READY_WITHIN: &str = "--ready-within=120s";
 
 /// Beside the admin socket.
 const SHIM_SOCKET: &str = "shim.sock";
@@ -152,14 +155,18 @@ podView:
         let (shim, kept) = match two {
             true => shim::start(run, &socket, &shim_socket, runtime, kubelet)
                 .map(|(shim, kept)| (Some(shim), Some(kept)))?,
-            false if outside => (Some(Service::new(run, "berth-shim", "berth-shim", Vec::new())), None),
+            false if outside => {
+                let shim = Service::new(run, "berth-shim", "berth-shim", Vec::new());
+                (Some(shim.grace(ENDS_WITHIN)), None)
+            }
             false => (None, None),
         };
         let fault_file = dir.join("fault");
         let berthd = Self {
             run: run.clone(),
             service: Service::new(run, "berthd", programs::berth("berthd")?, args)
-                .env("BERTH_FAULT_FILE", fault_file.display().to_string()),
+                .env("BERTH_FAULT_FILE", fault_file.display().to_string())
+                .grace(ENDS_WITHIN),
             shim,
             kept,
             fault_file,
@@ -208,18 +215,6 @@ podView:
     /// The folder where it looks for requests that are files.
     pub fn desired_dir(&self) -> &Path {
         &self.desired
-    }
-
-    /// Gives it a docker configuration, from its next pull on.
-    pub fn docker_config(&self, text: &str) -> Result<()> {
-        self.run.write(DOCKER_CONFIG, text).map(drop)
-    }
-
-    /// Gives it a credential provider for images that match this, a shell script, from its next pull on.
-    pub fn credential_provider(&self, match_image: &str, script: &str) -> Result<()> {
-        let program = self.run.write(PROVIDER, &format!("#!/bin/sh\n{script}\n"))?;
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).context("make it a program")?;
-        self.run.write(PROVIDERS, &providers(match_image)).map(drop)
     }
 
     /// Starts it anew with one more line among the settings of images.
@@ -281,6 +276,9 @@ podView:
         let to = format!("--to={}", program.display());
         let mut args = vec!["upgrade", to.as_str()];
         args.extend(flags);
+        if !flags.iter().any(|flag| flag.starts_with("--ready-within")) {
+            args.push(READY_WITHIN);
+        }
         let upgraded = self.ctl(&args).await.map(drop);
         self.follow().await?;
         upgraded
@@ -360,22 +358,6 @@ podView:
         all.extend(args);
         tool(programs::berth("berthctl")?, &all).await
     }
-}
-
-/// A configuration with one provider; with none for no image.
-fn providers(match_image: &str) -> String {
-    let provider = match match_image {
-        "" => " []\n".to_owned(),
-        image => format!(
-            "
-- name: provider
-  matchImages: [\"{image}\"]
-  defaultCacheDuration: 0s
-  apiVersion: credentialprovider.kubelet.k8s.io/v1
-"
-        ),
-    };
-    format!("apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:{provider}")
 }
 
 fn pod_view(run: &Run, view: &PodView) -> String {

@@ -34,6 +34,9 @@ impl Controllers {
         };
         let mut args = common(Port::ControllerManager);
         args.push(format!("--controllers={controllers}"));
+        // A kubelet that says nothing for a while has other work on its machine: no Node of the tests is
+        // down, and one that is called so has its pods marked, and no new ones.
+        args.push("--node-monitor-grace-period=10m".to_owned());
         args.push(format!(
             "--service-account-private-key-file={}",
             run.path("api/service-account.key").display()

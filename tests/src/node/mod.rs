@@ -330,6 +330,32 @@ impl Node {
         .await
     }
 
+    /// Makes it whole after a test that failed in the middle: what has ended is started, what stands still
+    /// goes on. Else all tests after that one would fail as well.
+    pub async fn restore(&self) -> Result<()> {
+        let cluster = self.api.as_ref();
+        let of_cluster = cluster.into_iter().flat_map(|of| [of.etcd.service(), of.server.service()]);
+        let kubelet = self.kubelet.as_ref().map(Kubelet::service);
+        for service in of_cluster.chain([self.containerd.service()]).chain(kubelet) {
+            if service.has_ended()? {
+                service.start()?;
+            }
+            service.go_on()?;
+        }
+        if let Some(cluster) = cluster {
+            cluster.server.ready().await?;
+        }
+        self.containerd.ready().await?;
+        let Some(berthd) = &self.berthd else { return Ok(()) };
+        // At the runtime's own path the kubelet's connections are the runtime's by then.
+        let is_left = berthd.service().has_ended()? && berthd.socket() == self.containerd.socket();
+        berthd.restore().await?;
+        match &self.kubelet {
+            Some(kubelet) if is_left => kubelet.restart().await,
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// Ends everything and removes every trace.
     pub fn down(self) -> Result<()> {
         let Self { kubelet, berthd, controllers, containerd, api, run, guard } = self;

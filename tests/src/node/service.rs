@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use super::run_dir::Run;
 use crate::wait::Hopeless;
 
-/// Time that a program is given to end by itself after SIGTERM.
+/// Time that a program is given to end by itself after SIGTERM, unless it [has more](Service::grace).
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Makes the first passed descriptor of standard input, by sd_listen_fds(3).
@@ -31,6 +31,7 @@ pub struct Service {
     program: PathBuf,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    grace: Duration,
     process: Mutex<Option<Process>>,
 }
 
@@ -53,6 +54,7 @@ impl Service {
             program: program.into(),
             args,
             env: Vec::new(),
+            grace: GRACE,
             process: Mutex::new(None),
         }
     }
@@ -60,6 +62,12 @@ impl Service {
     /// Sets a variable of its environment.
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Gives it so much time to end by itself after SIGTERM: killed, it would leave what it has to put back.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
         self
     }
 
@@ -136,7 +144,7 @@ impl Service {
     /// Asks it to end (SIGTERM), and makes it when it does not.
     pub fn stop(&self) -> Result<()> {
         let Some(mut process) = self.process().take() else { bail!("{} does not run", self.name) };
-        end(&mut process, &self.name)
+        end(&mut process, &self.name, self.grace)
     }
 
     /// Ends it without asking (SIGKILL), as a crash does.
@@ -147,6 +155,13 @@ impl Service {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    /// Lets it go on where it stands still.
+    pub fn go_on(&self) -> Result<()> {
+        let process = self.process();
+        let Some(process) = process.as_ref() else { return Ok(()) };
+        process.signal(Signal::SIGCONT).with_context(|| format!("let {} go on", self.name))
     }
 
     /// Its process, while it runs.
@@ -227,16 +242,16 @@ impl Process {
 impl Drop for Service {
     fn drop(&mut self) {
         if let Some(mut process) = self.process().take()
-            && let Err(error) = end(&mut process, &self.name)
+            && let Err(error) = end(&mut process, &self.name, self.grace)
         {
             eprintln!("{error:#}");
         }
     }
 }
 
-fn end(process: &mut Process, name: &str) -> Result<()> {
+fn end(process: &mut Process, name: &str, grace: Duration) -> Result<()> {
     process.signal(Signal::SIGTERM).with_context(|| format!("stop {name}"))?;
-    let until = Instant::now() + GRACE;
+    let until = Instant::now() + grace;
     while !process.has_ended().with_context(|| format!("wait for {name}"))? {
         if Instant::now() > until {
             process.signal(Signal::SIGKILL).with_context(|| format!("kill {name}"))?;

@@ -9,7 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use kube::Client;
@@ -22,7 +21,7 @@ use super::service::Service;
 use super::tool::run as tool;
 use super::{containerd, deploy, images, kubelet, programs};
 use crate::observe::{Cri, node_ready};
-use crate::wait::await_condition;
+use crate::wait::{START_UP, await_condition};
 
 /// Targets that every unit depends on, without the work that a machine has to do at its boot.
 const TARGETS: [(&str, &str); 9] = [
@@ -61,7 +60,6 @@ Service=systemd-journald.service
 ";
 /// Neither the kernel's messages nor a disk.
 const JOURNALD_CONF: &str = "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nForwardToConsole=no\n";
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A systemd that runs.
 #[derive(Debug)]
@@ -97,13 +95,13 @@ impl PrivateSystemd {
         let service = Service::new(run, "systemd", script, args);
         service.start()?;
         let mut systemd = Self { run: run.clone(), service, init: 0 };
-        systemd.init = await_condition("systemd is the first process", PATIENCE, async || {
+        systemd.init = await_condition("systemd is the first process", START_UP, async || {
             systemd.service.check_running()?;
             let namespace = systemd.service.pid().context("no process")?;
             child_named(namespace, "systemd")
         })
         .await?;
-        await_condition("systemd has booted", PATIENCE, async || {
+        await_condition("systemd has booted", START_UP, async || {
             systemd.service.check_running()?;
             let said = systemd.run("systemctl", &["is-active", "multi-user.target"]).await?;
             let state = String::from_utf8_lossy(&said.stdout);
@@ -228,7 +226,7 @@ impl SystemdNode {
         ];
         let systemd = PrivateSystemd::start(&run, &units, &["containerd.service", "kubelet.service"]).await?;
         let node = Self { systemd, plane };
-        await_condition("containerd answers", PATIENCE, async || node.cri()?.version().await).await?;
+        await_condition("containerd answers", START_UP, async || node.cri()?.version().await).await?;
         images::import(&release.ctr(), &socket).await?;
         for program in ["berthd", "berth-shim", "berthctl"] {
             let to = node.programs().join(program);
@@ -313,6 +311,6 @@ impl SystemdNode {
     /// Waits until the API server calls the node Ready.
     pub async fn ready(&self) -> Result<()> {
         let client = self.client().await?;
-        await_condition("the node is Ready", PATIENCE, async || node_ready(&client).await.map(drop)).await
+        await_condition("the node is Ready", START_UP, async || node_ready(&client).await.map(drop)).await
     }
 }

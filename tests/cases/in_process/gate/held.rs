@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use berth_policy::{Event, Refusal, Request, Verdict};
 use berth_tests::fake::framed;
 
-use super::{begin, begin_with, create, ends, hold, hold_for_ever, stop};
+use super::{begin, begin_with, create, ended, ends, hold, hold_for_ever, stop};
 use crate::world::{World, cri, echo, within};
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn held_then_released_by_a_change() {
             assert_eq!(world.metrics.held_now(), 0);
             assert!(world.gate.events().len() as u64 > asked);
         }
-        assert_eq!(ends(&world).len(), 2);
+        ended(&world, 2).await;
     })
     .await;
 }
@@ -95,7 +95,7 @@ async fn held_then_asked_again_at_its_end() {
             reply.message(),
             "launch order: the runtime does not tell which containers of the pod run"
         );
-        assert_eq!(ends(&world).len(), 1);
+        ended(&world, 1).await;
     })
     .await;
 }
@@ -118,11 +118,7 @@ async fn held_then_cancelled_is_never_sent_on() {
             while world.metrics.held_now() > 0 {
                 tokio::task::yield_now().await;
             }
-            // Over a line it comes a moment later.
-            while ends(&world).len() == before {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(ends(&world).len(), before + 1, "{method}");
+            ended(&world, before + 1).await;
             world.gate.answer(|_| Verdict::Forward);
             // Had it been sent on, it would be before this one.
             let (reply, ()) = tokio::join!(kubelet.call(&other, b""), async {
@@ -171,7 +167,7 @@ async fn held_beyond_its_deadline() {
         let reply =
             begin_with(&kubelet, "CreateContainer", &create("web"), &headers).await.reply().await.unwrap();
         assert_eq!(reply.status(), Some(4));
-        assert_eq!(ends(&world).len(), 1);
+        ended(&world, 1).await;
         assert!(calls.try_recv().is_err(), "sent on after its deadline");
     })
     .await;

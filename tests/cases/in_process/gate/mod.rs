@@ -58,6 +58,14 @@ async fn begin_with(
     call
 }
 
+/// Waits until the gate was told of so many ends, and fails for more: over a line it is told a moment later.
+async fn ended(world: &World, times: usize) {
+    while ends(world).len() < times {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ends(world).len(), times);
+}
+
 /// How often each call ended, by what the gate was told.
 fn ends(world: &World) -> Vec<u64> {
     let events = world.gate.events();

@@ -7,7 +7,7 @@ use berth_proto::cri as proto;
 use berth_tests::fake::{Exchange, framed};
 use prost::Message;
 
-use super::{begin, create, ends, stop};
+use super::{begin, create, ended, stop};
 use crate::world::{World, cri, within};
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn refused_with_the_code_of_its_reason() {
             assert!(reply.trailers.is_none());
         }
         assert!(calls.try_recv().is_err());
-        assert_eq!(ends(&world).len(), 3);
+        ended(&world, 3).await;
     })
     .await;
 }
@@ -107,6 +107,13 @@ fn words(world: &World, from: usize) -> Vec<String> {
     world.gate.events()[from..].iter().map(word).collect()
 }
 
+/// Waits until the gate has heard so many events: over a line they come a moment later.
+async fn heard(world: &World, from: usize, events: usize) {
+    while world.gate.events().len() < from + events {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn what_the_policy_hears() {
     within(async {
@@ -156,6 +163,7 @@ async fn what_the_policy_hears() {
                 let from = world.gate.events().len();
                 let call = begin(&kubelet, method, &request).await;
                 let exchange = calls.recv().await.unwrap();
+                heard(&world, from, asked.len()).await;
                 assert_eq!(words(&world, from), asked, "{method}, asked");
                 if ok {
                     exchange.reply(&answer).await.unwrap();
@@ -166,6 +174,7 @@ async fn what_the_policy_hears() {
                 // The client has the end of its answer, so all of it was told.
                 let mut expected = asked.to_vec();
                 expected.extend(succeeded.iter().filter(|word| ok || **word == "call ended"));
+                heard(&world, from, expected.len()).await;
                 assert_eq!(words(&world, from), expected, "{method}, ok: {ok}");
             }
         }
@@ -191,6 +200,9 @@ async fn an_answer_that_is_lost_is_no_success() {
             runtime.kill().await;
             drop(exchange);
             assert_eq!(call.reply().await.unwrap().status(), Some(14));
+            while !words(&world, from).iter().any(|word| word == "call ended") {
+                tokio::task::yield_now().await;
+            }
             let words = words(&world, from);
             assert_eq!(words.last().unwrap(), "call ended");
             assert_eq!(words.iter().filter(|word| *word == "call ended").count(), 1);

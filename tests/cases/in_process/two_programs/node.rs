@@ -166,7 +166,7 @@ impl Node {
         loop {
             match FakeKubelet::connect(&self.socket()).await {
                 Ok(kubelet) => return Ok(Kubelet(kubelet, self.order)),
-                Err(error) if begun.elapsed() > Duration::from_secs(20) => return Err(error),
+                Err(error) if begun.elapsed() > Duration::from_secs(120) => return Err(error),
                 Err(_) => sleep(Duration::from_millis(20)).await,
             }
         }
@@ -242,7 +242,7 @@ impl Kubelet {
             let begun = Instant::now();
             // As the kubelet does, where its turn has not come.
             while self.create(container, 0).await?.status() != Some(0) {
-                ensure!(begun.elapsed() < Duration::from_secs(30), "{container} never comes up");
+                ensure!(begun.elapsed() < Duration::from_secs(120), "{container} never comes up");
                 sleep(Duration::from_millis(100)).await;
             }
             self.start(container).await?;

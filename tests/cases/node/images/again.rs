@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use berth_proto::crd::ImagePhase;
+use berth_proto::crd::{ImagePhase, NodeImageStatus};
 use berth_tests::node::{Day, Gateway};
+use berth_tests::wait::await_condition;
 use serde_json::{Value, json};
 
-use super::scene::{Wanted, behind_gateway, is_phase, publish, registry, split};
+use super::scene::{PATIENCE, Wanted, behind_gateway, is_phase, publish, registry, split};
 use crate::case::{Case, run, run_alone};
 
 #[tokio::test]
@@ -53,7 +54,8 @@ async fn images_of_one_registry_take_turns() -> Result<()> {
     run_alone("images_take_turns", async |case: &Case| {
         let (registry, wanted) = (registry(case).await?, Wanted::of(case).await?);
         let gateway = Gateway::open(registry.address()).await?;
-        gateway.day(Day::Slow(1 << 20));
+        // None ends before all are asked for.
+        gateway.day(Day::Slow(16 << 10));
         let mut names = Vec::new();
         for number in 0..4 {
             let name = format!("turn-{number}");
@@ -64,16 +66,21 @@ async fn images_of_one_registry_take_turns() -> Result<()> {
         for name in &names {
             wanted.ask(name, json!({ "tags": [{ "tag": "v1" }] })).await?;
         }
+        let pulling = |status: &NodeImageStatus| {
+            let ours = names.iter().filter_map(|name| status.image_statuses.get(name));
+            ours.flat_map(|image| &image.tags).filter(|tag| tag.phase == ImagePhase::Pulling).count()
+        };
+        await_condition("two are being pulled", PATIENCE, async || {
+            let status = wanted.status().await?;
+            ensure!(pulling(&status) == AT_ONCE, "{:?}", status.image_statuses);
+            Ok(())
+        })
+        .await?;
+        gateway.day(Day::Slow(1 << 20));
         for name in &names {
             wanted.tag(name, "v1", "is there", |tag| is_phase(tag, ImagePhase::Succeeded)).await?;
         }
-        let mut counts = BTreeSet::new();
-        for (_, status) in story.so_far() {
-            let ours = names.iter().filter_map(|name| status.image_statuses.get(name));
-            let pulling =
-                ours.flat_map(|image| &image.tags).filter(|tag| tag.phase == ImagePhase::Pulling).count();
-            counts.insert(pulling);
-        }
+        let counts: BTreeSet<_> = story.so_far().iter().map(|(_, status)| pulling(status)).collect();
         ensure!(counts.last() == Some(&AT_ONCE), "{counts:?} at once");
         for name in &names {
             wanted.ask(name, Value::Null).await?;

@@ -7,6 +7,7 @@ use berth_proto::crd::ImagePhase;
 use berth_tests::node::{Day, programs};
 use berth_tests::wait::await_condition;
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::scene::{
     PATIENCE, Wanted, behind_gateway, has_served, is_phase, is_quiet, publish, pulls, pulls_show, registry,
@@ -60,7 +61,7 @@ async fn images_of_a_killed_berthctl_are_not_pulled_on() -> Result<()> {
     run("images_of_a_killed_berthctl", async |case: &Case| {
         let (registry, berthd) = (registry(case).await?, case.node.berthd()?);
         let (gateway, reference) = behind_gateway(case, registry, "killed-ctl:v1", 8 << 20).await?;
-        gateway.day(Day::Slow(1 << 20));
+        gateway.day(Day::Slow(1 << 19));
         let mut client = tokio::process::Command::new(programs::berth("berthctl")?)
             .arg(format!("--admin-socket={}", berthd.admin_socket().display()))
             .args(["pull", &reference])
@@ -75,12 +76,20 @@ async fn images_of_a_killed_berthctl_are_not_pulled_on() -> Result<()> {
         let line = table.lines().find(|line| line.starts_with(&reference)).with_context(|| table.clone())?;
         ensure!(line.contains("admin") && line.contains("Pulling") && line.contains("MiB"), "{table}");
 
-        has_served(&gateway, 3 << 20).await?;
+        let mut told = BufReader::new(client.stderr.take().context("no output")?).lines();
+        let tells = async {
+            let mut steps = 0;
+            while steps < 2 {
+                let line = told.next_line().await?.context("berthctl has ended")?;
+                steps += usize::from(line.starts_with("Pulling ") && line.contains(" MiB of "));
+            }
+            anyhow::Ok(())
+        };
+        tokio::time::timeout(PATIENCE, tells).await.context("berthctl does not tell how far it is")??;
+        // What is left would take a minute, and whoever gives it up takes less.
+        gateway.day(Day::Slow(64 << 10));
         client.start_kill().context("kill berthctl")?;
-        let told = client.wait_with_output().await.context("berthctl")?;
-        let told = String::from_utf8_lossy(&told.stderr).into_owned();
-        let steps = told.lines().filter(|line| line.starts_with("Pulling ") && line.contains(" MiB of "));
-        ensure!(steps.count() >= 2, "{told}");
+        client.wait().await.context("berthctl")?;
         await_condition("nobody wants it any more", PATIENCE, async || {
             let pulls = pulls(case.node, &reference).await?;
             ensure!(pulls.is_empty(), "{pulls:?}");

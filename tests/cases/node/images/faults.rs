@@ -8,11 +8,13 @@ use berth_tests::wait::await_condition;
 use berthd::agent::fault::{Point, Way};
 use serde_json::{Value, json};
 
-use super::scene::{PATIENCE, Wanted, behind_gateway, has_served, is_phase, pulls_show, registry, split};
+use super::scene::{
+    PATIENCE, Wanted, behind_gateway, has_served, is_phase, is_quiet, pulls_show, registry, split,
+};
 use crate::case::{Case, run_alone};
 use crate::faults::without_api_server;
 
-const SIZE: usize = 4 << 20;
+const SIZE: usize = 8 << 20;
 /// Bytes a second.
 const RATE: u64 = 2 << 20;
 
@@ -67,6 +69,7 @@ async fn images_berthd_killed_at_every_step() -> Result<()> {
             })
             .await?;
             // What was pulled by then stays; what came before the manifest was known does not.
+            is_quiet(&gateway).await?;
             let lost = if point == Point::Pulled { 0 } else { gateway.served() };
             berthd.service().start()?;
             berthd.ready().await?;

@@ -80,7 +80,8 @@ async fn images_by_jobs() -> Result<()> {
 }
 
 async fn succeeds(case: &Case, jobs: &Jobs, wanted: &Wanted, image: &str) -> Result<()> {
-    let policy = json!({ "type": "Always", "ttlSecondsAfterFinished": 2 });
+    // Long enough for a look at what it has left on its node.
+    let policy = json!({ "type": "Always", "ttlSecondsAfterFinished": 20 });
     jobs.create("once", json!({ "image": image, "completionPolicy": policy })).await?;
     let status = jobs.until("once", "has ended", |status| status.completion_time.is_some()).await?;
     ensure!(counts(&status) == [Some(1), Some(0), Some(1), Some(0)], "{status:?}");

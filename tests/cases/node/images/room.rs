@@ -26,14 +26,15 @@ async fn images_that_do_not_fit_are_refused_and_pins_end() -> Result<()> {
         anyhow::Ok(stat.blocks_available() * stat.fragment_size())
     };
     let berthd = node.berthd()?;
-    berthd.set_images("pinFor: 5s").await?;
+    // Long enough to be seen.
+    berthd.set_images("pinFor: 20s").await?;
     for (name, bytes) in [("large:v1", 40 * MIB), ("small:v1", MIB)] {
         registry.push(&images::sized(node.run(), name, usize::try_from(bytes)?).await?, name).await?;
     }
     let before = free()?;
 
     // Compressed it would fit, unpacked it would not.
-    gateway.day(Day::Slow(8 * MIB));
+    gateway.day(Day::Slow(MIB));
     let large = gateway.reference("large:v1");
     let refused = berthd.ctl(&["pull", "--retries", "0", &large]).await;
     let refused = format!("{:#}", refused.err().context("it was pulled")?);

@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 use crate::case::Case;
 
 /// More than any pull here takes on a busy machine.
-pub(super) const PATIENCE: Duration = Duration::from_secs(90);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 static REGISTRY: OnceCell<Registry> = OnceCell::const_new();
 static PRIVATE: OnceCell<Registry> = OnceCell::const_new();

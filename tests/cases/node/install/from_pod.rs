@@ -73,7 +73,7 @@ async fn installed_from_a_pod() -> Result<()> {
     let release = node.systemd().path("/usr/local/bin/berthd");
     std::fs::write(&release, "#!/bin/sh\nexit 1\n").context("a broken berthd")?;
     let create = async |pod: Pod| pods.api.create(&PostParams::default(), &pod).await.context("create a pod");
-    create(installer("broken", json!(["install", "--on-node", "--stay", "--timeout=8s"]))?).await?;
+    create(installer("broken", json!(["install", "--on-node", "--stay", "--timeout=20s"]))?).await?;
     says(&pods, "broken", "failed; this pod stays").await?;
     let said = log_of(&pods, "broken").await?;
     ensure!(said.contains("everything is as it was before"), "{said}");

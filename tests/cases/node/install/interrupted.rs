@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::wait::await_condition;
 
 use super::pods::Pods;
 use super::{LONG, is_as_before};
+use crate::case::PATIENCE;
 
 #[tokio::test]
 async fn killed_in_the_middle() -> Result<()> {
@@ -29,7 +29,7 @@ async fn killed_in_the_middle() -> Result<()> {
         let waiting = node.systemd().run("/bin/sh", &script);
         let kill = async {
             let journal = node.systemd().path("/var/lib/berth/install.json");
-            await_condition("it waits", Duration::from_secs(60), async || {
+            await_condition("it waits", PATIENCE, async || {
                 let text = fs::read_to_string(&journal).context("journal")?;
                 ensure!(text.contains("started") && text.contains("berthd.service\""), "{text}");
                 ensure!(text.matches("\"started\"").count() == 3, "{text}");

@@ -62,7 +62,7 @@ async fn a_stop_goes_on_when_berthd_is_killed() -> Result<()> {
     pods.ordered("ordered").await?;
     let before = kept().await?;
     ensure!((1..=4).contains(&before), "{before} connections are kept");
-    node.ctl(&["upgrade", "--watch=2s"]).await?;
+    node.ctl(&["upgrade", "--watch=2s", "--ready-within=120s"]).await?;
     pods.ordered("ordered-again").await?;
     let after = kept().await?;
     ensure!((1..=before).contains(&after), "{after} connections are kept, {before} were before");

@@ -79,8 +79,12 @@ impl Pods {
     pub(super) async fn untouched(&self, pod: &str, before: &Instances) -> Result<()> {
         let now = self.instances(pod).await?;
         ensure!(now == *before, "the containers of {pod} were {before:?} and are {now:?}");
-        let object = self.api.get(pod).await?;
-        is_ready(&object)?;
+        // The kubelet says so when it next can: it may just have been restarted.
+        let object = await_condition(format!("pod {pod} is Ready"), PATIENCE, async || {
+            let object = self.api.get(pod).await?;
+            is_ready(&object).map(|()| object)
+        })
+        .await?;
         let statuses = object.status.and_then(|status| status.container_statuses).unwrap_or_default();
         ensure!(statuses.iter().all(|status| status.restart_count == 0), "{statuses:?}");
         Ok(())

@@ -9,9 +9,10 @@ use berth_tests::node::SystemdNode;
 use super::pods::Pods;
 use super::{DROP_IN, is_as_before};
 
-/// It fails, says why, and everything is as it was.
-async fn fails(node: &SystemdNode, words: &[&str]) -> Result<()> {
-    let done = node.berthctl(&["install", "--timeout=20s"]).await?;
+/// It fails within this time, says why, and everything is as it was. Each step that puts something back has
+/// as much time.
+async fn fails(node: &SystemdNode, within: &str, words: &[&str]) -> Result<()> {
+    let done = node.berthctl(&["install", within]).await?;
     let said = String::from_utf8_lossy(&done.stderr);
     ensure!(done.status.code() == Some(1), "{}: {said}", done.status);
     for word in words.iter().chain(&["everything is as it was before"]) {
@@ -31,7 +32,7 @@ async fn a_berthd_that_does_not_serve() -> Result<()> {
     let config = node.systemd().path("/etc/berth/berthd.yaml");
     fs::create_dir(config.parent().context("folder")?)?;
     fs::write(&config, "apiVersion: berth.dev/v1alpha1\nkind: BerthdConfiguration\nno: such field\n")?;
-    fails(&node, &["berthd does not serve", "unknown field"]).await?;
+    fails(&node, "--timeout=20s", &["berthd does not serve", "unknown field"]).await?;
     ensure!(config.exists(), "it is the administrator's");
     fs::remove_file(&config)?;
     let desired = config.with_file_name("desired");
@@ -44,7 +45,7 @@ async fn a_berthd_that_does_not_serve() -> Result<()> {
     fs::remove_file(&program)?;
     fs::write(&program, "#!/bin/sh\ncase $1 in config) exit 0;; esac\nexec sleep 1000000\n")?;
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
-    fails(&node, &["berthd does not serve"]).await?;
+    fails(&node, "--timeout=20s", &["berthd does not serve"]).await?;
     is_as_before(&node).await?;
 
     ensure!(
@@ -68,7 +69,9 @@ async fn a_kubelet_that_does_not_come_through() -> Result<()> {
     fs::write(dir.join("99-own.conf"), own)?;
     node.systemd().systemctl(&["daemon-reload"]).await?;
     let kubelet = node.systemd().property("kubelet.service", "MainPID").await?;
-    fails(&node, &["not Ready through Berth", "was started without /run/berth/cri.sock", DROP_IN]).await?;
+    // The kubelet is restarted a second time, and has to be Ready.
+    let words = ["not Ready through Berth", "was started without /run/berth/cri.sock", DROP_IN];
+    fails(&node, "--timeout=60s", &words).await?;
     ensure!(node.systemd().property("kubelet.service", "MainPID").await? != kubelet, "restarted twice");
     ensure!(dir.join("99-own.conf").exists(), "it is the administrator's");
     is_as_before(&node).await?;

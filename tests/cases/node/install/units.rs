@@ -114,7 +114,7 @@ async fn an_upgrade_changes_the_main_process() -> Result<()> {
     for _ in 0..2 {
         let old = main().await?;
         let caller = Caller::start(&node.systemd().path(SOCKET))?;
-        node.ctl(&["upgrade", "--watch=2s"]).await?;
+        node.ctl(&["upgrade", "--watch=2s", "--ready-within=120s"]).await?;
         caller.all_answered().await.context("calls during the upgrade")?;
         await_condition("the unit has another main process, and no other", PATIENCE, async || {
             let now = main().await?;

@@ -76,10 +76,15 @@ async fn nothing_is_written_while_nothing_changes() -> Result<()> {
             })
             .await
         };
-        // What was still on its way is written by then.
-        ran(2).await?;
-
-        let (before, written) = (versions(stage).await?, writes(stage).await?);
+        // What was still on its way is written when nothing more comes for a while.
+        let settled = async || -> Result<_> {
+            let before = (versions(stage).await?, writes(stage).await?);
+            ran(3).await?;
+            let after = (versions(stage).await?, writes(stage).await?);
+            ensure!(before == after, "{before:?}, then {after:?}");
+            Ok(after)
+        };
+        let (before, written) = await_condition("what was on its way is written", PATIENCE, settled).await?;
         ensure!(written > 0.0, "nothing is counted");
         ran(RUNS).await?;
         let (after, more) = (versions(stage).await?, writes(stage).await? - written);

@@ -20,7 +20,7 @@ use crate::case::{container, is_ready};
 use crate::node_labels::await_labels;
 
 /// Restarts with the kubelet's back-off, on a machine with other work to do.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(400);
 
 /// A node with a pod of the DaemonSet on it. Its first process is a systemd, as on a real one: the guardian
 /// goes there.

@@ -11,14 +11,17 @@ use super::super::matrix::{Fault, Row};
 use super::super::site::PATIENCE;
 use crate::wait::await_condition;
 
-/// How long `berthctl` looks after the new one.
-const FLAGS: &[&str] = &["--watch=3s", "--ready-within=60s"];
+/// How long the new one may take to be ready.
+const READY: &str = "--ready-within=120s";
 
 pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
     let berthd = bed.berthd()?;
     let (before, program) = (berthd.service().pid(), berthd.program()?);
     bed.arm(row)?;
-    let (upgraded, struck) = tokio::join!(berthd.upgrade(&program, FLAGS), bed.strike(row));
+    // How long `berthctl` looks after the new one: where it is killed, until that is noticed.
+    let killed = matches!(row.fault, Fault::Kill | Fault::BrokenStore);
+    let flags = [if killed { "--watch=60s" } else { "--watch=3s" }, READY];
+    let (upgraded, struck) = tokio::join!(berthd.upgrade(&program, &flags), bed.strike(row));
     let healed = struck?;
     match (row.fault, upgraded) {
         (Fault::Kill | Fault::BrokenStore, Ok(())) => bail!("it was killed, and nobody noticed"),

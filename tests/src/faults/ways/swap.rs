@@ -67,7 +67,7 @@ impl SwappedPod {
         bed.arm(row)?;
         let target = format!("{NAMESPACE}/{}", self.pod);
         let asked =
-            ["swap", &target, "mesh", next, "--migration", if hangs { "2s" } else { "60s" }, "--no-wait"];
+            ["swap", &target, "mesh", next, "--migration", if hangs { "2s" } else { "600s" }, "--no-wait"];
         let taken = bed.berthd()?.ctl(&asked).await?;
         let name = taken.split_whitespace().last().context("no name")?.to_owned();
         let healed = bed.strike(row).await?;

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 use super::Berthd;
 use crate::wait::await_condition;
@@ -75,17 +73,19 @@ impl Berthd {
         remove(&self.reached_file())
     }
 
-    /// Makes it whole after a test that failed in the middle: it passes every point, runs and serves. Else all
-    /// tests after that one would fail as well.
+    /// Makes it whole after a test that failed in the middle: it passes every point, runs and serves. Else
+    /// all tests after that one would fail as well.
     pub async fn restore(&self) -> Result<()> {
         self.pass_all_points()?;
+        if let (Some(shim), Some(_)) = (&self.shim, &self.kept)
+            && shim.has_ended()?
+        {
+            self.start_shim()?;
+        }
         if self.service.has_ended()? {
             self.service.start()?;
         }
-        if let Some(pid) = self.service.pid() {
-            let pid = Pid::from_raw(i32::try_from(pid).context("its pid")?);
-            kill(pid, Signal::SIGCONT).context("let it go on")?;
-        }
+        self.service.go_on()?;
         self.serving().await
     }
 

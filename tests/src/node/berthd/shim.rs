@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::super::programs;
 use super::super::run_dir::Run;
 use super::super::service::Service;
-use super::{Berthd, SHIM_SOCKET};
+use super::{Berthd, ENDS_WITHIN, SHIM_SOCKET};
 
 /// Starts a `berth-shim`, which waits for its berthd, on a socket that outlives it.
 pub(super) fn start(
@@ -24,7 +24,7 @@ pub(super) fn start(
     let args = sockets.iter().flat_map(|(flag, path)| [(*flag).to_owned(), path.display().to_string()]);
     let kubelet = kubelet.map(|name| format!("--kubelet-processes={name}"));
     let args = args.chain(kubelet).collect();
-    let service = Service::new(run, "berth-shim", programs::berth("berth-shim")?, args);
+    let service = Service::new(run, "berth-shim", programs::berth("berth-shim")?, args).grace(ENDS_WITHIN);
     let kept = UnixListener::bind(socket).with_context(|| socket.display().to_string())?;
     service.start_on(kept.try_clone().context("the kept socket")?.into())?;
     Ok((service, kept))
