@@ -265,7 +265,8 @@ impl Case {
         let id = self.newest(pod, name).await?;
         let containerd = self.node.containerd();
         let tasks = containerd.ctr(&["task", "list"]).await?;
-        let task = tasks.lines().find(|line| line.starts_with(&id)).with_context(|| format!("no task {id}"))?;
+        let task =
+            tasks.lines().find(|line| line.starts_with(&id)).with_context(|| format!("no task {id}"))?;
         let pid = task.split_whitespace().nth(1).with_context(|| task.to_owned())?.to_owned();
         await_condition(format!("{name} hears SIGTERM"), PATIENCE, async || catches_sigterm(&pid)).await?;
         containerd.ctr(&["task", "kill", "--signal", "SIGTERM", &id]).await?;

@@ -149,7 +149,8 @@ async fn update_waits_for_a_hook() -> Result<()> {
         let ended = lower.last_state.as_ref().and_then(|state| state.terminated.as_ref());
         let ended = ended.and_then(|ended| ended.finished_at.as_ref()).map(|ended| ended.0.as_second());
         // The kubelet's garbage collection may have taken the instance, and its status with it.
-        let ended = ended.map_or_else(|| scene.evidence.ended_at("lower").map(|ns| ns / 1_000_000_000), Ok)?;
+        let ended =
+            ended.map_or_else(|| scene.evidence.ended_at("lower").map(|ns| ns / 1_000_000_000), Ok)?;
         let began = running.and_then(|running| running.started_at.as_ref()).context("upper does not run")?;
         ensure!(ended > began.0.as_second() + 2, "{began:?} {ended:?}");
         Ok(())

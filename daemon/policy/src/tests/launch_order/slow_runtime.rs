@@ -19,8 +19,7 @@ fn answer_after(world: &mut World, trip: Duration) {
         })
         .collect();
     assert_eq!(asked.len(), 1, "it is asked as soon as it has answered");
-    let containers: Vec<Container> =
-        world.runtime.values().map(|(_, container)| container.clone()).collect();
+    let containers: Vec<Container> = world.runtime.values().map(|(_, container)| container.clone()).collect();
     world.apply(Event::InspectionStarted(asked[0].clone()));
     world.pass(trip);
     world.apply(Event::SandboxInspected { sandbox: asked[0].clone(), containers });
