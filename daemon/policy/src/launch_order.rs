@@ -207,7 +207,7 @@ impl Node {
             if let Some(held) = self.until_next_second(call, &newest, &above, now) {
                 return held;
             }
-            if !self.is_confirmed(call, sandbox, now) {
+            if !self.answer_counts(call, sandbox, now) {
                 let early = if self.config.early_readiness { self.config.early_hold } else { Duration::ZERO };
                 let hold = self.config.hold.max(early);
                 // It was asked at the beginning, and is asked once more.
@@ -259,7 +259,7 @@ impl Node {
 
     /// The answer that the decision goes by is as good as a new one: it was asked for a moment ago, or since
     /// nothing else was missing. A slow runtime has no answer that is younger than its question.
-    fn is_confirmed(&self, call: &Call, sandbox: &Sandbox, now: Instant) -> bool {
+    fn answer_counts(&self, call: &Call, sandbox: &Sandbox, now: Instant) -> bool {
         let satisfied = self.calls.get(&call.id).and_then(|in_flight| in_flight.satisfied);
         sandbox.inspection.answered.is_some_and(|asked| {
             now <= later(asked.at, FRESH) || satisfied.is_some_and(|since| asked.seq > since)
