@@ -5,8 +5,8 @@
 //! hundred times a second, by each replica and each agent for each kind. So watches of one path are spaced,
 //! where more came than a start asks for.
 //!
-//! A server whose machine is gone ends no connection. The library gives up a watch after five minutes, and waits
-//! for a list without an end: nobody would see what happens after it is back.
+//! A server whose machine is gone ends no connection. The library gives up a watch after five minutes, and
+//! waits for a list without an end: nobody would see what happens after it is back.
 
 #![cfg_attr(
     test,
@@ -31,9 +31,9 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// of one kind.
 const AT_ONCE: u32 = 8;
 
-/// Longest silence of a server that owes something. It gives up a list of its own accord after a minute. A watch
-/// may well be silent until it ends (290 s after its begin, by the library): an API server has bookmarks only for
-/// kinds of which it has seen a change since its start.
+/// Longest silence of a server that owes something. It gives up a list of its own accord after a minute. A
+/// watch may well be silent until it ends (290 s after its begin, by the library): an API server has bookmarks
+/// only for kinds of which it has seen a change since its start.
 const SILENCE: Duration = Duration::from_secs(310);
 
 /// Has a client take a connection for dead on which nothing comes for too long.

@@ -138,7 +138,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     ("target/release/berthctl install", "tests/cases/node/install/lifecycle.rs", "[\"install\", LONG]"),
     ("berthctl doctor", "tests/cases/node/install/lifecycle.rs", "ctl(&[\"doctor\"])"),
-    ("berthctl upgrade", "tests/cases/node/install/kept_calls.rs", "[\"upgrade\", \"--watch=2s\"]"),
+    ("berthctl upgrade", "tests/cases/node/install/kept_calls.rs", "[\"upgrade\", \"--watch=2s\""),
     ("berthctl upgrade --shim", "tests/cases/node/install/two_programs.rs", "[\"upgrade\", \"--shim\"]"),
     ("berthctl drain", "tests/cases/node/install/two_programs.rs", "[\"drain\", \"--shim\"]"),
     ("berthctl check", "tests/cases/node/deployed.rs", "check(node, &[])"),

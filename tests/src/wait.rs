@@ -19,8 +19,8 @@ impl Display for Hopeless {
 
 impl std::error::Error for Hopeless {}
 
-/// Time that a program of the node is given to come up, on a machine that has a lot of other work to do. A test
-/// that takes so long proves nothing less.
+/// Time that a program of the node is given to come up, on a machine that has a lot of other work to do. A
+/// test that takes so long proves nothing less.
 pub const START_UP: Duration = Duration::from_secs(300);
 
 /// How often a condition is looked at. Short against what is waited for (a relist of the kubelet is 1 s).

@@ -13,8 +13,8 @@ use kube::{Client, Config};
 use super::list::{Listed, listed};
 use crate::config;
 
-/// A kubelet that is alive answers in milliseconds, and in seconds on a node that is busy. What comes too late
-/// for one call is there for the next.
+/// A kubelet that is alive answers in milliseconds, and in seconds on a node that is busy. What comes too
+/// late for one call is there for the next.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes of an answer: those of a thousand pods as people make them. Authors can make pods of a megabyte
 /// and more, and the agent has less memory than a node full of them.

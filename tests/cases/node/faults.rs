@@ -138,8 +138,8 @@ async fn api_server_comes_back(case: &Case) -> Result<()> {
     // A berthd that does not find the way back would fail all tests after this one: better this one.
     case.node.berthd()?.ready().await?;
     // The kubelet asks less and less often while nobody answers, so it takes it a while to see that somebody
-    // does: a minute, and more the longer it was away. And it gives the runtime four minutes for a sandbox, on a
-    // machine that is busy with the start.
+    // does: a minute, and more the longer it was away. And it gives the runtime four minutes for a sandbox,
+    // on a machine that is busy with the start.
     case.create(&case.manifest("back").container(Container::new("a"))).await?;
     await_condition("pod back: Ready", START_UP, async || is_ready(&case.pods.get("back").await?)).await
 }
