@@ -42,6 +42,8 @@ pub(crate) const OUTPUT_LIMIT: usize = 1 << 20;
 pub(crate) const MESSAGE_LIMIT: usize = 16 << 20;
 /// A runtime that is alive lists in milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// Longest time until a probe knows where to ask; most have less of their own.
+const PATIENCE_FOR_PROBE: Duration = Duration::from_secs(10);
 /// The most time for the start of a command; who waits for a run of a probe does so for 10 s after its time.
 const LONGEST_START: Duration = Duration::from_secs(8);
 /// Characters of an identity in an error; those of runtimes have 64.
@@ -214,7 +216,8 @@ impl Runtime {
     pub(crate) async fn sandbox_ip(&self, sandbox: &SandboxId) -> Result<Option<String>, RuntimeError> {
         let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: false };
         let mut client = self.client.clone();
-        let answer = within("PodSandboxStatus", PATIENCE, client.pod_sandbox_status(request)).await?;
+        let answer =
+            within("PodSandboxStatus", PATIENCE_FOR_PROBE, client.pod_sandbox_status(request)).await?;
         let ip = answer.status.and_then(|status| status.network).map(|network| network.ip);
         Ok(ip.filter(|ip| !ip.is_empty()))
     }
@@ -256,7 +259,8 @@ impl Runtime {
     pub(crate) async fn network(&self, sandbox: &SandboxId) -> Result<Option<Network>, RuntimeError> {
         let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: true };
         let mut client = self.client.clone();
-        let answer = within("PodSandboxStatus", PATIENCE, client.pod_sandbox_status(request)).await?;
+        let answer =
+            within("PodSandboxStatus", PATIENCE_FOR_PROBE, client.pod_sandbox_status(request)).await?;
         Ok(Network::read(answer))
     }
 

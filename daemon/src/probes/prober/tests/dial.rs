@@ -38,7 +38,7 @@ async fn from_200_to_399_is_success_and_the_body_is_said() {
     ];
     for (path, expected) in table {
         let (kind, part) = said(&expected);
-        expect(&on_loopback(get(server.port, path), 2 * SECOND).await, kind, part);
+        expect(&on_loopback(get(server.port, path), PATIENT).await, kind, part);
     }
 }
 
@@ -49,8 +49,8 @@ async fn asks_as_the_kubelet_does() {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         ProbeAction::Http { port: server.port, path: "ok?a=b".to_owned(), https: false, headers }
     };
-    on_loopback(ask(&[("Host", "shop.example"), ("X-Mine", "yes"), ("Accept", "")]), SECOND).await;
-    on_loopback(ask(&[]), SECOND).await;
+    on_loopback(ask(&[("Host", "shop.example"), ("X-Mine", "yes"), ("Accept", "")]), PATIENT).await;
+    on_loopback(ask(&[]), PATIENT).await;
     let [named, plain] = &server.seen()[..] else { panic!("not two requests") };
     assert!(named.starts_with("GET /ok?a=b HTTP/1.1\r\n"), "{named}");
     for line in ["x-mine: yes", "host: shop.example", "user-agent: kube-probe/berth", "connection: close"] {
@@ -60,7 +60,7 @@ async fn asks_as_the_kubelet_does() {
     assert!(plain.contains(&format!("\r\nhost: 127.0.0.1:{}\r\n", server.port)), "{plain}");
     assert!(plain.contains("\r\naccept: */*\r\n"), "{plain}");
     // What cannot be sent says nothing of the container.
-    let result = on_loopback(ask(&[("X-Token", "secret\n")]), SECOND).await;
+    let result = on_loopback(ask(&[("X-Token", "secret\n")]), PATIENT).await;
     expect(&result, "unknown", "x-token");
     assert!(!said(&result).1.contains("secret"));
 }
@@ -103,7 +103,7 @@ async fn a_redirect_leads_nowhere_else() {
                 format!("HTTP/1.1 {status} X\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n")
             })
             .await;
-            let result = on_loopback(get(server.port, "/"), SECOND).await;
+            let result = on_loopback(get(server.port, "/"), PATIENT).await;
             expect(&result, "failure", &expected);
             assert!(!said(&result).1.contains("secret"), "{result:?}");
             assert_eq!(server.seen().len(), 1);
@@ -126,14 +126,14 @@ async fn a_redirect_within_the_pod_is_followed_ten_times() {
         format!("HTTP/1.1 302 Found\r\nlocation: {next}\r\n\r\n")
     })
     .await;
-    expect(&on_loopback(get(server.port, "/hop10"), 2 * SECOND).await, "success", "arrived");
-    expect(&on_loopback(get(server.port, "/hop11"), 2 * SECOND).await, "failure", "more than 10 redirects");
+    expect(&on_loopback(get(server.port, "/hop10"), PATIENT).await, "success", "arrived");
+    expect(&on_loopback(get(server.port, "/hop11"), PATIENT).await, "failure", "more than 10 redirects");
     // By its own name it sends to itself, and it is itself that is asked.
     let headers = vec![("Host".to_owned(), "shop.example".to_owned())];
     let named = ProbeAction::Http { port: server.port, path: "/name".to_owned(), https: false, headers };
-    expect(&on_loopback(named, SECOND).await, "success", "arrived");
+    expect(&on_loopback(named, PATIENT).await, "success", "arrived");
     expect(
-        &on_loopback(get(server.port, "/name"), SECOND).await,
+        &on_loopback(get(server.port, "/name"), PATIENT).await,
         "failure",
         "redirect to shop.example refused",
     );
@@ -148,10 +148,10 @@ async fn tls_takes_any_certificate_but_no_plain_answer() {
         headers: vec![("X-Token".to_owned(), "secret".to_owned())],
     };
     let server = Server::answering(true, |_| answer(200, "safe")).await;
-    expect(&on_loopback(https(server.port), SECOND).await, "success", "safe");
-    expect(&on_loopback(get(server.port, "/"), SECOND).await, "failure", "exchange");
+    expect(&on_loopback(https(server.port), PATIENT).await, "success", "safe");
+    expect(&on_loopback(get(server.port, "/"), PATIENT).await, "failure", "exchange");
     let plain = Server::answering(false, |_| answer(200, "plain")).await;
-    expect(&on_loopback(https(plain.port), SECOND).await, "failure", "TLS handshake");
+    expect(&on_loopback(https(plain.port), PATIENT).await, "failure", "TLS handshake");
     assert!(plain.seen().is_empty(), "asked in the clear");
 }
 
@@ -215,18 +215,20 @@ async fn servers_that_never_end_do_not_hold_us() {
 async fn a_body_that_breaks_off_keeps_its_status() {
     let server =
         Server::answering(false, |_| "HTTP/1.1 200 OK\r\ncontent-length: 90\r\n\r\nhal".to_owned()).await;
-    expect(&on_loopback(get(server.port, "/"), SECOND).await, "success", "hal");
+    expect(&on_loopback(get(server.port, "/"), PATIENT).await, "success", "hal");
 }
 
 #[tokio::test]
 async fn dropped_in_the_middle_the_connection_is_closed() {
-    let (closed, mut was_closed) = tokio::sync::mpsc::unbounded_channel();
+    let (tells, mut told) = tokio::sync::mpsc::unbounded_channel();
     let server = Raw::new(move |mut stream| {
-        let closed = closed.clone();
+        let tells = tells.clone();
         async move {
+            let _ = stream.read_u8().await;
+            let _ = tells.send("asked");
             let mut sent = Vec::new();
             let _ = stream.read_to_end(&mut sent).await;
-            let _ = closed.send(());
+            let _ = tells.send("closed");
         }
     })
     .await;
@@ -234,21 +236,24 @@ async fn dropped_in_the_middle_the_connection_is_closed() {
     let prober = Prober::new(played.client());
     for action in [get(server.port, "/"), ProbeAction::Grpc { port: server.port, service: String::new() }] {
         let run = run_of(action, 60 * SECOND);
-        let running = prober.run(&run, Some("127.0.0.1"));
-        assert!(tokio::time::timeout(SECOND / 5, running).await.is_err());
-        tokio::time::timeout(SECOND, was_closed.recv()).await.unwrap().unwrap();
+        tokio::select! {
+            result = prober.run(&run, Some("127.0.0.1")) => panic!("it ended: {result:?}"),
+            asked = told.recv() => assert_eq!(asked, Some("asked")),
+        }
+        let closed = tokio::time::timeout(PATIENT, told.recv()).await;
+        assert_eq!(closed, Ok(Some("closed")));
     }
 }
 
 #[tokio::test]
 async fn tcp_is_a_connection_and_nothing_more() {
     let server = Server::silent().await;
-    expect(&on_loopback(tcp(server.port), SECOND).await, "success", "");
+    expect(&on_loopback(tcp(server.port), PATIENT).await, "success", "");
     let port = server.port;
     drop(server);
     // The port of nobody: closed as soon as its task has ended.
     let result = loop {
-        match on_loopback(tcp(port), SECOND).await {
+        match on_loopback(tcp(port), PATIENT).await {
             ProbeResult::Success(_) => tokio::time::sleep(SECOND / 100).await,
             result => break result,
         }
@@ -260,7 +265,7 @@ async fn tcp_is_a_connection_and_nothing_more() {
 async fn without_an_address_nothing_is_known() {
     let played = on_the_host();
     let prober = Prober::new(played.client());
-    let run = run_of(tcp(1), SECOND);
+    let run = run_of(tcp(1), PATIENT);
     expect(&prober.run(&run, None).await, "unknown", "the address of the host is not known");
     expect(&prober.run(&run, Some("node.example")).await, "unknown", "\"node.example\"");
     let not_there = Played::new(|_, _| sandbox("", r#"{"pid":1}"#));
@@ -279,7 +284,7 @@ async fn the_runtime_is_asked_once_while_the_pod_can_be_dialled() {
     let prober = Prober::new(played.client());
     let asked = || played.calls().len();
     let once = async |port, host| {
-        prober.run(&run_of(tcp(port), SECOND / 5), Some(host)).await;
+        prober.run(&run_of(tcp(port), PATIENT), Some(host)).await;
     };
     for _ in 0..3 {
         once(server.port, "127.0.0.1").await;
@@ -302,7 +307,7 @@ async fn of_many_sandboxes_the_oldest_is_forgotten() {
     let played = on_the_host();
     let prober = Prober::new(played.client());
     let once = async |sandbox: usize| {
-        let run = ProbeRun { sandbox: sandbox.to_string().as_str().into(), ..run_of(tcp(1), SECOND) };
+        let run = ProbeRun { sandbox: sandbox.to_string().as_str().into(), ..run_of(tcp(1), PATIENT) };
         prober.run(&run, Some("127.0.0.1")).await;
     };
     for sandbox in 0..513 {

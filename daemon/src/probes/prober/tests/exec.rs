@@ -69,7 +69,7 @@ async fn what_the_runtime_answers_to_a_command_it_does_not_run() {
         expect(&once(&played, 1500 * SECOND / 1000).await, kind, part);
     }
     let nobody = Prober::new(Runtime::new(&std::path::PathBuf::from("/nonexistent/cri.sock").into()));
-    let result = nobody.run(&run_of(command(&["x"]), SECOND), None).await;
+    let result = nobody.run(&run_of(command(&["x"]), PATIENT), None).await;
     assert_eq!(said(&result).0, "refused", "{result:?}");
 }
 
@@ -102,7 +102,7 @@ async fn an_answer_too_large_is_not_read_and_harms_nobody() {
     // One client: what becomes of its connection, all feel.
     let runtime = played.client();
     let prober = Prober::new(runtime.clone());
-    let run = run_of(command(&["x"]), 10 * SECOND);
+    let run = run_of(command(&["x"]), PATIENT);
     for _ in 0..5 {
         let (large, version) = tokio::join!(prober.run(&run, None), runtime.version());
         expect(&large, "unknown", "more than 1024 KiB");
@@ -116,5 +116,5 @@ async fn an_answer_too_large_is_not_read_and_harms_nobody() {
 async fn an_answer_just_small_enough_is_read() {
     let answer = cri::ExecSyncResponse { stdout: vec![b'x'; (1 << 20) - 64], stderr: vec![], exit_code: 3 };
     let played = Played::new(move |_, _| Answer::message(&answer));
-    expect(&once(&played, 10 * SECOND).await, "failure", "xxx");
+    expect(&once(&played, PATIENT).await, "failure", "xxx");
 }

@@ -98,15 +98,15 @@ async fn servers_that_are_no_doctors() {
         Ok(Status::unimplemented("").into_http::<tonic::body::Body>())
     });
     let other = serve(other).await;
-    expect(&on_loopback(check(other.port, ""), SECOND).await, "failure", "has no grpc.health.v1.Health");
+    expect(&on_loopback(check(other.port, ""), PATIENT).await, "failure", "has no grpc.health.v1.Health");
     let http1 = Server::answering(false, |_| "HTTP/1.1 200 OK\r\n\r\n".to_owned()).await;
-    expect(&on_loopback(check(http1.port, ""), SECOND).await, "failure", "no answer to the health check");
+    expect(&on_loopback(check(http1.port, ""), PATIENT).await, "failure", "no answer to the health check");
     let tls = Server::answering(true, |_| String::new()).await;
-    expect(&on_loopback(check(tls.port, ""), SECOND).await, "failure", "no answer to the health check");
+    expect(&on_loopback(check(tls.port, ""), PATIENT).await, "failure", "no answer to the health check");
     let closing = Raw::new(|stream| async { drop(stream) }).await;
-    assert_eq!(said(&on_loopback(check(closing.port, ""), SECOND).await).0, "failure");
+    assert_eq!(said(&on_loopback(check(closing.port, ""), PATIENT).await).0, "failure");
     let nonsense =
         Raw::new(|mut stream| async move { while stream.write_all(&[0xff; 4096]).await.is_ok() {} }).await;
-    assert_eq!(said(&on_loopback(check(nonsense.port, ""), SECOND).await).0, "failure");
-    expect(&on_loopback(check(1, ""), SECOND).await, "failure", "Connection refused");
+    assert_eq!(said(&on_loopback(check(nonsense.port, ""), PATIENT).await).0, "failure");
+    expect(&on_loopback(check(1, ""), PATIENT).await, "failure", "Connection refused");
 }

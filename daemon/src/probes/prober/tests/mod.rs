@@ -22,6 +22,8 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Time for what answers, on a machine with other work to do.
+const PATIENT: Duration = Duration::from_secs(30);
 /// Longest time that a run may take beyond its timeout, on a busy machine.
 const MARGIN: Duration = Duration::from_millis(700);
 

@@ -100,18 +100,18 @@ async fn a_pod_is_dialled_in_its_own_network() {
         let played = pod.runtime(info.clone());
         let prober = Prober::new(played.client());
         for _ in 0..3 {
-            let result = prober.run(&run_of(get(host.port, "/"), SECOND), Some("127.0.0.1")).await;
+            let result = prober.run(&run_of(get(host.port, "/"), PATIENT), Some("127.0.0.1")).await;
             assert_eq!(result, ProbeResult::Success("the pod".to_owned()), "{info}");
         }
-        let tcp = run_of(ProbeAction::Tcp { port: host.port }, SECOND);
+        let tcp = run_of(ProbeAction::Tcp { port: host.port }, PATIENT);
         expect(&prober.run(&tcp, None).await, "success", "");
-        let tcp = run_of(ProbeAction::Tcp { port: only_host.port }, SECOND);
+        let tcp = run_of(ProbeAction::Tcp { port: only_host.port }, PATIENT);
         expect(&prober.run(&tcp, None).await, "failure", "Connection refused");
-        let grpc = run_of(ProbeAction::Grpc { port: only_host.port, service: String::new() }, SECOND);
+        let grpc = run_of(ProbeAction::Grpc { port: only_host.port, service: String::new() }, PATIENT);
         expect(&prober.run(&grpc, None).await, "failure", "Connection refused");
     }
     // This test itself is where it was.
-    expect(&on_loopback(get(host.port, "/"), SECOND).await, "success", "the host");
+    expect(&on_loopback(get(host.port, "/"), PATIENT).await, "success", "the host");
     assert!(only_host.seen().is_empty());
 }
 
@@ -132,7 +132,7 @@ async fn two_pods_do_not_mix() {
     let mut running = tokio::task::JoinSet::new();
     for name in ["one", "two"].into_iter().cycle().take(200) {
         let prober = prober.clone();
-        let run = ProbeRun { sandbox: name.into(), ..run_of(get(port, "/"), 10 * SECOND) };
+        let run = ProbeRun { sandbox: name.into(), ..run_of(get(port, "/"), PATIENT) };
         running.spawn(async move { (name, prober.run(&run, None).await) });
     }
     for (name, result) in running.join_all().await {
@@ -142,7 +142,7 @@ async fn two_pods_do_not_mix() {
 
 #[tokio::test]
 async fn no_way_in_says_what_is_missing() {
-    let run = run_of(get(1, "/"), SECOND);
+    let run = run_of(get(1, "/"), PATIENT);
     let mut cases = vec![];
     if is_root() {
         cases.push((r#"{"runtimeSpec":null}"#, "the runtime does not say in which network namespace"));
