@@ -24,7 +24,10 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 use tracing::{debug, warn};
 
 use super::{
@@ -56,6 +59,8 @@ const READ_WITHIN: Duration = Duration::from_secs(2);
 const PODS_AT_ONCE: usize = 16;
 /// The entry of a new set or spread stands within it, or the object is stored without.
 const STANDS_WITHIN: Duration = Duration::from_millis(1500);
+/// An API server asks by an entry a moment after it stands: it learns of a change by a watch, as we do.
+const ASKED_AFTER: Duration = Duration::from_millis(100);
 /// The ConfigMap with the white list, and the namespace that OpenKruise has it in.
 const WHITE_LIST: &str = "kruise-configuration";
 const OF_OPENKRUISE: &str = "kruise-system";
@@ -386,11 +391,17 @@ where
 /// stored without, then.
 async fn await_entry<T>(
     mut shown: watch::Receiver<T>,
-    stands: impl FnMut(&T) -> bool,
+    mut stands: impl FnMut(&T) -> bool,
     kind: &str,
     name: &str,
 ) {
-    if timeout(STANDS_WITHIN, shown.wait_for(stands)).await.is_err() {
+    if stands(&shown.borrow()) {
+        return;
+    }
+    let stood = timeout(STANDS_WITHIN, shown.wait_for(stands)).await.is_ok_and(|stood| stood.is_ok());
+    if stood {
+        sleep(ASKED_AFTER).await;
+    } else {
         debug!(kind, name, "Stored before its webhook entry");
     }
 }
