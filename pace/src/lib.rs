@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 const AT_ONCE: u32 = 8;
 
 /// Longest silence of a server that owes something. It gives up a list of its own accord after a minute. A
-/// watch may well be silent until it ends (290 s after its begin, by the library): an API server has bookmarks
-/// only for kinds of which it has seen a change since its start.
+/// watch may well be silent until it ends (290 s after its begin, by the library): an API server has
+/// bookmarks only for kinds of which it has seen a change since its start.
 const SILENCE: Duration = Duration::from_secs(310);
 
 /// Has a client take a connection for dead on which nothing comes for too long.
