@@ -276,6 +276,16 @@ impl Evidence {
         self.mounted(Container::new(name).only(&script)).ready_when("test -f /tmp/ready")
     }
 
+    /// A pod of three such containers, of which `a` starts first and ends last.
+    pub fn slow_pod(&self, pod: PodManifest) -> PodManifest {
+        // Nothing takes so long, but on a slow machine three ends in a row take their time.
+        let pod = self.mount(pod.grace(120));
+        let levels = [("c", 1), ("b", 2), ("a", 3)];
+        levels
+            .into_iter()
+            .fold(pod, |pod, (name, priority)| pod.container(self.slow(name).priority(priority)))
+    }
+
     /// Fails unless each of these containers ended at least `apart` after the one before it. It can tell even
     /// where the runtime forgets them before anybody looks.
     pub fn check_exit_order(&self, names: &[&str], apart: Duration) -> Result<()> {

@@ -39,12 +39,7 @@ async fn played_pod_starts_and_stops_in_order() -> Result<()> {
     crate::slots::take().await;
     let node = Node::builder().api(false).kubelet(false).start().await?;
     let evidence = Evidence::new(node.run(), "default", "pod")?;
-    // Nothing takes so long, but on a slow machine three ends in a row take their time.
-    let manifest = evidence
-        .mount(PodManifest::new("default", "pod").grace(120))
-        .container(evidence.slow("c").priority(1))
-        .container(evidence.slow("b").priority(2))
-        .container(evidence.slow("a").priority(3));
+    let manifest = evidence.slow_pod(PodManifest::new("default", "pod"));
     let file = node.run().write("pod.json", &manifest.json().to_string())?;
     let recorder = Recorder::watch(&node.containerd().cri()?, "default", "pod");
     let (logs, data) = (node.run().make_dir("pod-logs")?, node.run().make_dir("pods")?);

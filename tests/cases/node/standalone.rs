@@ -19,12 +19,7 @@ async fn static_pod_starts_and_stops_in_order() -> Result<()> {
     crate::slots::take().await;
     let node = Node::builder().api(false).start().await?;
     let evidence = Evidence::new(node.run(), "default", "pod")?;
-    // Nothing takes so long, but on a slow machine three ends in a row take their time.
-    let manifest = evidence
-        .mount(PodManifest::new("default", "pod").grace(120))
-        .container(evidence.slow("c").priority(1))
-        .container(evidence.slow("b").priority(2))
-        .container(evidence.slow("a").priority(3));
+    let manifest = evidence.slow_pod(PodManifest::new("default", "pod"));
     let recorder = Recorder::watch(&node.containerd().cri()?, "default", &format!("pod-{NODE_NAME}"));
     node.kubelet()?.play("pod", manifest.json())?;
     await_condition("all have been started", PATIENCE * 2, async || {
