@@ -19,6 +19,9 @@ use crate::wait::{Hopeless, await_condition};
 
 /// The manager's name among the writers of a status.
 const MANAGER: &str = "berth-manager";
+/// Script that goes on until the test says so, by [`Evidence::let_go`]: however slow the machine is, what
+/// happens in the middle does.
+pub const HELD: &str = "until test -f /evidence/go; do sleep 0.1; done";
 /// Line of a script that writes down the start, but for the container's name.
 const STARTS: &str = "echo start >> /evidence/";
 /// Far more than a container that runs takes for its first line, on a machine with other work to do.
@@ -291,6 +294,11 @@ impl Evidence {
     pub fn check_exit_order(&self, names: &[&str], apart: Duration) -> Result<()> {
         let ends = names.iter().map(|name| self.ended_at(name)).collect::<Result<Vec<_>>>()?;
         check_apart("ended", names, &ends, apart)
+    }
+
+    /// Lets what is [`HELD`] go on.
+    pub fn let_go(&self) -> Result<()> {
+        self.put("go")
     }
 
     /// Gives the containers a file to wait for.

@@ -1,10 +1,10 @@
 //! Waiting: for a condition, with a deadline, and with a last word on why it did not come true.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::future::Future;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use tokio::time::Instant;
 
 /// An error of a probe that waiting cannot mend, such as a program that has ended.
@@ -22,6 +22,9 @@ impl std::error::Error for Hopeless {}
 /// Time that a program of the node is given to come up, on a machine that has a lot of other work to do. A
 /// test that takes so long proves nothing less.
 pub const START_UP: Duration = Duration::from_secs(300);
+
+/// Time in which nothing changes where all is at rest.
+const REST: Duration = Duration::from_secs(2);
 
 /// How often a condition is looked at. Short against what is waited for (a relist of the kubelet is 1 s).
 const POLL: Duration = Duration::from_millis(50);
@@ -51,4 +54,21 @@ where
         before = Some(last);
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Waits until `look` shows twice the same, with two seconds in between, and gives that. What was just seen
+/// may be there before whoever wrote it has counted it.
+pub async fn await_rest<T: PartialEq + Debug>(
+    what: impl Display,
+    deadline: Duration,
+    look: impl AsyncFn() -> Result<T>,
+) -> Result<T> {
+    await_condition(what, deadline, async || {
+        let before = look().await?;
+        tokio::time::sleep(REST).await;
+        let now = look().await?;
+        ensure!(now == before, "{before:?}, then {now:?}");
+        Ok(now)
+    })
+    .await
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{CloneSet, CloneSetStatus, NodePodUpdate};
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::node::{NODE_NAME, Workloads, deploy, token};
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{await_condition, await_rest};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -246,14 +246,7 @@ async fn plays(stage: &Stage<'_>) -> Result<()> {
 async fn is_left_alone(stage: &Stage<'_>) -> Result<()> {
     let writes = async || stage.workloads.metric("berth_workloads_writes_total").await;
     // The status that was just seen may be on file before the program has the answer to it, and counts it.
-    let before = await_condition("the last write has its answer", PATIENCE, async || {
-        let before = writes().await?;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let now = writes().await?;
-        ensure!(now == before, "{before}, then {now}");
-        Ok(now)
-    })
-    .await?;
+    let before = await_rest("the last write has its answer", PATIENCE, &writes).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let after = writes().await?;
     // It was restarted: the nodes may have done by then all that was asked for.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::{DistributionCondition, ResourceDistribution, ResourceDistributionStatus};
 use berth_tests::node::{ControlPlane, Workloads, crds, deploy, token};
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{await_condition, await_rest};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
@@ -198,14 +198,7 @@ async fn plays(client: &Client, program: &Workloads) -> Result<()> {
 /// The status that was just seen may be on file before the program has the answer to it, and counts it.
 async fn writes_nothing_at_rest(program: &Workloads) -> Result<()> {
     let writes = async || program.lines("berth_workloads_writes_total").await;
-    let before = await_condition("the last write has its answer", PATIENCE, async || {
-        let before = writes().await?;
-        sleep(Duration::from_secs(2)).await;
-        let now = writes().await?;
-        ensure!(now == before, "{before:?}, then {now:?}");
-        Ok(now)
-    })
-    .await?;
+    let before = await_rest("the last write has its answer", PATIENCE, &writes).await?;
     sleep(Duration::from_secs(2)).await;
     let now = writes().await?;
     ensure!(now == before, "it writes at rest: {before:?}, then {now:?}");

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::commands::{AT_API_SERVER, BEFORE, STORED_ANEW, WAY_BACK};
-use berth_tests::node::{ControlPlane, User, deploy, programs};
+use berth_tests::node::{ControlPlane, User, crds, deploy, programs};
 use berth_tests::wait::{START_UP, await_condition};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
@@ -254,10 +254,7 @@ async fn served(client: &Client) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     await_condition("all kinds are served", START_UP, async || {
         for definition in definitions.list(&ListParams::default()).await? {
-            let name = definition.name_any();
-            let conditions = definition.status.and_then(|status| status.conditions).unwrap_or_default();
-            let served = conditions.iter().any(|one| one.type_ == "Established" && one.status == "True");
-            ensure!(served, "{name} is not");
+            crds::is_served(&definition).with_context(|| definition.name_any())?;
         }
         Ok(())
     })

@@ -11,7 +11,7 @@ use berth_tests::manifest::Container;
 use berth_tests::node::images::{BUSYBOX_NEXT, sized};
 use berth_tests::node::{Berthd, Day, Gateway, Registry, Service};
 use berth_tests::observe::{Caller, Recorder, complaints, node_ready, warnings};
-use berth_tests::recreate::{Ask, Asked, Evidence};
+use berth_tests::recreate::{Ask, Asked, Evidence, HELD};
 use berth_tests::update::{Update, Updated};
 use berth_tests::wait::await_condition;
 use jiff::Timestamp;
@@ -33,10 +33,7 @@ const STANDS_STILL: Duration = Duration::from_secs(7);
 /// A berthd that stands still may have been asked whether it is there so long before: it has two seconds for
 /// the answer, and is looked for once a second.
 const ASKED_BEFORE: Duration = Duration::from_secs(3);
-/// Script of a container before it ends: it waits until the test says so, by [`Hooks::go`]. However slow the
-/// machine is, what is under way is so before and after.
-const HOOK: &str = "until test -f /evidence/go; do sleep 0.1; done";
-/// Grace of all pods with [`HOOK`], in seconds: far more than what happens meanwhile takes.
+/// Grace of all pods with a hook that is held, in seconds: far more than what happens meanwhile takes.
 const GRACE: i64 = 300;
 /// Words of berthd's log when it is about to list the runtime for its shim.
 const CONNECTED: &str = "Shim connected";
@@ -119,7 +116,7 @@ struct Hooks(Vec<Evidence>);
 impl Hooks {
     /// Lets all of it come to its end.
     fn go(&self) -> Result<()> {
-        self.0.iter().try_for_each(|evidence| evidence.put("go"))
+        self.0.iter().try_for_each(Evidence::let_go)
     }
 }
 
@@ -210,18 +207,18 @@ impl<'a> Work<'a> {
     /// told to end: none of it goes on before [`Hooks::go`].
     async fn begin(case: &'a Case, registry: &Registry) -> Result<Self> {
         let recreated = recreate::Scene::begin(case, "recreated", |pod, evidence| {
-            pod.grace(GRACE).container(evidence.container("main", HOOK))
+            pod.grace(GRACE).container(evidence.container("main", HELD))
         })
         .await?;
         let updated = update::Scene::begin(case, "updated", |pod, evidence| {
-            pod.grace(GRACE).container(evidence.container("main", HOOK))
+            pod.grace(GRACE).container(evidence.container("main", HELD))
         })
         .await?;
         let evidence = |pod| Evidence::new(case.node.run(), &case.namespace, pod);
         let stops = evidence("stops")?;
         let pod = stops
             .mount(case.manifest("stops").grace(GRACE))
-            .container(stops.container("b", HOOK).priority(1))
+            .container(stops.container("b", HELD).priority(1))
             .container(stops.container("a", "").priority(2));
         case.create(&pod).await?;
         case.await_ready("stops").await?;
@@ -234,7 +231,7 @@ impl<'a> Work<'a> {
         // By a signal: a shell that told it to end would end with it, or before.
         let main = Container::new("main").only("trap 'exit 0' TERM; while :; do sleep 0.2; done");
         let ending = evidence("job")?;
-        let last = format!("echo term >> /evidence/sidecar; {HOOK};");
+        let last = format!("echo term >> /evidence/sidecar; {HELD};");
         let sidecar = ending.mounted(exits("sidecar", &last, 143));
         let job = ending.mount(case.manifest("job").spec("restartPolicy", "Never").grace(GRACE));
         jobs.create(&job.container(main).container(sidecar), 0).await?;

@@ -19,16 +19,18 @@ pub async fn install(client: &Client) -> Result<()> {
     for applied in all {
         let name = applied.name_any();
         await_condition(format!("{name} is served"), START_UP, async || {
-            let definition = definitions.get(&name).await?;
-            let conditions = definition.status.and_then(|status| status.conditions).unwrap_or_default();
-            let established = conditions
-                .iter()
-                .find(|condition| condition.type_ == "Established")
-                .context("no answer yet")?;
-            ensure!(established.status == "True", "{}", established.message.as_deref().unwrap_or_default());
-            Ok(())
+            is_served(&definitions.get(&name).await?)
         })
         .await?;
     }
+    Ok(())
+}
+
+/// Accepts a kind that the server serves.
+pub fn is_served(definition: &CustomResourceDefinition) -> Result<()> {
+    let conditions = definition.status.iter().flat_map(|status| &status.conditions).flatten();
+    let mut established = conditions.filter(|condition| condition.type_ == "Established");
+    let established = established.next().context("no answer yet")?;
+    ensure!(established.status == "True", "{}", established.message.as_deref().unwrap_or_default());
     Ok(())
 }

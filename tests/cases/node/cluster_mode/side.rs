@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use berth_policy::{ContainerName, ContainerPhase, ContainerProgress, RecreateReport, RequestPhase};
 use berth_proto::crd::ContainerRecreateRequest;
-use berth_tests::node::{NODE_NAME, Node, User};
+use berth_tests::node::{NODE_NAME, Node, User, crds};
 use berth_tests::wait::await_condition;
 use berthd::agent::Agent;
 use berthd::agent::metrics::AgentMetrics;
@@ -119,14 +119,8 @@ pub(super) async fn install(client: &Client) -> Result<()> {
     let name = definition.name_any();
     let params = PatchParams::apply("tests").force();
     definitions.patch(&name, &params, &Patch::Apply(&definition)).await.context("install the kind")?;
-    await_condition("the kind is served", PATIENCE, async || {
-        let conditions = definitions.get(&name).await?.status.and_then(|status| status.conditions);
-        let served =
-            conditions.iter().flatten().any(|found| found.type_ == "Established" && found.status == "True");
-        ensure!(served, "not established");
-        Ok(())
-    })
-    .await?;
+    await_condition("the kind is served", PATIENCE, async || crds::is_served(&definitions.get(&name).await?))
+        .await?;
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "cluster-mode" },
         "rules": [

@@ -7,11 +7,9 @@ use berth_tests::manifest::Container;
 use berth_tests::wait::await_condition;
 use kube::ResourceExt;
 
-use super::{Outcome, Scene};
+use super::{LISTENS, Outcome, Scene};
 use crate::case::{Case, PATIENCE, run_beside};
 
-/// Far more than a sidecar that listens takes for its hook and its end, in seconds.
-const LISTENS: i64 = 60;
 /// Goes on until the signal comes.
 const WAIT: &str = "sleep 1000000 & wait";
 

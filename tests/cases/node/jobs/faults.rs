@@ -13,13 +13,11 @@ use berthd::agent::fault::{Point, Way};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{Outcome, Scene};
+use super::{LISTENS, Outcome, Scene};
 use crate::case::{Case, PATIENCE, container, run_updating_alone};
 
 /// A kubelet that lost a call comes back after 10 to 15 s; twice that, and the machine has other work.
 const LONG: Duration = Duration::from_secs(180);
-/// Far more than a sidecar that listens takes for its hook and its end, in seconds.
-const LISTENS: i64 = 60;
 
 /// A Job whose sidecar's end berthd does not live to see, several times over.
 struct Round {

@@ -20,6 +20,8 @@ use crate::case::{Case, PATIENCE, container};
 
 /// Time that a sidecar costs that does not listen, in seconds.
 const GRACE: i64 = 3;
+/// Grace that is far more than sidecars that listen take for their hooks and their ends, in seconds.
+const LISTENS: i64 = 60;
 /// The reason of the Events.
 const REASON: &str = "SidecarTerminator";
 

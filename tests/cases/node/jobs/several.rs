@@ -9,11 +9,8 @@ use berth_tests::recreate::Evidence;
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::{Outcome, Scene};
+use super::{LISTENS, Outcome, Scene};
 use crate::case::{Case, run_updating};
-
-/// Far more than sidecars that listen take for their hooks and their ends, in seconds.
-const LISTENS: i64 = 60;
 
 /// Function that fills a pod.
 type Fill = fn(PodManifest, &Evidence) -> PodManifest;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::RecreatePhase;
-use berth_tests::recreate::{Ask, Asked};
+use berth_tests::recreate::{Ask, Asked, HELD};
 use berth_tests::wait::await_condition;
 use berthd::agent::fault::{Point, Way};
 
@@ -17,14 +17,8 @@ use crate::faults::dies_and_comes_back;
 /// A kubelet that lost a call comes back after 10 to 15 s; twice that, and the machine has other work.
 const LONG: Duration = Duration::from_secs(240);
 
-/// A hook that goes on until the test says so, by [`let_go`]: however slow the machine is, what happens in
-/// the middle does. The grace is longer than that takes.
-const HELD: &str = "until test -f /evidence/go; do sleep 0.1; done";
+/// Grace of a pod whose hook is held, in seconds: longer than what happens in the middle.
 const GRACE: i64 = 60;
-
-fn let_go(scene: &Scene<'_>) -> Result<()> {
-    scene.evidence.put("go")
-}
 
 async fn hook_runs(scene: &Scene<'_>) -> Result<()> {
     await_condition("the hook runs", PATIENCE, async || {
@@ -44,7 +38,7 @@ async fn in_the_middle(case: &Case, policy: &str, fault: impl AsyncFnOnce() -> R
     let asked = scene.ask("disturbed", &Ask::new("pod", &["a"])).await?;
     hook_runs(&scene).await?;
     fault().await?;
-    let_go(&scene)?;
+    scene.evidence.let_go()?;
     asked.succeeded(LONG).await?;
     scene.replaced_once("a", &before, 1).await
 }
@@ -84,7 +78,7 @@ async fn recreate_api_server_away() -> Result<()> {
         let asked = scene.ask("disturbed", &Ask::new("pod", &["a"])).await?;
         hook_runs(&scene).await?;
         crate::faults::without_api_server(case, async || {
-            let_go(&scene)?;
+            scene.evidence.let_go()?;
             await_condition("the container is replaced while the API server is away", PATIENCE, async || {
                 ensure!(scene.running("a").await?.id != before.id, "it is not");
                 Ok(())

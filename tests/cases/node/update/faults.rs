@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::UpdatePhase;
 use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
+use berth_tests::recreate::HELD;
 use berth_tests::update::Update;
 use berth_tests::wait::await_condition;
 use berthd::agent::fault::{Point, Way};
@@ -29,16 +30,10 @@ async fn begin<'a>(case: &'a Case, hook: &str) -> Result<Scene<'a>> {
     .await
 }
 
-/// A hook that goes on until the test says so, by [`go`]: however slow the machine is, what comes in the
-/// middle does. The grace is longer than that takes.
-const HELD: &str = "until test -f /evidence/go; do sleep 0.1; done";
+/// Grace of a pod whose hook is held, in seconds: longer than what happens in the middle.
 const GRACE: i64 = 60;
 /// Objects know the second in which they were made: of two in one nobody can tell which is the newer.
 const NEWER: Duration = Duration::from_millis(1100);
-
-fn go(scene: &Scene<'_>) -> Result<()> {
-    scene.evidence.put("go")
-}
 
 /// Waits until the old instance of `high` is being stopped.
 async fn hook_runs(scene: &Scene<'_>, hooks: usize) -> Result<()> {
@@ -62,7 +57,7 @@ async fn update_replaced_in_the_middle() -> Result<()> {
         // It wants something else of `low`, and of `high` what the first one does not touch.
         let second = Update::new("pod").image("low", SAME).annotation("value", "two");
         let second = scene.ask("second", &second).await?;
-        go(&scene)?;
+        scene.evidence.let_go()?;
         second.succeeded().await?;
         first.succeeded().await?;
         let now = scene.now().await?;
@@ -91,7 +86,7 @@ async fn update_rolled_back_in_the_middle() -> Result<()> {
         tokio::time::sleep(NEWER).await;
         let back = Update::new("pod").image("high", BUSYBOX).image("low", BUSYBOX).annotation("value", "one");
         let back = scene.ask("back", &back).await?;
-        go(&scene)?;
+        scene.evidence.let_go()?;
         back.succeeded().await?;
         there.failed("Replaced").await?;
         if kubelet_is("1.33") {
@@ -121,7 +116,7 @@ async fn update_of_a_pod_that_is_deleted() -> Result<()> {
         let asked = scene.ask("gone", &Update::new("pod").image("high", BUSYBOX_NEXT)).await?;
         hook_runs(&scene, 1).await?;
         case.pods.delete("pod", &DeleteParams::default()).await?;
-        go(&scene)?;
+        scene.evidence.let_go()?;
         asked.failed("PodGone").await?;
         case.await_gone("pod").await
     })
@@ -137,7 +132,7 @@ async fn update_called_off() -> Result<()> {
         let asked = scene.ask("off", &update).await?;
         hook_runs(&scene, 1).await?;
         asked.delete().await?;
-        go(&scene)?;
+        scene.evidence.let_go()?;
         case.await_pod("pod", "Ready again", |pod| {
             ensure!(crate::case::container(pod, "high")?.restart_count == 1, "not restarted yet");
             is_ready(pod)
@@ -158,7 +153,7 @@ async fn update_kubelet_restarted_in_the_middle() -> Result<()> {
         let asked = scene.ask("restart", &update).await?;
         hook_runs(&scene, 1).await?;
         case.node.kubelet()?.restart().await?;
-        go(&scene)?;
+        scene.evidence.let_go()?;
         asked.succeeded().await?;
         ensure!(scene.env("high", "VALUE").await? == "two", "old env");
         ensure!(scene.restarts("high").await? == 1, "high was not restarted once");
@@ -177,7 +172,7 @@ async fn update_api_server_away() -> Result<()> {
         let asked = scene.ask("away", &update).await?;
         hook_runs(&scene, 1).await?;
         crate::faults::without_api_server(case, async || {
-            go(&scene)?;
+            scene.evidence.let_go()?;
             await_condition("the container is replaced while the API server is away", A_WHILE, async || {
                 ensure!(scene.running("high").await?.id != before.id, "it is not");
                 Ok(())

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use berth_tests::node::{ControlPlane, Replica, Workloads, crds, deploy, token};
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{await_condition, await_rest};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -137,14 +137,8 @@ async fn await_leads(one: &One) -> Result<()> {
 
 /// Waits until it writes nothing any more: as many pods as may be are out of service, and none gets Ready.
 async fn rests(one: &One) -> Result<()> {
-    await_condition("it rests", PATIENCE, async || {
-        let before = one.workloads.metric("berth_workloads_writes_total").await?;
-        sleep(Duration::from_secs(2)).await;
-        let now = one.workloads.metric("berth_workloads_writes_total").await?;
-        ensure!(now == before, "{before} writes, then {now}");
-        Ok(())
-    })
-    .await
+    let writes = async || one.workloads.metric("berth_workloads_writes_total").await;
+    await_rest("it rests", PATIENCE, writes).await.map(drop)
 }
 
 /// Waits until one of them leads; gives that one first.

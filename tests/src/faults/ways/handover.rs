@@ -11,17 +11,14 @@ use super::super::matrix::{Fault, Row};
 use super::super::site::PATIENCE;
 use crate::wait::await_condition;
 
-/// How long the new one may take to be ready.
-const READY: &str = "--ready-within=120s";
-
 pub(super) async fn play(bed: &Bed, row: &Row) -> Result<Instant> {
     let berthd = bed.berthd()?;
     let (before, program) = (berthd.service().pid(), berthd.program()?);
     bed.arm(row)?;
     // How long `berthctl` looks after the new one: where it is killed, until that is noticed.
     let killed = matches!(row.fault, Fault::Kill | Fault::BrokenStore);
-    let flags = [if killed { "--watch=60s" } else { "--watch=3s" }, READY];
-    let (upgraded, struck) = tokio::join!(berthd.upgrade(&program, &flags), bed.strike(row));
+    let watch = [if killed { "--watch=60s" } else { "--watch=3s" }];
+    let (upgraded, struck) = tokio::join!(berthd.upgrade(&program, &watch), bed.strike(row));
     let healed = struck?;
     match (row.fault, upgraded) {
         (Fault::Kill | Fault::BrokenStore, Ok(())) => bail!("it was killed, and nobody noticed"),

@@ -13,7 +13,7 @@ use super::super::matrix::{Fault, Row};
 use super::super::site::{GRACE, NAMESPACE, PATIENCE};
 use crate::jobs::{Jobs, exits};
 use crate::manifest::{Container, PodManifest};
-use crate::recreate::Evidence;
+use crate::recreate::{Evidence, HELD};
 use crate::wait::await_condition;
 
 /// The Jobs of all cells, whose pods are watched.
@@ -35,7 +35,7 @@ impl JobRuns {
         let hook = "echo hook >> /evidence/proxy; sleep 0.3";
         let hook = json!({ "preStop": { "exec": { "command": ["/bin/sh", "-c", hook] } } });
         let sidecar = evidence.mounted(exits("proxy", "echo term >> /evidence/proxy;", 143));
-        let main = Container::new("main").only("until test -f /evidence/go; do sleep 0.1; done");
+        let main = Container::new("main").only(HELD);
         let pod = PodManifest::new(NAMESPACE, &job).spec("restartPolicy", policy).grace(GRACE);
         let pod =
             evidence.mount(pod).container(evidence.mounted(main)).container(sidecar.field("lifecycle", hook));
@@ -48,7 +48,7 @@ impl JobRuns {
         })
         .await?;
         bed.arm(row)?;
-        evidence.put("go")?;
+        evidence.let_go()?;
         let healed = bed.strike(row).await?;
 
         let status = self.jobs.over(&job).await?;
