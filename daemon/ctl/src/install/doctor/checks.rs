@@ -118,7 +118,10 @@ fn data_path(facts: &Facts) -> Option<Check> {
     match plan::two_programs(facts, &wishes, &runtime(facts)) {
         Ok(false) => None,
         Ok(true) => Some(Check::ok(NAME, "berth-shim; berthd decides")),
-        Err(error) => Some(Check::fail(NAME, error.to_string(), "then restart both services")),
+        Err(error) => {
+            let services = if facts.installed.two_programs() { "berth-shim berthd" } else { "berthd" };
+            Some(Check::fail(NAME, error.to_string(), format!("then systemctl restart {services}")))
+        }
     }
 }
 
@@ -131,7 +134,11 @@ pub(super) fn runtime(facts: &Facts) -> String {
 
 fn journal(host: &Host) -> Check {
     match Journal::load(host) {
-        Ok(None) => Check::warn("journal", "none: not installed by berthctl", "uninstall needs --force"),
+        Ok(None) => Check::warn(
+            "journal",
+            "none: not installed by berthctl",
+            "berthctl uninstall --force takes Berth off all the same",
+        ),
         Ok(Some(journal)) if journal.changes.len() > journal.settled => Check::fail(
             "journal",
             "an installation was interrupted",
@@ -140,9 +147,11 @@ fn journal(host: &Host) -> Check {
         Ok(Some(journal)) => {
             Check::ok("journal", format!("{} changes, all can be undone", journal.changes.len()))
         }
-        Err(error) => {
-            Check::fail("journal", format!("{error:#}"), "uninstall needs --force; bypass works without it")
-        }
+        Err(error) => Check::fail(
+            "journal",
+            format!("{error:#}"),
+            "berthctl uninstall --force goes without it, and so does berthctl bypass",
+        ),
     }
 }
 
@@ -163,7 +172,7 @@ pub(super) fn machine(host: &Host) -> Vec<Check> {
     let dir = if host.exists(STATE_DIR) { STATE_DIR } else { "/var/lib" };
     let disk = match statvfs(&host.path(dir)) {
         Ok(disk) => room(disk.blocks_available().saturating_mul(disk.fragment_size())),
-        Err(error) => Check::warn("disk", format!("{dir}: {error}"), "look at that filesystem"),
+        Err(error) => Check::warn("disk", format!("{dir}: {error}"), format!("look at it: df {dir}")),
     };
     let cgroup = if host.exists("/sys/fs/cgroup/cgroup.controllers") {
         Check::ok("cgroup", "v2")
@@ -191,10 +200,14 @@ pub(super) fn machine(host: &Host) -> Vec<Check> {
 
 fn room(available: u64) -> Check {
     let found = format!("{} MiB left for the state", available / MEBIBYTE);
+    let remedy = format!("make room on the filesystem of {STATE_DIR}");
     match available {
         ENOUGH.. => Check::ok("disk", found),
-        TOO_LITTLE.. => Check::warn("disk", found, "make room"),
-        _ => Check::fail("disk", found, "make room: berthd refuses to start without its store"),
+        TOO_LITTLE.. => Check::warn("disk", found, remedy),
+        _ => {
+            let why = "what berthd cannot write down there it forgets when it starts anew";
+            Check::fail("disk", found, format!("{remedy}: {why}"))
+        }
     }
 }
 
@@ -246,6 +259,12 @@ mod tests {
                 verdict,
                 "{two} {config} {env:?}: {found:?}"
             );
+            let remedy = match two {
+                true => "then systemctl restart berth-shim berthd",
+                false => "then systemctl restart berthd",
+            };
+            let fails = found.filter(|check| check.verdict == Verdict::Fail);
+            assert!(fails.is_none_or(|check| check.remedy == remedy), "{two} {config} {env:?}");
         }
     }
 
@@ -254,7 +273,9 @@ mod tests {
         for (available, verdict) in
             [(0, Verdict::Fail), (10 * MEBIBYTE, Verdict::Warn), (100 * MEBIBYTE, Verdict::Ok)]
         {
-            assert_eq!(room(available).verdict, verdict, "{available}");
+            let check = room(available);
+            assert_eq!(check.verdict, verdict, "{available}");
+            assert_eq!(check.remedy.contains("/var/lib/berth"), verdict != Verdict::Ok, "{check:?}");
         }
     }
 }
