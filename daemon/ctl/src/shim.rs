@@ -77,7 +77,7 @@ pub(crate) async fn drain(socket: &Path) -> Result<()> {
 fn failed(error: ControlError, socket: &Path, what: &str) -> anyhow::Error {
     let remedy = match error {
         ControlError::Away(_) => {
-            "; start it (systemctl start berth-shim), run berthctl as root, or name its socket with --shim=SOCKET"
+            "; systemctl start berth-shim, run berthctl as root, or name its socket with --shim=SOCKET"
         }
         ControlError::Mumbles(_) | ControlError::Silent | ControlError::Refused(_) => "",
     };

@@ -59,7 +59,8 @@ impl Snapshot {
         }
         if !pod.seen {
             lines.push(
-                "The pod view does not show it: only what runs in it is known (see berthctl status).".to_owned(),
+                "The pod view does not show it: only what runs in it is known (see berthctl status)."
+                    .to_owned(),
             );
         }
         if pod.deleting {

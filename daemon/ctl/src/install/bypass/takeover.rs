@@ -31,7 +31,7 @@ pub(super) async fn bypass(runtime: &Path, undo: bool, patience: Duration) -> Re
         return Ok(());
     }
     if !bypass::is_taken(&paths)? {
-        bail!("no berth-shim is at {place}; if the runtime's own path is another one, give --takeover SOCKET");
+        bail!("no berth-shim is at {place}; for another path of the runtime give --takeover SOCKET");
     }
     bypass::want(&paths).with_context(|| format!("the wish beside {place}"))?;
     if let Err(error) = await_place(&paths, false, patience).await {

@@ -126,7 +126,7 @@ fn shim_is_well(looked: anyhow::Result<ShimState>) -> Check {
         Ok(state) if state.filtered == Some(false) => Check::warn(
             NAME,
             "system calls of berth-shim are not filtered",
-            "journalctl -u berth-shim says why: a kernel without seccomp, or a machine that no filter is made for",
+            "journalctl -u berth-shim says why: a kernel without seccomp, or a machine without a filter",
         ),
         Ok(state) => {
             let ShimState { connections, kubelet, .. } = state;
