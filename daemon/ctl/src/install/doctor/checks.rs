@@ -19,10 +19,25 @@ const MEBIBYTE: u64 = 1 << 20;
 /// The store is some hundred kilobytes.
 const ENOUGH: u64 = 100 * MEBIBYTE;
 const TOO_LITTLE: u64 = 10 * MEBIBYTE;
+/// Where any berthd of the node answers.
+const ADMIN_SOCKET: &str = "/run/berth/admin.sock";
+/// Finding on an agent that is no service.
+const ELSEWHERE: &str =
+    "no service: a pod of a DaemonSet, so files, units and the way of the kubelet are not judged";
+
+/// Reports whether the agent is a service, or is to be one. What a service needs does not concern the agent
+/// of a DaemonSet, and to install one beside it would be wrong.
+pub(super) fn is_service(host: &Host, facts: &Facts) -> bool {
+    let has_files = host.exists(CONFIG) || facts.installed.units.iter().any(Option::is_some);
+    has_files || !host.exists(ADMIN_SOCKET)
+}
 
 /// Checks the files, their content and their modes.
-pub(super) fn files(host: &Host, facts: &Facts) -> Vec<Check> {
-    let mut checks = vec![kubelet(facts), config(host), units(facts), journal(host)];
+pub(super) fn files(host: &Host, facts: &Facts, is_service: bool) -> Vec<Check> {
+    let mut checks = match is_service {
+        true => vec![kubelet(facts), config(host), units(facts), journal(host)],
+        false => vec![Check::ok("agent", ELSEWHERE)],
+    };
     checks.extend(data_path(facts));
     for (path, mode) in [
         (BERTHD, 0o755),
@@ -32,7 +47,7 @@ pub(super) fn files(host: &Host, facts: &Facts) -> Vec<Check> {
         (STATE_DIR, 0o700),
         (JOURNAL, 0o600),
         (places::SOCKET, 0o600),
-        ("/run/berth/admin.sock", 0o600),
+        (ADMIN_SOCKET, 0o600),
         (shim::SOCKET, 0o600),
     ] {
         if let Ok(metadata) = host.path(path).symlink_metadata() {
@@ -213,8 +228,29 @@ fn room(available: u64) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::facts::tests::{KUBEADM, Tree};
     use super::*;
     use crate::findings::Verdict;
+
+    /// The remedies would install a second agent.
+    #[test]
+    fn the_agent_of_a_daemon_set_is_not_judged_as_a_service() {
+        let (socket, unit) = ((ADMIN_SOCKET, ""), ("/etc/systemd/system/berthd.service", ""));
+        for (there, expected) in [
+            (vec![], true),
+            (vec![socket], false),
+            (vec![socket, unit], true),
+            (vec![socket, (CONFIG, "")], true),
+        ] {
+            let tree = Tree::of(KUBEADM);
+            there.iter().for_each(|(path, text)| tree.write(path, text));
+            let (host, facts) = (tree.host(), tree.facts());
+            assert_eq!(is_service(&host, &facts), expected, "{there:?}");
+            let all = files(&host, &facts, expected);
+            let installs = all.iter().any(|check| check.remedy.contains("berthctl install"));
+            assert_eq!(installs, expected, "{all:?}");
+        }
+    }
 
     #[test]
     fn modes() {

@@ -20,19 +20,21 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 const OF_ONE_RELEASE: &str =
     "berthctl install --upgrade, by the berthctl of a folder with all programs of one release";
 
-/// Checks that the services run and answer.
-pub(super) async fn checks(global: &Global, host: &Host, facts: &Facts) -> Vec<Check> {
+/// Checks that the services run and answer; of an agent that is none, only that it and its runtime answer.
+pub(super) async fn checks(global: &Global, host: &Host, facts: &Facts, is_service: bool) -> Vec<Check> {
     let mut checks = Vec::new();
     let (two, runtime) = (facts.installed.two_programs(), runtime(facts));
     let units = places::started(two);
-    for unit in units {
+    for unit in units.iter().filter(|_| is_service) {
         checks.push(unit_runs(host, unit).await);
     }
     let start = "start the runtime that serves it, such as systemctl start containerd";
     checks.push(answers(global, "runtime", &runtime, start).await);
-    let socket = format!("unix://{}", places::socket_for(&runtime));
-    let restart = format!("systemctl restart {}", units.join(" "));
-    checks.push(answers(global, "socket", &socket, &restart).await);
+    if is_service {
+        let socket = format!("unix://{}", places::socket_for(&runtime));
+        let restart = format!("systemctl restart {}", units.join(" "));
+        checks.push(answers(global, "socket", &socket, &restart).await);
+    }
     checks.push(berthd(global).await);
     if two {
         let looked = berth_shim::remote::look(Path::new(shim::SOCKET)).await;
@@ -82,7 +84,10 @@ async fn answers(global: &Global, check: &'static str, endpoint: &str, remedy: &
 async fn berthd(global: &Global) -> Check {
     let status = match ready::status(global).await {
         Ok(status) => status,
-        Err(error) => return Check::fail("berthd", format!("{error:#}"), "why: journalctl -u berthd"),
+        Err(error) => {
+            let remedy = "why: journalctl -u berthd, or the log of its pod";
+            return Check::fail("berthd", format!("{error:#}"), remedy);
+        }
     };
     let own = env!("CARGO_PKG_VERSION");
     let runtime = status.runtime.unwrap_or_default();
