@@ -118,7 +118,7 @@ fn of_policies(user: &str, tried: Tried) -> Check {
         Tried::Unclear(why) => Check::warn(
             "policies",
             format!("it is not known whether the admission policies keep {user} to its node: {why}"),
-            APPLY,
+            format!("{APPLY}; launch and exit order alone need none of it"),
         ),
     }
 }
@@ -269,6 +269,7 @@ mod tests {
             (Tried::Refused, Verdict::Ok, "keep system:node:a"),
             (Tried::Taken, Verdict::Fail, "deploy/policies is part of it"),
             (Tried::Unclear("no such kind".to_owned()), Verdict::Warn, "no such kind"),
+            (Tried::Unclear(String::new()), Verdict::Warn, "order alone need none of it"),
         ] {
             let check = of_policies(user, tried);
             assert_eq!(check.verdict, verdict, "{check:?}");
