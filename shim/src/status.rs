@@ -150,6 +150,21 @@ mod tests {
                 "launch order: annotation apps.kruise.io/container-launch-priority is \"Sorted\"; its only value is \"Ordered\"",
             ),
             (Refusal::Draining, "14", "launch order: the agent is restarting"),
+            (
+                Refusal::PodUnknown,
+                "9",
+                "launch order: the agent does not see the pod yet; the kubelet asks again, and on the node berthctl status says why (Pod view)",
+            ),
+            (
+                Refusal::RuntimeSilent,
+                "9",
+                "launch order: the runtime does not tell which containers of the pod run; the kubelet asks again, and on the node berthctl status says why (Runtime)",
+            ),
+            (
+                Refusal::AgentAway,
+                "9",
+                "launch order: not ready, the agent is away; the kubelet asks again, and on the node journalctl -u berthd, or the log of its pod, says why",
+            ),
         ];
         for (refusal, code, message) in table {
             let response = Status::from(&refusal).into_response();

@@ -69,7 +69,7 @@ mod tests {
         };
         order(&global, &ask(Some("web"))).await.unwrap();
         let unknown = order(&global, &ask(Some("nothing"))).await.unwrap_err().to_string();
-        assert!(unknown.contains("berthd knows no pod \"nothing\""), "{unknown}");
+        assert!(unknown.contains("berthd knows no pod \"nothing\" on this node; berthctl pods"), "{unknown}");
         let broken = order(&global, &ask(Some("broken"))).await.unwrap_err().to_string();
         assert_eq!(broken, "berthd could not answer Order: on fire (INTERNAL)");
 

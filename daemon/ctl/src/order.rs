@@ -34,7 +34,10 @@ pub(crate) async fn order(global: &Global, args: &OrderArgs) -> Result<()> {
     if let Some(pod) = &args.pod
         && pods.is_empty()
     {
-        bail!("berthd knows no pod {pod:?}; berthctl pods lists those there are");
+        bail!(
+            "berthd knows no pod {pod:?} on this node; berthctl pods lists those there are, kubectl get pods -o wide says \
+             where others run"
+        );
     }
     output::data(args.output.format, &Shown { pods: pods.iter().map(ShownPod::from).collect() }, || {
         text(&pods, args.no_trunc)

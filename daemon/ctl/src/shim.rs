@@ -76,7 +76,9 @@ pub(crate) async fn drain(socket: &Path) -> Result<()> {
 /// Words for a shim that did not do it; where nobody is there, with what to do.
 fn failed(error: ControlError, socket: &Path, what: &str) -> anyhow::Error {
     let remedy = match error {
-        ControlError::Away(_) => "; start it, run berthctl as root, or name its socket with --shim=SOCKET",
+        ControlError::Away(_) => {
+            "; systemctl start berth-shim, run berthctl as root, or name its socket with --shim=SOCKET"
+        }
         ControlError::Mumbles(_) | ControlError::Silent | ControlError::Refused(_) => "",
     };
     anyhow!("berth-shim at {} not {what}: {}{remedy}", socket.display(), causes::once(&error))

@@ -92,7 +92,7 @@ pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<()> {
         Some(status) => bail!("not upgraded, nothing was changed: {}", status.message()),
         None => ensure!(
             reached == Stage::Ready,
-            "berthd went away before it said how it ended; ask for its status"
+            "berthd went away before it said how it ended; berthctl status says who serves now"
         ),
     }
     watch(global, pid, args.watch).await?;

@@ -141,17 +141,24 @@ pub enum Refusal {
     Terminating,
     /// The pod declares an order, but the pod view does not show the pod.
     #[error(
-        "launch order: the pod is not known to the agent yet; it needs the API server or the kubelet's /pods"
+        "launch order: the agent does not see the pod yet; the kubelet asks again, and on the node berthctl status says \
+         why (Pod view)"
     )]
     PodUnknown,
     /// The runtime did not say what runs in the sandbox.
-    #[error("launch order: the runtime does not tell which containers of the pod run")]
+    #[error(
+        "launch order: the runtime does not tell which containers of the pod run; the kubelet asks again, and on the node \
+         berthctl status says why (Runtime)"
+    )]
     RuntimeSilent,
     /// The agent is going away; the kubelet asks again.
     #[error("launch order: the agent is restarting")]
     Draining,
     /// The agent, a process of its own, is away, and nobody else knows whether the container's turn has come.
-    #[error("launch order: not ready, the agent is away; it is asked again")]
+    #[error(
+        "launch order: not ready, the agent is away; the kubelet asks again, and on the node journalctl -u berthd, or the \
+         log of its pod, says why"
+    )]
     AgentAway,
 }
 

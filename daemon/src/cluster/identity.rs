@@ -79,11 +79,11 @@ impl Identity {
             (None, true, None) => Who::UnboundAccount,
             (None, false, _) => Who::Other,
         };
-        Self { warning: warning(&who, node), features: features::of(&who), user: name, who }
+        Self { warning: warning(&who, &name, node), features: features::of(&who), user: name, who }
     }
 }
 
-fn warning(who: &Who, node: &str) -> Option<String> {
+fn warning(who: &Who, user: &str, node: &str) -> Option<String> {
     match who {
         Who::Kubelet | Who::BoundAccount => None,
         Who::OtherKubelet { node: other } => Some(format!(
@@ -92,10 +92,14 @@ fn warning(who: &Who, node: &str) -> Option<String> {
         Who::OtherAccount { node: other } => Some(format!(
             "the token is bound to node {other}, not to {node}: correct nodeName, or make a token bound to {node}"
         )),
-        Who::UnboundAccount => Some(format!(
-            "the token is not bound to node {node}: stolen, it is good on every node; make one with \
-             `kubectl create token --bound-object-kind Node --bound-object-name {node}`"
-        )),
+        Who::UnboundAccount => {
+            let account = user.strip_prefix(ACCOUNT_USER).and_then(|rest| rest.split_once(':'));
+            let (namespace, name) = account.unwrap_or(("berth-system", "berth-agent"));
+            Some(format!(
+                "the token is not bound to node {node}: stolen, it is good on every node; make one with \
+                 `kubectl create token {name} -n {namespace} --bound-object-kind Node --bound-object-name {node}`"
+            ))
+        }
         Who::Other => Some(
             "this user is neither a kubelet nor a service account, and may have more rights than an agent needs; \
              give the kubelet's kubeconfig or cluster.serviceAccount"
@@ -208,5 +212,9 @@ mod tests {
             assert_eq!(identity.who, who, "{name}");
             assert_eq!(identity.warning.is_none(), quiet, "{name}");
         }
+        let unbound = UserInfo { username: Some(account.to_owned()), ..UserInfo::default() };
+        let said = Identity::of(unbound, "a").warning.unwrap();
+        let command = "`kubectl create token berth-agent -n berth-system --bound-object-kind Node ";
+        assert!(said.contains(command), "{said}");
     }
 }

@@ -199,7 +199,7 @@ impl Told<'_> {
 fn kubectl(args: &[OsString]) -> anyhow::Result<ExitCode> {
     let ended = Process::new("kubectl").args(args).status();
     let ended = ended
-        .context("workloads of Kubernetes are kubectl's, and it is not to be run: put it on the PATH")?;
+        .context("workloads of Kubernetes are kubectl's, and kubectl cannot be run: put it on the PATH")?;
     Ok(ended.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 

@@ -25,9 +25,10 @@ pub(super) struct Facts {
     pub refused: Known<BTreeMap<String, Vec<&'static str>>>,
     /// Endpoints that are Ready, of the Services that convert definitions, by `NAMESPACE/NAME`.
     pub endpoints: Known<BTreeMap<String, usize>>,
-    /// Names of the nodes that run Linux containers and are no virtual kubelets.
-    pub nodes: Known<Vec<String>>,
-    /// Nodes with an agent, and its last sign of life.
+    /// Nodes that run Linux containers and are no virtual kubelets, and whether a label says that an agent
+    /// stands inline there.
+    pub nodes: Known<BTreeMap<String, bool>>,
+    /// Nodes with an agent that may change pods, and its last sign of life.
     pub agents: Known<BTreeMap<String, Option<Timestamp>>>,
 }
 

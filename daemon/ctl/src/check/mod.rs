@@ -30,6 +30,8 @@ use super::output::OutputArgs;
 
 /// Pause between two rounds of checks with `--wait`.
 const POLL: Duration = Duration::from_secs(2);
+/// Failure to find a kubeconfig, in the words of `kubectl berth`.
+const NO_KUBECONFIG: &str = "no kubeconfig that can be used: give one by --kubeconfig or KUBECONFIG";
 
 /// Flags of `check`.
 #[derive(Args, Debug)]
@@ -77,10 +79,8 @@ async fn client(args: &CheckArgs) -> Result<Client> {
             let read = Kubeconfig::read_from(path).with_context(failed)?;
             Config::from_custom_kubeconfig(read, &options).await.with_context(failed)?
         }
-        None if args.context.is_some() => {
-            Config::from_kubeconfig(&options).await.context("no kubeconfig that can be used")?
-        }
-        None => Config::infer().await.context("no kubeconfig that can be used")?,
+        None if args.context.is_some() => Config::from_kubeconfig(&options).await.context(NO_KUBECONFIG)?,
+        None => Config::infer().await.context(NO_KUBECONFIG)?,
     };
     // A refused request is said, not repeated for minutes.
     config.default_retry = false;

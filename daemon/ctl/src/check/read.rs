@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use berth_proto::crd::NodePodUpdate;
+use berthd::cluster::node_labels::PATH;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, RuleWithOperations, ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration, WebhookClientConfig,
@@ -335,14 +336,14 @@ async fn policies(client: &Client) -> kube::Result<Vec<String>> {
     Ok(bound.into_iter().filter(|name| names.contains(name)).collect())
 }
 
-async fn nodes(client: &Client) -> kube::Result<Vec<String>> {
+async fn nodes(client: &Client) -> kube::Result<BTreeMap<String, bool>> {
     let nodes: Api<Node> = Api::all(client.clone());
-    all(&nodes, |node: Node| {
+    let keep = |node: Node| {
         let label = |key: &str| node.labels().get(key).map(String::as_str).unwrap_or_default();
         let runs_linux = label("kubernetes.io/os") != "windows" && label("type") != "virtual-kubelet";
-        runs_linux.then(|| node.name_any())
-    })
-    .await
+        runs_linux.then(|| (node.name_any(), label(PATH) == "inline"))
+    };
+    Ok(all(&nodes, keep).await?.into_iter().collect())
 }
 
 async fn agents(client: &Client) -> kube::Result<BTreeMap<String, Option<jiff::Timestamp>>> {

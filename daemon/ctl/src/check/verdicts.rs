@@ -18,9 +18,12 @@ const SILENT: SignedDuration = SignedDuration::from_mins(10);
 const MOST_NAMES: usize = 5;
 /// Remedy for definitions that are another's: their fields have another owner.
 const TAKE: &str =
-    "apply your kustomization again, as a whole, with --server-side --force-conflicts; docs/packages.md";
+    "apply your kustomization again, as a whole, with --server-side --force-conflicts; docs/migration.md#the-change";
 /// Service that converts Berth's kinds.
 const CONVERTER: &str = "berth-system/berth-manager";
+/// Ways to see the agents that are pods, and the page on those that are services.
+const AGENTS: &str =
+    "those of the DaemonSet: kubectl -n berth-system get pods -o wide; services: docs/install.md";
 /// Page that says more on everything of OpenKruise.
 const MIGRATION: &str = "docs/migration.md";
 
@@ -72,7 +75,9 @@ pub(super) const POLICIES: [&str; 16] = [
 pub(super) fn checks(facts: &Facts, pre: bool, now: Timestamp) -> Vec<Check> {
     let mut checks = vec![match &facts.version {
         Ok(version) => at_least("api", "API server", version, API, "upgrade the cluster"),
-        Err(error) => Check::fail("api", error, "look at the API server, and at the kubeconfig"),
+        Err(error) => {
+            Check::fail("api", error, "kubectl get --raw /version has to answer with that kubeconfig")
+        }
     }];
     if facts.version.is_err() {
         return checks;
@@ -202,8 +207,7 @@ fn conversions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> 
         checks.extend(match endpoints.ok().and_then(|counts| counts.get(*converter)) {
             Some(0) if *converter == CONVERTER => {
                 let found = format!("{name} is converted by {converter}, which has {without}");
-                let remedy = "kubectl -n berth-system describe Deployment/berth-manager, and its log";
-                Some(Check::fail("definitions", found, remedy))
+                Some(Check::fail("definitions", found, look_at("Deployment/berth-manager")))
             }
             Some(0) => {
                 let found = format!("{name} is converted by {converter}, not Berth's, which has {without}");
@@ -221,6 +225,11 @@ fn conversions(all: &BTreeMap<String, Definition>, facts: &Facts) -> Vec<Check> 
     checks
 }
 
+/// Commands that say why a program is not Ready.
+fn look_at(name: &str) -> String {
+    format!("kubectl -n berth-system describe {name}; kubectl -n berth-system logs {name}")
+}
+
 fn programs(all: &BTreeMap<String, Program>) -> Vec<Check> {
     let mut checks = Vec::new();
     if !all.contains_key("Deployment/berth-manager") {
@@ -228,14 +237,13 @@ fn programs(all: &BTreeMap<String, Program>) -> Vec<Check> {
     }
     for (name, program) in all.iter().filter(|(name, _)| name.contains("/berth-")) {
         let found = format!("{name}: {} of {} Ready", program.ready, program.wanted);
-        let remedy = format!("kubectl -n berth-system describe {name}, and its log");
+        let remedy = look_at(name);
         let rollout = rollout(program);
         checks.push(match (program.ready, rollout) {
             (ready, _) if ready <= 0 && program.wanted > 0 => Check::fail("programs", found, remedy),
             // Two templates at once act by two configurations, and one that never gets Ready ends it never.
             (_, Some(rollout)) if name.starts_with("Deployment/") => {
-                let remedy =
-                    format!("kubectl -n berth-system rollout status {name}, and the log of its newest pod");
+                let remedy = format!("kubectl -n berth-system rollout status {name}; {remedy}");
                 Check::fail("programs", format!("{found}, {rollout}"), remedy)
             }
             (_, Some(rollout)) => Check::warn("programs", format!("{found}, {rollout}"), remedy),
@@ -263,7 +271,8 @@ fn webhooks(facts: &Facts) -> Vec<Check> {
         (entries, 0) => Check::ok("webhooks", format!("{name}: {entries} entries")),
         (_, without) => {
             let found = format!("{name}: {without} entries without a bundle of CAs");
-            Check::fail("webhooks", found, "look into the manager's log: it writes them")
+            let remedy = "the manager writes them: kubectl -n berth-system logs Deployment/berth-manager";
+            Check::fail("webhooks", found, remedy)
         }
     });
     let checks: Vec<Check> = checks.collect();
@@ -286,24 +295,38 @@ fn policies(bound: &[String]) -> Vec<Check> {
     }]
 }
 
-fn agents_of(nodes: &[String], agents: &BTreeMap<String, Option<Timestamp>>, now: Timestamp) -> Vec<Check> {
-    let without: Vec<&str> =
-        nodes.iter().filter(|node| !agents.contains_key(*node)).map(String::as_str).collect();
+fn agents_of(
+    nodes: &BTreeMap<String, bool>,
+    agents: &BTreeMap<String, Option<Timestamp>>,
+    now: Timestamp,
+) -> Vec<Check> {
+    let untold = nodes.iter().filter(|(node, _)| !agents.contains_key(*node));
+    let (kubelets, without): (Vec<_>, Vec<_>) = untold.partition(|(_, is_inline)| **is_inline);
+    let kubelets: Vec<&str> = kubelets.into_iter().map(|(node, _)| node.as_str()).collect();
+    let without: Vec<&str> = without.into_iter().map(|(node, _)| node.as_str()).collect();
     let is_silent = |sign: &Option<Timestamp>| sign.is_none_or(|sign| now.duration_since(sign) > SILENT);
-    let silent = nodes.iter().filter(|node| agents.get(*node).is_some_and(is_silent));
+    let silent = nodes.keys().filter(|node| agents.get(*node).is_some_and(is_silent));
     let silent: Vec<&str> = silent.map(String::as_str).collect();
     let with = nodes.len().saturating_sub(without.len());
     let mut checks = Vec::new();
     if with == 0 {
-        let remedy = "install it on the nodes; docs/install.md";
-        checks.push(Check::fail("agents", format!("none of {} nodes has one", nodes.len()), remedy));
+        let found = format!("none of {} nodes has one", nodes.len());
+        checks.push(Check::fail("agents", found, format!("install it on the nodes; {AGENTS}")));
     } else if !without.is_empty() {
         let found = format!("{with} of {} nodes have one; not {}", nodes.len(), names(&without));
-        checks.push(Check::warn("agents", found, "install it there; docs/install.md"));
+        checks.push(Check::warn("agents", found, format!("install it there; {AGENTS}")));
+    }
+    // Order and restarts work there: only what changes pods needs more than the kubelet's rights.
+    if !kubelets.is_empty() {
+        let found =
+            format!("these act as the kubelet, without updates in place, or have gone: {}", names(&kubelets));
+        let remedy = "berthctl status on that node says who it is; docs/install.md#permissions-for-updates";
+        checks.push(Check::warn("agents", found, remedy));
     }
     if !silent.is_empty() {
         let found = format!("no sign of life for 10 minutes: {}", names(&silent));
-        checks.push(Check::fail("agents", found, "berthctl doctor on that node"));
+        let remedy = format!("berthctl doctor on that node; {AGENTS}");
+        checks.push(Check::fail("agents", found, remedy));
     }
     if checks.is_empty() {
         checks.push(Check::ok("agents", format!("all {} nodes have one", nodes.len())));

@@ -54,7 +54,10 @@ pub(crate) async fn explain(global: &Global, args: &ExplainArgs) -> Result<ExitC
     let answer = client.explain(request).await.map_err(|status| admin::failed("Explain", &status))?;
     let mut pods = answer.into_inner().pods;
     if pods.is_empty() && !wanted.is_empty() {
-        bail!("berthd knows no pod {wanted:?}; berthctl pods lists those there are");
+        bail!(
+            "berthd knows no pod {wanted:?} on this node; berthctl pods lists those there are, kubectl get pods -o wide \
+             says where others run"
+        );
     }
     let snapshot = snapshot(&mut client, global).await?;
     if wanted.is_empty() {

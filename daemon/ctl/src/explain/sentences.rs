@@ -58,7 +58,10 @@ impl Snapshot {
             );
         }
         if !pod.seen {
-            lines.push("The pod view does not show it: only what runs in it is known.".to_owned());
+            lines.push(
+                "The pod view does not show it: only what runs in it is known (see berthctl status)."
+                    .to_owned(),
+            );
         }
         if pod.deleting {
             let reverse = if ordered && !beside { ", in the reverse order" } else { "" };

@@ -77,8 +77,8 @@ pub(crate) async fn bypass(global: &Global, args: &BypassArgs) -> Result<ExitCod
     }
     if units.is_empty() {
         bail!(
-            "no file of berthctl install leads a kubelet to Berth; if its own configuration does, set containerRuntimeEndpoint \
-             there to the runtime's socket and restart it"
+            "no file of berthctl install leads a kubelet to Berth; on path takeover give --takeover; if the kubelet's own \
+             configuration leads there, set containerRuntimeEndpoint in it to the runtime's socket and restart the kubelet"
         );
     }
     for flavour in &units {

@@ -38,9 +38,10 @@ pub(crate) async fn doctor(global: &Global, args: &DoctorArgs) -> Result<ExitCod
             Facts::default()
         }
     };
-    all.extend(checks::files(&host, &facts));
+    let is_service = checks::is_service(&host, &facts);
+    all.extend(checks::files(&host, &facts, is_service));
     if host.is_this() {
-        all.extend(services::checks(global, &host, &facts).await);
+        all.extend(services::checks(global, &host, &facts, is_service).await);
         all.extend(cluster::checks(&host, &facts).await);
         all.extend(checks::machine(&host));
     }

@@ -166,11 +166,12 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<ExitC
     };
     if let Err(error) = done {
         output::progress(&format!("failed: {error:#}"));
-        output::progress("everything is put back as it was");
+        output::progress("what was changed is put back now");
         put_back(&host, &mut journal, before, args.node.kubelet_unit, args.timeout).await.with_context(|| {
             format!("the installation failed ({error:#}), and so did the way back; repeat it with berthctl uninstall")
         })?;
-        return Err(error.context("Berth was not installed, and everything is as it was before"));
+        let what = if before == 0 { "Berth was not installed" } else { "Berth was not changed" };
+        return Err(error.context(format!("{what}, and everything is as it was before")));
     }
     journal.settle(&host)?;
     output::progress("the node is Ready, and its kubelet speaks to the runtime through Berth");

@@ -65,6 +65,9 @@ impl Manifest {
 
     /// Reads a manifest from memory.
     pub(crate) fn parse(text: &str) -> Result<Self> {
+        if text.trim().is_empty() {
+            bail!("it is empty; give the manifest of a v1 Pod");
+        }
         let document = Document::parse(text).map_err(readable)?;
         // The kind first, or a Deployment would be told that its fields are unknown.
         if let Some((api_version, kind)) = document.head()

@@ -73,6 +73,15 @@ pub enum StoreError {
         /// Error of the database.
         source: Box<redb::Error>,
     },
+    /// Another berthd has it open.
+    #[error(
+        "store {path:?} is open in another berthd, and a node has one agent: where that is a service, label the node \
+         (kubectl label node NODE berth.dev/install=systemd), and the DaemonSet's pod keeps away; else stop one of them"
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
     /// A newer Berth wrote it.
     #[error(
         "store {path:?} has schema {found}, this version knows {SCHEMA}: it was written by a newer berthd"
@@ -217,9 +226,8 @@ impl StoreError {
     /// Nothing that time mends, or that may be gone past: the store is somebody else's.
     fn is_final(&self) -> bool {
         match self {
-            Self::Schema { .. } | Self::Closed => true,
-            Self::Open { source, .. } => matches!(**source, redb::Error::DatabaseAlreadyOpen),
-            Self::Directory { .. } | Self::Read(_) | Self::Write(_) => false,
+            Self::InUse { .. } | Self::Schema { .. } | Self::Closed => true,
+            Self::Open { .. } | Self::Directory { .. } | Self::Read(_) | Self::Write(_) => false,
         }
     }
 }
@@ -229,7 +237,10 @@ fn opened(directory: &Path) -> Result<Database, StoreError> {
     std::fs::create_dir_all(directory)
         .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
     let path = directory.join("store.redb");
-    let failed = |source: redb::Error| StoreError::Open { path: path.clone(), source: Box::new(source) };
+    let failed = |source: redb::Error| match source {
+        redb::Error::DatabaseAlreadyOpen => StoreError::InUse { path: path.clone() },
+        source => StoreError::Open { path: path.clone(), source: Box::new(source) },
+    };
     let (database, schema) = match sound(&path) {
         Ok(sound) => sound,
         Err(damage) if is_damage(&damage) => {
@@ -328,7 +339,9 @@ mod tests {
     fn a_second_process_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let _first = Store::open(directory.path()).unwrap();
-        assert!(matches!(Store::open(directory.path()), Err(StoreError::Open { .. })));
+        let error = Store::open(directory.path()).err().unwrap();
+        assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+        assert!(error.to_string().contains("kubectl label node NODE berth.dev/install=systemd"), "{error}");
     }
 
     #[test]

@@ -91,10 +91,7 @@ async fn held_then_asked_again_at_its_end() {
         let reply = begin(&kubelet, "CreateContainer", &create("web")).await.reply().await.unwrap();
         assert!(begun.elapsed() >= span);
         assert_eq!(reply.status(), Some(9));
-        assert_eq!(
-            reply.message(),
-            "launch order: the runtime does not tell which containers of the pod run"
-        );
+        assert_eq!(reply.message(), Refusal::RuntimeSilent.to_string());
         ended(&world, 1).await;
     })
     .await;

@@ -74,7 +74,7 @@ pub(crate) async fn run(global: &Global, listed: &Listed) -> anyhow::Result<Exit
             let Some(set) = cluster.read(&Sort::SIDECAR_SET, name).await? else {
                 bail!("there is no SidecarSet \"{name}\": kubectl berth sidecarsets lists them");
             };
-            let nothing = "No revisions recorded: berth-manager does it.";
+            let nothing = "No revisions recorded yet: berth-manager records them.";
             print!("{}", revisions::sheet(&set, now).text(flags.format.output, nothing)?);
             Ok(ExitCode::SUCCESS)
         }

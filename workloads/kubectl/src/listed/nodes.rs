@@ -53,6 +53,10 @@ pub(super) fn row(node: &Value, agents: &BTreeMap<String, Agent>, now: Timestamp
         },
     };
     let note = match (lives, agent.and_then(|agent| agent.not_understood.as_deref())) {
+        // A service says of itself nothing more while it has the kubelet's identity.
+        ("none", _) if label(node, "berth.dev/path") == "inline" => {
+            "may not change pods, or has gone: docs/install.md#permissions-for-updates"
+        }
         ("none", _) => "install it there: docs/install.md",
         ("silent", _) => "berthctl doctor on that node says why",
         (_, Some(message)) => message,
@@ -107,6 +111,7 @@ mod tests {
             node("b", json!({ "berth.dev/path": "beside", "berth.dev/order": "false" })),
             node("c", json!({})),
             node("d", json!({ "berth.dev/path": "takeover", "berth.dev/order": "true" })),
+            node("e", json!({ "berth.dev/path": "inline", "berth.dev/order": "true" })),
             node("w", json!({ "kubernetes.io/os": "windows" })),
             node("v", json!({ "type": "virtual-kubelet" })),
         ];
@@ -117,6 +122,7 @@ a      alive    60s    inline     true    -
 b      silent   40m    beside     false   berthctl doctor on that node says why
 c      none     -      -          -       install it there: docs/install.md
 d      alive    30s    takeover   true    entry 3
+e      none     -      inline     true    may not change pods, or has gone: docs/install.md#permissions-for-updates
 ";
         assert_eq!(sheet(rows.clone()).text(ListOutput::Table, "").unwrap(), expected);
         assert!(sheet(rows).text(ListOutput::Wide, "").unwrap().contains("owners/v1,swaps/v1"));

@@ -63,7 +63,7 @@ pub(crate) struct Update {
     /// The containers that get another image, and which
     #[arg(value_name = "CONTAINER=IMAGE")]
     pub(crate) images: Vec<String>,
-    /// A label to set; may be given several times
+    /// A label to set; a container whose env reads it is restarted. May be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub(crate) label: Vec<(String, String)>,
     /// An annotation to set; a container whose env reads it is restarted. May be given several times
@@ -73,7 +73,7 @@ pub(crate) struct Update {
     /// first change
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) grace: Option<Duration>,
-    /// When it fails, return to what the pod was
+    /// When it fails, return to what the pod was; without --deadline it fails after 10m
     #[arg(long)]
     pub(crate) rollback_on_failure: bool,
     #[command(flatten)]

@@ -54,7 +54,10 @@ pub(super) fn images(asked: &RequestArgs) -> anyhow::Result<Vec<(String, String)
             !name.is_empty() && !image.is_empty(),
             "\"{word}\" is not of the form CONTAINER=IMAGE, as in main=shop:2"
         );
-        ensure!(found.iter().all(|(other, _)| other != name), "container {name} is given twice");
+        ensure!(
+            found.iter().all(|(other, _)| other != name),
+            "container {name} is given twice: give it once"
+        );
         found.push((name.to_owned(), image.to_owned()));
     }
     Ok(found)
@@ -134,7 +137,7 @@ fn chosen(flags: &Recreate, pod: &Value) -> anyhow::Result<Vec<String>> {
     known(flags.containers.iter().map(String::as_str), pod)?;
     let mut names = Vec::new();
     for name in &flags.containers {
-        ensure!(!names.contains(name), "container {name} is given twice");
+        ensure!(!names.contains(name), "container {name} is given twice: give it once");
         names.push(name.clone());
     }
     Ok(names)

@@ -42,7 +42,7 @@ fn well() -> Facts {
         policies: Ok(POLICIES.map(str::to_owned).into()),
         refused: Ok(BTreeMap::new()),
         endpoints: Ok(BTreeMap::new()),
-        nodes: Ok(vec!["a".to_owned(), "b".to_owned()]),
+        nodes: Ok(["a", "b"].map(|node| (node.to_owned(), false)).into()),
         agents: Ok(["a", "b"].map(|node| (node.to_owned(), Some(now()))).into()),
     }
 }
@@ -235,7 +235,7 @@ fn what_is_missing_fails() {
 #[test]
 fn agents_are_counted() {
     let mut facts = well();
-    let nodes: Vec<String> = (0..10_000).map(|at| format!("n{at:04}")).collect();
+    let nodes: BTreeMap<String, bool> = (0..10_000).map(|at| (format!("n{at:04}"), false)).collect();
     facts.agents = Ok([("n0000".to_owned(), Some(now())), ("n0001".to_owned(), None)].into());
     facts.nodes = Ok(nodes);
     let warned = findings(&facts, false, Verdict::Warn);
@@ -247,6 +247,19 @@ fn agents_are_counted() {
     let old = now() - SignedDuration::from_mins(11);
     facts.agents = Ok([("n0000".to_owned(), Some(old))].into());
     assert_eq!(findings(&facts, false, Verdict::Fail), ["agents: no sign of life for 10 minutes: n0000"]);
+}
+
+/// A service has the kubelet's identity until a pod of the account `berth-agent` comes to its node.
+#[test]
+fn an_agent_that_acts_as_the_kubelet_is_one() {
+    let mut facts = well();
+    facts.nodes = Ok(["a", "b"].map(|node| (node.to_owned(), true)).into());
+    facts.agents = Ok([("a".to_owned(), Some(now()))].into());
+    assert!(findings(&facts, false, Verdict::Fail).is_empty());
+    let warned = ["agents: these act as the kubelet, without updates in place, or have gone: b"];
+    assert_eq!(findings(&facts, false, Verdict::Warn), warned);
+    facts.agents = Ok(BTreeMap::new());
+    assert!(findings(&facts, false, Verdict::Fail).is_empty(), "order and restarts work there");
 }
 
 #[test]

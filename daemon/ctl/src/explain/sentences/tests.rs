@@ -162,7 +162,7 @@ fn about_a_pod() {
             "inline",
             PodFacts { seen: false, stopping: true, ..pod(vec![]) },
             vec![
-                "The pod view does not show it: only what runs in it is known.",
+                "The pod view does not show it: only what runs in it is known (see berthctl status).",
                 "Its sandbox is being stopped.",
             ],
         ),

@@ -21,22 +21,23 @@ pub(super) async fn bypass(runtime: &Path, undo: bool, patience: Duration) -> Re
     let place = runtime.display();
     if undo {
         if !bypass::undo(&paths).with_context(|| format!("the wish beside {place}"))? {
-            bail!("nobody wished to go past Berth at {place}");
+            bail!("nobody wished to go past Berth at {place}: there is nothing to undo");
         }
-        await_place(&paths, true, patience).await.context("berthd does not take the place; does it run?")?;
+        let taken = await_place(&paths, true, patience).await;
+        taken.context("berthd does not take the place; its log says why")?;
         progress(&format!(
             "berth-shim is at {place} again; restart the kubelet once, its connections are the runtime's"
         ));
         return Ok(());
     }
     if !bypass::is_taken(&paths)? {
-        bail!("no berth-shim is at {place}; --takeover names the runtime's own path");
+        bail!("no berth-shim is at {place}; for another path of the runtime give --takeover SOCKET");
     }
     bypass::want(&paths).with_context(|| format!("the wish beside {place}"))?;
     if let Err(error) = await_place(&paths, false, patience).await {
         bypass::undo(&paths)?;
         return Err(error.context(
-            "no guardian gives the place back; a berthd that is there itself, in one program, does at its end",
+            "no guardian gives the place back; a berthd that is there itself, in one program, does at its end: berthctl drain",
         ));
     }
     progress(&format!(

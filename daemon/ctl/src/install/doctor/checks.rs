@@ -19,10 +19,25 @@ const MEBIBYTE: u64 = 1 << 20;
 /// The store is some hundred kilobytes.
 const ENOUGH: u64 = 100 * MEBIBYTE;
 const TOO_LITTLE: u64 = 10 * MEBIBYTE;
+/// Where any berthd of the node answers.
+const ADMIN_SOCKET: &str = "/run/berth/admin.sock";
+/// Finding on an agent that is no service.
+const ELSEWHERE: &str =
+    "no service: a pod of a DaemonSet, so files, units and the way of the kubelet are not judged";
+
+/// Reports whether the agent is a service, or is to be one. What a service needs does not concern the agent
+/// of a DaemonSet, and to install one beside it would be wrong.
+pub(super) fn is_service(host: &Host, facts: &Facts) -> bool {
+    let has_files = host.exists(CONFIG) || facts.installed.units.iter().any(Option::is_some);
+    has_files || !host.exists(ADMIN_SOCKET)
+}
 
 /// Checks the files, their content and their modes.
-pub(super) fn files(host: &Host, facts: &Facts) -> Vec<Check> {
-    let mut checks = vec![kubelet(facts), config(host), units(facts), journal(host)];
+pub(super) fn files(host: &Host, facts: &Facts, is_service: bool) -> Vec<Check> {
+    let mut checks = match is_service {
+        true => vec![kubelet(facts), config(host), units(facts), journal(host)],
+        false => vec![Check::ok("agent", ELSEWHERE)],
+    };
     checks.extend(data_path(facts));
     for (path, mode) in [
         (BERTHD, 0o755),
@@ -32,7 +47,7 @@ pub(super) fn files(host: &Host, facts: &Facts) -> Vec<Check> {
         (STATE_DIR, 0o700),
         (JOURNAL, 0o600),
         (places::SOCKET, 0o600),
-        ("/run/berth/admin.sock", 0o600),
+        (ADMIN_SOCKET, 0o600),
         (shim::SOCKET, 0o600),
     ] {
         if let Ok(metadata) = host.path(path).symlink_metadata() {
@@ -118,7 +133,10 @@ fn data_path(facts: &Facts) -> Option<Check> {
     match plan::two_programs(facts, &wishes, &runtime(facts)) {
         Ok(false) => None,
         Ok(true) => Some(Check::ok(NAME, "berth-shim; berthd decides")),
-        Err(error) => Some(Check::fail(NAME, error.to_string(), "then restart both services")),
+        Err(error) => {
+            let services = if facts.installed.two_programs() { "berth-shim berthd" } else { "berthd" };
+            Some(Check::fail(NAME, error.to_string(), format!("then systemctl restart {services}")))
+        }
     }
 }
 
@@ -131,7 +149,11 @@ pub(super) fn runtime(facts: &Facts) -> String {
 
 fn journal(host: &Host) -> Check {
     match Journal::load(host) {
-        Ok(None) => Check::warn("journal", "none: not installed by berthctl", "uninstall needs --force"),
+        Ok(None) => Check::warn(
+            "journal",
+            "none: not installed by berthctl",
+            "berthctl uninstall --force takes Berth off all the same",
+        ),
         Ok(Some(journal)) if journal.changes.len() > journal.settled => Check::fail(
             "journal",
             "an installation was interrupted",
@@ -140,9 +162,11 @@ fn journal(host: &Host) -> Check {
         Ok(Some(journal)) => {
             Check::ok("journal", format!("{} changes, all can be undone", journal.changes.len()))
         }
-        Err(error) => {
-            Check::fail("journal", format!("{error:#}"), "uninstall needs --force; bypass works without it")
-        }
+        Err(error) => Check::fail(
+            "journal",
+            format!("{error:#}"),
+            "berthctl uninstall --force goes without it, and so does berthctl bypass",
+        ),
     }
 }
 
@@ -163,7 +187,7 @@ pub(super) fn machine(host: &Host) -> Vec<Check> {
     let dir = if host.exists(STATE_DIR) { STATE_DIR } else { "/var/lib" };
     let disk = match statvfs(&host.path(dir)) {
         Ok(disk) => room(disk.blocks_available().saturating_mul(disk.fragment_size())),
-        Err(error) => Check::warn("disk", format!("{dir}: {error}"), "look at that filesystem"),
+        Err(error) => Check::warn("disk", format!("{dir}: {error}"), format!("look at it: df {dir}")),
     };
     let cgroup = if host.exists("/sys/fs/cgroup/cgroup.controllers") {
         Check::ok("cgroup", "v2")
@@ -191,17 +215,42 @@ pub(super) fn machine(host: &Host) -> Vec<Check> {
 
 fn room(available: u64) -> Check {
     let found = format!("{} MiB left for the state", available / MEBIBYTE);
+    let remedy = format!("make room on the filesystem of {STATE_DIR}");
     match available {
         ENOUGH.. => Check::ok("disk", found),
-        TOO_LITTLE.. => Check::warn("disk", found, "make room"),
-        _ => Check::fail("disk", found, "make room: berthd refuses to start without its store"),
+        TOO_LITTLE.. => Check::warn("disk", found, remedy),
+        _ => {
+            let why = "what berthd cannot write down there it forgets when it starts anew";
+            Check::fail("disk", found, format!("{remedy}: {why}"))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::facts::tests::{KUBEADM, Tree};
     use super::*;
     use crate::findings::Verdict;
+
+    /// The remedies would install a second agent.
+    #[test]
+    fn the_agent_of_a_daemon_set_is_not_judged_as_a_service() {
+        let (socket, unit) = ((ADMIN_SOCKET, ""), ("/etc/systemd/system/berthd.service", ""));
+        for (there, expected) in [
+            (vec![], true),
+            (vec![socket], false),
+            (vec![socket, unit], true),
+            (vec![socket, (CONFIG, "")], true),
+        ] {
+            let tree = Tree::of(KUBEADM);
+            there.iter().for_each(|(path, text)| tree.write(path, text));
+            let (host, facts) = (tree.host(), tree.facts());
+            assert_eq!(is_service(&host, &facts), expected, "{there:?}");
+            let all = files(&host, &facts, expected);
+            let installs = all.iter().any(|check| check.remedy.contains("berthctl install"));
+            assert_eq!(installs, expected, "{all:?}");
+        }
+    }
 
     #[test]
     fn modes() {
@@ -246,6 +295,12 @@ mod tests {
                 verdict,
                 "{two} {config} {env:?}: {found:?}"
             );
+            let remedy = match two {
+                true => "then systemctl restart berth-shim berthd",
+                false => "then systemctl restart berthd",
+            };
+            let fails = found.filter(|check| check.verdict == Verdict::Fail);
+            assert!(fails.is_none_or(|check| check.remedy == remedy), "{two} {config} {env:?}");
         }
     }
 
@@ -254,7 +309,9 @@ mod tests {
         for (available, verdict) in
             [(0, Verdict::Fail), (10 * MEBIBYTE, Verdict::Warn), (100 * MEBIBYTE, Verdict::Ok)]
         {
-            assert_eq!(room(available).verdict, verdict, "{available}");
+            let check = room(available);
+            assert_eq!(check.verdict, verdict, "{available}");
+            assert_eq!(check.remedy.contains("/var/lib/berth"), verdict != Verdict::Ok, "{check:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::time::timeout;
 
-use super::super::facts::Facts;
+use super::super::facts::{Facts, Kubelet};
 use super::super::host::Host;
 use super::super::places::CONFIG;
 use super::super::ready;
@@ -35,13 +35,16 @@ pub(crate) const API: (u32, u32) = (1, 32);
 
 /// All of them; one line when there is no cluster.
 pub(super) async fn checks(host: &Host, facts: &Facts) -> Vec<Check> {
-    let configured =
-        Configuration::read(&host.path(CONFIG)).ok().and_then(|config| config.pod_view.kubeconfig);
+    let configuration = Configuration::read(&host.path(CONFIG)).ok();
+    let named = configuration.as_ref().and_then(|config| config.node_name.clone());
+    let configured = configuration.and_then(|config| config.pod_view.kubeconfig);
     let of_kubelet = facts.kubelet.as_ref().and_then(|kubelet| kubelet.kubeconfig.clone());
     let Some(path) = configured.or(of_kubelet.map(Into::into)) else {
-        return vec![Check::warn("kubeconfig", "none: only static pods are seen", "give podView.kubeconfig")];
+        let remedy = format!("give podView.kubeconfig in {CONFIG}, then systemctl restart berthd");
+        return vec![Check::warn("kubeconfig", "none: only static pods are seen", remedy)];
     };
-    let remedy = "renew that kubeconfig, or name another one in podView.kubeconfig";
+    let remedy = format!("renew that kubeconfig, or name another one in podView.kubeconfig of {CONFIG}");
+    let unanswered = || format!("reach it from this node: its address is in {}", path.display());
     let asked = async {
         let client = ready::client(&path).await?;
         let review = Api::<SelfSubjectReview>::all(client.clone());
@@ -55,18 +58,18 @@ pub(super) async fn checks(host: &Host, facts: &Facts) -> Vec<Check> {
         Ok(Err(error)) => {
             return vec![Check::fail("kubeconfig", format!("{}: {error:#}", path.display()), remedy)];
         }
-        Err(_) => return vec![Check::fail("kubeconfig", "the API server does not answer", remedy)],
+        Err(_) => return vec![Check::fail("kubeconfig", "the API server does not answer", unanswered())],
     };
     let mut checks = vec![Check::ok("kubeconfig", format!("{} works, as {user}", path.display()))];
     let rest = timeout(CALL_TIMEOUT, async {
-        let (version, found) = kubelet(&client, facts).await;
-        let secrets = secrets(&client, facts, version.as_deref()).await;
+        let (version, found) = kubelet(&client, facts, named.as_deref()).await;
+        let secrets = secrets(&client, facts, named.as_deref(), version.as_deref()).await;
         [api(&client).await, found, vec![admission(&client, &user).await], secrets]
     });
     let rest = rest.await;
     match rest {
         Ok(rest) => checks.extend(rest.into_iter().flatten()),
-        Err(_) => checks.push(Check::fail("api", "the API server does not answer", "look at it")),
+        Err(_) => checks.push(Check::fail("api", "the API server does not answer", unanswered())),
     }
     checks
 }
@@ -115,16 +118,21 @@ fn of_policies(user: &str, tried: Tried) -> Check {
         Tried::Unclear(why) => Check::warn(
             "policies",
             format!("it is not known whether the admission policies keep {user} to its node: {why}"),
-            APPLY,
+            format!("{APPLY}; launch and exit order alone need none of it"),
         ),
     }
 }
 
+/// The name of the Node: as berthd's configuration has it, or else as the kubelet finds it.
+fn node_name(named: Option<&str>, kubelet: &Kubelet) -> Result<String> {
+    named.map_or_else(|| ready::node_name(kubelet), |name| Ok(name.to_owned()))
+}
+
 /// Its version, where it is known.
-async fn kubelet(client: &Client, facts: &Facts) -> (Option<String>, Vec<Check>) {
+async fn kubelet(client: &Client, facts: &Facts, named: Option<&str>) -> (Option<String>, Vec<Check>) {
     let Some(kubelet) = &facts.kubelet else { return (None, Vec::new()) };
     let version = async {
-        let name = ready::node_name(kubelet)?;
+        let name = node_name(named, kubelet)?;
         let node =
             Api::<Node>::all(client.clone()).get(&name).await.with_context(|| format!("Node {name}"))?;
         let info = node.status.and_then(|status| status.node_info).context("it has no version yet")?;
@@ -136,18 +144,21 @@ async fn kubelet(client: &Client, facts: &Facts) -> (Option<String>, Vec<Check>)
             let check = at_least("version", "kubelet", &version, KUBELET, remedy);
             (Some(version), vec![check])
         }
-        Err(error) => (None, vec![Check::warn("version", format!("kubelet: {error:#}"), "give nodeName")]),
+        Err(error) => {
+            let remedy = format!("where its Node has another name, give that as nodeName in {CONFIG}");
+            (None, vec![Check::warn("version", format!("kubelet: {error:#}"), remedy)])
+        }
     }
 }
 
 /// Whether images that Berth pulls with a job's credentials are open to every pod of the node.
-async fn secrets(client: &Client, facts: &Facts, version: Option<&str>) -> Vec<Check> {
+async fn secrets(client: &Client, facts: &Facts, named: Option<&str>, version: Option<&str>) -> Vec<Check> {
     let (Some(kubelet), Some(version)) = (&facts.kubelet, version.and_then(|version| parse(version).ok()))
     else {
         return Vec::new();
     };
     let image = async {
-        let name = ready::node_name(kubelet).ok()?;
+        let name = node_name(named, kubelet).ok()?;
         Api::<NodeImage>::all(client.clone()).get(&name).await.ok()
     };
     let sealed = image.await.and_then(|image| image.status).map(|status| is_sealed(&status));
@@ -228,7 +239,7 @@ fn clock(date: &str, now: Timestamp) -> Check {
     if apart <= SKEW {
         Check::ok("clock", found)
     } else {
-        Check::fail("clock", found, "run an NTP client (timedatectl)")
+        Check::fail("clock", found, "timedatectl set-ntp true, or start the NTP client of this node")
     }
 }
 
@@ -258,6 +269,7 @@ mod tests {
             (Tried::Refused, Verdict::Ok, "keep system:node:a"),
             (Tried::Taken, Verdict::Fail, "deploy/policies is part of it"),
             (Tried::Unclear("no such kind".to_owned()), Verdict::Warn, "no such kind"),
+            (Tried::Unclear(String::new()), Verdict::Warn, "order alone need none of it"),
         ] {
             let check = of_policies(user, tried);
             assert_eq!(check.verdict, verdict, "{check:?}");

@@ -16,19 +16,25 @@ use super::checks::runtime;
 use crate::shim;
 
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Remedy for programs of two releases.
+const OF_ONE_RELEASE: &str =
+    "berthctl install --upgrade, by the berthctl of a folder with all programs of one release";
 
-/// Checks that the services run and answer.
-pub(super) async fn checks(global: &Global, host: &Host, facts: &Facts) -> Vec<Check> {
+/// Checks that the services run and answer; of an agent that is none, only that it and its runtime answer.
+pub(super) async fn checks(global: &Global, host: &Host, facts: &Facts, is_service: bool) -> Vec<Check> {
     let mut checks = Vec::new();
     let (two, runtime) = (facts.installed.two_programs(), runtime(facts));
     let units = places::started(two);
-    for unit in units {
+    for unit in units.iter().filter(|_| is_service) {
         checks.push(unit_runs(host, unit).await);
     }
-    checks.push(answers(global, "runtime", &runtime, "start the container runtime").await);
-    let socket = format!("unix://{}", places::socket_for(&runtime));
-    let restart = format!("systemctl restart {}", units.join(" "));
-    checks.push(answers(global, "socket", &socket, &restart).await);
+    let start = "start the runtime that serves it, such as systemctl start containerd";
+    checks.push(answers(global, "runtime", &runtime, start).await);
+    if is_service {
+        let socket = format!("unix://{}", places::socket_for(&runtime));
+        let restart = format!("systemctl restart {}", units.join(" "));
+        checks.push(answers(global, "socket", &socket, &restart).await);
+    }
     checks.push(berthd(global).await);
     if two {
         let looked = berth_shim::remote::look(Path::new(shim::SOCKET)).await;
@@ -78,7 +84,10 @@ async fn answers(global: &Global, check: &'static str, endpoint: &str, remedy: &
 async fn berthd(global: &Global) -> Check {
     let status = match ready::status(global).await {
         Ok(status) => status,
-        Err(error) => return Check::fail("berthd", format!("{error:#}"), "why: journalctl -u berthd"),
+        Err(error) => {
+            let remedy = "why: journalctl -u berthd, or the log of its pod";
+            return Check::fail("berthd", format!("{error:#}"), remedy);
+        }
     };
     let own = env!("CARGO_PKG_VERSION");
     let runtime = status.runtime.unwrap_or_default();
@@ -87,15 +96,17 @@ async fn berthd(global: &Global) -> Check {
         return Check::fail(
             "berthd",
             format!("berthd does not reach {}: {}", runtime.endpoint, runtime.error),
-            "see runtime",
+            "what the check runtime says; where that is well: journalctl -u berthd",
         );
     }
     if status.version != own {
         let found = format!("berthd is {}, berthctl is {own}", status.version);
-        return Check::warn("berthd", found, "install both from one release");
+        return Check::warn("berthd", found, OF_ONE_RELEASE);
     }
     if !view.synced && view.source != "none" {
-        return Check::warn("berthd", format!("it does not see the pods: {}", view.error), "see kubeconfig");
+        let found = format!("it does not see the pods: {}", view.error);
+        let remedy = "what the check kubeconfig says; where that is well: journalctl -u berthd";
+        return Check::warn("berthd", found, remedy);
     }
     let found =
         format!("berthd {own} serves {} connections, pod view {}", status.client_connections, view.source);
@@ -110,17 +121,17 @@ fn shim_is_well(looked: anyhow::Result<ShimState>) -> Check {
         Ok(state) if !state.agent => Check::fail(
             NAME,
             "no berthd is connected to it: order, hooks and updates wait, and creations may be refused",
-            "see berthd; shimSocket of its configuration is its --shim-socket",
+            "what the check berthd says; shimSocket in /etc/berth/berthd.yaml has to be /run/berth/shim.sock",
         ),
         Ok(state) if state.program != own => Check::warn(
             NAME,
             format!("berth-shim is {}, berthctl is {own}", state.program),
-            "install all from one release, then berthctl upgrade --shim",
+            OF_ONE_RELEASE,
         ),
         Ok(state) if state.filtered == Some(false) => Check::warn(
             NAME,
             "system calls of berth-shim are not filtered",
-            "its log says why: a kernel without seccomp, or a machine that no filter is made for",
+            "journalctl -u berth-shim says why: a kernel without seccomp, or a machine without a filter",
         ),
         Ok(state) => {
             let ShimState { connections, kubelet, .. } = state;
