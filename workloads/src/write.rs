@@ -27,6 +27,7 @@ use berth_proto::crd::ImagePullJob;
 use berth_workloads_policy::{
     action::{Action, Note, Target},
     clone_set::ClaimView,
+    names::REVISION_LABEL,
     plan::Cause,
     pod::PodView,
     predownload::PullJobView,
@@ -275,17 +276,29 @@ impl Work {
     async fn patch_pod(&mut self, target: Target, patch: Value) -> End {
         let written = self.patch::<TrimmedPod>(&target, patch.clone()).await;
         let is_changed = matches!(&written, Ok(Some(pod)) if !has_metadata(pod.meta(), &patch));
-        if written.is_ok() && !is_changed && self.causes.get(&target.uid) == Some(&Cause::Repair) {
-            let text = format!("pod {} has the label of its name again", target.name);
-            self.tell(false, "SuccessfulUpdate", text);
+        let cause = self.causes.get(&target.uid).copied();
+        if written.is_ok() && !is_changed {
+            match cause {
+                Some(Cause::Repair) => {
+                    let text = format!("pod {} has the label of its name again", target.name);
+                    self.tell(false, "SuccessfulUpdate", text);
+                }
+                Some(Cause::InPlace) => {
+                    let revision = patch["metadata"]["labels"][REVISION_LABEL].as_str().unwrap_or_default();
+                    let text = format!("update pod {} in place (revision {revision})", target.name);
+                    self.tell(false, "SuccessfulUpdatePodInPlace", text);
+                }
+                Some(Cause::Update) | None => {}
+            }
         }
+        let failed = if cause == Some(Cause::InPlace) { "FailedUpdatePodInPlace" } else { "FailedUpdate" };
         let (there, gone) = (Wrote::Pod, Wrote::PodGone);
-        let end = self.settle::<Pods>(written, &target.uid, there, gone, End::UpdateFailed).await;
+        let end = self.settle_as::<Pods>(failed, written, &target.uid, there, gone, End::UpdateFailed).await;
         if !is_changed {
             return end;
         }
         let text = format!("labels and annotations of pod {}: {CHANGED_BY_CLUSTER}", target.name);
-        self.failed(Failure::Refused(text), "FailedUpdate", End::UpdateFailed).await
+        self.failed(Failure::Refused(text), failed, End::UpdateFailed).await
     }
 
     /// Takes in the answer of a write to an object that was there.

@@ -49,6 +49,8 @@ pub struct Plan<S> {
 pub enum Cause {
     /// It is deleted for its update: a new pod takes its place.
     Update,
+    /// It gets another revision by its labels and annotations alone.
+    InPlace,
     /// Something of what tells it apart was missing.
     Repair,
 }

@@ -43,7 +43,15 @@ fn keys<'a>(diff: &Diff<'a>, batch: &BTreeSet<&ContainerName>) -> BTreeSet<&'a M
 
 /// The patch that moves the next batch.
 pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>) -> PodPatch {
-    let batch = select(diff, seen);
+    moving(update, seen, diff, &select(diff, seen))
+}
+
+/// The patch that moves nothing yet: it says what waits, and sets what no container reads.
+pub(super) fn announce(update: &Update, seen: &Observed, diff: &Diff<'_>) -> PodPatch {
+    moving(update, seen, diff, &BTreeSet::new())
+}
+
+fn moving(update: &Update, seen: &Observed, diff: &Diff<'_>, batch: &BTreeSet<&ContainerName>) -> PodPatch {
     let mut record = begun(update, seen);
     let mut images = BTreeMap::new();
     for container in &seen.containers {
@@ -92,7 +100,7 @@ pub(super) fn patch(update: &Update, seen: &Observed, diff: &Diff<'_>) -> PodPat
         let migration = update.migrations.iter().filter(starts).map(|migration| migration.given).max();
         record.container_batches_record.push(Batch { timestamp: seen.wall, containers, migration });
     }
-    let changed = keys(diff, &batch).into_iter().chain(diff.unread.iter().copied());
+    let changed = keys(diff, batch).into_iter().chain(diff.unread.iter().copied());
     let metadata: Metadata = changed
         .filter_map(|key| update.metadata.get(key).map(|value| (key.clone(), value.clone())))
         .collect();

@@ -88,7 +88,12 @@ impl Decision<'_> {
                 .fail(FailureReason::Refused, format!("the pod cannot be changed in this way: {why}"));
         }
         if let (false, Some(next)) = (self.diff.changes.is_empty(), self.make_way()) {
-            return next;
+            return match next {
+                Next::Wait { why: Why::Grace, .. } if self.is_announced() => {
+                    Next::Patch(batch::announce(self.update, self.seen, &self.diff))
+                }
+                next => next,
+            };
         }
         Next::Patch(batch::patch(self.update, self.seen, &self.diff))
     }
@@ -311,6 +316,12 @@ impl Decision<'_> {
                 })
             }
         }
+    }
+
+    /// Who counts the pods of a workload by the label of their revision counts one from the beginning of its
+    /// grace, as with OpenKruise.
+    fn is_announced(&self) -> bool {
+        self.update.bears_crashes && self.update.migrations.is_empty() && !self.diff.unread.is_empty()
     }
 
     fn wait(&self, why: Why) -> Next {

@@ -8,8 +8,8 @@
 //!   Pull    every image of the whole update; nothing has been stopped yet
 //!                 |                   \ cannot be pulled: Failed (RollBack if something was moved)
 //!                 v
-//!   SetNotReady, then Wait for the grace     where the pod has the gate, once
-//!                 |
+//!   SetNotReady, then Wait for the grace     where the pod has the gate, once; a pod of a workload gets
+//!                 |                          what no container reads meanwhile: the label of its revision
 //!   Clear    exited instances for which the kubelet would hold the next ones back; where there were any, Wait for its
 //!                 | next look at the runtime
 //!                 v

@@ -20,7 +20,7 @@ pub struct Update {
     pub images: BTreeMap<ContainerName, Arc<str>>,
     /// Labels and annotations to set. None is ever removed.
     pub metadata: Metadata,
-    /// From the condition False to the first patch.
+    /// From the condition False to the first change of a container.
     pub grace: Duration,
     /// On failure, return to what was before.
     pub rollback_on_failure: bool,

@@ -5,12 +5,14 @@
 //! those that depend on another field. The other ones are in the definitions (`proto/src/crd`).
 //!
 //! A template of an object that exists gets no new fields ([`Filling`]): its revision stays. A strategy gets
-//! what its type asks for, whatever it was before. A CloneSet notes what its template had ([`history`]). What
-//! is refused is a template of a set that no pod could be made of ([`templates`]), a name in `podsToDelete`
-//! that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution that its controller
-//! would set aside ([`rules`]). All else is said by the definition and the controller.
+//! what its type asks for, whatever it was before; that of a CloneSet only when it changes. A CloneSet notes
+//! what its template had ([`history`]). What is refused is a template of a set that no pod could be made of
+//! ([`templates`]), one that running pods cannot follow where no others are made ([`in_place_only`]), a name
+//! in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution
+//! that its controller would set aside ([`rules`]). All else is said by the definition and the controller.
 
 mod history;
+mod in_place_only;
 pub(super) mod pods_to_delete;
 pub(super) mod rules;
 pub(super) mod templates;
@@ -27,7 +29,7 @@ pub(super) const RESOURCES: [&str; 6] =
 const CHILDREN: [&str; 4] =
     ["statefulSetTemplate", "advancedStatefulSetTemplate", "cloneSetTemplate", "deploymentTemplate"];
 
-/// Completes a workload.
+/// Completes a workload, unless no pod of it could follow its template.
 pub(super) fn complete(request: &Request) -> Verdict {
     let mut object = request.object.clone();
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
@@ -37,6 +39,9 @@ pub(super) fn complete(request: &Request) -> Verdict {
             retention(&mut Filling::new(spec, old));
         }
         fill_in(text("kind"), spec, old);
+    }
+    if let Some(fault) = in_place_only::fault(request, &object) {
+        return Verdict::invalid(fault);
     }
     if request.object["kind"] == "CloneSet" {
         history::note(&mut object, &request.old_object);
@@ -48,12 +53,17 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
     let spec = &mut Filling::new(spec, old);
     match kind {
         "CloneSet" => {
-            spec.anew("updateStrategy", |strategy| {
-                strategy.set("type", "ReCreate");
-                if is_in_place(strategy.text("type")) {
-                    strategy.set("inPlaceUpdateStrategy", json!({}));
-                }
-            });
+            // One that stays gets nothing: who takes names out of podsToDelete may change nothing else, and
+            // would be refused for it.
+            let stays = |old: &Object| old.get("updateStrategy") == spec.get("updateStrategy");
+            if !old.is_some_and(stays) {
+                spec.anew("updateStrategy", |strategy| {
+                    strategy.set("type", "ReCreate");
+                    if is_in_place(strategy.text("type")) {
+                        strategy.set("inPlaceUpdateStrategy", json!({}));
+                    }
+                });
+            }
             defaults::of_set(spec);
         }
         "StatefulSet" => {

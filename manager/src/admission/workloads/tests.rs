@@ -150,9 +150,11 @@ fn a_pull_policy_is_that_of_the_image(#[case] image: &str, #[case] policy: &str)
 #[case::empty_type("CloneSet", json!({ "updateStrategy": { "type": "" } }), json!({ "updateStrategy": { "type": "ReCreate" } }))]
 #[case::empty_policies("BroadcastJob", json!({ "completionPolicy": {}, "failurePolicy": { "type": "" } }), json!({ "completionPolicy": { "type": "Always" }, "failurePolicy": { "type": "FailFast" } }))]
 #[case::daemon_template("DaemonSet", of_pod(json!({ "containers": [{ "name": "c" }] })), of_pod(json!({ "containers": [{ "name": "c" }] })))]
-#[case::claims("CloneSet", json!({ "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": {} }, { "metadata": { "name": "b" }, "spec": { "volumeMode": "Block" } }] }),
+#[case::claims("CloneSet", json!({ "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": {} }, { "metadata": { "name": "b" }, "spec": { "volumeMode": "Block" } },
+        { "metadata": { "name": "t", "creationTimestamp": null }, "spec": {}, "status": {} }] }),
     json!({ "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": { "volumeMode": "Filesystem" }, "status": { "phase": "Pending" } },
-        { "metadata": { "name": "b" }, "spec": { "volumeMode": "Block" }, "status": { "phase": "Pending" } }] }))]
+        { "metadata": { "name": "b" }, "spec": { "volumeMode": "Block" }, "status": { "phase": "Pending" } },
+        { "metadata": { "name": "t", "creationTimestamp": null }, "spec": { "volumeMode": "Filesystem" }, "status": { "phase": "Pending" } }] }))]
 #[case::another_kind("SidecarSet", of_pod(json!({})), of_pod(json!({})))]
 fn a_kind_has_its_defaults(#[case] kind: &str, #[case] given: Value, #[case] read: Value) {
     assert_eq!(completed(kind, &given, None), read);
@@ -175,6 +177,9 @@ fn a_kind_has_its_defaults(#[case] kind: &str, #[case] given: Value, #[case] rea
         "rollingUpdate": { "rollingUpdateType": "Standard", "partition": 0, "maxUnavailable": 1, "maxSurge": 0 } }))]
 #[case::clones("CloneSet", json!({ "type": "ReCreate" }), json!({ "type": "InPlaceIfPossible" }),
     json!({ "type": "InPlaceIfPossible", "inPlaceUpdateStrategy": {} }))]
+// berth-workloads takes names out of podsToDelete, and its policy lets it change nothing else.
+#[case::clones_of_before("CloneSet", json!({ "type": "InPlaceOnly" }), json!({ "type": "InPlaceOnly" }),
+    json!({ "type": "InPlaceOnly" }))]
 #[case::at_rest("CloneSet", json!({ "type": "InPlaceOnly" }), json!({ "type": "ReCreate" }), json!({ "type": "ReCreate" }))]
 fn a_strategy_has_what_its_type_asks_for(
     #[case] kind: &str,

@@ -1,6 +1,6 @@
 //! Parts of earlier templates of a CloneSet are noted on it, whatever its author writes there.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use berth_proto::crd::CloneSet;
 use berth_proto::template_history::{Part, TEMPLATE_HISTORY};
 use berth_tests::wait::await_condition;
@@ -67,6 +67,14 @@ async fn a_clone_set_notes_what_its_templates_had() -> Result<()> {
         sets.patch(NAME, &PatchParams::default(), &Patch::Merge(&change)).await.context("forge it")?;
     let both = [image("registry.example/a:2"), label, image("registry.example/a:1")].join(",");
     ensure!(noted(&edited) == Some(both.as_str()), "{:?}", edited.annotations());
+
+    // No running pod could follow it, and the set makes no others.
+    let change = json!([{ "op": "add", "path": "/spec/template/spec/hostNetwork", "value": true }]);
+    let change: Patch<()> = Patch::Json(serde_json::from_value(change)?);
+    match sets.patch(NAME, &PatchParams::default(), &change).await {
+        Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("InPlaceOnly") => {}
+        other => bail!("{other:?}"),
+    }
     sets.delete(NAME, &DeleteParams::default()).await.context("remove the set")?;
     Ok(())
 }

@@ -185,7 +185,6 @@ impl<'a> Pass<'a> {
         let generation = self.input.set.metadata.generation;
         let update = Update { pod, known: member.in_place, target, generation, now: self.now };
         let state = updating(hook, pod, self.now);
-        let (grace, actions) = (self.rules.grace_seconds, &mut self.plan.actions);
-        update.carry_out(&change, own, state.as_ref(), grace, actions);
+        update.carry_out(&change, own, state.as_ref(), self.rules.grace_seconds, &mut self.plan);
     }
 }

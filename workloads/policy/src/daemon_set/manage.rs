@@ -54,11 +54,17 @@ impl<'a> Pass<'a> {
             // One that is going is waited for, unless there may be two.
             let is_empty = !is_taken && (!terminating || self.surge > 0);
             if should_run && is_empty && !rests {
-                let is_held = held.contains(&name);
-                if progress.is_none_or(|left| left > 0 && !is_held) {
-                    let known = is_held.then(|| self.known_of(&name).unwrap_or(of_held));
-                    self.create(&name, known.unwrap_or(self.live.update));
-                    progress = progress.map(|left| left - 1);
+                match &mut progress {
+                    // As of OpenKruise, on the first nodes by name: those with a new pod are the ones let go.
+                    Some(left) if *left > 0 => {
+                        *left -= 1;
+                        self.create(&name, self.live.update);
+                    }
+                    Some(_) => {}
+                    None => {
+                        let known = held.contains(&name).then(|| self.known_of(&name).unwrap_or(of_held));
+                        self.create(&name, known.unwrap_or(self.live.update));
+                    }
                 }
             }
             // What is begun goes on: whoever let go of the pod expects it gone, though nobody would choose it

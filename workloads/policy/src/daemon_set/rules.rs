@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::fit;
 use crate::{amount::Amount, clone_set::template_labels, fault::Fault, selector::Selector, unready::Hooks};
 
-/// Annotation of a DaemonSet: pods are made only on nodes that the partition has let go.
+/// Annotation of a DaemonSet: only as many pods are made as the partition lets go.
 const PROGRESSIVE: &str = "daemonset.kruise.io/progressive-create-pod";
 
 /// A DaemonSet's spec. Shares are of the nodes that should have a pod.

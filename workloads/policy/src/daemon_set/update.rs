@@ -145,7 +145,7 @@ impl<'a> Pass<'a> {
                 let generation = self.input.set.metadata.generation;
                 let (pod, known, now) = (member.pod, member.in_place, self.now);
                 let update = Update { pod, known, target, generation, now };
-                update.carry_out(&change, own, None, None, &mut self.plan.actions);
+                update.carry_out(&change, own, None, None, &mut self.plan);
             }
             Err(why @ Obstacle::Stays(_)) => {
                 self.update_waits.get_or_insert_with(|| why.waits(member.pod));

@@ -26,6 +26,8 @@ pub fn fill(spec: &mut Filling<'_>, ends: bool) {
 pub(super) fn claim(claim: &mut Filling<'_>) {
     claim.within("spec", |spec| spec.set("volumeMode", "Filesystem"));
     claim.set("status", json!({ "phase": "Pending" }));
+    // A client with types writes an empty one.
+    claim.within("status", |status| status.set("phase", "Pending"));
 }
 
 fn container(one: &mut Filling<'_>, of_node: bool) {

@@ -9,6 +9,7 @@ use crate::{
     action::{Action, InPlaceUpdate},
     agents::Agents,
     names::{IN_PLACE_STATE_ANNOTATION, METADATA_OF_ANNOTATION, REVISION_LABEL},
+    plan::{Cause, Plan},
     pod::PodView,
     revision::{Revision, short},
     time::whole_second,
@@ -123,15 +124,17 @@ impl Update<'_> {
 
     /// Carries the change out: by one write where it is metadata alone, and by the node of the pod otherwise.
     /// `entering` is metadata of the state that the pod enters.
-    pub(crate) fn carry_out(
+    pub(crate) fn carry_out<S>(
         &self,
         change: &Change,
         labels: Own<'_>,
         entering: Option<&Map<String, Value>>,
         grace_seconds: Option<i32>,
-        actions: &mut Vec<Action>,
+        plan: &mut Plan<S>,
     ) {
+        let actions = &mut plan.actions;
         if change.is_metadata_alone(&self.target.template) {
+            plan.causes.insert(self.pod.uid.clone(), Cause::InPlace);
             return self.patch_alone(change, labels, entering, actions);
         }
         self.give_metadata(change, entering, actions);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::{World, told, update};
-use crate::in_place_update::{Gate, Liveness, Next, Update, Why};
+use crate::in_place_update::{Gate, Liveness, Next, Record, Update, Why};
 
 type Containers<'a> = &'a [(&'a str, Option<i32>, &'a [&'a str])];
 type Pairs<'a> = &'a [(&'a str, &'a str)];
@@ -172,6 +172,32 @@ fn the_grace_passes_between_not_ready_and_the_first_patch() {
     let (steps, _) = world.play(&update, &[]);
     assert_eq!(told(&steps), ["patch x", "patch y", "ready"]);
     assert_eq!(world.now, since + grace, "once");
+}
+
+#[test]
+fn a_workloads_pod_says_its_revision_while_the_grace_passes() {
+    let mut world = World::of(&[("a", Some(1), &[]), ("b", Some(0), &[])]);
+    world.on_node.extend(["x".into(), "y".into()]);
+    let grace = Duration::from_secs(5);
+    let images = [("a", "x"), ("b", "y")];
+    let update = Update { grace, bears_crashes: true, ..update("r", &images, &[("k", "2")]) };
+    let wait = Next::Wait { until: Some(world.now + grace), why: Why::Grace };
+    world.carry_out(&Next::SetNotReady, 0);
+    let request = Update { bears_crashes: false, ..update.clone() };
+    assert_eq!(world.next(&request), wait, "a request says it with the first batch");
+    let said = world.next(&update);
+    assert_eq!(told(std::slice::from_ref(&said)), ["patch k=2"]);
+    let Next::Patch(patch) = &said else { panic!("{said:?}") };
+    let Record { revision, next_container_images, container_batches_record, .. } = &patch.record;
+    assert_eq!((revision.as_str(), next_container_images.len()), ("r", 2));
+    assert!(container_batches_record.is_empty(), "nothing has moved");
+    assert!(world.carry_out(&said, 0));
+    world.kubelet_learns();
+    assert_eq!(world.next(&update), wait, "once");
+    world.now += grace;
+    let (steps, end) = world.play(&update, &[]);
+    assert_eq!(told(&steps), ["patch x", "patch y", "ready"]);
+    assert_eq!(end, Next::Done);
 }
 
 #[test]

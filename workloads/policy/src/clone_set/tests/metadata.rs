@@ -10,6 +10,7 @@ use crate::{
     action::Action,
     in_place::InPlacePhase,
     names::{IN_PLACE_STATE_ANNOTATION, REVISION_LABEL, TEMPLATE_HASH_LABEL},
+    plan::Cause,
 };
 
 /// Nothing is to be restarted: no node is told, and none is needed.
@@ -34,6 +35,7 @@ fn metadata_alone_is_one_write_and_needs_no_agent() {
     let labels = json!({ REVISION_LABEL: "shop-new", TEMPLATE_HASH_LABEL: "new" });
     assert_eq!(patch["metadata"]["labels"], labels);
     assert_eq!(patch["metadata"]["annotations"]["example.com/a"], "1");
+    assert_eq!(plan.causes.values().collect::<Vec<_>>(), [&Cause::InPlace], "an Event tells of it");
 }
 
 /// Labels are long or short as the installation has chosen, and a pod with the other one counts as updated.

@@ -18,7 +18,7 @@ async fn what_is_told_of_a_write_to_a_pod() {
         let annotations = json!({ GRACE_ANNOTATION: null, "unread": "b" });
         Action::PatchPod(target("c"), json!({ "metadata": { "annotations": annotations } }))
     };
-    let table: [(Action, Option<Cause>, Refused, &[&str]); 12] = [
+    let table: [(Action, Option<Cause>, Refused, &[&str]); 15] = [
         (delete(), None, &[], &["SuccessfulDelete"]),
         (delete(), None, &[("-c", 403)], &["FailedDelete"]),
         (delete(), Some(Cause::Update), &[], &["SuccessfulDelete", "SuccessfulUpdatePodReCreate"]),
@@ -27,6 +27,9 @@ async fn what_is_told_of_a_write_to_a_pod() {
         (patch(), Some(Cause::Repair), &[], &["SuccessfulUpdate"]),
         (patch(), None, &[("open c", CHANGED)], &["FailedUpdate"]),
         (patch(), Some(Cause::Repair), &[("open c", CHANGED)], &["FailedUpdate"]),
+        (patch(), Some(Cause::InPlace), &[], &["SuccessfulUpdatePodInPlace"]),
+        (patch(), Some(Cause::InPlace), &[("open c", 403)], &["FailedUpdatePodInPlace"]),
+        (patch(), Some(Cause::InPlace), &[("open c", CHANGED)], &["FailedUpdatePodInPlace"]),
         (mark(), None, &[], &[]),
         (mark(), None, &[("open c", CHANGED)], &["FailedUpdate"]),
         (ended(), None, &[], &[]),
