@@ -18,7 +18,8 @@ use crate::{
     selector::{Labels, Selector},
 };
 
-/// Namespaces of the cluster itself: they are taken when they are listed, and by nothing else.
+/// Namespaces of the cluster itself: they are taken when they are listed, and by nothing else, unless all are
+/// alike.
 const OF_THE_CLUSTER: [&str; 2] = ["kube-system", "kube-public"];
 /// The most bytes of annotations, in Kubernetes and here.
 const MOST_ANNOTATION_BYTES: usize = 256 << 10;
@@ -50,6 +51,8 @@ pub struct Rules {
     pub(super) body: Hash,
     pub(super) manifest: Arc<DistributedResource>,
     all: bool,
+    /// The namespaces of the cluster are as all others.
+    everywhere: bool,
     /// Sorted: a cluster may have thousands of both.
     included: Vec<String>,
     excluded: Vec<String>,
@@ -132,6 +135,7 @@ impl Rules {
             body: body::of_manifest(kind, manifest)?,
             manifest: Arc::new(spec.resource.clone()),
             all: targets.all_namespaces.unwrap_or(false),
+            everywhere: false,
             included,
             excluded,
             // One that asks for nothing takes nothing.
@@ -139,6 +143,13 @@ impl Rules {
         };
         rules.add_marks(hex(&Sha256::digest(&raw)));
         Ok(rules)
+    }
+
+    /// Takes `kube-system` and `kube-public` for namespaces as all others, as OpenKruise 1.4 does.
+    #[must_use]
+    pub fn everywhere(mut self, everywhere: bool) -> Self {
+        self.everywhere = everywhere;
+        self
     }
 
     /// Names of the namespaces that are to have a copy: those that are listed also when they are not there.
@@ -155,7 +166,8 @@ impl Rules {
         let is_selected = |view: &NamespaceView| {
             self.all || self.selector.as_ref().is_some_and(|selector| selector.takes(&view.labels))
         };
-        let is_taken = view.is_some_and(is_selected) && !OF_THE_CLUSTER.contains(&name);
+        let may_be = self.everywhere || !OF_THE_CLUSTER.contains(&name);
+        let is_taken = may_be && view.is_some_and(is_selected);
         (is_taken || is_in(&self.included)) && !is_in(&self.excluded)
     }
 
