@@ -195,7 +195,8 @@ impl Room {
 }
 
 impl Spread {
-    /// Cost of a pod that a subset gets, which has room for it or has not; `None` where costs count for nothing.
+    /// Cost of a pod that a subset gets, which has room for it or has not; `None` where costs count for
+    /// nothing.
     pub fn cost_of(&self, at: usize, has_room: bool) -> Option<i32> {
         self.target.obeys_costs().then(|| of_subset(self, at, has_room))
     }
