@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use berth_proto::{
     crd::{DistributedResource, NamespaceList, ResourceDistribution},
-    names::{is_dns_label, is_dns_subdomain},
+    names::{is_dns_label, is_dns_subdomain, is_label_value, is_qualified},
 };
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -108,6 +108,16 @@ impl Rules {
             }
         }
         let (labels, annotations) = (strings(meta, "labels")?, strings(meta, "annotations")?);
+        // As the API server would say it of each copy.
+        let is_label = |(key, value): &(&String, &String)| is_qualified(key) && is_label_value(value);
+        if let Some((key, _)) = labels.iter().find(|label| !is_label(label)) {
+            let why = format!("has {:?}, which is no label or has no value of one: correct it", short(key));
+            return Err(Fault::new("spec.resource.metadata.labels", why));
+        }
+        if let Some(key) = annotations.keys().find(|key| !is_qualified(&key.to_ascii_lowercase())) {
+            let why = format!("has {:?}, which is no key of an annotation: correct it", short(key));
+            return Err(Fault::new("spec.resource.metadata.annotations", why));
+        }
         let size = annotations.iter().map(|(key, value)| key.len().saturating_add(value.len()));
         if size.fold(0, usize::saturating_add) > MOST_ANNOTATION_BYTES {
             let why = format!("have more than {MOST_ANNOTATION_BYTES} bytes: make them smaller");
