@@ -24,7 +24,7 @@ use crate::{
     secrets::{Answer, Found, Vault},
     sidecarsets::FiledEvent,
     spreads::{Replicas, SpreadStep},
-    store::{Kind, Now, Object, Webhooks},
+    store::{Entered, Kind, Now, Object, Webhooks},
     watch::Input,
     writer::Writer,
 };
@@ -71,6 +71,8 @@ pub struct Controller {
     pub inputs: mpsc::Receiver<Input>,
     /// From the admission server: which SidecarSets new pods get.
     pub webhooks: watch::Receiver<Webhooks>,
+    /// From the admission server: the budgets whose pods are asked about.
+    pub entered: watch::Receiver<Entered>,
     /// From the watch of the ControllerRevisions of SidecarSets.
     pub filed: mpsc::Receiver<FiledEvent>,
     /// Whether this replica may write.
@@ -93,8 +95,8 @@ impl Controller {
         let (mut counted, mut count_at) = (None, None);
         loop {
             let next = self.indexes.all().next_deadline();
-            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure and the
-            // webhooks keep their newest value, and a deadline that was not waited for to its end is still
+            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure, webhooks and
+            // budgets keep their newest value, and a deadline that was not waited for to its end is still
             // there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
@@ -123,6 +125,10 @@ impl Controller {
                 Ok(()) = self.webhooks.changed() => {
                     let webhooks = self.webhooks.borrow_and_update().clone();
                     self.indexes.sidecarsets.webhooks_stand(webhooks, now());
+                }
+                Ok(()) = self.entered.changed() => {
+                    let entered = self.entered.borrow_and_update().clone();
+                    self.indexes.budgets.entries_stand(entered);
                 }
                 () = self.tenure.changed() => {}
                 () = deadline(next) => {}

@@ -41,7 +41,7 @@ use crate::{
     lease::{Candidate, Terms},
     metrics::Metrics,
     notes, podstates, secrets, sidecarsets, spreads,
-    store::Webhooks,
+    store::{Entered, Webhooks},
     telemetry,
     watch::Follower,
     wire::{
@@ -131,6 +131,7 @@ async fn work(
     let (listed, readiness) = watch::channel(Listed::default());
     let (admits, admission_readiness) = watch::channel(Admits::default());
     let (standing, webhooks) = watch::channel(Webhooks::default());
+    let (enters, entered) = watch::channel(Entered::default());
     let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
@@ -174,6 +175,7 @@ async fn work(
         annotations,
         inputs,
         webhooks,
+        entered,
         filed,
         tenure,
         writer: writer.clone(),
@@ -197,7 +199,7 @@ async fn work(
         (leads, (asked_permits, reply)),
         &metrics,
         (&mut watches, &mut tasks),
-        (admits, standing, stop.clone()),
+        (admits, (standing, enters), stop.clone()),
     )
     .await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));

@@ -298,6 +298,19 @@ func TestCompleteIsEverything(t *testing.T) {
 	if !strings.Contains(string(manager), "- --observe-filed-revisions=kruise-system\n") {
 		t.Errorf("the manager of complete/ does not wait for ControllerRevisions:\n%s", manager)
 	}
+	for name, has := range map[string]bool{
+		"Deployment/berth-system/berth-distribution":    true,
+		"ValidatingAdmissionPolicy//berth-distribution": false,
+	} {
+		text, err := yaml.Marshal(built[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		everywhere := strings.Contains(string(text), "- --distribute-everywhere\n")
+		if everywhere != has || strings.Contains(string(text), "takes no copies") {
+			t.Errorf("copies of complete/ do not reach every namespace:\n%s", text)
+		}
+	}
 	for _, right := range []string{"Role/kruise-system/berth-manager", "RoleBinding/kruise-system/berth-manager"} {
 		if _, there := built[right]; !there {
 			t.Errorf("complete/ has no %s", right)

@@ -128,7 +128,7 @@ func TestComparedNamesAreThere(t *testing.T) {
 
 // Fields of OpenKruise's kinds that only Berth's definitions have, with all below them.
 var ours = map[string][]string{
-	"AdvancedCronJob":          {"status.conditions", "status.decidedUntil", "status.missed", "status.observedGeneration", "status.starting"},
+	"AdvancedCronJob":          {"status.conditions", "status.decidedUntil", "status.missed", "status.missedBefore", "status.observedGeneration", "status.starting"},
 	"BroadcastJob":             {"status.acceptedFailures", "status.observedGeneration"},
 	"ContainerRecreateRequest": {"status.conditions", "status.containerStatusContexts", "status.nodeName", "status.podUID"},
 	"ImagePullJob":             {"status.conditions", "status.endedNodes", "status.endedNodesTime"},

@@ -97,6 +97,11 @@ pub struct Config {
     /// Distribute Secrets and ConfigMaps, and do nothing else
     #[arg(long = "resource-distributions", env = "BERTH_RESOURCE_DISTRIBUTIONS", conflicts_with_all = ["broadcast_jobs", "cron_jobs", "united_deployments", "spreads", "pod_states", "marker_finalizers", "sidecar_set_revisions"])]
     pub resource_distributions: bool,
+    /// Take kube-system and kube-public as all other namespaces, as OpenKruise 1.4 does: with allNamespaces,
+    /// and by their labels. Where the policy does not let it, the namespace has to have the label
+    /// berth.dev/takes-distributions
+    #[arg(long, env = "BERTH_DISTRIBUTE_EVERYWHERE")]
+    pub distribute_everywhere: bool,
     /// Format of log lines
     #[arg(long, env = "BERTH_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -166,6 +171,7 @@ mod tests {
         assert!(!config.broadcast_jobs && !config.cron_jobs && !config.broadcast_job_node_names);
         assert!(!config.united_deployments);
         assert!(!config.spreads && !config.pod_states && !config.marker_finalizers);
+        assert!(!config.resource_distributions && !config.distribute_everywhere);
         assert_eq!(config.cron_job_time_zone.iana_name(), Some("UTC"));
     }
 

@@ -174,7 +174,7 @@ async fn work(
     let connections = |listed| Connections { tenure: tenure.clone(), writer: writer.clone(), listed };
     if distributes {
         if has_distributions {
-            distribution::start(connections(listed), &mut watches);
+            distribution::start(connections(listed), config.distribute_everywhere, &mut watches);
         }
     } else {
         jobs::start(of_jobs, connections(jobs_listed), &mut watches);

@@ -42,14 +42,12 @@ const MOST_REQUIREMENTS: usize = 4096;
 /// The most bytes that they take there, where a pod has several terms: no object has room for more.
 const MOST_ADDED: usize = 1 << 20;
 
-/// Puts the rules of a subset into a new pod, and says so in its annotation.
+/// Puts the rules of a subset into a new pod, and says so in its annotation. The patch comes after the rules,
+/// as in OpenKruise: a list that it gives takes the place of theirs.
 ///
 /// # Errors
 /// Pod and subset have too much for each other. The message says what, and the remedy.
 pub fn inject(pod: &mut Value, subset: &Subset, matched: &Matched) -> Result<(), String> {
-    if let Some(patch) = &subset.patch {
-        merge(pod, patch)?;
-    }
     let Some(spec) = object(pod, "spec") else { return Ok(()) };
     if !subset.tolerations.is_empty() {
         extend(spec, "tolerations", &subset.tolerations);
@@ -64,6 +62,9 @@ pub fn inject(pod: &mut Value, subset: &Subset, matched: &Matched) -> Result<(),
         {
             require(required, term)?;
         }
+    }
+    if let Some(patch) = &subset.patch {
+        merge(pod, patch)?;
     }
     if let Some(metadata) = object(pod, "metadata")
         && let Some(annotations) = within(metadata, "annotations")

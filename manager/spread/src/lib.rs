@@ -25,6 +25,7 @@ mod inject;
 mod merge;
 mod plan;
 mod spec;
+mod terms;
 
 #[cfg(test)]
 mod tests;

@@ -103,7 +103,6 @@ pub fn plan(
     now: Timestamp,
 ) -> SpreadPlan {
     let mut plan = SpreadPlan::default();
-    let n = i32::try_from(spread.subsets.len()).unwrap_or(i32::MAX);
     let subset = |pod: &PodSeen| {
         let matched = pod.matched.as_ref().filter(|matched| matched.name == name)?;
         Some(spread.position(&matched.subset))
@@ -129,19 +128,17 @@ pub fn plan(
     plan.room = Room(limits.iter().zip(&groups).map(left).collect());
     let mut costs = Vec::new();
     if spread.target.obeys_costs() && known {
-        for ((position, group), limit) in (0_i32..).zip(&groups).zip(limits) {
+        for ((position, group), limit) in groups.iter().enumerate().zip(limits) {
             let mut group = group.clone();
             // Those that stay come first.
             group.sort_by(|one, other| order(pods.get(*one), pods.get(*other)));
             let stay = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(0));
-            let cost = STEP.saturating_mul(n.saturating_sub(position));
-            let over = STEP.saturating_mul(position.saturating_add(1)).saturating_neg();
+            let [cost, over] = [true, false].map(|stays| of_subset(spread, position, stays));
             costs.extend(
                 group.iter().enumerate().map(|(rank, at)| (*at, if rank < stay { cost } else { over })),
             );
         }
-        let nobody = STEP.saturating_mul(n.saturating_add(1)).saturating_neg();
-        costs.extend(lost.iter().map(|at| (*at, nobody)));
+        costs.extend(lost.iter().map(|at| (*at, of_nobody(spread))));
     }
     for (at, cost) in costs {
         if pods.get(at).is_some_and(|pod| pod.cost.as_deref() != Some(&cost.to_string())) {
@@ -167,6 +164,16 @@ pub fn plan(
     plan
 }
 
+/// Decides on a pod of a subset: one that is over its limit goes before all that stay.
+fn of_subset(spread: &Spread, at: usize, stays: bool) -> i32 {
+    let [n, position] = [spread.subsets.len(), at].map(|number| i32::try_from(number).unwrap_or(i32::MAX));
+    if stays {
+        STEP.saturating_mul(n.saturating_sub(position))
+    } else {
+        STEP.saturating_mul(position.saturating_add(1)).saturating_neg()
+    }
+}
+
 /// Decides on a pod of no subset: one that fits none goes before all others.
 pub(crate) fn of_nobody(spread: &Spread) -> i32 {
     let n = i32::try_from(spread.subsets.len()).unwrap_or(i32::MAX);
@@ -188,6 +195,12 @@ impl Room {
 }
 
 impl Spread {
+    /// Cost of a pod that a subset gets, which has room for it or has not; `None` where costs count for
+    /// nothing.
+    pub fn cost_of(&self, at: usize, has_room: bool) -> Option<i32> {
+        self.target.obeys_costs().then(|| of_subset(self, at, has_room))
+    }
+
     /// Cost of a pod that fits no subset; `None` where costs count for nothing.
     pub fn cost_of_nobody(&self) -> Option<i32> {
         self.target.obeys_costs().then(|| of_nobody(self))

@@ -9,6 +9,8 @@ use berth_proto::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Map, Value, json};
 
+use crate::terms;
+
 /// Kinds of workloads that can be spread.
 const KINDS: [(&str, &str); 6] = [
     ("apps.kruise.io", "CloneSet"),
@@ -260,6 +262,15 @@ impl Subset {
         }
         if subset.preferred_node_selector_terms.iter().any(|one| !(1..=100).contains(&one.weight)) {
             return Err(format!("{field}.preferredNodeSelectorTerms[].weight: give 1 to 100"));
+        }
+        if let Some(term) = required {
+            terms::check(&format!("{field}.requiredNodeSelectorTerm"), term)?;
+        }
+        for (at, one) in subset.preferred_node_selector_terms.iter().enumerate() {
+            terms::check(&format!("{field}.preferredNodeSelectorTerms[{at}].preference"), &one.preference)?;
+        }
+        for (at, one) in subset.tolerations.iter().enumerate() {
+            terms::tolerates(&format!("{field}.tolerations[{at}]"), one)?;
         }
         Ok(Self {
             name: subset.name.clone(),

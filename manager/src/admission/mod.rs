@@ -95,7 +95,7 @@ use crate::{
     lease::Tenure,
     metrics::Metrics,
     requests::{Ask, Reply},
-    store::Webhooks,
+    store::{Entered, Webhooks},
     wire::{Budgets, PodStates, Spreads, Watched},
 };
 
@@ -111,10 +111,15 @@ pub async fn start(
     (tenure, (asks, replies)): (Tenure, (mpsc::UnboundedReceiver<Ask>, mpsc::Sender<Reply>)),
     metrics: &Metrics,
     (watches, tasks): (&mut JoinSet<()>, &mut JoinSet<()>),
-    (ready, webhooks, stop): (watch::Sender<Admits>, watch::Sender<Webhooks>, CancellationToken),
+    (ready, (webhooks, entered), stop): (
+        watch::Sender<Admits>,
+        (watch::Sender<Webhooks>, watch::Sender<Entered>),
+        CancellationToken,
+    ),
 ) -> anyhow::Result<()> {
     let Some(address) = options.admission_address else { return Ok(()) };
     webhooks.send_replace(Webhooks::Unknown);
+    entered.send_replace(Entered::unknown());
     let standing = webhooks.subscribe();
     let (coming, announced) = announcements();
     let listener = TcpListener::bind(address).await.context("--admission-address")?;
@@ -153,7 +158,7 @@ pub async fn start(
     let told = Options { admission_address: None, ..options.clone() };
     let choices = choices(options, ownership);
     let writer = Writer::new(Timestamp::now(), &(&service, told, ownership), &sample(&service, choices));
-    let shared = (client, &service, (choices, &writer), shown, (&serving, &announced));
+    let shared = (client, &service, (choices, &writer), shown, (&serving, &announced, &entered));
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let (changes, entries) =
         reconciler::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
@@ -225,7 +230,7 @@ type Shared<'a> = (
         &'a watch::Receiver<View<SpreadKept>>,
         &'a watch::Receiver<View<StateKept>>,
     ),
-    (&'a watch::Receiver<Served>, &'a Announced),
+    (&'a watch::Receiver<Served>, &'a Announced, &'a watch::Sender<Entered>),
 );
 
 /// Choices by which entries are made.
@@ -255,10 +260,11 @@ fn choices(options: &Options, ownership: Ownership) -> Choices {
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it, and itself.
 fn reconciler<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, (choices, writer), (sets, budgets, spreads, states), (served, coming)): Shared<'_>,
+    (client, service, (choices, writer), objects, (served, coming, entered)): Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> (watch::Receiver<Vec<u8>>, watch::Receiver<View<K>>) {
+    let (sets, budgets, spreads, states) = objects;
     let api: Api<K> = Api::all(client.clone());
     let (view, shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={CONFIGURATION}"));
@@ -279,6 +285,7 @@ fn reconciler<K: Configuration>(
         served: served.clone(),
         bundled,
         webhooks,
+        entered: entered.clone(),
     };
     watches.spawn(reconciler.run());
     (standing, shown)

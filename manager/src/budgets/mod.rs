@@ -23,6 +23,7 @@
 //! Invariants:
 //! - nothing is counted before all kinds have been listed once, or while this replica does not lead;
 //! - a pod that has a permit does not count as available;
+//! - a new budget is counted when its webhook entries stand, so that whoever reads the count finds it kept;
 //! - while pods may be seen too late (a broken watch, a leader that has just begun), no more of them are
 //!   taken to be available than the status says.
 
@@ -60,7 +61,7 @@ use crate::{
     effect::Effect,
     index::Index,
     metrics::Metrics,
-    store::{Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
+    store::{Entered, Key, Kind, Now, Object, Owner, PodChange, Pods, Texts, Views},
     work::{Names, WorkQueue},
 };
 
@@ -69,6 +70,10 @@ pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 /// A fact without an answer is asked for again after it: the answer is lost. What a round has found is asked
 /// for anew after it.
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(30);
+/// A new budget is counted after it, though its webhook entries do not stand.
+const ENTERED_WITHIN: Duration = Duration::from_secs(3);
+/// An API server asks by an entry a moment after it stands: it learns of a change by a watch, as we do.
+const ASKED_AFTER: Duration = Duration::from_millis(100);
 /// Facts that a budget waits for at once.
 const MOST_OF_ROUND: usize = 64;
 /// The controller of a ReplicaSet that may have another one by now is asked for again after it.
@@ -97,6 +102,8 @@ pub struct BudgetIndex {
     parents: Parents,
     asked: InFlight,
     held: Held,
+    /// Budgets whose pods are asked about.
+    entered: Entered,
     queue: WorkQueue,
     steps: Vec<Effect>,
 }
@@ -215,6 +222,12 @@ impl BudgetIndex {
     pub fn size(&self) -> Size {
         let refused = self.budgets.values().filter(|known| known.budget.is_err()).count();
         Size { budgets: self.budgets.len(), refused }
+    }
+
+    /// Takes in whose webhook entries stand. New budgets have waited for that.
+    pub(crate) fn entries_stand(&mut self, entered: Entered) {
+        self.entered = entered;
+        self.queue.touch_all(self.budgets.iter().filter(|(_, known)| known.is_new()).map(|(key, _)| key));
     }
 
     fn look_at_all(&mut self) {

@@ -23,7 +23,7 @@ impl BudgetIndex {
                 return;
             }
             next.permits = std::mem::take(&mut known.permits);
-            next.counted = known.counted;
+            (next.counted, next.entering) = (known.counted, known.entering);
             if known.budget == next.budget {
                 next.round = known.round.take();
                 (next.failures, next.pauses) = (known.failures, known.pauses);

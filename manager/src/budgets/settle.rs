@@ -37,6 +37,10 @@ impl BudgetIndex {
             let Some(known) = self.budgets.get_mut(&key).filter(|known| !known.object.deleting) else {
                 continue;
             };
+            if let Some(until) = known.waits_for_entry(&key, &self.entered, now.instant) {
+                self.queue.again(key, Some(until));
+                continue;
+            }
             let (known_of, out) = ((&self.parents, &self.held), (&mut self.asked, &mut self.steps));
             let at = advance(&key, known, known_of, pods, doubt, now, out);
             self.queue.again(key, at);

@@ -37,7 +37,7 @@ pub use self::{
         NodePodProbeSeen, NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodSpread, PodStage,
         PodStateSeen, RecreateSeen, Role, SetSeen, SidecarSetSeen, SidecarsSeen, SpreadSeen, UpdateSeen,
     },
-    webhooks::{Entries, Entry, Reach, Webhooks},
+    webhooks::{Entered, Entries, Entry, Reach, Webhooks},
 };
 
 /// Time on both clocks. Time that passes is measured by the monotonic one; the other is only written down,

@@ -212,6 +212,7 @@ const COUNTS: &[(&str, i64)] = &[
     ("volumeClaimTemplates", 64),
     ("reserveOrdinals", 4096),
     ("status.active", 1024),
+    ("missedBefore", 32),
     ("topology.subsets", 128),
     ("matchFields", 128),
     ("tolerations", 128),
@@ -314,6 +315,7 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("successfulJobsHistoryLimit", 0, I32),
     ("failedJobsHistoryLimit", 0, I32),
     ("missed.count", 0, I32),
+    ("missedBefore[].count", 0, I32),
     // Less than none is none.
     ("tolerationSeconds", -EXACT, EXACT),
     ("partitions{}", 0, I32),

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail, ensure};
-use berth_proto::crd::{AdvancedCronJob, BroadcastJob};
+use berth_proto::crd::{AdvancedCronJob, BroadcastJob, MissedRuns};
 use berth_tests::node::images::BUSYBOX;
 use berth_tests::node::{NODE_NAME, Workloads, deploy, token};
 use berth_tests::wait::await_condition;
@@ -254,12 +254,13 @@ async fn ticks(case: &Case, client: &Client, workloads: &Workloads) -> Result<()
     let spec = json!({ "schedule": "@every 2s", "template": { "jobTemplate": template } });
     let cron = serde_json::from_value(named("AdvancedCronJob", "tick", spec))?;
     crons.create(&PostParams::default(), &cron).await.context("make the cron job")?;
-    // The status has the last ones alone, and a slow machine misses some more than once.
+    // The status has the last times alone that runs were missed, and a slow machine misses some again and again.
     let told = RefCell::new(BTreeSet::<(i64, i64)>::new());
     let made = async || {
-        let missed = crons.get("tick").await?.status.and_then(|status| status.missed);
-        let times = missed.and_then(|missed| Some((missed.first?.0.as_second(), missed.last?.0.as_second())));
-        told.borrow_mut().extend(times);
+        let status = crons.get("tick").await?.status.unwrap_or_default();
+        let missed = status.missed.into_iter().chain(status.missed_before);
+        let times = |missed: MissedRuns| Some((missed.first?.0.as_second(), missed.last?.0.as_second()));
+        told.borrow_mut().extend(missed.filter_map(times));
         let all = jobs.list(&ListParams::default()).await?.items;
         let times = all.iter().filter_map(|job| job.name_any().strip_prefix("tick-")?.parse::<i64>().ok());
         anyhow::Ok(times.collect::<BTreeSet<i64>>())

@@ -30,6 +30,8 @@ use crate::{
 /// The picture, and what it is connected to.
 pub(super) struct Controller {
     connections: Connections,
+    /// The namespaces of the cluster are as all others.
+    everywhere: bool,
     turns: EventLoop<Input, Report>,
     picture: Picture,
     memory: BTreeMap<String, Memory>,
@@ -41,10 +43,11 @@ pub(super) struct Controller {
 type Decided = (Option<Arc<Rules>>, Plan);
 
 impl Controller {
-    pub(super) fn new(connections: Connections, inputs: mpsc::Receiver<Input>) -> Self {
+    pub(super) fn new(connections: Connections, everywhere: bool, inputs: mpsc::Receiver<Input>) -> Self {
         Self {
             turns: EventLoop::new(inputs, connections.tenure.clone()),
             connections,
+            everywhere,
             picture: Picture::default(),
             memory: BTreeMap::new(),
             backoff: BTreeMap::new(),
@@ -107,7 +110,7 @@ impl Controller {
             }
             memory.sees(object.metadata.generation);
             memory.keep(|namespace| self.picture.namespaces.contains_key(namespace));
-            match guarded(|| decide(&self.picture, memory, &object, now)) {
+            match guarded(|| decide(&self.picture, memory, &object, self.everywhere, now)) {
                 Ok(decided) => self.carry_out(uid, object, decided, now),
                 Err(_) => self.set_aside(&uid),
             }
@@ -206,8 +209,14 @@ impl Controller {
     }
 }
 
-fn decide(picture: &Picture, memory: &mut Memory, object: &ResourceDistribution, now: Instant) -> Decided {
-    let rules = match memory.rules(object) {
+fn decide(
+    picture: &Picture,
+    memory: &mut Memory,
+    object: &ResourceDistribution,
+    everywhere: bool,
+    now: Instant,
+) -> Decided {
+    let rules = match memory.rules(object, everywhere) {
         Ok(rules) => rules,
         Err(fault) => return (None, distribution::faulty(object, &fault, Timestamp::now())),
     };

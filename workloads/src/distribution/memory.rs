@@ -51,14 +51,18 @@ impl Memory {
     }
 
     /// Rules of the distribution; they are read once for each generation of it.
-    pub(super) fn rules(&mut self, object: &ResourceDistribution) -> Result<Arc<Rules>, Fault> {
+    pub(super) fn rules(
+        &mut self,
+        object: &ResourceDistribution,
+        everywhere: bool,
+    ) -> Result<Arc<Rules>, Fault> {
         let generation = object.metadata.generation;
         if let Some((of, rules)) = &self.rules
             && *of == generation
         {
             return rules.clone();
         }
-        let rules = Rules::of(object).map(Arc::new);
+        let rules = Rules::of(object).map(|rules| Arc::new(rules.everywhere(everywhere)));
         self.rules = Some((generation, rules.clone()));
         rules
     }
@@ -159,7 +163,8 @@ mod tests {
                         "targets": { "includedNamespaces": { "list": [{ "name": "a" }] } },
                     },
                 });
-                assert_eq!(memory.rules(&serde_json::from_value(object).unwrap()).is_ok(), version == "v1");
+                let read = memory.rules(&serde_json::from_value(object).unwrap(), false);
+                assert_eq!(read.is_ok(), version == "v1");
             }
             assert_eq!(
                 ["a", "b"].map(|name| memory.minds(Some(now), &change(name))),

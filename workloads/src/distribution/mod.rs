@@ -27,10 +27,10 @@ pub(crate) fn listed() -> Listed {
     Picture::default().listed()
 }
 
-/// Starts the controller and its watches.
-pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
+/// Starts the controller and its watches; `everywhere`, the namespaces of the cluster are as all others.
+pub(crate) fn start(connections: Connections, everywhere: bool, tasks: &mut JoinSet<()>) {
     let (sender, inputs) = mpsc::channel(INPUTS);
     let Writer { client, metrics, .. } = &connections.writer;
     watches::start(client, &sender, metrics, tasks);
-    tasks.spawn(Controller::new(connections, inputs).run());
+    tasks.spawn(Controller::new(connections, everywhere, inputs).run());
 }

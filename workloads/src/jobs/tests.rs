@@ -35,6 +35,13 @@ fn object(kind: Kind, name: &str, spec: Value) -> Value {
     })
 }
 
+/// A node with room for pods.
+fn node(name: &str, labels: &Value) -> NodeView {
+    let metadata = json!({ "name": name, "uid": name, "labels": labels });
+    let node = json!({ "metadata": metadata, "status": { "allocatable": { "pods": "110" } } });
+    NodeView::of(&serde_json::from_value(node).unwrap())
+}
+
 /// A replica that leads, and whose watches have shown these and show nothing of what is written.
 async fn replica(
     served: &Served,
@@ -137,8 +144,7 @@ async fn errors_of_the_api_server_are_few_requests_of_a_plan() {
     served.put("broadcastjobs", &job);
     let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
     for name in &nodes {
-        let node = json!({ "metadata": { "name": name, "uid": name }, "spec": {} });
-        let view = NodeView::of(&serde_json::from_value(node).unwrap());
+        let view = node(name, &json!({}));
         inputs.send(Input::Node(Shown::Applied((name.clone(), view)))).await.unwrap();
     }
     served.until("the last one has its pod", |served| served.names("pods").len() == 1).await;
@@ -169,8 +175,7 @@ async fn a_node_that_nobody_may_use_keeps_no_other_waiting(
     served.put("broadcastjobs", &job);
     let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
     for name in ["cp-1", "cp-2", "w-1", "w-2", "w-3"] {
-        let node = json!({ "metadata": { "name": name, "uid": name }, "spec": {} });
-        let view = NodeView::of(&serde_json::from_value(node).unwrap());
+        let view = node(name, &json!({}));
         inputs.send(Input::Node(Shown::Applied((name.to_owned(), view)))).await.unwrap();
     }
     served.until("the others have their pods", |served| served.names("pods").len() == made).await;
@@ -186,8 +191,7 @@ async fn a_status_that_meets_a_conflict_is_written_again() {
     let job = object(Kind::Broadcast, "sweep", json!({ "template": { "spec": pod } }));
     served.put("broadcastjobs", &job);
     let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
-    let node = json!({ "metadata": { "name": "n", "uid": "n" }, "spec": {} });
-    let view = NodeView::of(&serde_json::from_value(node).unwrap());
+    let view = node("n", &json!({}));
     inputs.send(Input::Node(Shown::Applied(("n".to_owned(), view)))).await.unwrap();
     served.until("it is tried again", |served| served.count("PATCH broadcastjobs one") > 1).await;
     let status = |served: &Served| served.get("broadcastjobs", "sweep").unwrap_or_default()["status"].clone();
@@ -293,8 +297,7 @@ async fn a_pod_that_may_not_be_deleted_keeps_no_node_waiting(#[case] code: u16) 
     let (inputs, _lease) = replica(&served, &[(Kind::Broadcast, job)]).await;
     for name in ["n-0", "n-1", "n-2", "n-3"] {
         let labels = if name == "n-0" { json!({}) } else { json!({ "takes": "jobs" }) };
-        let node = json!({ "metadata": { "name": name, "uid": name, "labels": labels }, "spec": {} });
-        let view = NodeView::of(&serde_json::from_value(node).unwrap());
+        let view = node(name, &labels);
         inputs.send(Input::Node(Shown::Applied((name.to_owned(), view)))).await.unwrap();
     }
     served.until("the others have their pods", |served| served.names("pods").len() == 3).await;

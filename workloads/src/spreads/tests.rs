@@ -97,8 +97,8 @@ async fn a_pod_that_is_refused_holds_no_other_up(
     assert_eq!((report.done, report.held.is_some(), report.again), (done, held, again));
 }
 
-/// A pod that was there before gets its subset and what the patch of that gives in one write; or its subset
-/// alone, where the WorkloadSpread says so.
+/// A pod that was there before gets its subset, its cost and what the patch of the subset gives in one write;
+/// or the first two alone, where the WorkloadSpread says so.
 #[rstest]
 #[case::by_itself(json!({}), json!({ "zone": "a" }))]
 #[case::not_wanted(json!({ IGNORE_METADATA: "true" }), Value::Null)]
@@ -118,7 +118,7 @@ async fn a_pod_that_was_there_before_is_adopted_by_one_write(
         },
     });
     let mut one = pod("p0", true);
-    one["metadata"]["annotations"] = json!({ COST: "100" });
+    one["metadata"]["annotations"] = json!({ COST: "7" });
     let node = json!({ "metadata": { "name": "n", "labels": { "zone": "a" } }, "spec": {} });
     let (written, shown) = (Arc::new(Mutex::new(Vec::new())), one.clone());
     let seen = written.clone();
@@ -136,7 +136,8 @@ async fn a_pod_that_was_there_before_is_adopted_by_one_write(
         names: ["s".to_owned()].into(),
     };
     assert!(work.carry_out().await.done);
-    let mut wanted = json!({ "uid": "p0", "annotations": { MATCHED: "{\"name\":\"s\",\"subset\":\"a\"}" } });
+    let annotations = json!({ MATCHED: "{\"name\":\"s\",\"subset\":\"a\"}", COST: "100" });
+    let mut wanted = json!({ "uid": "p0", "annotations": annotations });
     if !labels.is_null() {
         wanted["labels"] = labels;
     }

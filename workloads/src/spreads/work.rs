@@ -254,6 +254,11 @@ impl Work {
             let patch = subset.patch.as_ref().filter(|_| self.spread.gives_metadata);
             let mut given = Value::Object(patch.map(|patch| metadata(&whole, patch)).unwrap_or_default());
             given["annotations"][MATCHED] = matched.text().into();
+            // Who sees it in the status may scale in at once.
+            let cost = spread.cost_of(at, room.has(at)).map(|cost| cost.to_string());
+            if let Some(cost) = cost.filter(|cost| pod.seen.cost.as_ref() != Some(cost)) {
+                given["annotations"][COST] = cost.into();
+            }
             self.patch(pod, given).await?;
             room.take(at);
             return Ok(true);

@@ -168,6 +168,22 @@ fn a_pod_gets_the_rules_of_its_subset() {
     assert_eq!(required["nodeSelectorTerms"], json!([term("a")]));
 }
 
+/// Of two lists that cannot be merged the one of the patch stays. Which subset the pod is in no patch says.
+#[test]
+fn a_patch_comes_after_the_rules() {
+    let subsets = json!([{
+        "name": "a", "tolerations": [{"key": "t"}], "requiredNodeSelectorTerm": term("a"),
+        "patch": {"metadata": {"annotations": {MATCHED: "x"}}, "spec": {"tolerations": [{"key": "p"}]}},
+    }]);
+    let spread = spread("CloneSet", subsets);
+    let matched = Matched { name: "ws".into(), subset: "a".into(), uid: None };
+    let mut pod = json!({"spec": {"tolerations": [{"key": "own"}]}});
+    inject(&mut pod, &spread.subsets[0], &matched).unwrap();
+    assert_eq!(pod["spec"]["tolerations"], json!([{"key": "p"}]));
+    assert!(pod["spec"]["affinity"]["nodeAffinity"].is_object());
+    assert_eq!(Matched::read(pod["metadata"]["annotations"][MATCHED].as_str().unwrap()), Some(matched));
+}
+
 #[rstest]
 #[case::openkruise(r#"{"name":"ws","subset":"a"}"#, true)]
 #[case::no_json("ws", false)]

@@ -5,6 +5,14 @@ use serde_json::{Value, json};
 
 use super::{parsed, target};
 
+fn required(expression: Value) -> Value {
+    json!({"subsets": [{"name": "a", "requiredNodeSelectorTerm": {"matchExpressions": [expression]}}]})
+}
+
+fn tolerates(toleration: Value) -> Value {
+    json!({"subsets": [{"name": "a", "tolerations": [toleration]}]})
+}
+
 #[rstest]
 #[case::good(json!({}), "")]
 #[case::none(json!({"subsets": []}), "spec.subsets: there are none")]
@@ -29,6 +37,19 @@ use super::{parsed, target};
 #[case::long(json!({"scheduleStrategy": {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 147}}, "subsets": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}), "")]
 #[case::empty_term(json!({"subsets": [{"name": "a", "requiredNodeSelectorTerm": {}}]}), "spec.subsets[0].requiredNodeSelectorTerm")]
 #[case::odd_weight(json!({"subsets": [{"name": "a", "preferredNodeSelectorTerms": [{"weight": 0, "preference": {}}]}]}), "give 1 to 100")]
+#[case::odd_operator(required(json!({"key": "zone", "operator": "Is", "values": ["a"]})), "spec.subsets[0].requiredNodeSelectorTerm.matchExpressions[0].operator: give In")]
+#[case::odd_key(required(json!({"key": "a b", "operator": "Exists"})), "matchExpressions[0].key: is no key")]
+#[case::no_values(required(json!({"key": "zone", "operator": "In"})), "matchExpressions[0].values: give some to In")]
+#[case::values_of_any(required(json!({"key": "zone", "operator": "Exists", "values": ["a"]})), "matchExpressions[0].values: give some to In")]
+#[case::good_expression(required(json!({"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["a"]})), "")]
+#[case::odd_field(json!({"subsets": [{"name": "a", "requiredNodeSelectorTerm": {"matchFields": [{"key": "metadata.uid", "operator": "In", "values": ["a"]}]}}]}), "requiredNodeSelectorTerm.matchFields[0]: give metadata.name")]
+#[case::odd_preference(json!({"subsets": [{"name": "a", "preferredNodeSelectorTerms": [{"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1", "2"]}]}}]}]}), "preferredNodeSelectorTerms[0].preference.matchExpressions[0].values")]
+#[case::tolerates_nothing(tolerates(json!({})), "spec.subsets[0].tolerations[0]: without a key")]
+#[case::tolerates_all(tolerates(json!({"operator": "Exists"})), "")]
+#[case::a_value_of_any(tolerates(json!({"key": "k", "operator": "Exists", "value": "v"})), "tolerations[0].value: the operator Exists")]
+#[case::odd_effect(tolerates(json!({"key": "k", "effect": "Never"})), "tolerations[0].effect: give NoSchedule")]
+#[case::odd_seconds(tolerates(json!({"key": "k", "effect": "NoSchedule", "tolerationSeconds": 1})), "tolerations[0].tolerationSeconds")]
+#[case::good_toleration(tolerates(json!({"key": "k", "operator": "Equal", "value": "v", "effect": "NoExecute", "tolerationSeconds": 1})), "")]
 #[case::filtered(json!({"targetFilter": {"selector": {"matchLabels": {"a": "b"}}}}), "spec.targetFilter: would leave pods out")]
 #[case::counted_otherwise(json!({"targetFilter": {"replicasPathList": ["spec.replicas"]}}), "spec.targetFilter: would leave pods out")]
 #[case::not_filtered(json!({"targetFilter": {}}), "")]

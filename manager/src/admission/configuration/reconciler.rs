@@ -35,7 +35,7 @@ use crate::{
         budgets::BudgetKept, certificates::Served, path::Route, pod_states::StateKept, sets::SetSeen,
         spreads::SpreadKept, view::View,
     },
-    store::{Entries, Webhooks},
+    store::{Entered, Entries, Webhooks},
     telemetry::chain,
     time::later_timer,
 };
@@ -71,6 +71,9 @@ pub(in crate::admission) trait Configuration:
     + Sync
     + 'static
 {
+    /// Its place among the two.
+    const PLACE: usize;
+
     /// Returns a copy with the entries that are wanted.
     fn with(&self, desired: &Desired) -> Self;
     /// Returns a copy with what has changed since then, if there is anything.
@@ -86,8 +89,10 @@ pub(in crate::admission) trait Configuration:
 }
 
 macro_rules! configuration {
-    ($kind:ty, $field:ident, $mutating:expr) => {
+    ($kind:ty, $place:literal, $field:ident, $mutating:expr) => {
         impl Configuration for $kind {
+            const PLACE: usize = $place;
+
             fn with(&self, desired: &Desired) -> Self {
                 Self { webhooks: Some(desired.$field.clone()), ..self.clone() }
             }
@@ -119,8 +124,8 @@ macro_rules! configuration {
     };
 }
 
-configuration!(MutatingWebhookConfiguration, mutating, |this| this.webhooks.as_deref().unwrap_or_default());
-configuration!(ValidatingWebhookConfiguration, validating, |_| &[]);
+configuration!(MutatingWebhookConfiguration, 0, mutating, |it| it.webhooks.as_deref().unwrap_or_default());
+configuration!(ValidatingWebhookConfiguration, 1, validating, |_| &[]);
 
 /// Owner of one configuration, as far as this replica goes.
 pub(in crate::admission) struct ConfigurationReconciler<K> {
@@ -152,6 +157,8 @@ pub(in crate::admission) struct ConfigurationReconciler<K> {
     pub(in crate::admission) bundled: watch::Sender<Vec<u8>>,
     /// Learns which sets have their entries; of the configuration that has them.
     pub(in crate::admission) webhooks: Option<watch::Sender<Webhooks>>,
+    /// Learns which budgets have their entries in it.
+    pub(in crate::admission) entered: watch::Sender<Entered>,
 }
 
 impl<K: Configuration> ConfigurationReconciler<K> {
@@ -289,6 +296,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         let changing = changing::changing(on_their_way(&coming, instant), stored);
         let mut rules: BTreeMap<_, _> = on_their_way(&coming, instant).collect();
         rules.extend(sets.iter().map(|(name, set)| (name, &set.rules)));
+        let of_budgets = kept;
         let (budgets, states) = (kept.values().collect(), state.values().collect());
         let kept = Kept { sets: rules, changing, budgets, spreads, states };
         let Some(now) = shown.get(self.name) else {
@@ -324,10 +332,14 @@ impl<K: Configuration> ConfigurationReconciler<K> {
             *told = Arc::new(desired.left_out.clone());
         }
         if now.stands(&desired) {
+            say_entered::<K>(&self.entered, of_budgets);
             return Look::Stands(served.bundle.clone());
         }
         if let Some((brought, own)) = given {
             self.precedence.brings(own, brought.is_some());
+            if brought.is_none() {
+                say_entered::<K>(&self.entered, of_budgets);
+            }
             return match brought {
                 Some(next) => Look::Owes(Box::new(next)),
                 None if now.is_asked_by(bundle) => Look::Stands(bundle.clone()),
@@ -369,6 +381,10 @@ fn say_which(webhooks: Option<&watch::Sender<Webhooks>>, entries: impl FnOnce() 
         }
         news
     });
+}
+
+fn say_entered<K: Configuration>(entered: &watch::Sender<Entered>, kept: &BTreeMap<String, BudgetKept>) {
+    entered.send_if_modified(|known| known.stand(K::PLACE, kept.keys()));
 }
 
 fn say(said: &mut Option<String>, text: String) {

@@ -1,5 +1,5 @@
-//! Templates of CloneSets, StatefulSets and DaemonSets that no pod could be made of, or none that the set
-//! would know: refused where their author sees it, and not by pods that never come. And another selector of a
+//! Templates of CloneSets, StatefulSets, DaemonSets and BroadcastJobs that no pod could be made of, or none
+//! that the set would know: refused where their author sees it, and not by pods that never come. And another selector of a
 //! UnitedDeployment, which none of its workloads could follow; its definition would be a dear place for that.
 //!
 //! A definition cannot say it, since templates are kept as they were given. Only what is new is looked at: an
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{admission::review::Request, selector::Selector};
 
 /// The kinds whose templates are looked at.
-const KINDS: [&str; 3] = ["CloneSet", "StatefulSet", "DaemonSet"];
+const KINDS: [&str; 4] = ["CloneSet", "StatefulSet", "DaemonSet", "BroadcastJob"];
 /// Lists of containers, whose names are told apart among all of them.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 /// The longest name of a container.
@@ -53,7 +53,7 @@ fn another_selector(request: &Request) -> Option<String> {
 }
 
 /// Tells what is wrong with the selector, or with labels that it does not select. One that is no selector, or
-/// empty, the definition refuses.
+/// empty, the definition refuses; a BroadcastJob has none.
 fn selected(object: &Value) -> Option<String> {
     let selector: LabelSelector = serde_json::from_value(object.pointer("/spec/selector")?.clone()).ok()?;
     let (labels, expressions) =
@@ -174,7 +174,19 @@ mod tests {
                 }
             }
         }
-        assert_eq!(fault(&request("BroadcastJob", spec(selector, pod))), None);
+        assert_eq!(fault(&request("UnitedDeployment", spec(selector, pod))), None);
+    }
+
+    /// As with OpenKruise, which checks the template of a job as well.
+    #[test]
+    fn a_job_has_a_container() {
+        let job = |pod: Value| request("BroadcastJob", json!({ "template": { "spec": pod } }));
+        assert_eq!(fault(&job(one())), None);
+        let told = fault(&job(json!({ "restartPolicy": "Never" }))).unwrap();
+        assert_eq!(
+            told,
+            "BroadcastJob shop/web: spec.template.spec.containers is empty: give the pod a container"
+        );
     }
 
     /// One that was let in before can be scaled, and its finalizers taken off.

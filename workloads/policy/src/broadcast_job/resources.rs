@@ -61,11 +61,11 @@ impl Resources {
         Self(given.map(|(name, value)| (name.clone(), amount(value).unwrap_or(0))).collect())
     }
 
-    /// Tells whether an empty node has as much, and room for a pod.
+    /// Tells whether an empty node has as much, and room for a pod. One whose kubelet has said nothing yet has
+    /// none: the scheduler would give it no pod either.
     pub(super) fn are_within(&self, node: &Self) -> bool {
         let has = |name: &str| node.0.get(name).copied().unwrap_or(0);
-        node.0.get("pods").is_none_or(|pods| *pods >= NANO)
-            && self.0.iter().all(|(name, asks)| *asks <= has(name))
+        has("pods") >= NANO && self.0.iter().all(|(name, asks)| *asks <= has(name))
     }
 
     fn add(&mut self, more: &Self) {
@@ -128,6 +128,7 @@ mod tests {
         let node = |cpu: &str, pods: &str| Resources::read([("cpu", cpu), ("pods", pods)].into_iter());
         assert!(asks.are_within(&node("4250m", "110")));
         assert!(!asks.are_within(&node("4249m", "110")) && !asks.are_within(&node("8", "0")));
+        assert!(!Resources::default().are_within(&Resources::default()), "it has said nothing");
     }
 
     /// A template has room for thousands of names, and each would be looked at for each node.
@@ -138,6 +139,6 @@ mod tests {
         let template = json!({ "spec": { "containers": [{ "resources": { "requests": requests } }] } });
         let asks = Resources::of_pod(template.as_object().unwrap());
         assert_eq!(asks.0, BTreeMap::from([("cpu".to_owned(), NANO)]));
-        assert!(asks.are_within(&Resources::read([("cpu", "1")].into_iter())));
+        assert!(asks.are_within(&Resources::read([("cpu", "1"), ("pods", "1")].into_iter())));
     }
 }

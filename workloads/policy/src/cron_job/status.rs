@@ -13,6 +13,9 @@ const INVALID: &str = "InvalidSpec";
 const ENDED: &str = "NoNextTime";
 /// The most runs that a status lists.
 const MOST_LISTED: usize = 1000;
+/// How often runs were missed that a status tells of, besides the last time. With `Forbid` each long run may
+/// be one, and an Event of it is gone after an hour.
+const MOST_BEFORE: usize = 15;
 
 /// Runs that were missed one after the other.
 #[derive(Clone, Debug)]
@@ -41,6 +44,7 @@ impl Pass<'_> {
             count: missed.count.min(MOST_COUNTED + 1),
             message: Some(missed.why.to_owned()),
         });
+        let (missed, missed_before) = with_earlier(before, missed);
         // What was made says itself up to where it is decided.
         let before_decided = before.and_then(|before| before.decided_until.clone());
         let decided = self.missed.as_ref().map(|missed| seconds(missed.last));
@@ -51,9 +55,23 @@ impl Pass<'_> {
             last_schedule_time: self.last.map(seconds),
             decided_until: before_decided.max(decided),
             starting: self.starting.clone(),
-            missed: missed.or_else(|| before.and_then(|before| before.missed.clone())),
+            missed,
+            missed_before,
             conditions: ended.into_iter().collect(),
         }
+    }
+}
+
+/// Runs that were missed last, and those before them.
+fn with_earlier(
+    before: Option<&AdvancedCronJobStatus>,
+    missed: Option<MissedRuns>,
+) -> (Option<MissedRuns>, Vec<MissedRuns>) {
+    let last = before.and_then(|before| before.missed.clone());
+    let earlier = before.map(|before| before.missed_before.clone()).unwrap_or_default();
+    match missed {
+        None => (last, earlier),
+        Some(missed) => (Some(missed), last.into_iter().chain(earlier).take(MOST_BEFORE).collect()),
     }
 }
 

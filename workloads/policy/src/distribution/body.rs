@@ -22,6 +22,14 @@ const OPAQUE: &str = "Opaque";
 /// Types of Secrets that are credentials of the cluster itself: whoever makes one becomes somebody else.
 const OF_THE_CLUSTER: [&str; 2] = ["kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"];
 
+/// Types of Secrets, and keys without which there is none.
+const NEEDED: [(&str, &[&str]); 4] = [
+    ("kubernetes.io/dockercfg", &[".dockercfg"]),
+    ("kubernetes.io/dockerconfigjson", &[".dockerconfigjson"]),
+    ("kubernetes.io/ssh-auth", &["ssh-privatekey"]),
+    ("kubernetes.io/tls", &["tls.crt", "tls.key"]),
+];
+
 /// Hash of a content.
 pub(super) type Hash = [u8; 32];
 
@@ -108,6 +116,11 @@ pub(super) fn of_manifest(kind: Kind, manifest: &Map<String, Value>) -> Result<H
                 let why =
                     format!("is {}: such credentials are not distributed, give another type", body.type_);
                 return Err(Fault::new("spec.resource.type", why));
+            }
+            let needed = NEEDED.iter().filter(|(of, _)| *of == body.type_).flat_map(|(_, keys)| *keys);
+            if let Some(key) = needed.copied().find(|key| !body.binary.contains_key(*key)) {
+                let why = format!("has no key {key:?}: give it, or another type than {}", body.type_);
+                return Err(Fault::new("spec.resource.data", why));
             }
         }
         Kind::ConfigMap => {

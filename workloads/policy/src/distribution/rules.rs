@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use berth_proto::{
     crd::{DistributedResource, NamespaceList, ResourceDistribution},
-    names::{is_dns_label, is_dns_subdomain},
+    names::{is_dns_label, is_dns_subdomain, is_label_value, is_qualified},
 };
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -18,7 +18,8 @@ use crate::{
     selector::{Labels, Selector},
 };
 
-/// Namespaces of the cluster itself: they are taken when they are listed, and by nothing else.
+/// Namespaces of the cluster itself: they are taken when they are listed, and by nothing else, unless all are
+/// alike.
 const OF_THE_CLUSTER: [&str; 2] = ["kube-system", "kube-public"];
 /// The most bytes of annotations, in Kubernetes and here.
 const MOST_ANNOTATION_BYTES: usize = 256 << 10;
@@ -50,6 +51,8 @@ pub struct Rules {
     pub(super) body: Hash,
     pub(super) manifest: Arc<DistributedResource>,
     all: bool,
+    /// The namespaces of the cluster are as all others.
+    everywhere: bool,
     /// Sorted: a cluster may have thousands of both.
     included: Vec<String>,
     excluded: Vec<String>,
@@ -105,6 +108,16 @@ impl Rules {
             }
         }
         let (labels, annotations) = (strings(meta, "labels")?, strings(meta, "annotations")?);
+        // As the API server would say it of each copy.
+        let is_label = |(key, value): &(&String, &String)| is_qualified(key) && is_label_value(value);
+        if let Some((key, _)) = labels.iter().find(|label| !is_label(label)) {
+            let why = format!("has {:?}, which is no label or has no value of one: correct it", short(key));
+            return Err(Fault::new("spec.resource.metadata.labels", why));
+        }
+        if let Some(key) = annotations.keys().find(|key| !is_qualified(&key.to_ascii_lowercase())) {
+            let why = format!("has {:?}, which is no key of an annotation: correct it", short(key));
+            return Err(Fault::new("spec.resource.metadata.annotations", why));
+        }
         let size = annotations.iter().map(|(key, value)| key.len().saturating_add(value.len()));
         if size.fold(0, usize::saturating_add) > MOST_ANNOTATION_BYTES {
             let why = format!("have more than {MOST_ANNOTATION_BYTES} bytes: make them smaller");
@@ -132,6 +145,7 @@ impl Rules {
             body: body::of_manifest(kind, manifest)?,
             manifest: Arc::new(spec.resource.clone()),
             all: targets.all_namespaces.unwrap_or(false),
+            everywhere: false,
             included,
             excluded,
             // One that asks for nothing takes nothing.
@@ -139,6 +153,13 @@ impl Rules {
         };
         rules.add_marks(hex(&Sha256::digest(&raw)));
         Ok(rules)
+    }
+
+    /// Takes `kube-system` and `kube-public` for namespaces as all others, as OpenKruise 1.4 does.
+    #[must_use]
+    pub fn everywhere(mut self, everywhere: bool) -> Self {
+        self.everywhere = everywhere;
+        self
     }
 
     /// Names of the namespaces that are to have a copy: those that are listed also when they are not there.
@@ -155,7 +176,8 @@ impl Rules {
         let is_selected = |view: &NamespaceView| {
             self.all || self.selector.as_ref().is_some_and(|selector| selector.takes(&view.labels))
         };
-        let is_taken = view.is_some_and(is_selected) && !OF_THE_CLUSTER.contains(&name);
+        let may_be = self.everywhere || !OF_THE_CLUSTER.contains(&name);
+        let is_taken = may_be && view.is_some_and(is_selected);
         (is_taken || is_in(&self.included)) && !is_in(&self.excluded)
     }
 

@@ -87,7 +87,7 @@ async fn no_namespace_waits_for_those_that_fail() {
     let (inputs, receiver) = mpsc::channel(128);
     let (lease, tenure) = Tenure::of_test();
     let (listed, _) = watch::channel(Listed::default());
-    tokio::spawn(Controller::new(Connections { tenure, writer, listed }, receiver).run());
+    tokio::spawn(Controller::new(Connections { tenure, writer, listed }, false, receiver).run());
     inputs.send(Input::Distribution(Shown::ListBegins)).await.unwrap();
     inputs.send(Input::Distribution(Shown::Applied(filed()))).await.unwrap();
     inputs.send(Input::Namespace(Shown::ListBegins)).await.unwrap();

@@ -47,7 +47,8 @@ fn a_job_that_goes_on_is_no_plan(#[case] status: Value, #[case] planned: bool) {
 }
 
 fn node(name: &str, labels: Value) -> Input {
-    let node = json!({ "metadata": { "name": name, "labels": labels }, "status": { "allocatable": { "cpu": "2" } } });
+    let room = json!({ "allocatable": { "cpu": "2", "pods": "110" } });
+    let node = json!({ "metadata": { "name": name, "labels": labels }, "status": room });
     let view = NodeView::of(&serde_json::from_value(node).unwrap());
     Input::Node(Shown::Applied((name.to_owned(), view)))
 }

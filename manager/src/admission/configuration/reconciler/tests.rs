@@ -45,6 +45,7 @@ fn stage() -> Stage {
         served,
         bundled: watch::channel(Vec::new()).0,
         webhooks: None,
+        entered: watch::channel(Entered::unknown()).0,
     };
     let others: [Box<dyn Any>; 5] =
         [Box::new(shower), Box::new(set), Box::new(spread), Box::new(state), Box::new(server)];

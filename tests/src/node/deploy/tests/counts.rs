@@ -1,13 +1,15 @@
-//! The optional right to count custom resources of any kind: it is read-only, and no part of what everybody
-//! installs.
+//! The optional right to count custom resources of any kind, and to read how many pods one wants: it is
+//! read-only, and no part of what everybody installs.
 
 use super::*;
 
 #[test]
-fn the_piece_lets_the_manager_list_and_nothing_else() {
+fn the_piece_lets_the_manager_look_and_do_nothing_else() {
     let [role] = &all::<ClusterRole>("count-custom-resources", "ClusterRole")[..] else { panic!("one role") };
     let name = role.name_any();
-    assert_eq!(grants(&name, role.rules.clone()), ["berth-counts-custom-resources: list */*"]);
+    let expected = ["list */*", "get */*/scale"].map(|right| format!("{name}: {right}"));
+    assert_eq!(name, "berth-counts-custom-resources");
+    assert_eq!(grants(&name, role.rules.clone()), expected);
     let [bound] = &all::<ClusterRoleBinding>("count-custom-resources", "ClusterRoleBinding")[..] else {
         panic!("one binding")
     };

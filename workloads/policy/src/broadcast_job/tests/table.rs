@@ -80,6 +80,7 @@ fn template(more: Value) -> Value {
     { "key": "virtual-kubelet.io/provider", "value": "x", "effect": "NoSchedule" }] } }), json!([]))]
 #[case::small(json!({ "status": { "allocatable": { "cpu": "500m" } } }), json!([]))]
 #[case::full(json!({ "status": { "allocatable": { "cpu": "4", "pods": "0" } } }), json!([]))]
+#[case::of_no_room(json!({ "status": { "allocatable": { "cpu": "4" } } }), json!([]))]
 fn a_node_that_becomes_fit(#[case] flaw: Value, #[case] tolerations: Value) {
     let mut spec = template(json!({ "containers": [{ "resources": { "requests": { "cpu": "1" } } }] }));
     spec["template"]["spec"]["tolerations"] = tolerations;

@@ -199,6 +199,22 @@ fn what_was_missed_is_told_and_stays_so() {
     assert_eq!(json!(world.job.status)["decidedUntil"], "2026-01-01T13:29:00Z");
 }
 
+/// Who looks once a day finds each of them, though runs are missed again and again.
+#[test]
+fn what_was_missed_before_is_told_too() {
+    let spec = json!({ "startingDeadlineSeconds": 60 });
+    let mut world = World::new("2026-01-01T00:00:00Z", "@hourly", spec);
+    for hour in 1..=20 {
+        assert!(world.at(&format!("2026-01-01T{hour:02}:30:00Z")).is_empty());
+    }
+    let status = json!(world.job.status);
+    assert_eq!(status["missed"]["first"], "2026-01-01T20:00:00Z");
+    let before = status["missedBefore"].as_array().unwrap();
+    let before: Vec<&str> = before.iter().map(|missed| missed["first"].as_str().unwrap()).collect();
+    let expected: Vec<String> = (5..20).rev().map(|hour| format!("2026-01-01T{hour:02}:00:00Z")).collect();
+    assert_eq!(before, expected);
+}
+
 /// A job that deletes itself may be gone before anybody has seen it.
 #[test]
 fn a_run_that_may_have_been_made_is_not_made_again() {

@@ -29,6 +29,9 @@ fn changed(mut resource: Value, pointer: &str, value: Value) -> Value {
 #[case::finalizers(changed(config_map(), "/metadata/finalizers", json!(["a/b"])), "spec.resource.metadata.finalizers would keep")]
 #[case::labels(changed(config_map(), "/metadata/labels", json!({ "a": 1 })), "spec.resource.metadata.labels[a] is no text")]
 #[case::annotations(changed(config_map(), "/metadata/annotations", json!({ "a": "x".repeat(300_000) })), "spec.resource.metadata.annotations have more than")]
+#[case::a_label(changed(config_map(), "/metadata/labels", json!({ "a b": "c" })), "spec.resource.metadata.labels has \"a b\"")]
+#[case::a_labels_value(changed(config_map(), "/metadata/labels", json!({ "a": "b c" })), "spec.resource.metadata.labels has \"a\"")]
+#[case::an_annotation(changed(config_map(), "/metadata/annotations", json!({ "a b": "" })), "spec.resource.metadata.annotations has \"a b\"")]
 #[case::data(changed(config_map(), "/data", json!([1])), "spec.resource.data is no map")]
 #[case::a_number(changed(config_map(), "/data/lives", json!(3)), "spec.resource.data[lives] is no text")]
 #[case::a_key(changed(config_map(), "/data", json!({ "a/b": "" })), "spec.resource.data has key \"a/b\"")]
@@ -38,6 +41,7 @@ fn changed(mut resource: Value, pointer: &str, value: Value) -> Value {
 #[case::huge(changed(config_map(), "/data/lives", json!("x".repeat(1 << 20))), "spec.resource has 1048581 bytes")]
 #[case::immutable(changed(config_map(), "/immutable", json!("yes")), "spec.resource.immutable is no boolean")]
 #[case::a_token(changed(secret(), "/type", json!("kubernetes.io/service-account-token")), "spec.resource.type is kubernetes.io/service-account-token")]
+#[case::half_a_pair(changed(secret(), "/type", json!("kubernetes.io/tls")), "spec.resource.data has no key \"tls.crt\"")]
 #[case::a_node(changed(secret(), "/type", json!("bootstrap.kubernetes.io/token")), "spec.resource.type is")]
 fn hostile_resources_are_named_by_field(#[case] resource: Value, #[case] words: &str) {
     refused(&distribution(&resource, &json!({})), words);

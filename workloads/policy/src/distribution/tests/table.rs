@@ -33,6 +33,19 @@ fn namespaces_that_have_a_copy(#[case] targets: Value, #[case] expected: &[&str]
     assert_eq!(world.counts(), (count, count, 0));
 }
 
+/// As with OpenKruise, where that is chosen.
+#[rstest]
+#[case::all(json!({ "allNamespaces": true }), &["a", "b", "c", "kube-public", "kube-system"])]
+#[case::all_but(json!({ "allNamespaces": true, "excludedNamespaces": list(&["kube-system"]) }), &["a", "b", "c", "kube-public"])]
+#[case::selected(json!({ "namespaceLabelSelector": { "matchLabels": { "env": "prod" } } }), &["a", "c", "kube-public", "kube-system"])]
+#[case::listed(json!({ "includedNamespaces": list(&["b"]) }), &["b"])]
+fn namespaces_of_the_cluster_are_as_all_others(#[case] targets: Value, #[case] expected: &[&str]) {
+    let mut world = World::new(&config_map(), &targets, &NAMESPACES);
+    world.everywhere = true;
+    world.settle();
+    assert_eq!(world.has(), expected);
+}
+
 /// Nobody plans after a change that is not minded, so the plan is the same then.
 #[rstest]
 #[case::nothing(json!({}), 0)]

@@ -23,6 +23,8 @@ pub(super) struct World {
     /// By namespace.
     pub(super) objects: BTreeMap<String, Value>,
     pub(super) troubles: BTreeMap<String, Trouble>,
+    /// Namespaces of the cluster are as all others.
+    pub(super) everywhere: bool,
     versions: u64,
 }
 
@@ -58,6 +60,7 @@ impl World {
             namespaces: BTreeMap::new(),
             objects: BTreeMap::new(),
             troubles: BTreeMap::new(),
+            everywhere: false,
             versions: 0,
         };
         namespaces.iter().for_each(|(name, env)| world.namespace(name, env));
@@ -71,7 +74,7 @@ impl World {
     }
 
     pub(super) fn rules(&self) -> Rules {
-        Rules::of(&self.distribution).unwrap()
+        Rules::of(&self.distribution).unwrap().everywhere(self.everywhere)
     }
 
     fn view(object: &Value) -> Option<CopyView> {

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::{
     admission::{certificates::made_for_tests, configuration::sample, sets::SetRules},
+    budgets::Budget,
     store::Reach,
 };
 
@@ -70,7 +71,9 @@ fn standing(server: &Mutex<Server>) -> Vec<String> {
 struct Replica {
     task: JoinHandle<()>,
     sets: watch::Sender<View<SetSeen>>,
+    budgets: watch::Sender<View<BudgetKept>>,
     bundled: watch::Receiver<Vec<u8>>,
+    entered: watch::Receiver<Entered>,
     _others: [Box<dyn Any>; 5],
 }
 
@@ -110,17 +113,20 @@ fn replica(server: &Arc<Mutex<Server>>, served: &Served, started: i64, gate: boo
     );
     let (server, served) = watch::channel(served.clone());
     let (bundle, bundled) = watch::channel(Vec::new());
+    let (enters, entered) = watch::channel(Entered::unknown());
+    reconciler.entered = enters;
     (reconciler.shown, reconciler.sets) = (shown, sets);
     (reconciler.served, reconciler.bundled) = (served, bundle);
     (reconciler.budgets.0, reconciler.spreads.0, reconciler.states.0) = (none.0.1, none.1.1, none.2.1);
     let others: [Box<dyn Any>; 5] = [
-        Box::new((budgets, coming, _others)),
-        Box::new(none.0.0),
+        Box::new((budgets, coming)),
+        Box::new(_others),
         Box::new(none.1.0),
         Box::new(none.2.0),
         Box::new(server),
     ];
-    Replica { task: tokio::spawn(reconciler.run()), sets: set, bundled, _others: others }
+    let task = tokio::spawn(reconciler.run());
+    Replica { task, sets: set, budgets: none.0.0, bundled, entered, _others: others }
 }
 
 fn certificate() -> Served {
@@ -151,6 +157,35 @@ fn has(server: &Mutex<Server>, name: &str) -> bool {
 
 fn writes(server: &Mutex<Server>) -> usize {
     server.lock().unwrap().writes
+}
+
+/// A budget is told of when its entry stands, and not when it is wanted.
+#[tokio::test(start_paused = true)]
+async fn a_budget_is_asked_about_when_its_entry_stands() {
+    let (server, served) = (Server::new(), certificate());
+    let one = replica(&server, &served, 10, false);
+    pass(1).await;
+    let told = |one: &Replica| one.entered.borrow().clone();
+    let mut expected = Entered::unknown();
+    assert_eq!(told(&one), expected);
+    let spec = json!({ "selector": { "matchLabels": { "app": "web" } }, "maxUnavailable": 1 });
+    let kept = BudgetKept {
+        namespace: "shop".to_owned(),
+        name: "b".to_owned(),
+        selector: serde_json::from_value(spec["selector"].clone()).ok(),
+        budget: Budget::parse(&serde_json::from_value(spec).unwrap(), &BTreeMap::new()),
+    };
+    let name = "shop/b".to_owned();
+    expected.stand(0, [&name].into_iter());
+    // Nobody writes meanwhile.
+    let version = server.lock().unwrap().stored.metadata.resource_version.replace("old".to_owned());
+    one.budgets.send_replace(View::of([(name, kept)].into()));
+    pass(1).await;
+    assert!(!has(&server, "evictions.podunavailablebudgets") && told(&one) == Entered::unknown());
+    server.lock().unwrap().stored.metadata.resource_version = version;
+    pass(60).await;
+    assert!(has(&server, "evictions.podunavailablebudgets"));
+    assert_eq!(told(&one), expected);
 }
 
 /// The later one wants fewer entries, or more.
