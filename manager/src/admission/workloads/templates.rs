@@ -1,6 +1,7 @@
 //! Templates of CloneSets, StatefulSets, DaemonSets and BroadcastJobs that no pod could be made of, or none
-//! that the set would know: refused where their author sees it, and not by pods that never come. And another selector of a
-//! UnitedDeployment, which none of its workloads could follow; its definition would be a dear place for that.
+//! that the set would know: refused where their author sees it, and not by pods that never come. And another
+//! selector of a UnitedDeployment, which none of its workloads could follow; its definition would be a dear
+//! place for that.
 //!
 //! A definition cannot say it, since templates are kept as they were given. Only what is new is looked at: an
 //! object that is there can be scaled, and deleted, whatever its template is.
