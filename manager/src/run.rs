@@ -12,15 +12,15 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use berth_base::{
     client::{client, identity},
     openkruise::{self, End, Owners},
     ownership::{Ownership, SharedKind},
+    program,
     signals::Signals,
 };
 use berth_malloc::growth::keep_small;
-use clap::Parser;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -29,7 +29,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::info;
 
 use crate::{
     admission, budgets,
@@ -42,7 +42,6 @@ use crate::{
     metrics::Metrics,
     notes, podstates, secrets, sidecarsets, spreads,
     store::Webhooks,
-    telemetry,
     watch::Follower,
     wire::{
         AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,
@@ -51,8 +50,6 @@ use crate::{
     writer::Writer,
 };
 
-/// sysexits(3): the command line is wrong. Nothing was bound.
-const EX_USAGE: u8 = 64;
 /// Inputs that wait for the index. Past them the watches wait, and with them the API server.
 const INPUTS: usize = 1024;
 
@@ -62,41 +59,7 @@ const RETURN_UNUSED: Duration = Duration::from_secs(30);
 
 /// The whole program: parses the command line and runs until it is told to stop.
 pub fn main() -> ExitCode {
-    let config = match Config::try_parse() {
-        Ok(config) => config,
-        Err(error) => {
-            let code = if error.use_stderr() { EX_USAGE } else { 0 };
-            // Nothing is left to be done if even this cannot be written.
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
-    };
-    let unsettled = berth_malloc::settle();
-    // It reads Secrets: no core file has its memory.
-    let undumped = nix::sys::prctl::set_dumpable(false);
-    telemetry::init(config.log_filter(), config.log_format);
-    if let Err(error) = unsettled {
-        warn!(%error, "Memory settings not made, large lists will keep more memory");
-    }
-    if let Err(error) = undumped {
-        warn!(%error, "Core files not switched off");
-    }
-    match run(config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            error!(error = format!("{error:#}"), "berth-manager ended");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(config: Config) -> anyhow::Result<()> {
-    // One provider for the process; without it rustls panics at the first use when features bring in two.
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .map_err(|_| anyhow!("a TLS provider is installed already"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(config))
+    program::main(|config: &Config| (config.log_filter(), config.log_format), serve)
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
