@@ -71,7 +71,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tokio::spawn(keep_small(RETURN_UNUSED));
     let mut owners = Owners::new(&client, config.ownership);
     while let Some(ownership) = owners.known(config.health_address, &mut signals).await? {
-        if !work(&config, ownership, (&client, terms.clone()), (&mut signals, &mut owners)).await? {
+        if !work(&config, ownership, &client, terms.clone(), &mut signals, &mut owners).await? {
             break;
         }
     }
@@ -83,8 +83,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 async fn work(
     config: &Config,
     ownership: Ownership,
-    (client, terms): (&Client, Terms),
-    (signals, owners): (&mut Signals, &mut Owners),
+    client: &Client,
+    terms: Terms,
+    signals: &mut Signals,
+    owners: &mut Owners,
 ) -> anyhow::Result<bool> {
     let health_page = TcpListener::bind(config.health_address).await.context("--health-address")?;
     let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
@@ -153,16 +155,18 @@ async fn work(
         stop.clone(),
     ));
     let mut watches = JoinSet::new();
-    admission::start(
-        (&config.admission, ownership),
-        &config.namespace,
-        client,
-        (leads, (asked_permits, reply)),
-        &metrics,
-        (&mut watches, &mut tasks),
-        (admits, standing, stop.clone()),
-    )
-    .await?;
+    let connections = admission::Connections {
+        client: client.clone(),
+        tenure: leads,
+        asks: asked_permits,
+        replies: reply,
+        ready: admits,
+        webhooks: standing,
+        metrics: metrics.admission(),
+        stop: stop.clone(),
+    };
+    let namespace = &config.namespace;
+    admission::start(&config.admission, ownership, namespace, connections, &mut watches, &mut tasks).await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
     let follower = Follower { client: client.clone(), inputs: sender, metrics, ownership };
     follower.follow::<Nodes>(&mut watches);

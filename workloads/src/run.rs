@@ -66,7 +66,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut owners = Owners::new(&client, config.ownership);
     while let Some(ownership) = owners.known(config.health_address, &mut signals).await? {
         let config = config.clone().with(ownership);
-        if !work(config, (&client, terms.clone()), (&mut signals, &mut owners)).await? {
+        if !work(config, &client, terms.clone(), &mut signals, &mut owners).await? {
             break;
         }
     }
@@ -77,8 +77,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// Works until the program is told to end, or until the kinds change hands; returns whether it is the latter.
 async fn work(
     config: Config,
-    (client, terms): (&Client, Terms),
-    (signals, owners): (&mut Signals, &mut Owners),
+    client: &Client,
+    terms: Terms,
+    signals: &mut Signals,
+    owners: &mut Owners,
 ) -> anyhow::Result<bool> {
     let ownership = config.ownership;
     let health = TcpListener::bind(config.health_address).await.context("--health-address")?;

@@ -213,10 +213,10 @@ impl ImageIndex {
     fn rest(&mut self, uid: &Arc<str>, now: Now) {
         let Some(job) = self.jobs.get(uid) else { return };
         let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
-        let are_few = self.standings.are_many();
-        if self.turns.get_mut(&namespace).is_some_and(|turns| turns.rest(&entrant, are_few)) {
+        let is_crowded = self.standings.are_many();
+        if self.turns.get_mut(&namespace).is_some_and(|turns| turns.rest(&entrant, is_crowded)) {
             self.timers.set(Wake::Queue(namespace), Some(later(now.instant, TURN_AFTER)));
-        } else if are_few {
+        } else if is_crowded {
             self.hold_up(&namespace);
         }
     }
