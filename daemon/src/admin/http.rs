@@ -16,7 +16,7 @@ use crate::{
     admin::health::Health,
     base::{
         causes::chain,
-        connections::{Asked, Connections},
+        connections::{ACCEPT_PAUSE, Asked, Connections},
     },
 };
 
@@ -69,7 +69,7 @@ pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: Ca
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }

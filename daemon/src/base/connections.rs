@@ -8,10 +8,15 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::task::{AbortHandle, yield_now};
 use tokio_util::task::TaskTracker;
+
+/// Pause after a connection that could not be accepted: mostly no descriptor is free, and the next one would
+/// fail at once.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Open connections of a server.
 pub(crate) struct Connections {

@@ -39,6 +39,9 @@ use crate::base::yaml::{Document, YamlError};
 /// Output of `berthd config print-defaults`: every field with its default and its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.yaml");
 
+/// The longest time for which a call may be held: its pod waits in the kubelet for as long.
+const LONGEST_HOLD: Duration = Duration::from_secs(30);
+
 /// `kind: BerthdConfiguration`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -259,7 +262,7 @@ impl Configuration {
             ("launchOrder.earlyHoldTimeout", self.launch_order.early_hold_timeout),
         ];
         for (field, GoDuration(hold)) in holds {
-            if hold.is_zero() || hold > Duration::from_secs(30) {
+            if hold.is_zero() || hold > LONGEST_HOLD {
                 return conflict(
                     field,
                     "must be more than 0s and at most 30s: a held call blocks its pod in the kubelet",

@@ -49,7 +49,7 @@ use crate::{
     admin::http::Pages,
     base::{
         causes::chain,
-        connections::{Asked, Connections},
+        connections::{ACCEPT_PAUSE, Asked, Connections},
     },
     config::Metrics,
 };
@@ -157,7 +157,7 @@ async fn accept<W, P, F>(
             }
             Err(error) => {
                 warn!(%error, "Connection of a scraper not accepted");
-                sleep(Duration::from_millis(50)).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }

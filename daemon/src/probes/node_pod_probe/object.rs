@@ -5,7 +5,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use berth_policy::{Backlog, PodReport, ProbeEvent, ProbeOutcome};
@@ -46,6 +46,9 @@ use crate::{
         raw::{self, Raw},
     },
 };
+
+/// Pause before conditions that could not be written are written again.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// The object of the node of this name.
 #[derive(Debug)]
@@ -320,7 +323,7 @@ impl Object {
         let mut conditions = self.conditions.subscribe();
         let mut failed = false;
         loop {
-            let again = tokio::time::sleep(std::time::Duration::from_secs(10));
+            let again = tokio::time::sleep(RETRY_PAUSE);
             // Cancel-safe: the newest value and a timer.
             tokio::select! {
                 changed = conditions.changed() => if changed.is_err() { return },
