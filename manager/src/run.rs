@@ -168,24 +168,7 @@ async fn work(
     let namespace = &config.namespace;
     admission::start(&config.admission, ownership, namespace, connections, &mut watches, &mut tasks).await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
-    let follower = Follower { client: client.clone(), inputs: sender, metrics, ownership };
-    follower.follow::<Nodes>(&mut watches);
-    follower.follow::<Pods>(&mut watches);
-    follower.follow::<Requests>(&mut watches);
-    follower.follow::<Updates>(&mut watches);
-    follower.follow::<NodeImages>(&mut watches);
-    follower.follow::<Jobs>(&mut watches);
-    follower.follow::<Markers>(&mut watches);
-    follower.follow::<NodeProbes>(&mut watches);
-    follower.follow::<Namespaces>(&mut watches);
-    follower.follow::<SidecarSets>(&mut watches);
-    follower.follow::<Budgets>(&mut watches);
-    follower.follow::<Spreads>(&mut watches);
-    follower.follow::<PodStates>(&mut watches);
-    follower.follow::<StatefulSets>(&mut watches);
-    follower.follow::<AdvancedSets>(&mut watches);
-    follower.follow::<NodeUpdates>(&mut watches);
-    drop(follower);
+    follow_all(&Follower { client: client.clone(), inputs: sender, metrics, ownership }, &mut watches);
     watches.spawn(notes::write(client.clone(), told));
     watches.spawn(secrets::read(client.clone(), asked, answer));
     watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
@@ -216,6 +199,26 @@ async fn work(
     written.cancel();
     while tasks.join_next().await.is_some() {}
     end.goes_on()
+}
+
+/// Watches every kind that an index is decided by.
+fn follow_all(follower: &Follower, watches: &mut JoinSet<()>) {
+    follower.follow::<Nodes>(watches);
+    follower.follow::<Pods>(watches);
+    follower.follow::<Requests>(watches);
+    follower.follow::<Updates>(watches);
+    follower.follow::<NodeImages>(watches);
+    follower.follow::<Jobs>(watches);
+    follower.follow::<Markers>(watches);
+    follower.follow::<NodeProbes>(watches);
+    follower.follow::<Namespaces>(watches);
+    follower.follow::<SidecarSets>(watches);
+    follower.follow::<Budgets>(watches);
+    follower.follow::<Spreads>(watches);
+    follower.follow::<PodStates>(watches);
+    follower.follow::<StatefulSets>(watches);
+    follower.follow::<AdvancedSets>(watches);
+    follower.follow::<NodeUpdates>(watches);
 }
 
 fn terms(config: &Config) -> anyhow::Result<Terms> {

@@ -11,7 +11,7 @@ use berth_base::{
     http::{self, Check, Pages},
     lease::{Candidate, Terms},
     openkruise::{self, End, Owners},
-    ownership::SharedKind,
+    ownership::{Ownership, SharedKind},
     program,
     signals::Signals,
 };
@@ -97,18 +97,10 @@ async fn work(
         false => Cluster::default().listed(),
     };
     let (listed, readiness) = watch::channel(all_listed);
-    let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let (events, told) = events::channel();
     let writer = Writer { client: client.clone(), metrics: metrics.clone(), events };
-    let settings = Settings {
-        partition_rollback: config.cloneset_partition_rollback,
-        short_hash: config.cloneset_short_hash,
-        excludes_preparing: config.cloneset_scaling_exclude_preparing_delete,
-        recreate_on_claim_changes: config.cloneset_recreate_on_claim_changes,
-        predownload: config.predownload_images,
-        predownload_daemon_sets: config.predownload_images_of_daemonsets,
-    };
+    let settings = settings(&config);
     let of_jobs = jobs::Settings {
         broadcast_jobs: config.broadcast_jobs,
         cron_jobs: config.cron_jobs,
@@ -167,20 +159,7 @@ async fn work(
         }
         watches.spawn(virtual_nodes::follow(client.clone(), tenure.clone(), writer.events.clone()));
         let controller = Controller { settings, connections: connections(listed) };
-        for kind in KINDS {
-            if ownership.has(kind.shared) {
-                watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
-            } else {
-                watches.spawn(leave_sets(kind, sender.clone()));
-            }
-        }
-        watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<PullJobs>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<NodePodUpdates>(client.clone(), sender, metrics));
-        watches.spawn(controller.run(inputs));
+        start_sets(controller, client, ownership, &metrics, &mut watches);
     }
     watches.spawn(events::write(client.clone(), told));
     // The lease is given up when nothing is written any more.
@@ -201,4 +180,41 @@ async fn work(
     written.cancel();
     while tasks.join_next().await.is_some() {}
     end.goes_on()
+}
+
+/// Starts the controller of CloneSets, StatefulSets and DaemonSets, with its watches.
+fn start_sets(
+    controller: Controller,
+    client: &Client,
+    ownership: Ownership,
+    metrics: &Metrics,
+    watches: &mut JoinSet<()>,
+) {
+    let (sender, inputs) = mpsc::channel(INPUTS);
+    for kind in KINDS {
+        if ownership.has(kind.shared) {
+            watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
+        } else {
+            watches.spawn(leave_sets(kind, sender.clone()));
+        }
+    }
+    watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<PullJobs>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<NodePodUpdates>(client.clone(), sender, metrics.clone()));
+    watches.spawn(controller.run(inputs));
+}
+
+/// Settings of the controller of sets, as they are configured.
+fn settings(config: &Config) -> Settings {
+    Settings {
+        partition_rollback: config.cloneset_partition_rollback,
+        short_hash: config.cloneset_short_hash,
+        excludes_preparing: config.cloneset_scaling_exclude_preparing_delete,
+        recreate_on_claim_changes: config.cloneset_recreate_on_claim_changes,
+        predownload: config.predownload_images,
+        predownload_daemon_sets: config.predownload_images_of_daemonsets,
+    }
 }
