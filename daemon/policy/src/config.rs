@@ -86,7 +86,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether requests can come from there at all.
+    /// Tells whether requests can come from there at all.
     pub(crate) fn has_source(&self, origin: Origin) -> bool {
         match origin {
             Origin::Api => self.api_requests,

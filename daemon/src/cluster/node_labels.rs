@@ -87,7 +87,7 @@ impl NodeLabels {
         }
     }
 
-    /// Whether order is kept here, as soon as that is known; it stays so.
+    /// Tells whether order is kept here, as soon as that is known; it stays so.
     async fn order(&self) -> bool {
         if !self.ordered || self.path == PathMode::Beside {
             return false;

@@ -354,7 +354,7 @@ impl Configuration {
     }
 }
 
-/// Whether this process has the service account of a pod. The kubelet puts both there.
+/// Tells whether this process has the service account of a pod. The kubelet puts both there.
 fn in_a_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
         && Path::new("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()

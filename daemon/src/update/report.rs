@@ -184,7 +184,7 @@ pub(super) fn pod(
     }
 }
 
-/// Whether an entry is about this desired state and no other one.
+/// Tells whether an entry is about this desired state and no other one.
 pub(super) fn answers(pod: &UpdatedPod, desired: &DesiredPod) -> bool {
     pod.uid == desired.uid
         && pod.owner == desired.owner
@@ -193,12 +193,12 @@ pub(super) fn answers(pod: &UpdatedPod, desired: &DesiredPod) -> bool {
         && pod.attempt == desired.attempt
 }
 
-/// Whether an entry says that the update has ended.
+/// Tells whether an entry says that the update has ended.
 pub(super) fn is_end(pod: &UpdatedPod) -> bool {
     matches!(pod.phase, Phase::Succeeded | Phase::Failed | Phase::Completed)
 }
 
-/// When an entry ended.
+/// Returns when an entry ended.
 pub(super) fn ended(pod: &UpdatedPod, clock: &Clock, seen: Instant) -> Option<Instant> {
     is_end(pod).then(|| pod.since.as_ref().map_or(seen, |since| clock.instant(since.0)))
 }

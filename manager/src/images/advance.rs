@@ -49,7 +49,7 @@ impl ImageIndex {
         std::mem::take(&mut self.effects)
     }
 
-    /// When to look again.
+    /// Returns when to look again.
     fn advance(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
         match self.jobs.get(uid).map(|job| (job.stage, job.spec.is_ok())) {
             None | Some((Stage::Unreadable, _)) => None,

@@ -118,7 +118,7 @@ impl NodeState {
         }
     }
 
-    /// Whether there is room for a wish, and nobody of its namespace that came before waits for some.
+    /// Tells whether there is room for a wish, and nobody of its namespace that came before waits for some.
     pub(super) fn has_room(&self, namespace: &str, rank: &Rank, weight: usize) -> bool {
         let waits = self.crowded.get(namespace).and_then(BTreeSet::first);
         let fits = self.image.as_ref().is_none_or(|image| image.room.fits(namespace, weight));

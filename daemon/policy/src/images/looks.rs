@@ -98,7 +98,7 @@ impl Images {
         }
     }
 
-    /// When looks that failed are repeated.
+    /// Returns when looks that failed are repeated.
     pub(super) fn look_deadlines(&self) -> impl Iterator<Item = Instant> {
         self.looks.values().filter(|look| !look.in_flight).filter_map(|look| look.retry.next)
     }

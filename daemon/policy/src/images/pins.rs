@@ -132,7 +132,7 @@ impl Pins {
         steps
     }
 
-    /// When something about them may be due.
+    /// Returns when something about them may be due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Instant> {
         let idle = self.0.values().filter(|pin| pin.asked.is_none());
         idle.flat_map(|pin| [Some(pin.until).filter(|_| !pin.used), pin.retry.next]).flatten()

@@ -111,7 +111,7 @@ impl Face {
         }
     }
 
-    /// Whether the pod shows these changes.
+    /// Tells whether the pod shows these changes.
     pub(super) fn has(&self, changes: &Changes) -> bool {
         let condition = |kind, mark: &ConditionMark| {
             let shown = self.conditions.get(kind);

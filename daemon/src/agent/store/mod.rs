@@ -214,7 +214,7 @@ impl Store {
 }
 
 impl StoreError {
-    /// Nothing that time mends, or that may be gone past: the store is somebody else's.
+    /// Tells whether it lasts, and must not be gone past: the store is somebody else's.
     fn is_final(&self) -> bool {
         match self {
             Self::Schema { .. } | Self::Closed => true,

@@ -90,7 +90,7 @@ pub(super) fn patience(slow: u32) -> Duration {
     CALL_TIMEOUT.saturating_mul(1 << slow.min(MOST_DOUBLINGS))
 }
 
-/// How slow it counts as after an answer that took so long; `None`: it did not come in time.
+/// Returns how slow it counts as after an answer that took so long; `None`: it did not come in time.
 pub(super) fn slowness(before: u32, took: Option<Duration>) -> u32 {
     let less = before.saturating_sub(1);
     match took {

@@ -150,7 +150,7 @@ fn with_sandbox(wish: Wish, sandbox: Option<&SandboxConfig>) -> Wish {
     Wish { labels, annotations, ..wish }
 }
 
-/// Whether the manager asks for it, too.
+/// Tells whether the manager asks for it, too.
 fn is_desired(status: &NodeImageStatus, name: &str, entry: &str) -> bool {
     let references =
         status.desired_images.iter().filter_map(|desired| desired.image.parse::<Reference>().ok());

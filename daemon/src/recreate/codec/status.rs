@@ -99,7 +99,7 @@ pub(crate) fn read(status: &ContainerRecreateRequestStatus) -> RecreateReport {
     }
 }
 
-/// How the request ended; `None` before its end.
+/// Returns how the request ended; `None` before its end.
 pub(crate) fn outcome(status: &ContainerRecreateRequestStatus) -> Option<Outcome> {
     let failed = holds(status, FAILED).map(|failed| Outcome::Failed(FailureReason::named(&failed.reason)));
     failed.or_else(|| holds(status, COMPLETE).map(|_| Outcome::Complete))

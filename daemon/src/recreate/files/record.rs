@@ -145,7 +145,7 @@ impl Record {
         self.accepted = Some(accepted);
     }
 
-    /// Whether the deadline of a request that is not assigned yet is over.
+    /// Tells whether the deadline of a request that is not assigned yet is over.
     pub(super) fn is_late(&self, spec: &ContainerRecreateRequestSpec, now: Timestamp) -> bool {
         let age = now.duration_since(self.created);
         spec.active_deadline_seconds.is_some_and(|seconds| age >= SignedDuration::from_secs(seconds))
@@ -177,7 +177,7 @@ impl Record {
         Some(codec::request(shown, clock))
     }
 
-    /// Why the file as it is now is not followed.
+    /// Says why the file as it is now is not followed.
     pub(super) fn objection(&self) -> Option<&str> {
         let mut conditions = self.status.conditions.iter();
         let objection = conditions.find(|found| found.type_ == ACCEPTED && found.status == "False");
