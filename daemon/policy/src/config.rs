@@ -1,10 +1,10 @@
-//! How a node is told to behave.
+//! Configuration of the decisions: which of them are taken on this node, and within which times.
 
 use std::time::Duration;
 
 use crate::recreate::Origin;
 
-/// How the node is told to behave.
+/// Configuration of the decisions on a node.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Whether anything shows pods at all.

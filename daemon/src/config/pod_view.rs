@@ -1,4 +1,4 @@
-//! Where pods are seen, and as whom the agent asks.
+//! Source of the pod view, and the identity with which the agent asks it.
 
 use std::path::PathBuf;
 

@@ -4,8 +4,7 @@
 //! change what the containers see, and [`Ignored`] ones that mean nothing on a single node. `check` speaks
 //! about the latter two.
 
-// The fields are those of the Kubernetes API reference, which documents them.
-#![allow(missing_docs)]
+#![allow(missing_docs, reason = "the fields are those of the Kubernetes API, and documented in its reference")]
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Is an image on the node? One question at a time for each reference, however many wishes ask.
+//! Looks at whether an image is on the node: one at a time for each reference, however many wishes ask.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

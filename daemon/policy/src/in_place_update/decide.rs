@@ -1,4 +1,5 @@
-//! The decision itself.
+//! Decision of the one next step of an update, in the order that the drawing of the parent module shows: what
+//! can never come about fails first, what is under way is waited for, and only then is more begun.
 
 mod leftovers;
 mod swaps;

@@ -1,4 +1,4 @@
-//! So many in a time, a few of them at once.
+//! Token bucket: so many in a time, a few of them at once. It bounds what probes cost the node.
 
 use std::time::{Duration, Instant};
 

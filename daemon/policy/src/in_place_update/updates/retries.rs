@@ -1,4 +1,4 @@
-//! How long to wait after something did not work.
+//! Pauses of an update after something did not work, and when a refusal is taken for one that stays.
 
 use std::time::Instant;
 
