@@ -4,7 +4,7 @@
 //! change what the containers see, and [`Ignored`] ones that mean nothing on a single node. `check` speaks
 //! about the latter two.
 
-#![allow(missing_docs, reason = "the fields are those of the Kubernetes API, and documented in its reference")]
+#![allow(missing_docs, reason = "fields of the Kubernetes API, which its reference documents")]
 
 use std::collections::BTreeMap;
 
