@@ -229,10 +229,10 @@ impl Work {
                 let failed = if is_update { "FailedUpdatePodReCreate" } else { "FailedDelete" };
                 if deleted.is_ok() {
                     let text = format!("succeed to delete pod {}", target.name);
-                    self.tell(false, "SuccessfulDelete", text);
+                    self.tell("SuccessfulDelete", text);
                     if is_update {
                         let text = format!("pod {} is updated by a new one", target.name);
-                        self.tell(false, "SuccessfulUpdatePodReCreate", text);
+                        self.tell("SuccessfulUpdatePodReCreate", text);
                     }
                 }
                 let (there, gone) = (Wrote::Pod, Wrote::PodGone);
@@ -277,7 +277,7 @@ impl Work {
         let is_changed = matches!(&written, Ok(Some(pod)) if !has_metadata(pod.meta(), &patch));
         if written.is_ok() && !is_changed && self.causes.get(&target.uid) == Some(&Cause::Repair) {
             let text = format!("pod {} has the label of its name again", target.name);
-            self.tell(false, "SuccessfulUpdate", text);
+            self.tell("SuccessfulUpdate", text);
         }
         let (there, gone) = (Wrote::Pod, Wrote::PodGone);
         let end = self.settle::<Pods>(written, &target.uid, there, gone, End::UpdateFailed).await;
@@ -349,8 +349,14 @@ impl Work {
         Ok(answer.left().filter(|object| stays(object.meta())))
     }
 
-    fn tell(&self, warning: bool, reason: &'static str, text: String) {
-        self.writer.events.tell(&self.set, Note { warning, reason, text });
+    /// Tells of what was done, in an Event of the set.
+    fn tell(&self, reason: &'static str, text: String) {
+        self.writer.events.tell(&self.set, Note { warning: false, reason, text });
+    }
+
+    /// Tells of what failed.
+    fn warn(&self, reason: &'static str, text: String) {
+        self.writer.events.tell(&self.set, Note { warning: true, reason, text });
     }
 }
 

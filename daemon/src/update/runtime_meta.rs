@@ -111,7 +111,7 @@ impl Parts {
             Ok(_) => true,
             // The watch shows what is there now.
             Err(error) if error.is_conflict() || error.is_gone() => true,
-            Err(error) if error.refusal(true).is_some() => {
+            Err(error) if error.refusal_or_forbidden().is_some() => {
                 warn!(pod = pod.metadata.name, error = %chain(&error), "Annotation of what runs refused");
                 true
             }

@@ -208,7 +208,7 @@ impl Content {
         });
         let own: Vec<WishReport> = own.cloned().collect();
         let told = Told { reports: &own, prefix: &prefix, faults: &self.asked.faults, sealing_key: None };
-        status::status(&told, &self.status, clock, Time(whole_second(Timestamp::now(), false)))
+        status::status(&told, &self.status, clock, Time(whole_second(Timestamp::now())))
     }
 }
 

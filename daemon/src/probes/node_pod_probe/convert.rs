@@ -149,8 +149,7 @@ pub(super) fn reported(object: &NodePodProbe, clock: &Clock) -> Vec<PodReport> {
 
 /// Converts the reports to the statuses that the object is to show.
 pub(super) fn statuses(reports: &[PodReport], clock: &Clock) -> Vec<PodProbeStatus> {
-    let time =
-        |at: Option<std::time::Instant>| at.map(|at| Time(whole_second(clock.instant_as_wall(at), false)));
+    let time = |at: Option<std::time::Instant>| at.map(|at| Time(whole_second(clock.instant_as_wall(at))));
     let state = |probe: &ProbeReport| ContainerProbeState {
         name: probe.name.to_string(),
         state: match probe.state {

@@ -308,7 +308,7 @@ impl Object {
                 status: status.to_owned(),
                 reason: reason.to_owned(),
                 message,
-                last_transition_time: since.unwrap_or_else(|| Time(whole_second(Timestamp::now(), false))),
+                last_transition_time: since.unwrap_or_else(|| Time(whole_second(Timestamp::now()))),
                 observed_generation: None,
             };
             conditions.retain(|old| old.type_ != condition_type);
@@ -374,7 +374,7 @@ pub(super) fn outcome(error: &CallError) -> ProbeOutcome {
     // Another object of that name is a conflict too; the next look tells.
     if error.is_gone() {
         ProbeOutcome::Gone
-    } else if error.refusal(true).is_some() {
+    } else if error.refusal_or_forbidden().is_some() {
         ProbeOutcome::Refused
     } else {
         ProbeOutcome::Failed

@@ -191,8 +191,7 @@ impl Record {
         let before = place.map(|place| conditions.remove(place));
         let Some((reason, message)) = why else { return };
         let before = before.filter(|before| before.status == "False");
-        let since =
-            before.map_or_else(|| Time(whole_second(now, false)), |before| before.last_transition_time);
+        let since = before.map_or_else(|| Time(whole_second(now)), |before| before.last_transition_time);
         conditions.push(Condition {
             type_: ACCEPTED.to_owned(),
             status: "False".to_owned(),
@@ -369,7 +368,7 @@ mod tests {
         record.object(Some(("SpecChanged", "no")), at(1));
         record.object(Some(("SpecChanged", "no, really")), at(2));
         let said = record.status.conditions.iter().find(|condition| condition.type_ == ACCEPTED).unwrap();
-        assert_eq!(said.last_transition_time, Time(whole_second(at(1), false)));
+        assert_eq!(said.last_transition_time, Time(whole_second(at(1))));
         assert_eq!(record.objection(), Some("no, really"));
         record.report(&begun, at(3));
         assert!(record.objection().is_some(), "a report leaves it");
