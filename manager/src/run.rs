@@ -155,7 +155,7 @@ async fn work(
         stop.clone(),
     ));
     let mut watches = JoinSet::new();
-    let connections = admission::Connections {
+    let handles = admission::Handles {
         client: client.clone(),
         tenure: leads,
         asks: asked_permits,
@@ -166,7 +166,7 @@ async fn work(
         stop: stop.clone(),
     };
     let namespace = &config.namespace;
-    admission::start(&config.admission, ownership, namespace, connections, &mut watches, &mut tasks).await?;
+    admission::start(&config.admission, ownership, namespace, handles, &mut watches, &mut tasks).await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
     follow_all(&Follower { client: client.clone(), inputs: sender, metrics, ownership }, &mut watches);
     watches.spawn(notes::write(client.clone(), told));

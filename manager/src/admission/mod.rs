@@ -102,8 +102,8 @@ use crate::{
 /// Name of both configurations; they stand in deploy/manager.
 const CONFIGURATION: &str = "berth-manager";
 
-/// Connections of admission to the rest of the program and to the API server.
-pub struct Connections {
+/// Handles to the rest of the program and to the API server.
+pub struct Handles {
     /// Client of the API server.
     pub client: Client,
     /// Lease: requests are marked, and permits given, by the replica that holds it.
@@ -128,12 +128,12 @@ pub async fn start(
     options: &Options,
     ownership: Ownership,
     namespace: &str,
-    connections: Connections,
+    handles: Handles,
     watches: &mut JoinSet<()>,
     tasks: &mut JoinSet<()>,
 ) -> anyhow::Result<()> {
     let Some(address) = options.admission_address else { return Ok(()) };
-    let Connections { client, tenure, asks, replies, ready, webhooks, metrics, stop } = connections;
+    let Handles { client, tenure, asks, replies, ready, webhooks, metrics, stop } = handles;
     webhooks.send_replace(Webhooks::Unknown);
     let standing = webhooks.subscribe();
     let (coming, announced) = announcements();
