@@ -11,7 +11,7 @@ use super::{
     EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, TURN_AFTER, UNHEARD,
     WRITTEN_EVERY, Wake,
     job::{Job, Secrets, Sent, Stage},
-    node::Asked,
+    node::DecidedWish,
     rollout::{Plan, Standing},
     status::{self, SECRET_UNAVAILABLE, Verdict},
     write::{Fetch, JobAct, JobWrite},
@@ -79,7 +79,7 @@ impl ImageIndex {
                 }
                 if let Some(image) = &mut state.image {
                     let (namespace, weight) = (namespace.clone(), *weight);
-                    image.ask(uid, Asked { since: now.wall, namespace, weight });
+                    image.ask(uid, DecidedWish { since: now.wall, namespace, weight });
                 }
             }
             rollout.set(&name, Some(Standing::Asked(later(now.instant, UNHEARD))));

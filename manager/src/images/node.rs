@@ -51,7 +51,7 @@ pub(super) struct Image {
     /// `desiredImages` with what the agent says of them, as shown.
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
     /// Decided, and not shown yet.
-    asked: BTreeMap<Arc<str>, Asked>,
+    asked: BTreeMap<Arc<str>, DecidedWish>,
     /// Bytes that both take.
     pub(super) room: Room,
     /// On which version which entries were last asked to be written.
@@ -61,7 +61,7 @@ pub(super) struct Image {
 
 /// A wish that was decided.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct DecidedWish {
     pub(super) since: Timestamp,
     pub(super) namespace: Arc<str>,
     pub(super) weight: usize,
@@ -178,7 +178,7 @@ impl Image {
         }
     }
 
-    pub(super) fn ask(&mut self, uid: &Arc<str>, asked: Asked) {
+    pub(super) fn ask(&mut self, uid: &Arc<str>, asked: DecidedWish) {
         self.unask(uid);
         self.room.take(&asked.namespace, asked.weight);
         self.asked.insert(uid.clone(), asked);
@@ -191,7 +191,7 @@ impl Image {
         true
     }
 
-    pub(super) fn asked(&self) -> &BTreeMap<Arc<str>, Asked> {
+    pub(super) fn asked(&self) -> &BTreeMap<Arc<str>, DecidedWish> {
         &self.asked
     }
 

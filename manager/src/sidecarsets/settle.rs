@@ -14,7 +14,7 @@ use super::{
     accepted::{Hook, hook, spared_until, told_of_missing},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
-    plan::{Asked, Candidate, Means, Plan, plan},
+    plan::{Candidate, Means, Plan, PodRequest, plan},
     progress::Progress,
     revise::Filed,
     set::{Known, Member},
@@ -343,7 +343,7 @@ fn candidate<'a>(
     let without_image = sidecars.and_then(|sidecars| sidecars.without_image(set));
     let asked = updates.wanted(id).map(|wanted| {
         let said = updates.progress(id);
-        Asked {
+        PodRequest {
             word: wanted.upgradable,
             newest: wanted.revision == revision,
             given: updates.is_given(id),

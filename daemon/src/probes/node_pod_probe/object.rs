@@ -24,7 +24,7 @@ use super::{
     conditions::{
         CONDITIONS, MANAGER, ON_TIME, PERMITTED, SPEC_ACCEPTED, VERIFIED, behind, not_accepted, not_run,
     },
-    convert::{self, Asked},
+    convert::{self, WantedPods},
     markers,
     mirror::{self, Mirror},
     shared::SharedProbes,
@@ -79,7 +79,7 @@ struct Seen {
     /// They are known to be somebody else's.
     foreign: bool,
     /// Probes that are desired, and those of the spec; kept where these are accepted.
-    asked: Option<(Asked, Asked)>,
+    asked: Option<(WantedPods, WantedPods)>,
 }
 
 impl Object {
@@ -152,11 +152,11 @@ impl Object {
         let mirror = shown.as_ref().map(|object| mirror::compare(object, accepted, foreign));
         let (entries, foreign) = (spec.len(), mirror == Some(Mirror::Foreign));
         let desired = convert::wanted(desired);
-        let spec = if accepted { convert::wanted(spec) } else { Asked::default() };
+        let spec = if accepted { convert::wanted(spec) } else { WantedPods::default() };
         let asked = accepted.then(|| (desired.clone(), spec.clone()));
         let seen = Seen { uid: uid.clone(), entries, foreign, asked };
         // A copy of what is desired asks for nothing.
-        self.probes.show(desired, if foreign { spec } else { Asked::default() });
+        self.probes.show(desired, if foreign { spec } else { WantedPods::default() });
         if let Some(object) = &shown
             && uid != self.uid()
         {
