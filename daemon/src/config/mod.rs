@@ -297,58 +297,14 @@ impl Configuration {
         if let Err((field, reason)) = self.images.check() {
             return conflict(field, reason);
         }
-        let view = &mut self.pod_view;
-        view.mode = match view.mode {
-            ViewMode::Auto if view.kubeconfig.is_some() || in_a_pod => ViewMode::Api,
-            ViewMode::Auto if view.kubelet.is_some() => ViewMode::Kubelet,
-            ViewMode::Auto => ViewMode::None,
-            mode => mode,
-        };
-        match view.mode {
-            ViewMode::Api if view.kubeconfig.is_none() && !in_a_pod => {
-                return conflict(
-                    "podView.kubeconfig",
-                    "is needed for podView.mode api, except in a pod with a service account",
-                );
-            }
-            ViewMode::Kubelet if view.kubelet.is_none() => {
-                return conflict("podView.kubelet", "is needed for podView.mode kubelet");
-            }
-            ViewMode::Auto | ViewMode::Api | ViewMode::Kubelet | ViewMode::None => {}
-        }
-        if let Err((field, reason)) = self.metrics.check(view.mode == ViewMode::Api) {
+        if let Err((field, reason)) = self.pod_view.resolve(in_a_pod) {
             return conflict(field, reason);
         }
-        if let Some(kubelet) = &view.kubelet {
-            if !kubelet.url.starts_with("http://") && !kubelet.url.starts_with("https://") {
-                return conflict("podView.kubelet.url", "must begin with https:// or http://");
-            }
-            if kubelet.client_certificate.is_some() != kubelet.client_key.is_some() {
-                return conflict(
-                    "podView.kubelet.clientKey",
-                    "goes with clientCertificate: give both or neither",
-                );
-            }
+        if let Err((field, reason)) = self.metrics.check(self.pod_view.mode == ViewMode::Api) {
+            return conflict(field, reason);
         }
-        if let Some(account) = &self.cluster.service_account {
-            if self.pod_view.mode != ViewMode::Api {
-                return conflict(
-                    "cluster.serviceAccount",
-                    "goes with podView.mode api: give podView.kubeconfig, for the address of the API server",
-                );
-            }
-            if account.namespace.is_empty() || account.name.is_empty() {
-                return conflict("cluster.serviceAccount", "needs a namespace and a name");
-            }
-            if !account.token_file.is_absolute() {
-                return conflict("cluster.serviceAccount.tokenFile", "must be an absolute path");
-            }
-            if account.bound_to_pod && self.pod_view.kubeconfig.is_none() {
-                return conflict(
-                    "cluster.serviceAccount.boundToPod",
-                    "needs podView.kubeconfig, the kubelet's: its user asks for the token",
-                );
-            }
+        if let Err((field, reason)) = self.cluster.check(&self.pod_view) {
+            return conflict(field, reason);
         }
         Ok(self)
     }
