@@ -1,5 +1,5 @@
-//! Begin and end of a central program: memory and log are set up in one order, all work is done on one thread,
-//! and the end has the same codes.
+//! Begin and end of a central program: memory and log are set up in the same order, all work is done on one
+//! thread, and the end has the same codes.
 
 use std::process::ExitCode;
 
