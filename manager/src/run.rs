@@ -100,20 +100,18 @@ async fn work(
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
-    let (leads, counts) = (tenure.clone(), tenure.clone());
-    let spreads_counted = tenure.clone();
-    let states_recorded = tenure.clone();
-    let (fetches, asked) = mpsc::unbounded_channel();
-    let (answer, answers) = mpsc::channel(INPUTS);
-    let (asks, asked_permits) = mpsc::unbounded_channel();
-    let (reply, replies) = mpsc::channel(INPUTS);
-    let (steps, due) = mpsc::unbounded_channel();
-    let (fact, facts) = mpsc::channel(INPUTS);
-    let (spread_steps, spread_due) = mpsc::unbounded_channel();
-    let (wants, replicas) = mpsc::channel(INPUTS);
-    let (pod_state_steps, pod_state_due) = mpsc::unbounded_channel();
-    let (annotated, annotations) = mpsc::channel(INPUTS);
-    let (shows_filed, filed) = mpsc::channel(INPUTS);
+    // Steps of the indexes go to those who carry them out, and what these find comes back.
+    let (fetches, fetches_due) = mpsc::unbounded_channel();
+    let (secrets_sender, answers) = mpsc::channel(INPUTS);
+    let (asks, asks_due) = mpsc::unbounded_channel();
+    let (replies_sender, replies) = mpsc::channel(INPUTS);
+    let (steps, steps_due) = mpsc::unbounded_channel();
+    let (facts_sender, facts) = mpsc::channel(INPUTS);
+    let (spread_steps, spread_steps_due) = mpsc::unbounded_channel();
+    let (replicas_sender, replicas) = mpsc::channel(INPUTS);
+    let (pod_state_steps, pod_state_steps_due) = mpsc::unbounded_channel();
+    let (annotations_sender, annotations) = mpsc::channel(INPUTS);
+    let (filed_sender, filed) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
     let mut indexes = Indexes::default();
     if config.admission.asks_budgets() {
@@ -140,7 +138,7 @@ async fn work(
         inputs,
         webhooks,
         filed,
-        tenure,
+        tenure: tenure.clone(),
         writer: writer.clone(),
         notes,
         listed,
@@ -157,9 +155,9 @@ async fn work(
     let mut watches = JoinSet::new();
     let handles = admission::Handles {
         client: client.clone(),
-        tenure: leads,
-        asks: asked_permits,
-        replies: reply,
+        tenure: tenure.clone(),
+        asks: asks_due,
+        replies: replies_sender,
         ready: admits,
         webhooks: standing,
         metrics: metrics.admission(),
@@ -170,12 +168,12 @@ async fn work(
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
     follow_all(&Follower { client: client.clone(), inputs: sender, metrics, ownership }, &mut watches);
     watches.spawn(notes::write(client.clone(), told));
-    watches.spawn(secrets::read(client.clone(), asked, answer));
-    watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
-    watches.spawn(spreads::carry_out(client.clone(), spreads_counted, spread_due, wants));
-    watches.spawn(podstates::carry_out(client.clone(), states_recorded, pod_state_due, annotated));
+    watches.spawn(secrets::read(client.clone(), fetches_due, secrets_sender));
+    watches.spawn(budgets::carry_out(client.clone(), tenure.clone(), steps_due, facts_sender));
+    watches.spawn(spreads::carry_out(client.clone(), tenure.clone(), spread_steps_due, replicas_sender));
+    watches.spawn(podstates::carry_out(client.clone(), tenure, pod_state_steps_due, annotations_sender));
     if let Some(namespace) = files {
-        watches.spawn(sidecarsets::follow_filed(client.clone(), namespace, shows_filed));
+        watches.spawn(sidecarsets::follow_filed(client.clone(), namespace, filed_sender));
     }
     watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.
