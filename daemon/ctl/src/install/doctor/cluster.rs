@@ -94,7 +94,7 @@ async fn api(client: &Client) -> Vec<Check> {
     [at_least("api", "API server", &version, API, remedy)].into_iter().chain(clock).collect()
 }
 
-/// Tells whether the admission policies keep this identity to its node, by a write that they must refuse.
+/// Whether the admission policies keep this identity to its node, by a write that they must refuse.
 async fn admission(client: &Client, user: &str) -> Check {
     let tried = match policies::attempt(client.clone(), "").await {
         Ok(_) => policies::judge(Ok(())),
@@ -140,7 +140,7 @@ async fn kubelet(client: &Client, facts: &Facts) -> (Option<String>, Vec<Check>)
     }
 }
 
-/// Tells whether images that Berth pulls with a job's credentials are open to every pod of the node.
+/// Whether images that Berth pulls with a job's credentials are open to every pod of the node.
 async fn secrets(client: &Client, facts: &Facts, version: Option<&str>) -> Vec<Check> {
     let (Some(kubelet), Some(version)) = (&facts.kubelet, version.and_then(|version| parse(version).ok()))
     else {
