@@ -30,7 +30,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use self::{
-    allocation::{Asked, Claim, allocate},
+    allocation::{Claim, Replicas, allocate},
     build::Numbers,
     rules::Rules,
 };
@@ -230,7 +230,7 @@ fn numbers<'a>(
     rules: &Rules<'a>,
     members: &BTreeMap<&'a str, &'a ChildView>,
 ) -> Result<BTreeMap<&'a str, Numbers>, Fault> {
-    let claim = |(subset, asked): &(&'a Subset, Asked)| Claim {
+    let claim = |(subset, asked): &(&'a Subset, Replicas)| Claim {
         name: subset.name.as_str(),
         asked: *asked,
         current: members.get(subset.name.as_str()).map_or(0, |child| child.wanted),
