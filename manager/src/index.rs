@@ -30,7 +30,7 @@ pub(crate) trait Index: Debug {
     /// The kinds it is decided by. It is told of no others.
     fn kinds(&self) -> &'static [Kind];
 
-    /// How far each kind's watch can be relied on.
+    /// Returns how far each kind's watch can be relied on.
     fn views(&mut self) -> &mut Views;
 
     /// A pod came, changed or went; `pods` shows it so.
@@ -62,7 +62,7 @@ pub(crate) trait Index: Debug {
     /// Steps take no place in that queue.
     fn lost(&mut self, _: &Target, _: Now) {}
 
-    /// When to call [`Index::time_passed`], even if nothing happens.
+    /// Returns when to call [`Index::time_passed`], even if nothing happens.
     fn next_deadline(&self) -> Option<Instant>;
 
     /// Thinks through everything that was touched, and gives what is owed.
@@ -192,7 +192,7 @@ impl<const N: usize> Set<'_, N> {
         }
     }
 
-    /// When to call [`Set::time_passed`], even if nothing happens.
+    /// Returns when to call [`Set::time_passed`], even if nothing happens.
     pub(crate) fn next_deadline(self) -> Option<Instant> {
         self.indexes.iter().filter_map(|index| index.next_deadline()).min()
     }

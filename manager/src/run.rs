@@ -12,15 +12,15 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use berth_base::{
     client::{client, identity},
     openkruise::{self, End, Owners},
     ownership::{Ownership, SharedKind},
+    program,
     signals::Signals,
 };
 use berth_malloc::growth::keep_small;
-use clap::Parser;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -29,7 +29,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::info;
 
 use crate::{
     admission, budgets,
@@ -42,7 +42,6 @@ use crate::{
     metrics::Metrics,
     notes, podstates, secrets, sidecarsets, spreads,
     store::{Entered, Webhooks},
-    telemetry,
     watch::Follower,
     wire::{
         AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,
@@ -51,8 +50,6 @@ use crate::{
     writer::Writer,
 };
 
-/// sysexits(3): the command line is wrong. Nothing was bound.
-const EX_USAGE: u8 = 64;
 /// Inputs that wait for the index. Past them the watches wait, and with them the API server.
 const INPUTS: usize = 1024;
 
@@ -62,41 +59,7 @@ const RETURN_UNUSED: Duration = Duration::from_secs(30);
 
 /// The whole program: parses the command line and runs until it is told to stop.
 pub fn main() -> ExitCode {
-    let config = match Config::try_parse() {
-        Ok(config) => config,
-        Err(error) => {
-            let code = if error.use_stderr() { EX_USAGE } else { 0 };
-            // Nothing is left to be done if even this cannot be written.
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
-    };
-    let unsettled = berth_malloc::settle();
-    // It reads Secrets: no core file has its memory.
-    let undumped = nix::sys::prctl::set_dumpable(false);
-    telemetry::init(config.log_filter(), config.log_format);
-    if let Err(error) = unsettled {
-        warn!(%error, "Memory settings not made, large lists will keep more memory");
-    }
-    if let Err(error) = undumped {
-        warn!(%error, "Core files not switched off");
-    }
-    match run(config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            error!(error = format!("{error:#}"), "berth-manager ended");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(config: Config) -> anyhow::Result<()> {
-    // One provider for the process; without it rustls panics at the first use when features bring in two.
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .map_err(|_| anyhow!("a TLS provider is installed already"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(config))
+    program::main(|config: &Config| (config.log_filter(), config.log_format), serve)
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -108,7 +71,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     tokio::spawn(keep_small(RETURN_UNUSED));
     let mut owners = Owners::new(&client, config.ownership);
     while let Some(ownership) = owners.known(config.health_address, &mut signals).await? {
-        if !work(&config, ownership, (&client, terms.clone()), (&mut signals, &mut owners)).await? {
+        if !work(&config, ownership, &client, terms.clone(), &mut signals, &mut owners).await? {
             break;
         }
     }
@@ -120,8 +83,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 async fn work(
     config: &Config,
     ownership: Ownership,
-    (client, terms): (&Client, Terms),
-    (signals, owners): (&mut Signals, &mut Owners),
+    client: &Client,
+    terms: Terms,
+    signals: &mut Signals,
+    owners: &mut Owners,
 ) -> anyhow::Result<bool> {
     let health_page = TcpListener::bind(config.health_address).await.context("--health-address")?;
     let scraped = TcpListener::bind(config.metrics_address).await.context("--metrics-address")?;
@@ -136,20 +101,18 @@ async fn work(
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let vault = secrets::Vault::default();
     let writer = Writer::new(tenure.clone(), metrics.clone(), vault.clone());
-    let (leads, counts) = (tenure.clone(), tenure.clone());
-    let spreads_counted = tenure.clone();
-    let states_recorded = tenure.clone();
-    let (fetches, asked) = mpsc::unbounded_channel();
-    let (answer, answers) = mpsc::channel(INPUTS);
-    let (asks, asked_permits) = mpsc::unbounded_channel();
-    let (reply, replies) = mpsc::channel(INPUTS);
-    let (steps, due) = mpsc::unbounded_channel();
-    let (fact, facts) = mpsc::channel(INPUTS);
-    let (spread_steps, spread_due) = mpsc::unbounded_channel();
-    let (wants, replicas) = mpsc::channel(INPUTS);
-    let (pod_state_steps, pod_state_due) = mpsc::unbounded_channel();
-    let (annotated, annotations) = mpsc::channel(INPUTS);
-    let (shows_filed, filed) = mpsc::channel(INPUTS);
+    // Steps of the indexes go to those who carry them out, and what these find comes back.
+    let (fetches, fetches_due) = mpsc::unbounded_channel();
+    let (secrets_sender, answers) = mpsc::channel(INPUTS);
+    let (asks, asks_due) = mpsc::unbounded_channel();
+    let (replies_sender, replies) = mpsc::channel(INPUTS);
+    let (steps, steps_due) = mpsc::unbounded_channel();
+    let (facts_sender, facts) = mpsc::channel(INPUTS);
+    let (spread_steps, spread_steps_due) = mpsc::unbounded_channel();
+    let (replicas_sender, replicas) = mpsc::channel(INPUTS);
+    let (pod_state_steps, pod_state_steps_due) = mpsc::unbounded_channel();
+    let (annotations_sender, annotations) = mpsc::channel(INPUTS);
+    let (filed_sender, filed) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
     let mut indexes = Indexes::default();
     if config.admission.asks_budgets() {
@@ -177,7 +140,7 @@ async fn work(
         webhooks,
         entered,
         filed,
-        tenure,
+        tenure: tenure.clone(),
         writer: writer.clone(),
         notes,
         listed,
@@ -192,42 +155,28 @@ async fn work(
         stop.clone(),
     ));
     let mut watches = JoinSet::new();
-    admission::start(
-        (&config.admission, ownership),
-        &config.namespace,
-        client,
-        (leads, (asked_permits, reply)),
-        &metrics,
-        (&mut watches, &mut tasks),
-        (admits, (standing, enters), stop.clone()),
-    )
-    .await?;
+    let handles = admission::Handles {
+        client: client.clone(),
+        tenure: tenure.clone(),
+        asks: asks_due,
+        replies: replies_sender,
+        ready: admits,
+        webhooks: standing,
+        entered: enters,
+        metrics: metrics.admission(),
+        stop: stop.clone(),
+    };
+    let namespace = &config.namespace;
+    admission::start(&config.admission, ownership, namespace, handles, &mut watches, &mut tasks).await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
-    let follower = Follower { client: client.clone(), inputs: sender, metrics, ownership };
-    follower.follow::<Nodes>(&mut watches);
-    follower.follow::<Pods>(&mut watches);
-    follower.follow::<Requests>(&mut watches);
-    follower.follow::<Updates>(&mut watches);
-    follower.follow::<NodeImages>(&mut watches);
-    follower.follow::<Jobs>(&mut watches);
-    follower.follow::<Markers>(&mut watches);
-    follower.follow::<NodeProbes>(&mut watches);
-    follower.follow::<Namespaces>(&mut watches);
-    follower.follow::<SidecarSets>(&mut watches);
-    follower.follow::<Budgets>(&mut watches);
-    follower.follow::<Spreads>(&mut watches);
-    follower.follow::<PodStates>(&mut watches);
-    follower.follow::<StatefulSets>(&mut watches);
-    follower.follow::<AdvancedSets>(&mut watches);
-    follower.follow::<NodeUpdates>(&mut watches);
-    drop(follower);
+    follow_all(&Follower { client: client.clone(), inputs: sender, metrics, ownership }, &mut watches);
     watches.spawn(notes::write(client.clone(), told));
-    watches.spawn(secrets::read(client.clone(), asked, answer));
-    watches.spawn(budgets::carry_out(client.clone(), counts, due, fact));
-    watches.spawn(spreads::carry_out(client.clone(), spreads_counted, spread_due, wants));
-    watches.spawn(podstates::carry_out(client.clone(), states_recorded, pod_state_due, annotated));
+    watches.spawn(secrets::read(client.clone(), fetches_due, secrets_sender));
+    watches.spawn(budgets::carry_out(client.clone(), tenure.clone(), steps_due, facts_sender));
+    watches.spawn(spreads::carry_out(client.clone(), tenure.clone(), spread_steps_due, replicas_sender));
+    watches.spawn(podstates::carry_out(client.clone(), tenure, pod_state_steps_due, annotations_sender));
     if let Some(namespace) = files {
-        watches.spawn(sidecarsets::follow_filed(client.clone(), namespace, shows_filed));
+        watches.spawn(sidecarsets::follow_filed(client.clone(), namespace, filed_sender));
     }
     watches.spawn(controller.run());
     // The lease is given up when nothing is written any more.
@@ -251,6 +200,26 @@ async fn work(
     written.cancel();
     while tasks.join_next().await.is_some() {}
     end.goes_on()
+}
+
+/// Watches every kind that an index is decided by.
+fn follow_all(follower: &Follower, watches: &mut JoinSet<()>) {
+    follower.follow::<Nodes>(watches);
+    follower.follow::<Pods>(watches);
+    follower.follow::<Requests>(watches);
+    follower.follow::<Updates>(watches);
+    follower.follow::<NodeImages>(watches);
+    follower.follow::<Jobs>(watches);
+    follower.follow::<Markers>(watches);
+    follower.follow::<NodeProbes>(watches);
+    follower.follow::<Namespaces>(watches);
+    follower.follow::<SidecarSets>(watches);
+    follower.follow::<Budgets>(watches);
+    follower.follow::<Spreads>(watches);
+    follower.follow::<PodStates>(watches);
+    follower.follow::<StatefulSets>(watches);
+    follower.follow::<AdvancedSets>(watches);
+    follower.follow::<NodeUpdates>(watches);
 }
 
 fn terms(config: &Config) -> anyhow::Result<Terms> {

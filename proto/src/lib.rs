@@ -11,7 +11,7 @@
 //! [`template_history`] what pods may go back to, [`shown_end`] how a pod shows that its update has ended.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads: the messages of `berth-cri`, and the services.
-#[allow(missing_docs, clippy::all, clippy::use_self)]
+#[allow(missing_docs, clippy::all, clippy::use_self, reason = "generated code")]
 pub mod cri {
     pub use berth_cri::*;
 
@@ -19,13 +19,13 @@ pub mod cri {
 }
 
 /// The admin API of `berthd` (`berth.admin.v1alpha1`), spoken over a root-only unix socket.
-#[allow(missing_docs, clippy::all, clippy::use_self)]
+#[allow(missing_docs, clippy::all, clippy::use_self, reason = "generated code")]
 pub mod admin {
     tonic::include_proto!("berth.admin.v1alpha1");
 }
 
 /// gRPC's own health checking (`grpc.health.v1`).
-#[allow(missing_docs, clippy::all, clippy::use_self)]
+#[allow(missing_docs, clippy::all, clippy::use_self, reason = "generated code")]
 pub mod health {
     tonic::include_proto!("grpc.health.v1");
 }

@@ -77,7 +77,7 @@ impl Edit {
         std::mem::take(&mut self.begun).freeze()
     }
 
-    /// How many messages were changed.
+    /// Returns how many messages were changed.
     pub(crate) fn edited(&self) -> u64 {
         self.edited
     }

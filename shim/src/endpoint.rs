@@ -27,7 +27,7 @@ impl RuntimeEndpoint {
         &self.0
     }
 
-    /// Whether this is the socket of CRI-O, by its file name.
+    /// Tells whether this is the socket of CRI-O, by its file name.
     pub fn is_crio(&self) -> bool {
         self.0.file_name().is_some_and(|name| name.to_string_lossy().contains("crio"))
     }

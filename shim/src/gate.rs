@@ -49,12 +49,13 @@ pub trait Gate: Send + Sync + 'static {
     /// implementation: the call goes on, because the latch is also in memory.
     fn persist(&self, latch: Latch) -> BoxFuture<'_, ()>;
 
-    /// How this call is answered; usually [`Answer::Pass`]. May wait, but not any longer when the client
-    /// takes its call back. All but [`Query::Pull`] are asked for calls of the kubelet's connections only.
+    /// Returns how this call is answered; usually [`Answer::Pass`]. May wait, but not any longer when the
+    /// client takes its call back. All but [`Query::Pull`] are asked for calls of the kubelet's connections
+    /// only.
     fn answer<'a>(&'a self, query: Query<'a>) -> BoxFuture<'a, Answer>;
 
-    /// Whether [`Showing::Completed`] is what the kubelet sees of this container, wherever its status is
-    /// told. Asked when the runtime has answered: the agent may have made up its mind since the call came,
+    /// Tells whether [`Showing::Completed`] is what the kubelet sees of this container, wherever its status
+    /// is told. Asked when the runtime has answered: the agent may have made up its mind since the call came,
     /// and the answer may tell what came of that. Never blocks.
     fn is_completed(&self, container: &ContainerId) -> bool {
         let _ = container;

@@ -119,9 +119,9 @@ impl Method {
         }
     }
 
-    /// Whether what it was about to do is wanted when nobody waits for it any more: whoever asked will ask
-    /// for the same. What makes something new is not: the runtime removes what is half made, and the next one
-    /// has the name.
+    /// Tells whether what it was about to do is wanted when nobody waits for it any more: whoever asked will
+    /// ask for the same. What makes something new is not: the runtime removes what is half made, and the next
+    /// one has the name.
     pub(crate) fn survives_restart(self) -> bool {
         match self {
             Self::StartContainer

@@ -21,7 +21,7 @@ pub const MAX_PROCESS_NAME: usize = 15;
 // === impl Clients ===
 
 impl Clients {
-    /// Whether the kubelet has made this connection. In doubt it is not: a process that cannot be seen,
+    /// Tells whether the kubelet has made this connection. In doubt it is not: a process that cannot be seen,
     /// because it is gone or lives in a PID namespace beside ours, is served the truth.
     pub(crate) fn is_kubelet(&self, socket: &UnixStream) -> bool {
         let Ok(peer) = socket.peer_cred() else { return false };

@@ -57,7 +57,7 @@ impl Upload {
         }
     }
 
-    /// Whether there is no body at all: the request ends with its headers.
+    /// Tells whether there is no body at all: the request ends with its headers.
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.source.as_ref().is_none_or(RecvStream::is_end_stream)
     }

@@ -30,7 +30,7 @@ pub fn digest(fields: &Object) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether the annotation has the hash of these contents.
+/// Tells whether the annotation has the hash of these contents.
 pub fn approves(annotation: &str, fields: &Object) -> bool {
     let digest = digest(fields);
     annotation.split(',').take(MOST).any(|hash| hash.trim() == digest)

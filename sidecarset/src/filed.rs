@@ -125,8 +125,8 @@ pub fn refile(set: &FiledSet, there: &[&FiledRevision]) -> Result<Vec<Refile>, R
     Ok(writes)
 }
 
-/// Whether the ControllerRevisions of a set of this name are those of its `status.revisions`, with their
-/// numbers and versions, and no others. A name that cannot be filed lacks none.
+/// Tells whether the ControllerRevisions of a set of this name are those of its `status.revisions`, with
+/// their numbers and versions, and no others. A name that cannot be filed lacks none.
 pub fn is_filed(name: &str, revisions: &[SidecarSetRevision], there: &[&FiledRevision]) -> bool {
     let is_there = |revision: &SidecarSetRevision| {
         there.iter().any(|one| one.name == revision.name && !differs(one, revision))

@@ -66,7 +66,7 @@ fn hash(containers: Option<&Value>, inits: Option<&Value>) -> Result<String, Fau
     Ok(safe(&hex))
 }
 
-/// Whether an init container goes on running beside the others.
+/// Tells whether an init container goes on running beside the others.
 pub(crate) fn is_native(container: &Object) -> bool {
     text(container, "restartPolicy") == "Always"
 }

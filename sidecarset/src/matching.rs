@@ -59,7 +59,7 @@ pub(crate) fn labels(metadata: &Object, member: &str) -> Labels {
 }
 
 impl Set {
-    /// Whether the set selects a pod with these labels in this namespace, paused or not.
+    /// Tells whether the set selects a pod with these labels in this namespace, paused or not.
     pub fn takes(&self, labels: &Labels, namespace: &str, namespace_labels: Option<&Labels>) -> bool {
         let here = match &self.namespaces {
             Namespaces::All => true,

@@ -81,7 +81,7 @@ impl Selector {
         self.requirements.is_empty()
     }
 
-    /// Whether it takes these labels; an empty one takes none.
+    /// Tells whether it takes these labels; an empty one takes none.
     pub(crate) fn takes(&self, labels: &Labels) -> bool {
         !self.is_empty()
             && self.requirements.iter().all(|(key, operator)| match (operator, labels.get(key)) {
@@ -94,7 +94,7 @@ impl Selector {
             })
     }
 
-    /// Whether some labels may be taken by both: no key rules it out.
+    /// Tells whether some labels may be taken by both: no key rules it out.
     pub(crate) fn may_overlap(&self, other: &Self) -> bool {
         let mut keys: BTreeMap<&str, Vec<&Operator>> = BTreeMap::new();
         for (key, operator) in self.requirements.iter().chain(&other.requirements) {
@@ -104,7 +104,7 @@ impl Selector {
     }
 }
 
-/// Whether one label, or its absence, can fulfil all of these.
+/// Tells whether one label, or its absence, can fulfil all of these.
 fn is_possible(operators: &[&Operator]) -> bool {
     let mut allowed: Option<BTreeSet<&str>> = None;
     let mut forbidden = BTreeSet::new();

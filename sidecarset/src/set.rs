@@ -124,7 +124,7 @@ impl Set {
         &self.newest.hashes
     }
 
-    /// Whether new pods get nothing of the set.
+    /// Tells whether new pods get nothing of the set.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
@@ -223,7 +223,7 @@ impl Namespaces {
         }
     }
 
-    /// Whether there may be a namespace of both.
+    /// Tells whether there may be a namespace of both.
     pub(crate) fn may_overlap(&self, other: &Self) -> bool {
         match (self.as_selector(), other.as_selector()) {
             (Some(one), Some(other)) => one.may_overlap(&other),

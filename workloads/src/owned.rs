@@ -25,7 +25,7 @@ pub(crate) trait Ownable: Stored {
         self.owner().into()
     }
 
-    /// Nothing that is decided by differs from an earlier version.
+    /// Tells whether nothing that is decided by differs from an earlier version.
     fn decides_as(&self, _earlier: &Self) -> bool {
         false
     }

@@ -5,19 +5,18 @@
 
 use std::{process::ExitCode, time::Duration};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use berth_base::{
     client::{client, identity},
     http::{self, Check, Pages},
     lease::{Candidate, Terms},
     openkruise::{self, End, Owners},
-    ownership::SharedKind,
+    ownership::{Ownership, SharedKind},
+    program,
     signals::Signals,
-    telemetry,
 };
 use berth_malloc::growth::keep_small;
 use berth_workloads_policy::clone_set::Settings;
-use clap::Parser;
 use kube::Client;
 use prometheus_client::registry::Registry;
 use tokio::{
@@ -26,7 +25,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::info;
 
 use crate::{
     cluster::Cluster,
@@ -43,8 +42,6 @@ use crate::{
     write::Writer,
 };
 
-/// sysexits(3): the command line is wrong. Nothing was bound.
-const EX_USAGE: u8 = 64;
 /// Inputs that wait for the picture. Past them the watches wait, and with them the API server.
 const INPUTS: usize = 1024;
 /// Time after which memory that nothing uses is returned: of the start's lists most is not kept.
@@ -52,36 +49,7 @@ const RETURN_UNUSED: Duration = Duration::from_secs(30);
 
 /// The whole program: parses the command line and runs until it is told to stop.
 pub fn main() -> ExitCode {
-    let config = match Config::try_parse() {
-        Ok(config) => config,
-        Err(error) => {
-            let code = if error.use_stderr() { EX_USAGE } else { 0 };
-            // Nothing is left to be done if even this cannot be written.
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
-    };
-    let unsettled = berth_malloc::settle();
-    telemetry::init(config.log_filter(), config.log_format);
-    if let Err(error) = unsettled {
-        warn!(%error, "Memory settings not made, large lists will keep more memory");
-    }
-    match run(config) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            error!(error = format!("{error:#}"), "berth-workloads ended");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(config: Config) -> anyhow::Result<()> {
-    // One provider for the process; without it rustls panics at the first use when features bring in two.
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .map_err(|_| anyhow!("a TLS provider is installed already"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(config))
+    program::main(|config: &Config| (config.log_filter(), config.log_format), serve)
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
@@ -98,7 +66,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let mut owners = Owners::new(&client, config.ownership);
     while let Some(ownership) = owners.known(config.health_address, &mut signals).await? {
         let config = config.clone().with(ownership);
-        if !work(config, (&client, terms.clone()), (&mut signals, &mut owners)).await? {
+        if !work(config, &client, terms.clone(), &mut signals, &mut owners).await? {
             break;
         }
     }
@@ -109,8 +77,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 /// Works until the program is told to end, or until the kinds change hands; returns whether it is the latter.
 async fn work(
     config: Config,
-    (client, terms): (&Client, Terms),
-    (signals, owners): (&mut Signals, &mut Owners),
+    client: &Client,
+    terms: Terms,
+    signals: &mut Signals,
+    owners: &mut Owners,
 ) -> anyhow::Result<bool> {
     let ownership = config.ownership;
     let health = TcpListener::bind(config.health_address).await.context("--health-address")?;
@@ -127,18 +97,10 @@ async fn work(
         false => Cluster::default().listed(),
     };
     let (listed, readiness) = watch::channel(all_listed);
-    let (sender, inputs) = mpsc::channel(INPUTS);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let (events, told) = events::channel();
     let writer = Writer { client: client.clone(), metrics: metrics.clone(), events };
-    let settings = Settings {
-        partition_rollback: config.cloneset_partition_rollback,
-        short_hash: config.cloneset_short_hash,
-        excludes_preparing: config.cloneset_scaling_exclude_preparing_delete,
-        recreate_on_claim_changes: config.cloneset_recreate_on_claim_changes,
-        predownload: config.predownload_images,
-        predownload_daemon_sets: config.predownload_images_of_daemonsets,
-    };
+    let settings = settings(&config);
     let of_jobs = jobs::Settings {
         broadcast_jobs: config.broadcast_jobs,
         cron_jobs: config.cron_jobs,
@@ -197,20 +159,7 @@ async fn work(
         }
         watches.spawn(virtual_nodes::follow(client.clone(), tenure.clone(), writer.events.clone()));
         let controller = Controller { settings, connections: connections(listed) };
-        for kind in KINDS {
-            if ownership.has(kind.shared) {
-                watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
-            } else {
-                watches.spawn(leave_sets(kind, sender.clone()));
-            }
-        }
-        watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<PullJobs>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
-        watches.spawn(follow::<NodePodUpdates>(client.clone(), sender, metrics));
-        watches.spawn(controller.run(inputs));
+        start_sets(controller, client, ownership, &metrics, &mut watches);
     }
     watches.spawn(events::write(client.clone(), told));
     // The lease is given up when nothing is written any more.
@@ -231,4 +180,41 @@ async fn work(
     written.cancel();
     while tasks.join_next().await.is_some() {}
     end.goes_on()
+}
+
+/// Starts the controller of CloneSets, StatefulSets and DaemonSets, with its watches.
+fn start_sets(
+    controller: Controller,
+    client: &Client,
+    ownership: Ownership,
+    metrics: &Metrics,
+    watches: &mut JoinSet<()>,
+) {
+    let (sender, inputs) = mpsc::channel(INPUTS);
+    for kind in KINDS {
+        if ownership.has(kind.shared) {
+            watches.spawn(follow_sets(client.clone(), kind, sender.clone(), metrics.clone()));
+        } else {
+            watches.spawn(leave_sets(kind, sender.clone()));
+        }
+    }
+    watches.spawn(follow::<Pods>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Revisions>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<PullJobs>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
+    watches.spawn(follow::<NodePodUpdates>(client.clone(), sender, metrics.clone()));
+    watches.spawn(controller.run(inputs));
+}
+
+/// Settings of the controller of sets, as they are configured.
+fn settings(config: &Config) -> Settings {
+    Settings {
+        partition_rollback: config.cloneset_partition_rollback,
+        short_hash: config.cloneset_short_hash,
+        excludes_preparing: config.cloneset_scaling_exclude_preparing_delete,
+        recreate_on_claim_changes: config.cloneset_recreate_on_claim_changes,
+        predownload: config.predownload_images,
+        predownload_daemon_sets: config.predownload_images_of_daemonsets,
+    }
 }

@@ -116,7 +116,7 @@ impl Served {
         })
     }
 
-    /// How often this was asked: the method, the plural name, and `one` for a single object.
+    /// Returns how often this was asked: the method, the plural name, and `one` for a single object.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.0.lock().unwrap().asked.iter().filter(|asked| *asked == what).count()
     }

@@ -117,7 +117,7 @@ async fn follow_pods(client: Client, mut tenure: Tenure, events: Events, node: S
             tenure.changed().await;
             continue;
         };
-        end_sidecars(&client, &tenure, term, &node, (&events, &mut told)).await;
+        end_sidecars(&client, &tenure, term, &node, &events, &mut told).await;
     }
 }
 
@@ -127,7 +127,8 @@ async fn end_sidecars(
     tenure: &Tenure,
     term: u64,
     node: &str,
-    (events, told): (&Events, &mut HashSet<String>),
+    events: &Events,
+    told: &mut HashSet<String>,
 ) {
     let selected = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
     let mut seen = pin!(watcher::watcher(Api::<Sent<Pod>>::all(client.clone()), selected));
@@ -147,7 +148,7 @@ async fn end_sidecars(
                 let Ok(pod) = pod.read() else { continue };
                 let Some(patch) = patch(&pod) else { continue };
                 // Others of the node do not wait for one that is refused.
-                if let Some(pause) = write(client, &pod, &patch, (events, told)).await {
+                if let Some(pause) = write(client, &pod, &patch, events, told).await {
                     let at = Instant::now().checked_add(pause);
                     again = [again, at].into_iter().flatten().min();
                 }
@@ -187,7 +188,8 @@ async fn write(
     client: &Client,
     pod: &Pod,
     patch: &Value,
-    (events, told): (&Events, &mut HashSet<String>),
+    events: &Events,
+    told: &mut HashSet<String>,
 ) -> Option<Duration> {
     let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);

@@ -45,7 +45,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 impl ListArgs {
-    /// Whether an entry is wanted.
+    /// Tells whether an entry is wanted.
     pub(crate) fn admits(&self, name: &str, namespace: &str, labels: &HashMap<String, String>) -> bool {
         self.name.as_ref().is_none_or(|part| name.contains(part.as_str()))
             && self.namespace.as_ref().is_none_or(|wanted| namespace == wanted)
@@ -61,7 +61,7 @@ impl ListArgs {
     }
 }
 
-/// How long ago something was created (ns since the epoch), in words.
+/// Returns how long ago something was created (ns since the epoch), in words.
 pub(crate) fn age(created_at: i64) -> String {
     let created = UNIX_EPOCH
         .checked_add(Duration::from_nanos(u64::try_from(created_at).unwrap_or(0)))

@@ -294,7 +294,7 @@ pub(super) fn containers(request: &Progress<'_>) -> String {
     or_dash(&request.containers.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// Why a request that ended did not do what was asked for.
+/// Says why a request that ended did not do what was asked for.
 fn why(ended: &Progress<'_>) -> String {
     let mut text = message(ended);
     for container in &ended.containers {

@@ -163,7 +163,7 @@ pub(crate) fn data(format: Format, data: &impl Serialize, table: impl FnOnce() -
     })
 }
 
-/// Whether stderr takes colours.
+/// Tells whether stderr takes colours.
 pub(crate) fn colour() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -147,7 +147,7 @@ fn axis(total: u64, width: usize) -> String {
     text
 }
 
-/// Whether the locale says that only ASCII can be shown. Nothing said means a terminal of today.
+/// Tells whether the locale says that only ASCII can be shown. Nothing said means a terminal of today.
 pub(crate) fn ascii_only() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     locale.into_iter().find(|value| !value.is_empty()).is_some_and(|value| {

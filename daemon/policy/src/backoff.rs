@@ -1,4 +1,4 @@
-//! How long to wait before something is tried again: doubled with each failure, up to a limit.
+//! Pauses before something is tried again: doubled with each failure, up to a limit.
 
 use std::time::{Duration, Instant};
 

@@ -1,10 +1,10 @@
-//! How a node is told to behave.
+//! Configuration of the decisions: which of them are taken on this node, and within which times.
 
 use std::time::Duration;
 
 use crate::recreate::Origin;
 
-/// How the node is told to behave.
+/// Configuration of the decisions on a node.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Whether anything shows pods at all.
@@ -86,7 +86,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether requests can come from there at all.
+    /// Tells whether requests can come from there at all.
     pub(crate) fn has_source(&self, origin: Origin) -> bool {
         match origin {
             Origin::Api => self.api_requests,

@@ -140,7 +140,7 @@ impl Node {
         due.into_iter().take(free).map(|(_, run)| run).collect()
     }
 
-    /// When the next run is due, and when those in flight are given up.
+    /// Returns when the next run is due, and when those in flight are given up.
     pub(crate) fn probe_deadlines(&self) -> impl Iterator<Item = Instant> {
         let lost = self.early.in_flight.values().filter_map(|run| run.give_up);
         // With all slots taken only the end of a run changes anything.

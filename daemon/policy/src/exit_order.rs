@@ -153,7 +153,7 @@ impl Node {
         }
     }
 
-    /// Whether the whole pod is being stopped; once known it stays known for this call.
+    /// Tells whether the whole pod is being stopped; once known it stays known for this call.
     fn note_pod_kill(&mut self, call: CallId, sandbox: &SandboxId, container: &ContainerId) -> bool {
         let deleting = self
             .sandboxes

@@ -129,7 +129,7 @@ impl Node {
             .collect()
     }
 
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         Size {
             pods: self.pods.len(),

@@ -187,7 +187,7 @@ impl Node {
         self.pods.get(pod).is_some_and(|pod| pod.deletion.is_some() || pod.ended)
     }
 
-    /// Whether there are any such pods.
+    /// Tells whether there are any such pods.
     pub fn follows(&self) -> bool {
         self.sidecars.has_any() || !self.probed.is_empty()
     }

@@ -69,7 +69,7 @@ pub struct Shown {
 }
 
 impl InAdvance {
-    /// Whether this call goes on as it came, without a question.
+    /// Tells whether this call goes on as it came, without a question.
     pub fn passes(&self, request: &Request) -> bool {
         match request {
             Request::CreateContainer(create) => match self.sandboxes.get(&create.sandbox) {

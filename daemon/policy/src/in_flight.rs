@@ -45,7 +45,7 @@ impl EffectsInFlight {
         self.busy.extend(EffectKey::of(effect));
     }
 
-    /// Whether what it was about is over: it did not fail.
+    /// Tells whether what it was about is over: it did not fail.
     pub(crate) fn ended(&mut self, effect: &Effect, outcome: StepOutcome, now: Instant) -> bool {
         let Some(key) = EffectKey::of(effect) else { return false };
         self.busy.remove(&key);
@@ -64,7 +64,7 @@ impl EffectsInFlight {
         }
     }
 
-    /// Whether this step may begin: it is not under way, and has not failed a moment ago.
+    /// Tells whether this step may begin: it is not under way, and has not failed a moment ago.
     pub(crate) fn may_begin(&self, step: &Step, now: Instant) -> bool {
         // Those that find something out have a time of their own.
         let Step::Effect(effect) = step else { return true };
@@ -81,12 +81,12 @@ impl EffectsInFlight {
         self.paused.retain(|key, retry| busy.contains(key) || is_used(retry));
     }
 
-    /// When those that failed may be tried again.
+    /// Returns when those that failed may be tried again.
     pub(crate) fn retries(&self) -> impl Iterator<Item = Instant> {
         self.paused.values().filter_map(|retry| retry.next)
     }
 
-    /// How many requests are being written, or deleted.
+    /// Returns how many requests are being written, or deleted.
     pub(crate) fn writes_about_requests(&self) -> usize {
         self.busy.iter().filter(|key| matches!(key, EffectKey::Report(_) | EffectKey::Delete(_))).count()
     }

@@ -54,7 +54,7 @@ impl Node {
         newest_of(self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod), counts)
     }
 
-    /// Whether the runtime has this instance in a sandbox of this pod.
+    /// Tells whether the runtime has this instance in a sandbox of this pod.
     pub(crate) fn is_instance_of(&self, container: &ContainerId, pod: &PodUid) -> bool {
         let home = self.containers.get(container).and_then(|sandbox| self.sandboxes.get(sandbox));
         home.is_some_and(|sandbox| sandbox.pod.uid == *pod)
@@ -77,7 +77,7 @@ impl Node {
         Moment(self.seq)
     }
 
-    /// When a kubelet last listed all containers. `None`: none does so through this agent.
+    /// Returns when a kubelet last listed all containers. `None`: none does so through this agent.
     pub fn relisted(&self) -> Option<Moment> {
         self.connections.values().filter_map(|connection| connection.relisted).max().map(Moment)
     }

@@ -10,7 +10,7 @@ use crate::{
     event::ListedSandbox,
     model::{Container, ContainerId, SandboxId},
     node::Node,
-    sandbox::{Asked, Seq},
+    sandbox::{AskedAt, Seq},
 };
 
 /// The state of our own question for everything that the runtime has.
@@ -54,7 +54,7 @@ impl Node {
         let seq = self.seq;
         if let Some(sandbox) = self.sandboxes.get_mut(id) {
             sandbox.inspection.in_flight = true;
-            sandbox.inspection.asked = Some(Asked { seq, at: now });
+            sandbox.inspection.asked = Some(AskedAt { seq, at: now });
             sandbox.inspection.removed.clear();
         }
     }
@@ -71,7 +71,7 @@ impl Node {
             return;
         }
         sandbox.inspection.answered = sandbox.inspection.asked;
-        let Some(Asked { seq: asked, .. }) = sandbox.inspection.asked else { return };
+        let Some(AskedAt { seq: asked, .. }) = sandbox.inspection.asked else { return };
         sandbox.inspection.ended = Some(now);
         let removed = std::mem::take(&mut sandbox.inspection.removed);
         containers.retain(|container| !removed.contains(&container.id));

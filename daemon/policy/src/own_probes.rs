@@ -72,7 +72,7 @@ impl OwnProbes {
         open.find(|(stage, _)| *stage == Stage::Readiness || !self.startup.succeeded)
     }
 
-    /// When that run is due, in a container that has run since `since`.
+    /// Returns when that run is due, in a container that has run since `since`.
     pub(crate) fn due(&self, spec: &ContainerSpec, since: Instant) -> Option<Instant> {
         let (stage, probe) = self.stage(spec)?;
         match self.tally(stage).began {
@@ -81,8 +81,8 @@ impl OwnProbes {
         }
     }
 
-    /// When all probes may have succeeded at the earliest, if every run from now on does; the next one counts
-    /// from `next`.
+    /// Returns when all probes may have succeeded at the earliest, if every run from now on does; the next
+    /// one counts from `next`.
     pub(crate) fn earliest_success(
         &self,
         spec: &ContainerSpec,
@@ -107,7 +107,7 @@ impl OwnProbes {
         self.tally(stage).blind
     }
 
-    /// When the last run of this probe began.
+    /// Returns when the last run of this probe began.
     pub(crate) fn began(&self, stage: Stage) -> Option<Instant> {
         self.tally(stage).began
     }

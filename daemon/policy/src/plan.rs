@@ -146,7 +146,7 @@ impl Node {
         })
     }
 
-    /// When to ask the kubelet: `None` = no need, `Some(None)` = at once.
+    /// Returns when to ask the kubelet: `None` = no need, `Some(None)` = at once.
     fn kubelet_poll_due(&self) -> Option<Option<Instant>> {
         let waits_for_view =
             self.calls.values().filter_map(|call| call.hold.as_ref()).any(|hold| match hold.why {

@@ -73,13 +73,13 @@ impl Node {
         view.or_else(|| self.sandboxes_of(uid).next().map(|sandbox| sandbox.pod.clone()))
     }
 
-    /// Whether the pod view has shown all pods once.
+    /// Tells whether the pod view has shown all pods once.
     pub fn has_listed_pods(&self) -> bool {
         self.pods_are_listed
     }
 
-    /// Whether the runtime has a pod of this UID with another name: an object of the API that says to mirror
-    /// it is a lie then. Anybody who makes pods can write one.
+    /// Tells whether the runtime has a pod of this UID with another name: an object of the API that says to
+    /// mirror it is a lie then. Anybody who makes pods can write one.
     pub fn is_of_another_name(&self, pod: &PodRef) -> bool {
         self.sandboxes_of(&pod.uid).any(|sandbox| sandbox.pod != *pod)
     }

@@ -132,18 +132,18 @@ pub(crate) struct Inspection {
     /// Asked and not answered.
     pub(crate) in_flight: bool,
     /// The last question.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<AskedAt>,
     /// The last question that was answered.
-    pub(crate) answered: Option<Asked>,
+    pub(crate) answered: Option<AskedAt>,
     /// When the last question ended, with or without an answer.
     pub(crate) ended: Option<Instant>,
     /// Containers that were removed while it was under way: its answer may still show them.
     pub(crate) removed: BTreeSet<ContainerId>,
 }
 
-/// When a question was asked; the answer is as old as that.
+/// Time at which a question was asked; the answer is as old as that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Asked {
+pub(crate) struct AskedAt {
     pub(crate) seq: Seq,
     pub(crate) at: Instant,
 }

@@ -79,7 +79,7 @@ impl<K: Ord + Clone + Debug> SetAside<K> {
         result.ok()
     }
 
-    /// How often an evaluation panicked.
+    /// Returns how often an evaluation panicked.
     pub fn panics(&self) -> u64 {
         self.panics.get()
     }
@@ -103,7 +103,7 @@ impl<K: Ord + Clone + Debug> SetAside<K> {
         waiting.filter(|(_, again)| *again > now).collect()
     }
 
-    /// When the next one is tried again, after `now`.
+    /// Returns when the next one is tried again, after `now`.
     pub fn next(&self, now: Instant) -> Option<Instant> {
         self.failed.borrow().values().filter_map(|failed| failed.retry.next).filter(|next| *next > now).min()
     }
@@ -130,7 +130,7 @@ impl Node {
         all.map(|(subject, again)| SetAsideView { object: self.name_of(&subject), again }).collect()
     }
 
-    /// How often the evaluation of an object panicked.
+    /// Returns how often the evaluation of an object panicked.
     pub fn panics(&self) -> u64 {
         self.set_aside.panics()
     }

@@ -317,7 +317,7 @@ impl Node {
     }
 }
 
-/// Why a call waits, after "held: ".
+/// Says why a call waits, after "held: ".
 fn because(why: &HoldReason) -> String {
     let names =
         |names: &[ContainerName]| names.iter().map(ContainerName::as_str).collect::<Vec<_>>().join(", ");

@@ -21,6 +21,8 @@ use tokio::{
 use tonic::transport::server::{Connected, UdsConnectInfo};
 use tracing::warn;
 
+use crate::base::connections::ACCEPT_PAUSE;
+
 /// Connections at once.
 pub(super) const CONNECTIONS: usize = 64;
 
@@ -36,9 +38,6 @@ pub(super) struct Accepted {
     _place: OwnedSemaphorePermit,
 }
 
-/// Time before the next connection is accepted after one that could not be.
-const PAUSE: Duration = Duration::from_millis(50);
-
 /// Gives the connections that come through this listener, while there is room.
 pub(super) fn accepted(listener: Listener) -> impl Stream<Item = io::Result<Accepted>> {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
@@ -47,9 +46,8 @@ pub(super) fn accepted(listener: Listener) -> impl Stream<Item = io::Result<Acce
         let place = room.clone().acquire_owned().await.ok()?;
         let accepted = listener.accept().await.map(|stream| Accepted::new(stream, place));
         if let Err(error) = &accepted {
-            // Without descriptors it fails until some are given back.
             warn!(%error, "Connection to the admin socket not accepted");
-            sleep(PAUSE).await;
+            sleep(ACCEPT_PAUSE).await;
         }
         Some((accepted, (listener, room)))
     })

@@ -47,13 +47,13 @@ pub(crate) struct Health {
 type Checks = Vec<(&'static str, Result<(), String>)>;
 
 impl Health {
-    /// Whether a restart would help.
+    /// Tells whether a restart would help.
     pub(crate) fn live(&self) -> Checks {
         let turns = self.heartbeat.is_alive(STANDSTILL);
         vec![("data-path", if turns { Ok(()) } else { Err("its thread stands still".to_owned()) })]
     }
 
-    /// Whether the node can be relied on: the runtime answers, and pods are seen.
+    /// Tells whether the node can be relied on: the runtime answers, and pods are seen.
     pub(crate) async fn ready(&self) -> Checks {
         let mut checks = self.live();
         checks.push(("runtime", self.runtime.version().await.map(drop).map_err(|error| chain(&error))));
@@ -75,12 +75,12 @@ impl Health {
         checks
     }
 
-    /// How the watch is, where there is one.
+    /// Returns how the watch is, where there is one.
     pub(crate) fn api_health(&self) -> Option<pods::api::Health> {
         self.api.as_ref().map(|health| health.borrow().clone())
     }
 
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub(crate) fn size(&self) -> Size {
         self.agent.read(|node, _| node.size())
     }

@@ -16,7 +16,7 @@ use crate::{
     admin::health::Health,
     base::{
         causes::chain,
-        connections::{Asked, Connections},
+        connections::{ACCEPT_PAUSE, Answering, Connections},
     },
 };
 
@@ -64,12 +64,12 @@ pub(crate) async fn serve(listener: TcpListener, pages: Arc<Pages>, shutdown: Ca
         match accepted {
             Ok((stream, peer)) => {
                 let (pages, shutdown) = (pages.clone(), shutdown.clone());
-                let served = |asked| connection(TokioIo::new(stream), peer, pages, asked, shutdown);
+                let served = |answering| connection(TokioIo::new(stream), peer, pages, answering, shutdown);
                 connections.add(served).await;
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -79,12 +79,12 @@ async fn connection(
     stream: TokioIo<tokio::net::TcpStream>,
     peer: SocketAddr,
     pages: Arc<Pages>,
-    asked: Asked,
+    answering: Answering,
     shutdown: CancellationToken,
 ) {
     let service = service_fn(move |request| {
-        let (pages, asked) = (pages.clone(), asked.clone());
-        async move { Ok::<_, Infallible>(asked.during(pages.answer(&request)).await) }
+        let (pages, answering) = (pages.clone(), answering.clone());
+        async move { Ok::<_, Infallible>(answering.during(pages.answer(&request)).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -117,7 +117,7 @@ fn figures(stat: &str, ticks_a_second: i64, page: i64) -> Option<Figures> {
     })
 }
 
-/// When the machine began, by proc_stat(5).
+/// Returns when the machine began, by proc_stat(5).
 fn booted(stat: &str) -> Option<f64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }

@@ -54,7 +54,7 @@ pub(super) fn failure_policy(word: &str) -> Result<Option<FailurePolicy>, Status
     }
 }
 
-/// Why a request was not taken.
+/// Says why a request was not taken.
 pub(super) fn refusal(error: &SubmitError) -> Status {
     let text = chain(error);
     match error {

@@ -63,7 +63,7 @@ pub(super) fn early() -> Status {
     Status::unavailable(SubmitError::Early.to_string())
 }
 
-/// Why a request was not taken.
+/// Says why a request was not taken.
 pub(super) fn refusal(error: &SubmitError) -> Status {
     let text = chain(error);
     match error {

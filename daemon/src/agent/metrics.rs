@@ -199,7 +199,7 @@ impl AgentMetrics {
         self.panics.inc();
     }
 
-    /// How often the policy panicked; 0 on a healthy node.
+    /// Returns how often the policy panicked; 0 on a healthy node.
     pub fn policy_panics(&self) -> u64 {
         self.panics.get()
     }

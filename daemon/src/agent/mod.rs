@@ -130,7 +130,7 @@ impl Agent {
         self.containers.subscribe()
     }
 
-    /// Whether there are pods for which the end of a container counts, now and later.
+    /// Tells whether there are pods for which the end of a container counts, now and later.
     pub fn follows(&self) -> watch::Receiver<bool> {
         self.follows.subscribe()
     }

@@ -8,22 +8,27 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::task::{AbortHandle, yield_now};
 use tokio_util::task::TaskTracker;
 
+/// Pause after a connection that could not be accepted: mostly no descriptor is free, and the next one would
+/// fail at once.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// Open connections of a server.
 pub(crate) struct Connections {
     most: usize,
     /// The oldest first.
-    open: VecDeque<(AbortHandle, Asked)>,
+    open: VecDeque<(AbortHandle, Answering)>,
     tasks: TaskTracker,
 }
 
 /// Tells whether a request of a connection is being answered.
 #[derive(Clone, Default)]
-pub(crate) struct Asked(Arc<AtomicBool>);
+pub(crate) struct Answering(Arc<AtomicBool>);
 
 // === impl Connections ===
 
@@ -35,7 +40,7 @@ impl Connections {
 
     /// Takes one more in, as a task of its own. Before another one goes for it all have a turn: a request
     /// that is there by then is read.
-    pub(crate) async fn add<F>(&mut self, connection: impl FnOnce(Asked) -> F)
+    pub(crate) async fn add<F>(&mut self, connection: impl FnOnce(Answering) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -47,9 +52,9 @@ impl Connections {
         {
             oldest.abort();
         }
-        let asked = Asked::default();
-        let task = self.tasks.spawn(connection(asked.clone())).abort_handle();
-        self.open.push_back((task, asked));
+        let answering = Answering::default();
+        let task = self.tasks.spawn(connection(answering.clone())).abort_handle();
+        self.open.push_back((task, answering));
     }
 
     fn is_full(&mut self) -> bool {
@@ -61,7 +66,7 @@ impl Connections {
     /// ask, though all others are being answered.
     fn spared(&self) -> usize {
         let mut older = self.open.iter().take(self.open.len().div_ceil(2));
-        older.position(|(_, asked)| !asked.0.load(Ordering::Relaxed)).unwrap_or(0)
+        older.position(|(_, answering)| !answering.0.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     /// Waits until all of them have ended.
@@ -71,9 +76,9 @@ impl Connections {
     }
 }
 
-// === impl Asked ===
+// === impl Answering ===
 
-impl Asked {
+impl Answering {
     /// Answers a request. HTTP/1.1 has one at a time, and a connection that goes takes this with it.
     pub(crate) async fn during<T>(&self, answer: impl Future<Output = T>) -> T {
         self.0.store(true, Ordering::Relaxed);
@@ -131,10 +136,10 @@ mod tests {
             let mut connections = Connections::new(answered.len());
             for (number, is_answered) in (0..).zip(answered.into_iter().chain([false])) {
                 let end = End(number, told.clone());
-                let connection = |asked: Asked| async move {
+                let connection = |answering: Answering| async move {
                     let _end = end;
                     if is_answered {
-                        asked.during(pending::<()>()).await;
+                        answering.during(pending::<()>()).await;
                     }
                     pending::<()>().await;
                 };

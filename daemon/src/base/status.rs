@@ -25,11 +25,15 @@ pub(crate) fn bounded(message: &str) -> String {
     cut(message, LONGEST_MESSAGE).to_owned()
 }
 
-/// The API's times have whole seconds. `up`: the next one, for what must not be taken for earlier than it
-/// was.
-pub(crate) fn whole_second(time: Timestamp, up: bool) -> Timestamp {
-    let second = Timestamp::from_second(time.as_second()).unwrap_or(time);
-    if up && second < time { second.checked_add(Duration::from_secs(1)).unwrap_or(time) } else { second }
+/// Cuts a time to whole seconds, which is what the API's times have.
+pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+/// Takes a time to the next whole second, for what must not be taken for earlier than it was.
+pub(crate) fn next_whole_second(time: Timestamp) -> Timestamp {
+    let second = whole_second(time);
+    if second < time { second.checked_add(Duration::from_secs(1)).unwrap_or(time) } else { second }
 }
 
 #[cfg(test)]

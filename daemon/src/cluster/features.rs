@@ -55,7 +55,7 @@ pub(super) fn of(who: &Who) -> Vec<Feature> {
     FEATURES.into_iter().map(|(name, needs)| Feature { name, off: off(who, needs) }).collect()
 }
 
-/// Whether the agent may do what this feature needs.
+/// Tells whether the agent may do what this feature needs.
 pub(crate) fn permission(identity: &IdentityState, name: &str) -> Permission {
     match identity {
         IdentityState::Known(identity) => {

@@ -198,7 +198,7 @@ fn take<K>(
 }
 
 impl<K> Shown<K> {
-    /// Whether the watch follows by this; one of a single object does not while that is missing.
+    /// Tells whether the watch follows by this; one of a single object does not while that is missing.
     fn follows(&self, single: bool) -> bool {
         match self {
             Self::Listed(objects) => !(single && objects.is_empty()),

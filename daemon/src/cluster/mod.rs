@@ -110,12 +110,12 @@ impl Cluster {
         self.identity.subscribe()
     }
 
-    /// Whether the admission policies keep the agent to its node, now and later.
+    /// Tells whether the admission policies keep the agent to its node, now and later.
     pub fn policies(&self) -> watch::Receiver<PolicyState> {
         self.policies.subscribe()
     }
 
-    /// How the token is that the agent renews, now and later; `None` if it renews none.
+    /// Returns how the token is that the agent renews, now and later; `None` if it renews none.
     pub fn token(&self) -> Option<watch::Receiver<TokenState>> {
         self.account.as_ref().map(|_| self.token.subscribe())
     }

@@ -75,7 +75,7 @@ impl NodeLabels {
                 }
                 // The kubelet registers it, maybe later than the agent starts.
                 Ok(Looked::NoNode) => pause::after(attempt),
-                Err(error) if error.refusal(true).is_some() => {
+                Err(error) if error.refusal_or_forbidden().is_some() => {
                     // A right that is missing comes seldom by itself.
                     warn!(error = %chain(&error), "Node labels not written");
                     COMPARE
@@ -87,7 +87,7 @@ impl NodeLabels {
         }
     }
 
-    /// Whether order is kept here, as soon as that is known; it stays so.
+    /// Tells whether order is kept here, as soon as that is known; it stays so.
     async fn order(&self) -> bool {
         if !self.ordered || self.path == PathMode::Beside {
             return false;

@@ -40,7 +40,7 @@ impl<T> Target<T> {
         self.version.as_deref().and_then(|version| version.parse().ok())
     }
 
-    /// Whether `other` is an older state of the same object.
+    /// Tells whether `other` is an older state of the same object.
     pub(crate) fn is_newer_than(&self, other: &Self) -> bool {
         match (self.number(), other.number()) {
             (Some(own), Some(others)) => own > others,

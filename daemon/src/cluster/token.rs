@@ -144,7 +144,7 @@ impl Claims {
         self.kubernetes.pod.as_ref()
     }
 
-    /// When it ends, in seconds since the epoch.
+    /// Returns when it ends, in seconds since the epoch.
     pub(super) fn expires(&self) -> i64 {
         self.exp
     }
@@ -175,7 +175,7 @@ pub(super) fn remove(path: &Path) -> Result<(), TokenError> {
     }
 }
 
-/// When a renewal that failed is tried again, with so much time left.
+/// Returns when a renewal that failed is tried again, with so much time left.
 pub(super) fn try_again(left: Duration) -> Duration {
     (left / 20).clamp(SOONEST, LATEST)
 }

@@ -39,6 +39,9 @@ use crate::base::yaml::{Document, YamlError};
 /// Output of `berthd config print-defaults`: every field with its default and its meaning.
 pub const DEFAULTS: &str = include_str!("defaults.yaml");
 
+/// The longest time for which a call may be held: its pod waits in the kubelet for as long.
+const LONGEST_HOLD: Duration = Duration::from_secs(30);
+
 /// `kind: BerthdConfiguration`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
@@ -259,7 +262,7 @@ impl Configuration {
             ("launchOrder.earlyHoldTimeout", self.launch_order.early_hold_timeout),
         ];
         for (field, GoDuration(hold)) in holds {
-            if hold.is_zero() || hold > Duration::from_secs(30) {
+            if hold.is_zero() || hold > LONGEST_HOLD {
                 return conflict(
                     field,
                     "must be more than 0s and at most 30s: a held call blocks its pod in the kubelet",
@@ -294,64 +297,20 @@ impl Configuration {
         if let Err((field, reason)) = self.images.check() {
             return conflict(field, reason);
         }
-        let view = &mut self.pod_view;
-        view.mode = match view.mode {
-            ViewMode::Auto if view.kubeconfig.is_some() || in_a_pod => ViewMode::Api,
-            ViewMode::Auto if view.kubelet.is_some() => ViewMode::Kubelet,
-            ViewMode::Auto => ViewMode::None,
-            mode => mode,
-        };
-        match view.mode {
-            ViewMode::Api if view.kubeconfig.is_none() && !in_a_pod => {
-                return conflict(
-                    "podView.kubeconfig",
-                    "is needed for podView.mode api, except in a pod with a service account",
-                );
-            }
-            ViewMode::Kubelet if view.kubelet.is_none() => {
-                return conflict("podView.kubelet", "is needed for podView.mode kubelet");
-            }
-            ViewMode::Auto | ViewMode::Api | ViewMode::Kubelet | ViewMode::None => {}
-        }
-        if let Err((field, reason)) = self.metrics.check(view.mode == ViewMode::Api) {
+        if let Err((field, reason)) = self.pod_view.resolve(in_a_pod) {
             return conflict(field, reason);
         }
-        if let Some(kubelet) = &view.kubelet {
-            if !kubelet.url.starts_with("http://") && !kubelet.url.starts_with("https://") {
-                return conflict("podView.kubelet.url", "must begin with https:// or http://");
-            }
-            if kubelet.client_certificate.is_some() != kubelet.client_key.is_some() {
-                return conflict(
-                    "podView.kubelet.clientKey",
-                    "goes with clientCertificate: give both or neither",
-                );
-            }
+        if let Err((field, reason)) = self.metrics.check(self.pod_view.mode == ViewMode::Api) {
+            return conflict(field, reason);
         }
-        if let Some(account) = &self.cluster.service_account {
-            if self.pod_view.mode != ViewMode::Api {
-                return conflict(
-                    "cluster.serviceAccount",
-                    "goes with podView.mode api: give podView.kubeconfig, for the address of the API server",
-                );
-            }
-            if account.namespace.is_empty() || account.name.is_empty() {
-                return conflict("cluster.serviceAccount", "needs a namespace and a name");
-            }
-            if !account.token_file.is_absolute() {
-                return conflict("cluster.serviceAccount.tokenFile", "must be an absolute path");
-            }
-            if account.bound_to_pod && self.pod_view.kubeconfig.is_none() {
-                return conflict(
-                    "cluster.serviceAccount.boundToPod",
-                    "needs podView.kubeconfig, the kubelet's: its user asks for the token",
-                );
-            }
+        if let Err((field, reason)) = self.cluster.check(&self.pod_view) {
+            return conflict(field, reason);
         }
         Ok(self)
     }
 }
 
-/// Whether this process has the service account of a pod. The kubelet puts both there.
+/// Tells whether this process has the service account of a pod. The kubelet puts both there.
 fn in_a_pod() -> bool {
     std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
         && Path::new("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()

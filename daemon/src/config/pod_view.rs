@@ -1,4 +1,4 @@
-//! Where pods are seen, and as whom the agent asks.
+//! Source of the pod view, and the identity with which the agent asks it.
 
 use std::path::PathBuf;
 
@@ -86,6 +86,69 @@ impl Default for ServiceAccount {
             token_file: PathBuf::from("/var/lib/berth/token"),
             bound_to_pod: false,
         }
+    }
+}
+
+impl PodView {
+    /// Resolves `auto`, and checks that the source is described. The error has the field that is wrong, and
+    /// why.
+    pub(super) fn resolve(&mut self, in_a_pod: bool) -> Result<(), (&'static str, &'static str)> {
+        self.mode = match self.mode {
+            ViewMode::Auto if self.kubeconfig.is_some() || in_a_pod => ViewMode::Api,
+            ViewMode::Auto if self.kubelet.is_some() => ViewMode::Kubelet,
+            ViewMode::Auto => ViewMode::None,
+            mode => mode,
+        };
+        match self.mode {
+            ViewMode::Api if self.kubeconfig.is_none() && !in_a_pod => Err((
+                "podView.kubeconfig",
+                "is needed for podView.mode api, except in a pod with a service account",
+            )),
+            ViewMode::Kubelet if self.kubelet.is_none() => {
+                Err(("podView.kubelet", "is needed for podView.mode kubelet"))
+            }
+            ViewMode::Auto | ViewMode::Api | ViewMode::Kubelet | ViewMode::None => {
+                self.kubelet.as_ref().map_or(Ok(()), Kubelet::check)
+            }
+        }
+    }
+}
+
+impl Kubelet {
+    fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        if !self.url.starts_with("http://") && !self.url.starts_with("https://") {
+            return Err(("podView.kubelet.url", "must begin with https:// or http://"));
+        }
+        if self.client_certificate.is_some() != self.client_key.is_some() {
+            return Err(("podView.kubelet.clientKey", "goes with clientCertificate: give both or neither"));
+        }
+        Ok(())
+    }
+}
+
+impl Cluster {
+    /// Checks the fields against each other and against the pod view, which says where the API server is.
+    pub(super) fn check(&self, view: &PodView) -> Result<(), (&'static str, &'static str)> {
+        let Some(account) = &self.service_account else { return Ok(()) };
+        if view.mode != ViewMode::Api {
+            return Err((
+                "cluster.serviceAccount",
+                "goes with podView.mode api: give podView.kubeconfig, for the address of the API server",
+            ));
+        }
+        if account.namespace.is_empty() || account.name.is_empty() {
+            return Err(("cluster.serviceAccount", "needs a namespace and a name"));
+        }
+        if !account.token_file.is_absolute() {
+            return Err(("cluster.serviceAccount.tokenFile", "must be an absolute path"));
+        }
+        if account.bound_to_pod && view.kubeconfig.is_none() {
+            return Err((
+                "cluster.serviceAccount.boundToPod",
+                "needs podView.kubeconfig, the kubelet's: its user asks for the token",
+            ));
+        }
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where spans go.
+//! Tracing: the collector to which spans go, and the share of traces that is recorded.
 
 use std::{fmt, str::FromStr};
 

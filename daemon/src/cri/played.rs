@@ -84,7 +84,7 @@ impl Played {
         of_method.map(|(_, message)| M::decode(message.clone()).unwrap()).collect()
     }
 
-    /// How often somebody connected.
+    /// Returns how often somebody connected.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }

@@ -112,8 +112,8 @@ fn steps(link: &Path) -> Vec<PathBuf> {
     steps
 }
 
-/// Whether a change of what has this name may be one of a request: not those of status files, and not what is
-/// being written.
+/// Tells whether a change of what has this name may be one of a request: not those of status files, and not
+/// what is being written.
 pub(super) fn is_of_concern(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     // `..data` of a ConfigMap leads to all of its files.

@@ -95,7 +95,7 @@ impl Follower {
         }
     }
 
-    /// Whether every directory could be read the last time.
+    /// Tells whether every directory could be read the last time.
     pub(crate) fn is_complete(&self) -> bool {
         self.looked.is_some() && self.unread.is_empty()
     }

@@ -73,7 +73,7 @@ impl Notify {
         Self { inotify, watched: HashMap::new(), armed: false }
     }
 
-    /// Whether every change is told that can be.
+    /// Tells whether every change is told that can be.
     pub(super) fn is_armed(&self) -> bool {
         self.armed
     }

@@ -92,8 +92,8 @@ impl Need<'_> {
         if known { Ok(()) } else { self.check(need).await }
     }
 
-    /// Whether the reserve is still there, whoever takes from the disk. What others were promised does not
-    /// count: two pulls would end each other.
+    /// Tells whether the reserve is still there, whoever takes from the disk. What others were promised does
+    /// not count: two pulls would end each other.
     pub(super) async fn holds(&self) -> Result<(), String> {
         let Some(path) = &self.filesystem else { return Ok(()) };
         // That it cannot be seen was told before.

@@ -53,8 +53,8 @@ impl ImageRuntime {
         Ok(answer.runtime_name)
     }
 
-    /// Whether the image is there, and what it is. One question about one image: a list of all would cost the
-    /// more the more there are.
+    /// Tells whether the image is there, and what it is. One question about one image: a list of all would
+    /// cost the more the more there are.
     pub(crate) async fn look(&self, reference: &str) -> Result<Option<PulledImage>, RuntimeError> {
         let request = ImageStatusRequest { image: Some(spec(reference)), verbose: false };
         let answer = within("ImageStatus", QUESTION_TIMEOUT, self.images().image_status(request)).await?;
@@ -64,7 +64,7 @@ impl ImageRuntime {
         }))
     }
 
-    /// Whether the kubelet is shown the image as pinned.
+    /// Tells whether the kubelet is shown the image as pinned.
     pub(super) async fn shows_pinned(&self, reference: &str) -> Result<bool, RuntimeError> {
         let request = ImageStatusRequest { image: Some(spec(reference)), verbose: false };
         let answer = within("ImageStatus", QUESTION_TIMEOUT, self.images().image_status(request)).await?;

@@ -82,7 +82,7 @@ impl ApiView {
         Self { agent, connection, node, onlookers, health: watch::Sender::default() }
     }
 
-    /// How the watch is, now and later.
+    /// Returns how the watch is, now and later.
     pub(crate) fn health(&self) -> watch::Receiver<Health> {
         self.health.subscribe()
     }

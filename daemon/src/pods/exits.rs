@@ -69,7 +69,7 @@ async fn while_needed<T>(
     }
 }
 
-/// Why it ended. Dropped, nothing is told of ends any more.
+/// Says why it ended. Dropped, nothing is told of ends any more.
 async fn told(agent: &Agent, client: EventsClient<Channel>) -> Status {
     let _told = Told(agent);
     subscribed(agent, client).await
@@ -84,7 +84,7 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Why it ended.
+/// Says why it ended.
 async fn subscribed(agent: &Agent, mut client: EventsClient<Channel>) -> Status {
     let request = SubscribeRequest { filters: vec![ENDS.to_owned()] };
     let mut events = match client.subscribe(request).await {

@@ -80,7 +80,7 @@ impl Who for Reviewer {
             }
             Err(error) => {
                 if !self.said.swap(true, Ordering::Relaxed) {
-                    let remedy = error.refusal(true).map(|_| REMEDY);
+                    let remedy = error.refusal_or_forbidden().map(|_| REMEDY);
                     warn!(error = chain(&error), remedy, "Metrics refused, nobody says whose the token is");
                 }
                 Answer::None

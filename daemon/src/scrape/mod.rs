@@ -49,7 +49,7 @@ use crate::{
     admin::http::Pages,
     base::{
         causes::chain,
-        connections::{Asked, Connections},
+        connections::{ACCEPT_PAUSE, Answering, Connections},
     },
     config::Metrics,
 };
@@ -147,8 +147,8 @@ async fn accept<W, P, F>(
                 let acceptor = certificate.acceptor(Instant::now().into_std());
                 let (door, page) = (door.clone(), page.clone());
                 let shutdown = shutdown.clone();
-                let served = |asked| async move {
-                    let served = timeout(WITHIN, connection(stream, peer, acceptor, door, page, asked));
+                let served = |answering| async move {
+                    let served = timeout(WITHIN, connection(stream, peer, acceptor, door, page, answering));
                     if let Some(Err(_)) = shutdown.run_until_cancelled_owned(served).await {
                         debug!(%peer, "Connection of a scraper closed, it took too long");
                     }
@@ -157,7 +157,7 @@ async fn accept<W, P, F>(
             }
             Err(error) => {
                 warn!(%error, "Connection of a scraper not accepted");
-                sleep(Duration::from_millis(50)).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -170,7 +170,7 @@ async fn connection<W, P, F>(
     acceptor: TlsAcceptor,
     door: Arc<Door<W>>,
     page: P,
-    asked: Asked,
+    answering: Answering,
 ) where
     W: Who + Send + Sync + 'static,
     P: Fn() -> F + Clone + Send + Sync + 'static,
@@ -182,7 +182,7 @@ async fn connection<W, P, F>(
         Err(_) => return debug!(%peer, "TLS handshake of a scraper took too long"),
     };
     let service = service_fn(move |request: Request<Incoming>| {
-        let (door, page, asked) = (door.clone(), page.clone(), asked.clone());
+        let (door, page, answering) = (door.clone(), page.clone(), answering.clone());
         async move {
             let answer = async {
                 match door.admit(&request).await {
@@ -190,7 +190,7 @@ async fn connection<W, P, F>(
                     Err(refusal) => refusal,
                 }
             };
-            Ok::<_, Infallible>(asked.during(answer).await)
+            Ok::<_, Infallible>(answering.during(answer).await)
         }
     });
     let served = http1::Builder::new()

@@ -34,7 +34,7 @@ pub(super) fn record(tracer: SdkTracer) -> bool {
     TRACER.set(tracer).is_ok()
 }
 
-/// Whether spans are made.
+/// Tells whether spans are made.
 pub(crate) fn on() -> bool {
     TRACER.get().is_some()
 }

@@ -270,9 +270,9 @@ fn age(request: &UpdateRequest) -> Duration {
 /// Outcome of a write that was not taken.
 fn refused(error: &CallError) -> WriteOutcome {
     let refused = |why: &str, for_good| WriteOutcome::Refused { why: why.to_owned(), for_good };
-    if let Some(why) = error.refusal(false) {
+    if let Some(why) = error.refusal() {
         refused(why, true)
-    } else if let Some(why) = error.refusal(true) {
+    } else if let Some(why) = error.refusal_or_forbidden() {
         refused(why, false)
     } else if let Some(why) = error.hold() {
         WriteOutcome::Held { why: why.to_owned() }

@@ -139,7 +139,7 @@ impl Updates {
         self.0.pods.clone()
     }
 
-    /// Whether all requests are known, now and later.
+    /// Tells whether all requests are known, now and later.
     pub(crate) fn ready(&self) -> watch::Receiver<bool> {
         self.0.ready.subscribe()
     }
@@ -209,7 +209,7 @@ impl Parts {
         })
     }
 
-    /// Whether the agent may write to pods.
+    /// Tells whether the agent may write to pods.
     fn permission(&self) -> Permission {
         features::permission(&self.identity.borrow(), features::UPDATES)
     }

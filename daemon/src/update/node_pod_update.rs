@@ -226,7 +226,7 @@ impl NodeUpdates {
             entries.map(|entry| (named(entry), self.standing(known, entry, &clock))).collect();
         let entries = named.iter().map(|(name, standing)| (&**name, standing.clone()));
         let conditions = understood(&known.status.conditions, entries, Timestamp::now());
-        let (now, renew_time) = (Instant::now(), whole_second(Timestamp::now(), false));
+        let (now, renew_time) = (Instant::now(), whole_second(Timestamp::now()));
         let is_said = known.has_said(now)
             && conditions == known.status.conditions
             && FEATURES.iter().eq(&known.status.features);

@@ -58,7 +58,7 @@ pub(super) fn status(
     old: &ContainerUpdateRequestStatus,
     now: Timestamp,
 ) -> ContainerUpdateRequestStatus {
-    let now = whole_second(now, false);
+    let now = whole_second(now);
     let ended = report.phase == Some(UpdatePhase::Ended);
     let condition = |condition_type: &str, reason: &str, message: &str| {
         let same = |old: &&Condition| old.type_ == condition_type && old.status == "True";
@@ -170,9 +170,9 @@ pub(super) fn pod(
         phase,
         reason,
         message,
-        since: Some(same.and_then(|old| old.since.clone()).unwrap_or(Time(whole_second(now, false)))),
+        since: Some(same.and_then(|old| old.since.clone()).unwrap_or(Time(whole_second(now)))),
         containers: report.containers.iter().map(state).collect(),
-        swaps: swap_states(report, same.map_or(&[], |old| &old.swaps[..]), whole_second(now, false)),
+        swaps: swap_states(report, same.map_or(&[], |old| &old.swaps[..]), whole_second(now)),
         previous: report.previous.as_ref().map(|before| {
             let mut previous = previous(before);
             // A swap always goes back.
@@ -184,7 +184,7 @@ pub(super) fn pod(
     }
 }
 
-/// Whether an entry is about this desired state and no other one.
+/// Tells whether an entry is about this desired state and no other one.
 pub(super) fn answers(pod: &UpdatedPod, desired: &DesiredPod) -> bool {
     pod.uid == desired.uid
         && pod.owner == desired.owner
@@ -193,12 +193,12 @@ pub(super) fn answers(pod: &UpdatedPod, desired: &DesiredPod) -> bool {
         && pod.attempt == desired.attempt
 }
 
-/// Whether an entry says that the update has ended.
+/// Tells whether an entry says that the update has ended.
 pub(super) fn is_end(pod: &UpdatedPod) -> bool {
     matches!(pod.phase, Phase::Succeeded | Phase::Failed | Phase::Completed)
 }
 
-/// When an entry ended.
+/// Returns when an entry ended.
 pub(super) fn ended(pod: &UpdatedPod, clock: &Clock, seen: Instant) -> Option<Instant> {
     is_end(pod).then(|| pod.since.as_ref().map_or(seen, |since| clock.instant(since.0)))
 }

@@ -111,7 +111,7 @@ impl Parts {
             Ok(_) => true,
             // The watch shows what is there now.
             Err(error) if error.is_conflict() || error.is_gone() => true,
-            Err(error) if error.refusal(true).is_some() => {
+            Err(error) if error.refusal_or_forbidden().is_some() => {
                 warn!(pod = pod.metadata.name, error = %chain(&error), "Annotation of what runs refused");
                 true
             }
@@ -124,8 +124,8 @@ impl Parts {
     }
 }
 
-/// Whether the container belongs to another pod. Whoever may write a pod's status can name any in it, and
-/// would read a hash of that one's env in the annotation.
+/// Tells whether the container belongs to another pod. Whoever may write a pod's status can name any in it,
+/// and would read a hash of that one's env in the annotation.
 fn is_of_another(made: &CreationRecord, pod: &core::Pod) -> bool {
     let is_there = made.pod.is_some() || made.env.is_some();
     is_there && made.pod != pod.metadata.uid

@@ -142,17 +142,17 @@ impl SharedUpdates {
         self.updates().request(id).cloned()
     }
 
-    /// Whether this is the rest of a request that nobody makes any more.
+    /// Tells whether this is the rest of a request that nobody makes any more.
     pub(super) fn is_rest(&self, id: &RequestId) -> bool {
         self.updates().is_rest(id)
     }
 
-    /// Whether somebody waits for something to be done to this pod.
+    /// Tells whether somebody waits for something to be done to this pod.
     pub(super) fn wants(&self, pod: &PodUid) -> bool {
         self.updates().wants(pod)
     }
 
-    /// Whether these have all told what they have.
+    /// Tells whether these have all told what they have.
     pub(super) fn has_heard(&self, sources: &[UpdateSource]) -> bool {
         self.updates().has_heard(sources)
     }

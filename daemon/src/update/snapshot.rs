@@ -85,8 +85,8 @@ pub(super) fn pod(pod: &core::Pod) -> PodView {
     }
 }
 
-/// How an instance of this container was created, reduced to hashes. `exited`: it had when the runtime was
-/// asked.
+/// Returns how an instance of this container was created, reduced to hashes. `exited`: it had when the
+/// runtime was asked.
 pub(super) fn creation(container: &core::Container, made: &CreationRecord, exited: bool) -> CreatedWith {
     let references = env::references(container);
     let values = made.env.as_ref().map(|env| env::actual(&references, env));

@@ -140,7 +140,7 @@ fn object(
             namespace: Some(pod.namespace.clone()),
             name: Some(files::new_name(&pod.name)?),
             uid: Some(uid(now)?),
-            creation_timestamp: Some(Time(whole_second(now, false))),
+            creation_timestamp: Some(Time(whole_second(now))),
             ..ObjectMeta::default()
         },
         spec,

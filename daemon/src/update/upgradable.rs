@@ -74,7 +74,7 @@ impl Parts {
                     info!(pod = entry.name, condition.message, "Pod is told whether it can be upgraded");
                     Ok(())
                 }
-                Err(error) => match error.refusal(true) {
+                Err(error) => match error.refusal_or_forbidden() {
                     Some(why) => Err((FailureReason::Refused, why.to_owned())),
                     // The pod is another one by now, or nobody has answered.
                     None => {

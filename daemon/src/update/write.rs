@@ -67,7 +67,7 @@ impl Writer {
         pod: &core::Pod,
         condition: &Upgradable,
     ) -> Result<core::Pod, CallError> {
-        let now = whole_second(Timestamp::now(), false);
+        let now = whole_second(Timestamp::now());
         let before = read::condition(pod, CONDITION).filter(|before| before.status == condition.status);
         let condition = core::PodCondition {
             type_: CONDITION.to_owned(),
@@ -153,7 +153,7 @@ pub(super) fn body(pod: &core::Pod, patch: &PodPatch) -> Value {
 
 /// Body of the write that closes the readiness gate.
 pub(super) fn closing_body(pod: &core::Pod, now: Timestamp) -> Value {
-    let now = whole_second(now, false);
+    let now = whole_second(now);
     let mut conditions = vec![gate("False", START, CLOSED_BY, now)];
     conditions.extend(read::not_ready_by(pod, GATE, now));
     status_body(pod, &conditions)
@@ -161,7 +161,7 @@ pub(super) fn closing_body(pod: &core::Pod, now: Timestamp) -> Value {
 
 /// Body of the write that opens it, with a word on what has been carried out.
 pub(super) fn opening_body(pod: &core::Pod, word: Option<&CarriedOut>, now: Timestamp) -> Value {
-    let now = whole_second(now, false);
+    let now = whole_second(now);
     let message = word.and_then(message).unwrap_or_default();
     let mut conditions = vec![gate("True", "", &message, now)];
     // A new pod has both gates: one write opens them.

@@ -25,6 +25,9 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The head of a request must fit into it.
 const HEAD_BYTES: usize = 16 << 10;
+/// Pause after a connection that could not be accepted: mostly no descriptor is free, and the next one would
+/// fail at once.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Open connections of an address at most.
 const CONNECTIONS: usize = 64;
 
@@ -64,7 +67,7 @@ pub async fn serve(listener: TcpListener, pages: Pages, shutdown: CancellationTo
             }
             Err(error) => {
                 warn!(%error, "HTTP connection not accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }

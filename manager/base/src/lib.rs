@@ -17,6 +17,7 @@ pub mod openkruise;
 pub mod outage;
 pub mod overload;
 pub mod ownership;
+pub mod program;
 pub mod round_robin;
 pub mod sent;
 pub mod signals;

@@ -223,7 +223,7 @@ fn told(reason: &'static str, text: String) -> Note {
 }
 
 impl Ages {
-    /// How long this replica has known an entry.
+    /// Returns how long this replica has known an entry.
     fn age(&mut self, map: Map, name: &str, given: &Time, now: Instant) -> Duration {
         let known = self.known.entry((map, name.to_owned())).or_insert_with(|| (given.clone(), now));
         if known.0 != *given {

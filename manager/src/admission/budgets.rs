@@ -188,7 +188,7 @@ impl Guard {
         }
     }
 
-    /// Whether pods of the namespace may have a budget.
+    /// Tells whether pods of the namespace may have a budget.
     fn has_budgets(&self, namespace: &str) -> Result<bool, &'static str> {
         let view = self.budgets.borrow();
         let budgets = view.listed().ok_or(NOT_LISTED)?;
@@ -324,8 +324,9 @@ impl Guard {
         Ok(busy(&name, "many others ask for a permit; try again"))
     }
 
-    /// Whether the pod counts as available: it was looked at before the status was, and if it was not then,
-    /// it may be by now, and be counted there. `None`: it is gone, and what was asked for is of no effect.
+    /// Tells whether the pod counts as available: it was looked at before the status was, and if it was not
+    /// then, it may be by now, and be counted there. `None`: it is gone, and what was asked for is of no
+    /// effect.
     async fn is_available(&self, pod: &PodSeen) -> Result<Option<bool>, &'static str> {
         if pod.available {
             return Ok(Some(true));

@@ -93,7 +93,7 @@ use self::{
 use crate::{
     health::Admits,
     lease::Tenure,
-    metrics::Metrics,
+    metrics::Admission,
     requests::{Ask, Reply},
     store::{Entered, Webhooks},
     wire::{Budgets, PodStates, Spreads, Watched},
@@ -102,22 +102,40 @@ use crate::{
 /// Name of both configurations; they stand in deploy/manager.
 const CONFIGURATION: &str = "berth-manager";
 
+/// Handles to the rest of the program and to the API server.
+pub struct Handles {
+    /// Client of the API server.
+    pub client: Client,
+    /// Lease: requests are marked, and permits given, by the replica that holds it.
+    pub tenure: Tenure,
+    /// Questions of the index of requests for permits.
+    pub asks: mpsc::UnboundedReceiver<Ask>,
+    /// Answers to them.
+    pub replies: mpsc::Sender<Reply>,
+    /// Readiness, for the page of health.
+    pub ready: watch::Sender<Admits>,
+    /// Entries that stand in the configuration, for the index of SidecarSets.
+    pub webhooks: watch::Sender<Webhooks>,
+    /// Entries of budgets that stand in both configurations, for the index of budgets.
+    pub entered: watch::Sender<Entered>,
+    /// Counters of the server.
+    pub metrics: Admission,
+    /// End of the server.
+    pub stop: CancellationToken,
+}
+
 /// Starts everything that admission needs: watches and reconcilers into `watches`, which are ended at the
 /// stop, and the server into `tasks`, which ends by itself.
 pub async fn start(
-    (options, ownership): (&Options, Ownership),
+    options: &Options,
+    ownership: Ownership,
     namespace: &str,
-    client: &Client,
-    (tenure, (asks, replies)): (Tenure, (mpsc::UnboundedReceiver<Ask>, mpsc::Sender<Reply>)),
-    metrics: &Metrics,
-    (watches, tasks): (&mut JoinSet<()>, &mut JoinSet<()>),
-    (ready, (webhooks, entered), stop): (
-        watch::Sender<Admits>,
-        (watch::Sender<Webhooks>, watch::Sender<Entered>),
-        CancellationToken,
-    ),
+    handles: Handles,
+    watches: &mut JoinSet<()>,
+    tasks: &mut JoinSet<()>,
 ) -> anyhow::Result<()> {
     let Some(address) = options.admission_address else { return Ok(()) };
+    let Handles { client, tenure, asks, replies, ready, webhooks, entered, metrics, stop } = handles;
     webhooks.send_replace(Webhooks::Unknown);
     entered.send_replace(Entered::unknown());
     let standing = webhooks.subscribe();
@@ -153,19 +171,30 @@ pub async fn start(
     watches.spawn(follow_owned(ownership.has(shared), all, "persistentpodstates", pod_states::read, states));
 
     let (served, serving) = watch::channel(Served::default());
-    let shown = (&sets_shown, &budgets_shown, &spreads_shown, &states_shown);
     // Replicas may listen at different addresses.
     let told = Options { admission_address: None, ..options.clone() };
     let choices = choices(options, ownership);
     let writer = Writer::new(Timestamp::now(), &(&service, told, ownership), &sample(&service, choices));
-    let shared = (client, &service, (choices, &writer), shown, (&serving, &announced, &entered));
+    let shared = Shared {
+        client: &client,
+        service: &service,
+        choices,
+        writer: &writer,
+        sets: &sets_shown,
+        budgets: &budgets_shown,
+        spreads: &spreads_shown,
+        states: &states_shown,
+        served: &serving,
+        coming: &announced,
+        entered: &entered,
+    };
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let (changes, entries) =
-        reconciler::<MutatingWebhookConfiguration>(watches, shared, mutating, Some(webhooks));
-    let (checks, _) = reconciler::<ValidatingWebhookConfiguration>(watches, shared, validating, None);
+        reconciler::<MutatingWebhookConfiguration>(watches, &shared, mutating, Some(webhooks));
+    let (checks, _) = reconciler::<ValidatingWebhookConfiguration>(watches, &shared, validating, None);
     let bundled = [changes, checks];
     let converts = ownership.has(SharedKind::StatefulSet);
-    let converting = converter(converts, watches, client, &service, &serving);
+    let converting = converter(converts, watches, &client, &service, &serving);
     let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let (secret, secret_shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={}", options.admission_secret));
@@ -181,7 +210,7 @@ pub async fn start(
         served,
     };
     watches.spawn(reconciler.run());
-    watches.spawn(tell(ready, serving.clone(), bundled, (sets_shown.clone(), namespaces_shown.clone())));
+    watches.spawn(tell(ready, serving.clone(), bundled, sets_shown.clone(), namespaces_shown.clone()));
     if ownership.has(SharedKind::ContainerRecreateRequest) {
         watches.spawn(request_marks::run(client.clone(), tenure.clone()));
     }
@@ -215,23 +244,25 @@ pub async fn start(
         pod_readiness_gate: options.pod_readiness_gate,
         any_metadata: options.any_pod_metadata,
     };
-    let server = Server::new(handler, serving, metrics.admission())?;
+    let server = Server::new(handler, serving, metrics)?;
     tasks.spawn(server.run(listener, stop));
     Ok(())
 }
 
-type Shared<'a> = (
-    &'a Client,
-    &'a Service,
-    (Choices, &'a Writer),
-    (
-        &'a watch::Receiver<View<sets::SetSeen>>,
-        &'a watch::Receiver<View<BudgetKept>>,
-        &'a watch::Receiver<View<SpreadKept>>,
-        &'a watch::Receiver<View<StateKept>>,
-    ),
-    (&'a watch::Receiver<Served>, &'a Announced, &'a watch::Sender<Entered>),
-);
+/// Sources of both configurations.
+struct Shared<'a> {
+    client: &'a Client,
+    service: &'a Service,
+    choices: Choices,
+    writer: &'a Writer,
+    sets: &'a watch::Receiver<View<sets::SetSeen>>,
+    budgets: &'a watch::Receiver<View<BudgetKept>>,
+    spreads: &'a watch::Receiver<View<SpreadKept>>,
+    states: &'a watch::Receiver<View<StateKept>>,
+    served: &'a watch::Receiver<Served>,
+    coming: &'a Announced,
+    entered: &'a watch::Sender<Entered>,
+}
 
 /// Choices by which entries are made.
 fn choices(options: &Options, ownership: Ownership) -> Choices {
@@ -260,12 +291,11 @@ fn choices(options: &Options, ownership: Ownership) -> Choices {
 /// Watches one configuration and keeps it right. Returns the bundle that stands in it, and itself.
 fn reconciler<K: Configuration>(
     watches: &mut JoinSet<()>,
-    (client, service, (choices, writer), objects, (served, coming, entered)): Shared<'_>,
+    shared: &Shared<'_>,
     what: &'static str,
     webhooks: Option<watch::Sender<Webhooks>>,
 ) -> (watch::Receiver<Vec<u8>>, watch::Receiver<View<K>>) {
-    let (sets, budgets, spreads, states) = objects;
-    let api: Api<K> = Api::all(client.clone());
+    let api: Api<K> = Api::all(shared.client.clone());
     let (view, shown) = watch::channel(View::default());
     let one = watcher::Config::default().fields(&format!("metadata.name={CONFIGURATION}"));
     watches.spawn(follow(api.clone(), one, what, Some, view));
@@ -273,19 +303,19 @@ fn reconciler<K: Configuration>(
     let reconciler = configuration::ConfigurationReconciler {
         api,
         name: CONFIGURATION,
-        service: service.clone(),
-        options: choices.others,
-        precedence: Precedence::of(writer.clone()),
+        service: shared.service.clone(),
+        options: shared.choices.others,
+        precedence: Precedence::of(shared.writer.clone()),
         shown: shown.clone(),
-        sets: sets.clone(),
-        budgets: (budgets.clone(), choices.budgets),
-        spreads: (spreads.clone(), choices.spreads),
-        states: (states.clone(), choices.states),
-        coming: coming.clone(),
-        served: served.clone(),
+        sets: shared.sets.clone(),
+        budgets: (shared.budgets.clone(), shared.choices.budgets),
+        spreads: (shared.spreads.clone(), shared.choices.spreads),
+        states: (shared.states.clone(), shared.choices.states),
+        coming: shared.coming.clone(),
+        served: shared.served.clone(),
         bundled,
         webhooks,
-        entered: entered.clone(),
+        entered: shared.entered.clone(),
     };
     watches.spawn(reconciler.run());
     (standing, shown)
@@ -325,7 +355,8 @@ async fn tell(
     ready: watch::Sender<Admits>,
     mut served: watch::Receiver<Served>,
     mut bundled: [watch::Receiver<Vec<u8>>; 2],
-    (mut sets, mut namespaces): (watch::Receiver<View<sets::SetSeen>>, watch::Receiver<Namespaces>),
+    mut sets: watch::Receiver<View<sets::SetSeen>>,
+    mut namespaces: watch::Receiver<Namespaces>,
 ) {
     loop {
         let certificate = served.borrow_and_update().is_loaded();

@@ -54,7 +54,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether budgets are asked before containers of a pod are made anew.
+    /// Tells whether budgets are asked before containers of a pod are made anew.
     pub(crate) const fn asks_budgets(&self) -> bool {
         self.admission_address.is_some() && self.budget_updates
     }

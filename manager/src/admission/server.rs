@@ -11,6 +11,7 @@ mod places;
 
 use std::{convert::Infallible, error::Error, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
+use berth_base::http::ACCEPT_PAUSE;
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -80,6 +81,17 @@ const LIFETIME: Duration = Duration::from_secs(300);
 const LINGER: Duration = Duration::from_secs(5);
 /// Time that requests have on a connection that is being closed.
 const GRACE: Duration = Duration::from_secs(6);
+
+/// Requests of a connection of HTTP/2 at the same time; its client keeps the others back.
+const STREAMS: u32 = 128;
+/// Headers of a request of HTTP/2 must fit into it.
+const HEADER_BYTES: u32 = 16 << 10;
+/// The head of a request of HTTP/1.1 must fit into it.
+const HEAD_BYTES: usize = 64 << 10;
+/// Interval of pings on a connection of HTTP/2: a client that went without a word answers none.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// A ping is answered within it, or the connection is closed.
+const PONG_WITHIN: Duration = Duration::from_secs(10);
 
 /// Decision on what a path asks for.
 pub(super) trait Decide: Send + Sync + 'static {
@@ -152,7 +164,7 @@ async fn accept<D: Decide>(
             }
             Err(error) => {
                 warn!(%error, "Connection not accepted");
-                sleep(Duration::from_millis(50)).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -243,16 +255,16 @@ async fn serve<D: Decide>(
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(128)
-            .max_header_list_size(16 << 10)
+            .max_concurrent_streams(STREAMS)
+            .max_header_list_size(HEADER_BYTES)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .keep_alive_interval(Duration::from_secs(30))
-            .keep_alive_timeout(Duration::from_secs(10));
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PONG_WITHIN);
         until_closed!(builder.serve_connection(io, service))
     } else {
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(NEXT_HEAD_WITHIN).max_buf_size(64 << 10);
+        builder.timer(TokioTimer::new()).header_read_timeout(NEXT_HEAD_WITHIN).max_buf_size(HEAD_BYTES);
         until_closed!(builder.serve_connection(io, service))
     };
     if let Err(error) = ended {

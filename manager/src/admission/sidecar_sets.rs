@@ -40,7 +40,7 @@ pub(super) fn completed_before(request: &Request) -> Value {
     }
 }
 
-/// Whether the white list has to be known.
+/// Tells whether the white list has to be known.
 pub(super) fn brings_metadata(request: &Request) -> bool {
     let patches = request.object.pointer("/spec/patchPodMetadata").and_then(Value::as_array);
     patches.is_some_and(|patches| !patches.is_empty())

@@ -51,7 +51,7 @@ pub(super) fn limited(pod: Value) -> Option<PodSeen> {
     Some(seen).filter(|seen| is_one && seen.stage == PodStage::Active)
 }
 
-/// Whether an update makes the pod unavailable: its spec changes, or it is marked.
+/// Tells whether an update makes the pod unavailable: its spec changes, or it is marked.
 pub(super) fn changes(old: &Value, new: &Value) -> bool {
     let marks = |pod: &Value| {
         let labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
@@ -61,8 +61,8 @@ pub(super) fn changes(old: &Value, new: &Value) -> bool {
     old["spec"] != new["spec"] || marks(new).iter().any(|mark| !before.contains(mark))
 }
 
-/// Whether the readiness gate of updates in place is closed: the update begins with it, and afterwards the
-/// pod is not available any more.
+/// Tells whether the readiness gate of updates in place is closed: the update begins with it, and afterwards
+/// the pod is not available any more.
 pub(super) fn closes(old: &Value, new: &Value) -> bool {
     let is = |pod: &Value, status: &str| {
         let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);

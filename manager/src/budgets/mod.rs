@@ -218,7 +218,7 @@ impl Index for BudgetIndex {
 }
 
 impl BudgetIndex {
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         let refused = self.budgets.values().filter(|known| known.budget.is_err()).count();
         Size { budgets: self.budgets.len(), refused }

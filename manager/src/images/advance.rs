@@ -11,7 +11,7 @@ use super::{
     EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, TURN_AFTER, UNHEARD,
     WRITTEN_EVERY, Wake,
     job::{Job, Secrets, Sent, Stage},
-    node::Asked,
+    node::DecidedWish,
     rollout::{Plan, Standing},
     status::{self, SECRET_UNAVAILABLE, Verdict},
     write::{Fetch, JobAct, JobWrite},
@@ -49,7 +49,7 @@ impl ImageIndex {
         std::mem::take(&mut self.effects)
     }
 
-    /// When to look again.
+    /// Returns when to look again.
     fn advance(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
         match self.jobs.get(uid).map(|job| (job.stage, job.spec.is_ok())) {
             None | Some((Stage::Unreadable, _)) => None,
@@ -79,7 +79,7 @@ impl ImageIndex {
                 }
                 if let Some(image) = &mut state.image {
                     let (namespace, weight) = (namespace.clone(), *weight);
-                    image.ask(uid, Asked { since: now.wall, namespace, weight });
+                    image.ask(uid, DecidedWish { since: now.wall, namespace, weight });
                 }
             }
             rollout.set(&name, Some(Standing::Asked(later(now.instant, UNHEARD))));
@@ -213,10 +213,10 @@ impl ImageIndex {
     fn rest(&mut self, uid: &Arc<str>, now: Now) {
         let Some(job) = self.jobs.get(uid) else { return };
         let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
-        let are_few = self.standings.are_many();
-        if self.turns.get_mut(&namespace).is_some_and(|turns| turns.rest(&entrant, are_few)) {
+        let is_crowded = self.standings.are_many();
+        if self.turns.get_mut(&namespace).is_some_and(|turns| turns.rest(&entrant, is_crowded)) {
             self.timers.set(Wake::Queue(namespace), Some(later(now.instant, TURN_AFTER)));
-        } else if are_few {
+        } else if is_crowded {
             self.hold_up(&namespace);
         }
     }

@@ -63,7 +63,7 @@ impl ImageIndex {
         self.nodes.get(name)?.image.as_ref()?.entries.get(uid).map(super::node::Entry::wish)
     }
 
-    /// Whether an entry that is shown is still wanted.
+    /// Tells whether an entry that is shown is still wanted.
     fn keeps(&mut self, uid: &Arc<str>, name: &Arc<str>, now: Now) -> bool {
         if let Some(rollout) = self.rollouts.get(uid) {
             let standing = rollout.standing(name);
@@ -89,8 +89,8 @@ impl ImageIndex {
         now.instant < until && (over.is_none() || ended() && !self.gives_way(uid, name))
     }
 
-    /// Whether another job of the namespace waits for the room of this entry. For an entry whose job is over
-    /// and remembers its end.
+    /// Tells whether another job of the namespace waits for the room of this entry. For an entry whose job is
+    /// over and remembers its end.
     fn gives_way(&self, uid: &str, name: &str) -> bool {
         let Some(state) = self.nodes.get(name) else { return false };
         let entry = state.image.as_ref().and_then(|image| image.entries.get(uid));
@@ -99,7 +99,7 @@ impl ImageIndex {
     }
 }
 
-/// How long the entries of a job stay that ended then.
+/// Returns how long the entries of a job stay that ended then.
 pub(super) fn kept(ended: Timestamp, now: Now) -> Duration {
     let passed = now.wall.as_second().saturating_sub(ended.as_second());
     KEPT.saturating_sub(Duration::from_secs(u64::try_from(passed).unwrap_or(0)))

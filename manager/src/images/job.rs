@@ -96,7 +96,7 @@ impl Job {
         }
     }
 
-    /// Whether all of a status is in what is shown. Conditions of others may be there too.
+    /// Tells whether all of a status is in what is shown. Conditions of others may be there too.
     pub(super) fn shows(&self, status: &ImagePullJobStatus) -> bool {
         let shown = &self.shown;
         status.conditions.iter().all(|condition| shown.conditions.contains(condition))

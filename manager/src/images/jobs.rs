@@ -107,7 +107,7 @@ impl ImageIndex {
         let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
         let plan = job.spec.as_ref().ok().map(|spec| spec.plan.clone());
         match (plan, self.rollouts.contains_key(uid)) {
-            (Some(plan), true) => self.roll_out(uid, (entrant.0, plan), pods, now),
+            (Some(plan), true) => self.roll_out(uid, entrant.0, plan, pods, now),
             (Some(_), false) => {
                 self.turns.entry(namespace.clone()).or_default().enter(entrant);
                 self.take_turns(&namespace, pods, now);
@@ -125,15 +125,15 @@ impl ImageIndex {
             return;
         }
         loop {
-            let are_few = self.standings.are_many();
+            let is_crowded = self.standings.are_many();
             let Some(turns) = self.turns.get_mut(namespace) else { return };
-            let Some((rank, uid)) = turns.next(are_few) else { break };
+            let Some((rank, uid)) = turns.next(is_crowded) else { break };
             let Some(job) = self.jobs.get_mut(&uid) else { continue };
             // That it waits was written with its memory, which counts from here on.
             (job.sent, job.written, job.absorbed) = (None, None, None);
             let Ok(Spec { plan, .. }) = &job.spec else { continue };
             let plan = plan.clone();
-            self.roll_out(&uid, (rank, plan), pods, now);
+            self.roll_out(&uid, rank, plan, pods, now);
             self.absorb(&uid);
             self.touched.insert(uid);
         }
@@ -180,7 +180,7 @@ impl ImageIndex {
     }
 
     /// Nodes are found for a new plan; where only limits have changed, they stay.
-    fn roll_out(&mut self, uid: &Arc<str>, (rank, plan): (Rank, Plan), pods: &Pods, now: Now) {
+    fn roll_out(&mut self, uid: &Arc<str>, rank: Rank, plan: Plan, pods: &Pods, now: Now) {
         if self.rollouts.get(uid).is_some_and(|rollout| rollout.plan.weight != plan.weight) {
             // What was decided was weighed with another weight.
             self.uncrowd_all(uid);

@@ -291,7 +291,7 @@ impl Index for ImageIndex {
 }
 
 impl ImageIndex {
-    /// Whether these Secrets of a job are still asked for, and for this image.
+    /// Tells whether these Secrets of a job are still asked for, and for this image.
     pub fn wants_secrets(&self, fetch: &Fetch) -> bool {
         self.jobs.get(&fetch.uid).is_some_and(|job| {
             let same = |spec: &Spec| spec.image() == fetch.image && spec.secrets == fetch.names;
@@ -299,7 +299,7 @@ impl ImageIndex {
         })
     }
 
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         let open = self.jobs.values().filter(|job| job.stage == Stage::Open);
         let (running, refused): (Vec<_>, Vec<_>) = open.partition(|job| job.spec.is_ok());

@@ -51,7 +51,7 @@ pub(super) struct Image {
     /// `desiredImages` with what the agent says of them, as shown.
     pub(super) entries: BTreeMap<Arc<str>, Entry>,
     /// Decided, and not shown yet.
-    asked: BTreeMap<Arc<str>, Asked>,
+    asked: BTreeMap<Arc<str>, DecidedWish>,
     /// Bytes that both take.
     pub(super) room: Room,
     /// On which version which entries were last asked to be written.
@@ -61,7 +61,7 @@ pub(super) struct Image {
 
 /// A wish that was decided.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct DecidedWish {
     pub(super) since: Timestamp,
     pub(super) namespace: Arc<str>,
     pub(super) weight: usize,
@@ -118,7 +118,7 @@ impl NodeState {
         }
     }
 
-    /// Whether there is room for a wish, and nobody of its namespace that came before waits for some.
+    /// Tells whether there is room for a wish, and nobody of its namespace that came before waits for some.
     pub(super) fn has_room(&self, namespace: &str, rank: &Rank, weight: usize) -> bool {
         let waits = self.crowded.get(namespace).and_then(BTreeSet::first);
         let fits = self.image.as_ref().is_none_or(|image| image.room.fits(namespace, weight));
@@ -178,7 +178,7 @@ impl Image {
         }
     }
 
-    pub(super) fn ask(&mut self, uid: &Arc<str>, asked: Asked) {
+    pub(super) fn ask(&mut self, uid: &Arc<str>, asked: DecidedWish) {
         self.unask(uid);
         self.room.take(&asked.namespace, asked.weight);
         self.asked.insert(uid.clone(), asked);
@@ -191,7 +191,7 @@ impl Image {
         true
     }
 
-    pub(super) fn asked(&self) -> &BTreeMap<Arc<str>, Asked> {
+    pub(super) fn asked(&self) -> &BTreeMap<Arc<str>, DecidedWish> {
         &self.asked
     }
 

@@ -39,15 +39,15 @@ impl JobQueue {
     }
 
     /// Lets a job rest that has its turn and nothing to do; tells whether its turn is free now.
-    pub(super) fn rest(&mut self, job: &Entrant, are_few: bool) -> bool {
-        let most = if are_few { FEW_RESTING } else { MOST_RESTING };
+    pub(super) fn rest(&mut self, job: &Entrant, is_crowded: bool) -> bool {
+        let most = if is_crowded { FEW_RESTING } else { MOST_RESTING };
         let rests = self.resting.len() < most && self.carried.remove(job);
         rests && self.resting.insert(job.clone())
     }
 
     /// Gives the turn to the oldest job that waits, if one is free.
-    pub(super) fn next(&mut self, are_few: bool) -> Option<Entrant> {
-        if self.carried.len() >= if are_few { FEW } else { MOST } {
+    pub(super) fn next(&mut self, is_crowded: bool) -> Option<Entrant> {
+        if self.carried.len() >= if is_crowded { FEW } else { MOST } {
             return None;
         }
         let job = self.waiting.pop_first()?;

@@ -267,7 +267,7 @@ impl Rollout {
         if self.may_ask() { self.pending.first().cloned() } else { None }
     }
 
-    /// Whether one more node may be asked. Those that wait for room do not count: they pull nothing.
+    /// Tells whether one more node may be asked. Those that wait for room do not count: they pull nothing.
     pub(super) fn may_ask(&self) -> bool {
         let busy = self.asked.len() + self.leaving.len();
         self.open && busy < self.plan.parallelism.of(self.desired())
@@ -278,7 +278,7 @@ impl Rollout {
         self.silence.first().filter(|(until, _)| *until <= now).map(|(_, node)| node.clone())
     }
 
-    /// When the next one will have been.
+    /// Returns when the next one will have been.
     pub(super) fn silence(&self) -> Option<Instant> {
         self.silence.first().map(|(until, _)| *until)
     }

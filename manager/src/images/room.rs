@@ -44,7 +44,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Whether a wish of this namespace fits.
+    /// Tells whether a wish of this namespace fits.
     pub(super) fn fits(&self, namespace: &str, weight: usize) -> bool {
         let own = self.of(namespace).saturating_add(weight);
         let all = self.all.saturating_add(weight);

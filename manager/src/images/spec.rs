@@ -43,7 +43,7 @@ impl Spec {
         &self.plan.content.image
     }
 
-    /// Whether what was read of Secrets for one is what the other needs.
+    /// Tells whether what was read of Secrets for one is what the other needs.
     pub(super) fn same_secrets(&self, other: &Self) -> bool {
         self.image() == other.image() && self.secrets == other.secrets
     }

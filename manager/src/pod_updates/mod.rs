@@ -227,7 +227,7 @@ impl PodUpdates {
         self.nodes.iter().filter(|(_, node)| node.shown.is_some()).map(|(name, _)| name)
     }
 
-    /// Whether the agent of the node says that it can do this.
+    /// Tells whether the agent of the node says that it can do this.
     pub fn can(&self, node: &str, feature: &str) -> bool {
         let shown = self.nodes.get(node).and_then(|node| node.shown.as_ref());
         shown.is_some_and(|shown| !shown.deleting && shown.features.iter().any(|one| one == feature))
@@ -238,8 +238,8 @@ impl PodUpdates {
         self.wanted.get(id).map(|(pod, _)| &**pod)
     }
 
-    /// Whether the agent has been given the entry that is wanted: it stands in the object of the node, or in
-    /// a write that may have come there.
+    /// Tells whether the agent has been given the entry that is wanted: it stands in the object of the node,
+    /// or in a write that may have come there.
     pub fn is_given(&self, id: &EntryId) -> bool {
         let Some((pod, node)) = self.wanted.get(id) else { return false };
         let Some(shown) = self.nodes.get(node).and_then(|node| node.shown.as_ref()) else { return false };
@@ -247,7 +247,7 @@ impl PodUpdates {
         given.any(|given| given.revision == pod.revision && given.attempt == pod.attempt)
     }
 
-    /// Whether something is to be asked of [`PodUpdates::owed`].
+    /// Tells whether something is to be asked of [`PodUpdates::owed`].
     pub fn owes(&self) -> bool {
         !self.dirty.is_empty()
     }
@@ -301,8 +301,8 @@ impl PodUpdates {
         }
     }
 
-    /// How far the agent is with what is wanted of this pod; `None` before it has said something about that
-    /// revision.
+    /// Returns how far the agent is with what is wanted of this pod; `None` before it has said something
+    /// about that revision.
     pub fn progress(&self, id: &EntryId) -> Option<Progress> {
         let (pod, node) = self.wanted.get(id)?;
         let said = self.nodes.get(node)?.shown.as_ref()?.pods.get(id)?;

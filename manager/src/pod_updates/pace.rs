@@ -53,7 +53,7 @@ impl Pace {
     }
 }
 
-/// How long entries stay as they are that took so long to write and to be shown.
+/// Returns how long entries stay as they are that took so long to write and to be shown.
 fn stay(took: Duration) -> Duration {
     took.saturating_mul(TIMES_A_WRITE).clamp(LEAST, NODE_EVERY)
 }

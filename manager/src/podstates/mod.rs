@@ -258,7 +258,7 @@ impl Index for PodStateIndex {
 }
 
 impl PodStateIndex {
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         let refused = self.states.values().filter(|known| known.rules.is_err()).count();
         let [sets, advanced] = [0, 1].map(|at| self.sets[at].len());

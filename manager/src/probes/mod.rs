@@ -227,7 +227,7 @@ impl Index for ProbeIndex {
 }
 
 impl ProbeIndex {
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         let markers = || self.spaces.values().flat_map(|space| space.markers.values());
         Size {

@@ -127,7 +127,7 @@ impl Shown {
         }
     }
 
-    /// Whether exactly this is shown. What is equal is kept once from now on.
+    /// Tells whether exactly this is shown. What is equal is kept once from now on.
     pub(super) fn agrees(&mut self, wanted: &BTreeMap<Uid, Arc<ProbedPod>>) -> bool {
         for entry in &mut self.entries {
             if let Entry::Other(other) = entry

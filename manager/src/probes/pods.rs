@@ -33,7 +33,7 @@ pub(super) fn counts(pod: &Pod) -> Option<&Arc<str>> {
     pod.node.as_ref().filter(|_| pod.initialized && pod.stage == PodStage::Active)
 }
 
-/// Nothing that counts differs.
+/// Tells whether nothing that counts differs.
 pub(super) fn are_same(one: &Pod, other: &Pod) -> bool {
     // Both sets and shapes are there once.
     one.uid == other.uid

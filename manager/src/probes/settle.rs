@@ -217,7 +217,7 @@ fn is_under_way<T>(sent: &Option<(Box<str>, T)>, next: &(Box<str>, T)) -> bool {
     sent.as_ref().is_some_and(|(resource_version, _)| *resource_version == next.0)
 }
 
-/// When the next write may be asked for, if not now.
+/// Returns when the next write may be asked for, if not now.
 fn next(sent_at: Option<Instant>, every: Duration, under_way: bool, now: Now) -> Option<Instant> {
     let pause = if under_way { ANSWERED_WITHIN } else { every };
     sent_at.map(|at| later(at, pause)).filter(|at| *at > now.instant)

@@ -49,7 +49,7 @@ pub(super) fn status(marker: &Marker, now: Timestamp) -> PodProbeMarkerStatus {
     }
 }
 
-/// Whether all of a status is in what is shown. Conditions of others may be there too.
+/// Tells whether all of a status is in what is shown. Conditions of others may be there too.
 pub(super) fn shows(shown: &PodProbeMarkerStatus, status: &PodProbeMarkerStatus) -> bool {
     shown.observed_generation == status.observed_generation
         && shown.matched_pods == status.matched_pods

@@ -109,7 +109,7 @@ impl Requests {
         due
     }
 
-    /// How many of a kind there are.
+    /// Returns how many of a kind there are.
     pub(super) fn count(&self, kind: RequestKind) -> usize {
         match kind {
             RequestKind::Recreate => self.known.len() - self.updates,
@@ -117,12 +117,12 @@ impl Requests {
         }
     }
 
-    /// How many an agent has.
+    /// Returns how many an agent has.
     pub(super) fn assigned(&self) -> usize {
         self.by_node.values().map(BTreeSet::len).sum()
     }
 
-    /// How many are not over.
+    /// Returns how many are not over.
     pub(super) fn unfinished_count(&self) -> usize {
         self.by_pod.values().map(BTreeSet::len).sum()
     }

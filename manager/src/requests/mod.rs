@@ -287,7 +287,7 @@ impl RequestIndex {
         Some(request)
     }
 
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         let assigned = self.requests.assigned();
         Size {

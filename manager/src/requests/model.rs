@@ -191,8 +191,8 @@ fn noted<S: Spec, T>(seen: &CustomSeen<S, T>) -> Option<Noted> {
 /// differ from ours.
 const AT_LEAST: Duration = Duration::from_secs(1);
 
-/// When a request's own deadline is over. Both clocks are compared once, at first sight; from then on ours
-/// counts.
+/// Returns when a request's own deadline is over. Both clocks are compared once, at first sight; from then on
+/// ours counts.
 fn active_until(seconds: i64, created: Option<Timestamp>, first: Now) -> Option<Instant> {
     let created = created.unwrap_or(first.wall).as_millisecond();
     let left = i128::from(created) + i128::from(seconds) * 1000 - i128::from(first.wall.as_millisecond());

@@ -146,7 +146,7 @@ impl Status for ContainerUpdateRequestStatus {
     }
 }
 
-/// Whether an agent has the request, which has not ended: its pod may be unavailable at any time.
+/// Tells whether an agent has the request, which has not ended: its pod may be unavailable at any time.
 pub(crate) fn under_way(seen: &RecreateSeen) -> bool {
     seen.status
         .as_ref()

@@ -34,7 +34,7 @@ pub(super) struct Newest<'a> {
     pub(super) rules: &'a Rules,
 }
 
-/// Whether the sidecars that differ have twins.
+/// Tells whether the sidecars that differ have twins.
 pub(super) fn needs_swap(rules: &Rules, pod: &Pod) -> bool {
     let Some(sidecars) = pod.sidecars.as_deref() else { return false };
     rules.containers.iter().any(|one| !is_swapped(one, sidecars))

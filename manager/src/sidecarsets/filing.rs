@@ -113,7 +113,7 @@ impl Filing {
         (said, Some(wait.until))
     }
 
-    /// Whether nothing is missing of a set, and nothing too much.
+    /// Tells whether nothing is missing of a set, and nothing too much.
     fn is_filed(&self, name: &str, known: &Known) -> bool {
         let Some(filed) = known.filed.as_ref().filter(|_| self.on) else { return true };
         self.listed && is_filed(name, &filed.revisions, &self.there.of(&known.uid))

@@ -301,7 +301,7 @@ impl Index for SidecarIndex {
 }
 
 impl SidecarIndex {
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         Size {
             sets: self.sets.len(),

@@ -53,7 +53,7 @@ pub(super) struct Candidate<'a> {
     /// Its agent writes that condition.
     pub(super) tells: bool,
     pub(super) means: Means,
-    pub(super) entry: Option<Asked>,
+    pub(super) entry: Option<PodRequest>,
 }
 
 /// Whether the pod's node can carry it out.
@@ -74,7 +74,7 @@ pub(super) enum Means {
 
 /// Request that stands for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct PodRequest {
     /// It is the newest revision.
     pub(super) newest: bool,
     /// The agent has it, or may have it any moment.
@@ -221,7 +221,7 @@ fn tell(strategy: &Strategy, pods: &[Candidate], plan: &mut Plan) {
         match (word(strategy, pod), standing) {
             (Some(word), None) if pod.entry.is_none() => missing.push((at, word)),
             (Some(word), Some((_, standing))) if word != standing => missing.push((at, word)),
-            (Some(_), Some((Asked { phase: Some(UpdatePhase::Failed), ago, .. }, _))) => {
+            (Some(_), Some((PodRequest { phase: Some(UpdatePhase::Failed), ago, .. }, _))) => {
                 // What refuses it may be mended by then; it keeps nobody waiting until then.
                 let pause = LONGEST_PAUSE.saturating_sub(*ago);
                 if pause.is_zero() {
@@ -275,7 +275,7 @@ enum Next {
     TakeBack,
 }
 
-fn next(strategy: &Strategy, pod: &Candidate, asked: &Asked) -> Next {
+fn next(strategy: &Strategy, pod: &Candidate, asked: &PodRequest) -> Next {
     let begun = asked.phase.is_some_and(|phase| phase != UpdatePhase::Pending);
     let ended = matches!(asked.phase, Some(UpdatePhase::Succeeded | UpdatePhase::Failed));
     let can = pod.upgradable && selected(strategy, pod) && pod.means == Means::Agent;

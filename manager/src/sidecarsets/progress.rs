@@ -34,7 +34,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Whether all pods are up to date; a reason for programs, and a sentence.
+    /// Tells whether all pods are up to date; a reason for programs, and a sentence.
     pub(super) fn told(&self) -> (bool, &'static str, String) {
         let Self { matched, updated, updated_ready, .. } = *self;
         if updated == matched && self.in_flight == 0 {

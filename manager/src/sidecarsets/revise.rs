@@ -62,7 +62,7 @@ impl Filed {
         }
     }
 
-    /// Whether a status has all of it.
+    /// Tells whether a status has all of it.
     pub(super) fn is_in(&self, shown: &SidecarSetStatus) -> bool {
         self.revisions == shown.revisions
             && self.history == shown.history

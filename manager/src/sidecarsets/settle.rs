@@ -14,11 +14,10 @@ use super::{
     accepted::{Hook, hook, spared_until, told_of_missing},
     entry::{self, Newest, needs_swap, owner},
     order::Rank,
-    plan::{Asked, Candidate, Means, Plan, plan},
+    plan::{Candidate, Means, Plan, PodRequest, plan},
     progress::Progress,
     revise::Filed,
     set::{Known, Member},
-    spec::Rules,
     standing::is_settled,
     status::{shows, status},
 };
@@ -143,11 +142,12 @@ impl SidecarIndex {
         // One for all of them: there may be tens of thousands, many times a second.
         let mut id = EntryId { uid: String::new(), owner: owner.clone() };
         let agents = Agents { updates: &self.updates, silent: self.silence.silent() };
+        let newest = Newest { set: name, uid: &known.uid, revision: &revision, rules: &rules };
         let mut candidates = Vec::with_capacity(known.pods.members.len());
         for (key, member) in &known.pods.members {
             id.uid.clear();
             let _ = write!(id.uid, "{}", member.pod.uid);
-            candidates.push(candidate(name, key, member, &rules, &revision, &id, agents, now));
+            candidates.push(candidate(newest, key, member, &id, agents, now));
         }
         let Plan { ask, tell, take_back, told, progress, again_in } = plan(&rules.strategy, &candidates);
         // The status may say later that it is about this spec, when ControllerRevisions are waited for.
@@ -156,7 +156,6 @@ impl SidecarIndex {
         let (asked, let_go) = (ask.len(), ready && !take_back.is_empty());
         if ready {
             let members: Vec<_> = known.pods.members.iter().collect();
-            let newest = Newest { set: name, uid: &known.uid, revision: &revision, rules: &rules };
             for (at, attempt) in ask {
                 let Some((key, Member { pod, .. })) = members.get(at) else { continue };
                 let Some(node) = &pod.node else { continue };
@@ -325,13 +324,10 @@ struct Agents<'a> {
 }
 
 /// A pod as the plan looks at it.
-#[expect(clippy::too_many_arguments, reason = "each is a part of what the plan looks at")]
 fn candidate<'a>(
-    set: &str,
+    Newest { set, revision, rules, .. }: Newest<'_>,
     key: &'a Key,
     Member { pod, state }: &'a Member,
-    rules: &Rules,
-    revision: &str,
     id: &EntryId,
     Agents { updates, silent }: Agents<'_>,
     now: Now,
@@ -343,7 +339,7 @@ fn candidate<'a>(
     let without_image = sidecars.and_then(|sidecars| sidecars.without_image(set));
     let asked = updates.wanted(id).map(|wanted| {
         let said = updates.progress(id);
-        Asked {
+        PodRequest {
             word: wanted.upgradable,
             newest: wanted.revision == revision,
             given: updates.is_given(id),

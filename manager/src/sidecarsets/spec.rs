@@ -138,12 +138,12 @@ impl Rules {
         })
     }
 
-    /// Whether a pod with these labels is selected.
+    /// Tells whether a pod with these labels is selected.
     pub(super) fn selects(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
 
-    /// Whether pods of this namespace are selected; nobody knows its labels before it has been seen.
+    /// Tells whether pods of this namespace are selected; nobody knows its labels before it has been seen.
     pub(super) fn reaches(&self, namespace: &str, labels: Option<&Labels>) -> bool {
         match &self.scope {
             Scope::All => true,
@@ -154,7 +154,7 @@ impl Rules {
         }
     }
 
-    /// Whether pods made in this namespace get sidecars.
+    /// Tells whether pods made in this namespace get sidecars.
     pub(super) fn injects_into(namespace: &str, labels: Option<&Labels>) -> bool {
         !LEFT_OUT.contains(&namespace) && !labels.is_some_and(is_control_plane)
     }

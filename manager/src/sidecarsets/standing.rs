@@ -68,7 +68,7 @@ fn state(rules: &Rules, set: &str, sidecars: &Sidecars) -> State {
     State { updated, ready }
 }
 
-/// Whether the pod has the container; of one with hot upgrades both twins, and one of them works.
+/// Tells whether the pod has the container; of one with hot upgrades both twins, and one of them works.
 fn is_there(one: &Sidecar, sidecars: &Sidecars) -> bool {
     match one.empty {
         None => sidecars.image(&one.name).is_some(),
@@ -79,7 +79,7 @@ fn is_there(one: &Sidecar, sidecars: &Sidecars) -> bool {
     }
 }
 
-/// Whether the container, or both twins, run what the pod's spec says.
+/// Tells whether the container, or both twins, run what the pod's spec says.
 pub(super) fn is_settled(one: &Sidecar, sidecars: &Sidecars) -> bool {
     match one.empty {
         None => sidecars.is_settled(&one.name),
@@ -93,13 +93,13 @@ fn resting(one: &Sidecar, sidecars: &Sidecars) -> Option<String> {
     berth_sidecarset::names::twins(&one.name).into_iter().find(|twin| **twin != **working)
 }
 
-/// Whether one of the twins has the set's image, is the working one, and the other one rests. One without
-/// twins has nothing to swap.
+/// Tells whether one of the twins has the set's image, is the working one, and the other one rests. One
+/// without twins has nothing to swap.
 pub(super) fn is_swapped(one: &Sidecar, sidecars: &Sidecars) -> bool {
     one.empty.is_none() || serving(one, sidecars) == Some(&*one.image) && rests(one, sidecars)
 }
 
-/// Whether the twin that does not work is on the empty image.
+/// Tells whether the twin that does not work is on the empty image.
 fn rests(one: &Sidecar, sidecars: &Sidecars) -> bool {
     let Some(empty) = &one.empty else { return true };
     resting(one, sidecars).and_then(|twin| sidecars.image(&twin)).is_some_and(|image| **image == **empty)

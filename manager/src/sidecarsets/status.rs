@@ -60,7 +60,7 @@ pub(super) fn status(
     }
 }
 
-/// Whether all of a status is in what is shown. Conditions of others may be there too.
+/// Tells whether all of a status is in what is shown. Conditions of others may be there too.
 pub(super) fn shows(shown: &SidecarSetStatus, status: &SidecarSetStatus) -> bool {
     let ours = SidecarSetStatus { conditions: Vec::new(), ..status.clone() };
     ours == SidecarSetStatus { conditions: Vec::new(), ..shown.clone() }

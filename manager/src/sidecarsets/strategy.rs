@@ -92,7 +92,7 @@ impl Amount {
         }
     }
 
-    /// How many of so many pods, rounded down, as with OpenKruise 1.4.
+    /// Returns how many of so many pods, rounded down, as with OpenKruise 1.4.
     pub(super) fn of(self, total: usize) -> usize {
         match self {
             Self::Number(number) => number,
@@ -104,8 +104,8 @@ impl Amount {
         }
     }
 
-    /// How many of so many pods at least: a share of few pods is never none of them, which would be an
-    /// upgrade that waits for ever.
+    /// Returns how many of so many pods at least: a share of few pods is never none of them, which would be
+    /// an upgrade that waits for ever.
     pub(super) fn some_of(self, total: usize) -> usize {
         match self {
             Self::Percent(1..) if total > 0 => self.of(total).max(1),

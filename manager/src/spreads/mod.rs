@@ -218,14 +218,14 @@ impl Index for SpreadIndex {
     }
 }
 
-/// Nothing has changed of what a count looks at.
+/// Tells whether nothing has changed of what a count looks at.
 fn counts_as(before: &Pod, after: &Pod) -> bool {
     let of = |pod: &Pod| (pod.uid.clone(), pod.stage, pod.node.is_some(), pod.created);
     of(before) == of(after) && before.spread == after.spread && before.owner == after.owner
 }
 
 impl SpreadIndex {
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         let refused = self.spreads.values().filter(|known| known.spread.is_err()).count();
         Size { spreads: self.spreads.len(), refused }

@@ -55,7 +55,7 @@ impl Views {
         listed.reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
-    /// Whether a list of this kind is coming in.
+    /// Tells whether a list of this kind is coming in.
     pub(crate) fn is_listing(&self, kind: Kind) -> bool {
         self.views[kind as usize].listing
     }

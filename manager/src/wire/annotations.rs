@@ -1,4 +1,4 @@
-//! Annotations that are read.
+//! Annotations of watched objects that are read; all others are skipped by the parser.
 
 use berth_base::metadata::ReadAnnotations;
 use berth_sidecarset::names;

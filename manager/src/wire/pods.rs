@@ -174,7 +174,7 @@ fn labels(meta: &ObjectMeta) -> BTreeMap<String, String> {
 }
 
 impl ContainerStatus {
-    /// When the process that runs was started, in seconds.
+    /// Returns when the process that runs was started, in seconds.
     fn started(&self) -> Option<i64> {
         let running = self.state.as_ref()?.running.as_ref()?;
         Some(running.started_at.as_ref()?.0.as_second())

@@ -1,4 +1,4 @@
-//! Requests, of both kinds.
+//! Requests of both kinds, for the index of requests.
 
 use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};

@@ -96,8 +96,8 @@ pub(super) fn sidecars(
     }))
 }
 
-/// Whether an update in place of the pod is on its way: a container runs an image from before it, or there
-/// are images that come later.
+/// Tells whether an update in place of the pod is on its way: a container runs an image from before it, or
+/// there are images that come later.
 pub(super) fn updates(annotations: &BTreeMap<String, String>, containers: &[Running]) -> bool {
     let state = object(annotations, UPDATE_STATE);
     let later = state.get("nextContainerImages").and_then(Value::as_object);
@@ -114,9 +114,9 @@ pub(super) fn updates(annotations: &BTreeMap<String, String>, containers: &[Runn
     })
 }
 
-/// Whether a container runs the image of the spec. Without a record nothing has changed since the pod was
-/// made. Two tags may have one image ID, and the runtime tells one of them as it likes: then the container
-/// runs the new one if it was started since the pod's spec has it.
+/// Tells whether a container runs the image of the spec. Without a record nothing has changed since the pod
+/// was made. Two tags may have one image ID, and the runtime tells one of them as it likes: then the
+/// container runs the new one if it was started since the pod's spec has it.
 fn is_settled(image: &str, status: Option<&Shown<'_>>, before: Option<&Before>) -> bool {
     let Some(status) = status else { return false };
     let Some(before) = before else { return true };
@@ -152,7 +152,7 @@ fn take(recorded: &mut BTreeMap<String, Before>, state: &Value, updated: Option<
     }
 }
 
-/// When each container was patched last, in seconds.
+/// Returns when each container was patched last, in seconds.
 fn patched(state: &Value) -> BTreeMap<&str, i64> {
     let mut patched = BTreeMap::new();
     for batch in state.get("containerBatchesRecord").and_then(Value::as_array).into_iter().flatten() {

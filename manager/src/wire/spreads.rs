@@ -1,4 +1,4 @@
-//! WorkloadSpreads.
+//! WorkloadSpreads, for their index and for admission.
 
 use berth_base::ownership::SharedKind;
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};

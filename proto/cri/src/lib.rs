@@ -4,6 +4,6 @@
 //! clients, the TLS and the kinds of the API server that `berth-proto` needs. All others have them from
 //! there, as `berth_proto::cri`, with the services.
 
-#![allow(missing_docs, clippy::all, clippy::use_self)]
+#![allow(missing_docs, clippy::all, clippy::use_self, reason = "generated code")]
 
 include!(concat!(env!("OUT_DIR"), "/runtime.v1.rs"));

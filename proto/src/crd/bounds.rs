@@ -377,7 +377,7 @@ fn find(table: &[(&str, i64)], path: &str) -> Option<i64> {
     table.iter().find(|(end, _)| fits(path, end)).map(|(_, most)| *most)
 }
 
-/// Whether the path is this one, or ends with it after a dot.
+/// Tells whether the path is this one, or ends with it after a dot.
 fn fits(path: &str, end: &str) -> bool {
     path.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }

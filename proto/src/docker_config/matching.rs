@@ -16,7 +16,7 @@ pub fn entry(server: &str) -> String {
     if path == "/" { host.to_owned() } else { format!("{host}{path}") }
 }
 
-/// Whether an entry is for an image `registry/repository`.
+/// Tells whether an entry is for an image `registry/repository`.
 pub fn matches(entry: &str, image: &str) -> bool {
     let ((pattern, prefix), (host, path)) = (split_path(entry), split_path(image));
     let ((pattern, pattern_port), (host, port)) = (split_port(pattern), split_port(host));

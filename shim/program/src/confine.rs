@@ -60,8 +60,8 @@ fn filter() -> anyhow::Result<bool> {
     Ok(refuses())
 }
 
-/// Whether this thread is refused what it has no need for: a call, and an argument of one that it needs. Both
-/// do nothing where they are allowed.
+/// Tells whether this thread is refused what it has no need for: a call, and an argument of one that it
+/// needs. Both do nothing where they are allowed.
 fn refuses() -> bool {
     let internet = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);
     let unlocked = munlockall();

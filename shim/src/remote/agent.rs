@@ -108,7 +108,7 @@ impl AgentLink {
         Self { shared: Arc::new(Shared { gate, foresight, resync, metrics, linked }) }
     }
 
-    /// Whether the shim is connected and knows what the agent knows.
+    /// Tells whether the shim is connected and knows what the agent knows.
     pub fn linked(&self) -> watch::Receiver<bool> {
         self.shared.linked.subscribe()
     }

@@ -36,7 +36,7 @@ pub(crate) const HOOK_PATIENCE: Duration = Duration::from_secs(2);
 /// Minimum time that a container always gets between the stop signal and SIGKILL, the kubelet's own.
 const FLOOR: Duration = Duration::from_secs(2);
 
-/// Whether the table has the call as one that passes: with an agent `here`, or without.
+/// Tells whether the table has the call as one that passes: with an agent `here`, or without.
 pub(crate) fn passes(table: &Table, request: &Request, here: bool) -> bool {
     match request {
         Request::CreateContainer(create) if here => table.creates_all(&create.sandbox),

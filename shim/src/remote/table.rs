@@ -127,7 +127,7 @@ impl Table {
         self.pulls_pass
     }
 
-    /// Whether this container is shown as one that ended well.
+    /// Tells whether this container is shown as one that ended well.
     pub(crate) fn is_completed(&self, container: &ContainerId) -> bool {
         let status = self.containers.get(container).and_then(|row| row.status);
         status.is_some_and(|shown| shown.showing == Showing::Completed)

@@ -159,7 +159,7 @@ fn check_shape(pod: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the container was injected, by whatever set.
+/// Tells whether the container was injected, by whatever set.
 fn is_injected(container: &Object) -> bool {
     objects(container, "env")
         .any(|env| text(env, "name") == names::IS_INJECTED && text(env, "value") == "true")

@@ -283,7 +283,8 @@ impl Cluster {
     }
 }
 
-/// Whether what the flags name is in the kubeconfig: a user that is not would be nobody at the API server.
+/// Tells whether what the flags name is in the kubeconfig: a user that is not would be nobody at the API
+/// server.
 fn known(kubeconfig: &Kubeconfig, global: &Global) -> anyhow::Result<()> {
     let contexts = || kubeconfig.contexts.iter().map(|one| &one.name);
     let clusters = || kubeconfig.clusters.iter().map(|one| &one.name);

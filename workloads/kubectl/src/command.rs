@@ -302,7 +302,7 @@ async fn look(
     Ok(progress.done)
 }
 
-/// Whether pods can be named to scale these down.
+/// Tells whether pods can be named to scale these down.
 fn scaled_down(targets: &[Target]) -> anyhow::Result<()> {
     if let Some(target) = targets.iter().find(|target| target.kind != target::Kind::CloneSet) {
         bail!(

@@ -68,7 +68,7 @@ fn set(kind: Kind, object: &Value, expected: i64) -> Progress {
     done(format!("{title} rolling update complete {updated} pods at revision {revision}..."))
 }
 
-/// How many pods of a CloneSet are to have the newest revision: as the controller counts them.
+/// Returns how many pods of a CloneSet are to have the newest revision: as the controller counts them.
 fn cloned(object: &Value) -> i64 {
     match object["status"]["expectedUpdatedReplicas"].as_i64() {
         Some(expected) => expected,
@@ -81,8 +81,9 @@ fn cloned(object: &Value) -> i64 {
     }
 }
 
-/// How many pods of a StatefulSet are to have the newest revision: those from the partition on, counted from
-/// the first number, where reserved numbers count as well; in any order as many as the partition leaves.
+/// Returns how many pods of a StatefulSet are to have the newest revision: those from the partition on,
+/// counted from the first number, where reserved numbers count as well; in any order as many as the partition
+/// leaves.
 fn numbered(object: &Value) -> i64 {
     let (spec, replicas) = (&object["spec"], wanted(object));
     let rolling = &spec["updateStrategy"]["rollingUpdate"];

@@ -177,7 +177,7 @@ impl Ahead<'_> {
             self.mark(rollout.ignored(kind), &mut writes);
             return writes;
         }
-        let asked = Asked::of(rollout.owner.annotations, rollout.replicas);
+        let asked = Wishes::of(rollout.owner.annotations, rollout.replicas);
         if rollout.updated_ready < asked.min_ready {
             return writes;
         }
@@ -209,14 +209,14 @@ impl Ahead<'_> {
 
 /// Wishes in the annotations of a workload.
 #[derive(Debug, PartialEq)]
-struct Asked {
+struct Wishes {
     parallelism: Value,
     timeout: i32,
     min_ready: i64,
     notes: Vec<Note>,
 }
 
-impl Asked {
+impl Wishes {
     /// Reads them; one that makes no sense is said, and counts as left out.
     fn of(annotations: &Labels, replicas: i64) -> Self {
         let mut notes = Vec::new();
@@ -314,7 +314,7 @@ impl Rollout<'_> {
         format!("{kept}-{hash}")
     }
 
-    fn job(&self, name: &str, image: &str, asked: &Asked) -> Action {
+    fn job(&self, name: &str, image: &str, asked: &Wishes) -> Action {
         let template = self.update.template.get("metadata").and_then(|metadata| metadata.get("labels"));
         let mut labels = template.and_then(Value::as_object).cloned().unwrap_or_default();
         labels.insert(REVISION_LABEL.to_owned(), self.update.hash().into());

@@ -5,7 +5,10 @@
 
 use berth_proto::template_history::TEMPLATE_HISTORY;
 use jiff::Timestamp;
-use k8s_openapi::{api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::{
+    api::apps::v1::ControllerRevision,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -70,6 +73,21 @@ pub struct Live<'a> {
     pub update: &'a Revision,
     /// Revision that pods within the partition have.
     pub current: &'a Revision,
+}
+
+impl<'a> Owner<'a> {
+    /// Owner with this metadata.
+    pub(crate) fn of(meta: &'a ObjectMeta, api_version: &'a str, kind: &'a str) -> Self {
+        static NONE: Labels = Labels::new();
+        Self {
+            api_version,
+            kind,
+            namespace: meta.namespace.as_deref().unwrap_or_default(),
+            name: meta.name.as_deref().unwrap_or_default(),
+            uid: meta.uid.as_deref().unwrap_or_default(),
+            annotations: meta.annotations.as_ref().unwrap_or(&NONE),
+        }
+    }
 }
 
 impl Revision {

@@ -171,7 +171,7 @@ impl Work<Jobs> {
                     Ok((wrote, is_new)) => {
                         if is_new {
                             let kind = kind.name().to_lowercase();
-                            self.tell(false, "SuccessfulCreate", format!("created {kind} {name}"));
+                            self.tell("SuccessfulCreate", format!("created {kind} {name}"));
                         }
                         self.made = true;
                         self.wrote.push(wrote);
@@ -251,7 +251,7 @@ impl Work<Jobs> {
         match deleted {
             Ok(there) => {
                 let text = format!("deleted {} {}", kind.name().to_lowercase(), target.name);
-                self.tell(false, "SuccessfulDelete", text);
+                self.tell("SuccessfulDelete", text);
                 self.wrote.push(there.unwrap_or(gone));
                 Ok(())
             }
@@ -320,13 +320,13 @@ impl Work<Jobs> {
             Failure::Held(_) => End::Held { text, refused: name.map(str::to_owned) },
             Failure::Busy(_) => End::failed(text),
             Failure::Refused(_) => {
-                self.tell(true, reason, text.clone());
+                self.warn(reason, text.clone());
                 End::Failed { text, refused: name.map(str::to_owned) }
             }
             // It may be there all the same.
             Failure::ServerError(_) | Failure::Unknown(_) => {
                 self.unread = true;
-                self.tell(true, reason, text.clone());
+                self.warn(reason, text.clone());
                 End::failed(text)
             }
         }

@@ -1,4 +1,4 @@
-//! Advanced StatefulSets.
+//! Advanced StatefulSets as a kind of the common controller: how one is read, and what its plan is made of.
 
 use berth_base::ownership::SharedKind;
 use berth_proto::crd::{AdvancedStatefulSet, ClaimTemplate};

@@ -146,8 +146,14 @@ impl<P: Picture> Work<P> {
         owners.any(|owner| owner.controller == Some(true) && owner.uid == self.object.uid())
     }
 
-    pub(crate) fn tell(&self, warning: bool, reason: &'static str, text: String) {
-        self.writer.events.tell(&self.object, Note { warning, reason, text });
+    /// Tells of what was done, in an Event of the object.
+    pub(crate) fn tell(&self, reason: &'static str, text: String) {
+        self.writer.events.tell(&self.object, Note { warning: false, reason, text });
+    }
+
+    /// Tells of what failed.
+    pub(crate) fn warn(&self, reason: &'static str, text: String) {
+        self.writer.events.tell(&self.object, Note { warning: true, reason, text });
     }
 }
 

@@ -74,7 +74,7 @@ impl SpreadView {
 }
 
 impl PodView {
-    /// Nothing that is decided by differs from an earlier version.
+    /// Tells whether nothing that is decided by differs from an earlier version.
     pub(super) fn decides_as(&self, earlier: &Self) -> bool {
         let Self { name, version: _, node, owner, seen } = self;
         (name, node, owner, seen) == (&earlier.name, &earlier.node, &earlier.owner, &earlier.seen)

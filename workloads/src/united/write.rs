@@ -73,7 +73,7 @@ impl Work<UnitedDeployments> {
                     }
                     let text = failure.text();
                     let text = format!("{what}: {text}");
-                    self.tell(true, reason, text.clone());
+                    self.warn(reason, text.clone());
                     refused.get_or_insert(text);
                 }
             }
@@ -121,7 +121,7 @@ impl Work<UnitedDeployments> {
                 let answer = gone(self.writer.ask("delete", api.delete(&target.name, &params)).await)?;
                 let left = answer.and_then(|answer| answer.left()).filter(|object| stays(&object.metadata));
                 let wrote = left.and_then(|object| child(kind, &object)).map(Wrote::Child);
-                self.tell(false, "SuccessfulDelete", format!("deleted {} {}", kind.name(), target.name));
+                self.tell("SuccessfulDelete", format!("deleted {} {}", kind.name(), target.name));
                 self.wrote.push(wrote.unwrap_or(Wrote::ChildGone(kind, target.uid)));
                 Ok(())
             }
@@ -135,7 +135,7 @@ impl Work<UnitedDeployments> {
                 let api = Api::<Pod>::namespaced(self.writer.client.clone(), self.object.namespace());
                 gone(self.writer.ask("delete", api.delete(&target.name, &params)).await)?;
                 let text = format!("deleted pod {}, which held the update up", target.name);
-                self.tell(false, "SuccessfulDelete", text);
+                self.tell("SuccessfulDelete", text);
                 self.wrote.push(Wrote::PodGone(target.uid));
                 Ok(())
             }
@@ -185,7 +185,7 @@ impl Work<UnitedDeployments> {
             Err(Failure::Taken) => return Err(Failure::Changed),
             made => made?,
         };
-        self.tell(false, "SuccessfulCreate", format!("created {} {}", kind.name(), object.name_any()));
+        self.tell("SuccessfulCreate", format!("created {} {}", kind.name(), object.name_any()));
         self.settled(kind, &object, &made)
     }
 
@@ -229,7 +229,7 @@ impl Work<UnitedDeployments> {
                 written => {
                     self.settled(kind, &object, &written?)?;
                     let text = format!("updated {} {}", kind.name(), target.name);
-                    self.tell(false, "SuccessfulUpdateSubset", text);
+                    self.tell("SuccessfulUpdateSubset", text);
                     return Ok(());
                 }
             }

@@ -43,7 +43,7 @@ impl Work {
                     self.errors = self.errors.saturating_add(1);
                 }
                 let text = failure.text();
-                self.tell(true, "FailedUpdate", format!("{what} {} is not adopted: {text}", target.name));
+                self.warn("FailedUpdate", format!("{what} {} is not adopted: {text}", target.name));
                 self.unadopted.push((target.uid, text));
                 return End::Done;
             }

@@ -48,7 +48,7 @@ impl Work {
             for ((wrote, failure), key) in done.into_iter().zip(keys) {
                 for wrote in wrote {
                     if let Wrote::Pod(pod) = &wrote {
-                        self.tell(false, "SuccessfulCreate", format!("succeed to create pod {}", pod.name));
+                        self.tell("SuccessfulCreate", format!("succeed to create pod {}", pod.name));
                     }
                     self.wrote.push(wrote);
                 }
@@ -95,7 +95,7 @@ impl Work {
             return End::Changed;
         }
         let text = format!("pod {name} is there, and {} does not own it: delete it", self.set.entry_owner());
-        self.tell(true, "FailedCreate", text.clone());
+        self.warn("FailedCreate", text.clone());
         End::ScaleFailed(text)
     }
 }

@@ -55,7 +55,7 @@ impl Work {
             Failure::Unknown(_) | Failure::ServerError(_) => {
                 self.errors = self.errors.saturating_add(1);
                 self.unread = true;
-                self.tell(true, reason, text.clone());
+                self.warn(reason, text.clone());
                 end(text)
             }
             Failure::Held(_) => End::Held(Box::new(end(text))),
@@ -66,7 +66,7 @@ impl Work {
                 end(text)
             }
             Failure::Refused(_) => {
-                self.tell(true, reason, text.clone());
+                self.warn(reason, text.clone());
                 end(text)
             }
         }

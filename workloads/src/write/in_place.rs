@@ -76,7 +76,7 @@ impl Work {
                             continue;
                         }
                         let text = format!("update pod {name} in place (revision {revision})");
-                        self.tell(false, "SuccessfulUpdatePodInPlace", text);
+                        self.tell("SuccessfulUpdatePodInPlace", text);
                     }
                     let Some(failure) = without_room(&node, &waiting) else { continue };
                     failure

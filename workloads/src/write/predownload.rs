@@ -15,13 +15,13 @@ impl Work {
         let (made, failed) = (text("create ImagePullJob"), text("cannot create ImagePullJob"));
         match self.writer.create_untyped::<ImagePullJob>(&self.namespace, job).await {
             Ok(job) => {
-                self.tell(false, "CreatedImagePullJob", made.unwrap_or_default());
+                self.tell("CreatedImagePullJob", made.unwrap_or_default());
                 self.wrote.push(Wrote::PullJob(PullJobView::of(&job.metadata)));
                 End::Done
             }
             Err(failure) => {
                 let text = format!("{}: {}", failed.unwrap_or_default(), failure.text());
-                self.tell(true, "FailedCreateImagePullJob", text.clone());
+                self.warn("FailedCreateImagePullJob", text.clone());
                 End::PullFailed(text)
             }
         }

@@ -69,7 +69,7 @@ fn known() -> BTreeMap<String, String> {
     settings.map(|(name, flag)| (name.to_owned(), flag.to_owned())).collect()
 }
 
-/// Whether berthd takes this value; this process's own env has no part in it.
+/// Tells whether berthd takes this value; this process's own env has no part in it.
 fn check(flag: &str, value: &str) -> Result<()> {
     let flags = flags().mut_args(|arg| arg.env(None::<&'static str>));
     let parsed = flags.try_get_matches_from(["berthd".to_owned(), format!("--{flag}={value}")]);

@@ -84,7 +84,7 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Whether the socket is given to `berth-shim`.
+    /// Tells whether the socket is given to `berth-shim`.
     pub(crate) fn two_programs(&self) -> bool {
         let [_, drop_in] = &self.shim_units;
         drop_in.is_some()

@@ -56,7 +56,7 @@ pub(crate) struct PodArgs {
 }
 
 impl PodArgs {
-    /// Whether this is to be done before anything else is started.
+    /// Tells whether this is to be done before anything else is started.
     pub(crate) fn wanted(self) -> bool {
         self.on_node
     }

@@ -61,7 +61,7 @@ impl Host {
         Self { root: root.to_owned(), systemctl: systemctl.to_owned() }
     }
 
-    /// Whether this is the machine we run on.
+    /// Tells whether this is the machine we run on.
     pub(crate) fn is_this(&self) -> bool {
         self.root == Path::new("/")
     }
@@ -80,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Whether there is a file.
+    /// Tells whether there is a file.
     pub(crate) fn exists(&self, path: &str) -> bool {
         self.path(path).symlink_metadata().is_ok()
     }
@@ -147,7 +147,7 @@ impl Host {
         self.write(path, &content, mode)
     }
 
-    /// Whether a program is on the node as it is here.
+    /// Tells whether a program is on the node as it is here.
     pub(crate) fn is_same(&self, here: &Path, path: &str) -> Result<bool> {
         let own = fs::read(here).with_context(|| format!("read {}", here.display()))?;
         match fs::read(self.path(path)) {
@@ -214,7 +214,7 @@ impl Host {
     }
 }
 
-/// Nothing is there, nor the folder it would be in.
+/// Tells whether neither the file nor the folder it would be in is there.
 fn is_missing(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

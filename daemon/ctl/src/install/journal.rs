@@ -209,7 +209,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether a file is one that an installation has put where none was.
+    /// Tells whether a file is one that an installation has put where none was.
     pub(crate) fn has_put(&self, path: &str) -> bool {
         self.changes.iter().any(
             |change| matches!(change, Change::File { path: put, before: Before::Absent, .. } if put == path),

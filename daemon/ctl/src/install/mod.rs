@@ -54,6 +54,8 @@ const WATCHED: Duration = Duration::from_secs(10);
 const LAST_CALLS: Duration = Duration::from_secs(60);
 /// How many of the last lines of a log say why.
 const LAST_LINES: &str = "12";
+/// Time for a command that only tells why something failed.
+const EXPLAINED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Flags of `install`.
 #[derive(Args, Debug)]
@@ -288,8 +290,7 @@ async fn explain(outcome: Result<()>, unit: &str) -> Result<()> {
         ("journalctl", vec!["--no-pager", "--quiet", "--lines", LAST_LINES, "--unit", unit]),
     ] {
         // It is about a failure already; what cannot be found out is not worth another one.
-        let said =
-            tokio::time::timeout(Duration::from_secs(10), Command::new(program).args(&args).output()).await;
+        let said = tokio::time::timeout(EXPLAINED_WITHIN, Command::new(program).args(&args).output()).await;
         if let Ok(Ok(said)) = said {
             output::progress(&format!("-- {program} {}", args.join(" ")));
             output::progress(String::from_utf8_lossy(&said.stdout).trim_end());

@@ -146,12 +146,12 @@ pub(crate) fn socket_for(runtime: &str) -> &'static str {
     if is_crio(runtime) { CRIO_SOCKET } else { SOCKET }
 }
 
-/// Whether an endpoint is CRI-O's, by the kubelet's rule.
+/// Tells whether an endpoint is CRI-O's, by the kubelet's rule.
 pub(crate) fn is_crio(endpoint: &str) -> bool {
     endpoint.ends_with(CRIO_PATH)
 }
 
-/// Whether an endpoint is Berth's own.
+/// Tells whether an endpoint is Berth's own.
 pub(crate) fn is_ours(endpoint: &str) -> bool {
     let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
     let path = path.strip_prefix("/var").filter(|rest| rest.starts_with("/run/")).unwrap_or(path);

@@ -4,8 +4,7 @@
 //! change what the containers see, and [`Ignored`] ones that mean nothing on a single node. `check` speaks
 //! about the latter two.
 
-// The fields are those of the Kubernetes API reference, which documents them.
-#![allow(missing_docs)]
+#![allow(missing_docs, reason = "fields of the Kubernetes API, which its reference documents")]
 
 use std::collections::BTreeMap;
 

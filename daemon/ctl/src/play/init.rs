@@ -10,6 +10,9 @@ use super::{Playing, hook, image};
 use crate::manifest::container;
 use crate::output::progress;
 
+/// Interval at which the runtime is asked whether one has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Runs them all.
 pub(crate) async fn run_all(playing: &Playing<'_>) -> Result<()> {
     for one in &playing.manifest.pod.spec.init_containers {
@@ -50,6 +53,6 @@ async fn to_its_end(playing: &Playing<'_>, id: &str, name: &str) -> Result<()> {
         if Instant::now() > playing.deadline {
             bail!("it has not ended within --timeout; give it more time, or find out what it waits for");
         }
-        sleep(Duration::from_millis(50)).await;
+        sleep(POLL_INTERVAL).await;
     }
 }

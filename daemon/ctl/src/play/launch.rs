@@ -193,7 +193,7 @@ impl Readiness {
         self.tasks.spawn(async move { (index, name, watch.until_ready().await) });
     }
 
-    /// Why this container is not tried yet: those above it that run and are not ready.
+    /// Says why this container is not tried yet: those above it that run and are not ready.
     fn above(&self, playing: &Playing<'_>, name: &str) -> Option<String> {
         let order = playing.manifest.order.as_ref()?;
         let above = order.above(order.priority(&name.into())?);

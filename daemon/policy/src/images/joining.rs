@@ -28,7 +28,7 @@ impl Images {
         same.map(|(id, _)| *id)
     }
 
-    /// How a pull stands that was joined.
+    /// Returns how a pull stands that was joined.
     ///
     /// It has failed for all who joined it as long as one of them is there whose credentials are not those it
     /// goes on with.

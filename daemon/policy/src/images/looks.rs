@@ -1,4 +1,4 @@
-//! Is an image on the node? One question at a time for each reference, however many wishes ask.
+//! Looks at whether an image is on the node: one at a time for each reference, however many wishes ask.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -98,7 +98,7 @@ impl Images {
         }
     }
 
-    /// When looks that failed are repeated.
+    /// Returns when looks that failed are repeated.
     pub(super) fn look_deadlines(&self) -> impl Iterator<Item = Instant> {
         self.looks.values().filter(|look| !look.in_flight).filter_map(|look| look.retry.next)
     }

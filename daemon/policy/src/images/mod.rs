@@ -181,7 +181,7 @@ impl Images {
         steps
     }
 
-    /// When to ask [`Images::plan`] again, even if nothing happens.
+    /// Returns when to ask [`Images::plan`] again, even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
         let ends = self.wishes.values().filter_map(Wanted::deadline);
         let queued = self.wishes.values().filter(|wanted| wanted.state == State::Queued);
@@ -198,7 +198,7 @@ impl Images {
         self.set_aside.all(now)
     }
 
-    /// How often the evaluation of a wish panicked.
+    /// Returns how often the evaluation of a wish panicked.
     pub fn panics(&self) -> u64 {
         self.set_aside.panics()
     }

@@ -24,7 +24,7 @@ struct Pin {
     used: bool,
     /// Until when the runtime keeps it, as far as it has answered.
     held: Option<Instant>,
-    asked: Option<Asked>,
+    asked: Option<PinStep>,
     /// A pull of it ended since it was asked for.
     rewritten: bool,
     retry: Retry,
@@ -32,7 +32,7 @@ struct Pin {
 
 /// A step whose answer is due.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum PinStep {
     Pin(Instant),
     Unpin,
 }
@@ -87,9 +87,9 @@ impl Pins {
         pin.retry = Retry::default();
         pin.held = match asked {
             // Which of the two came first, nobody knows.
-            Asked::Pin(_) if pin.rewritten => Some(now),
-            Asked::Pin(until) => Some(until),
-            Asked::Unpin => None,
+            PinStep::Pin(_) if pin.rewritten => Some(now),
+            PinStep::Pin(until) => Some(until),
+            PinStep::Unpin => None,
         };
         pin.rewritten = false;
         if pin.held.is_none() && pin.is_over(now) {
@@ -101,9 +101,9 @@ impl Pins {
         let Some(pin) = self.0.get_mut(record) else { return };
         match pin.asked.take() {
             None => return,
-            Some(Asked::Pin(_)) => {}
+            Some(PinStep::Pin(_)) => {}
             // Perhaps it is kept, perhaps not: whichever is wanted has to be asked for.
-            Some(Asked::Unpin) => pin.held = Some(now),
+            Some(PinStep::Unpin) => pin.held = Some(now),
         }
         pin.retry.failed(now, |failures| pause(seed, record, failures));
     }
@@ -121,8 +121,8 @@ impl Pins {
             }
             if pin.retry.is_due(now) && (over || pin.held != Some(pin.until)) {
                 let (asked, step) = match over {
-                    true => (Asked::Unpin, ImageStep::Unpin(record.clone())),
-                    false => (Asked::Pin(pin.until), ImageStep::Pin(record.clone(), pin.until)),
+                    true => (PinStep::Unpin, ImageStep::Unpin(record.clone())),
+                    false => (PinStep::Pin(pin.until), ImageStep::Pin(record.clone(), pin.until)),
                 };
                 pin.asked = Some(asked);
                 steps.push(step);
@@ -132,7 +132,7 @@ impl Pins {
         steps
     }
 
-    /// When something about them may be due.
+    /// Returns when something about them may be due.
     pub(super) fn deadlines(&self) -> impl Iterator<Item = Instant> {
         let idle = self.0.values().filter(|pin| pin.asked.is_none());
         idle.flat_map(|pin| [Some(pin.until).filter(|_| !pin.used), pin.retry.next]).flatten()

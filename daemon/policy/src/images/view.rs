@@ -19,7 +19,7 @@ impl Images {
         self.wishes.get(id).map(|wanted| self.report_of(wanted))
     }
 
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> ImagesSize {
         ImagesSize {
             wishes: self.wishes.len(),
@@ -29,8 +29,8 @@ impl Images {
         }
     }
 
-    /// Whether one is pulled by us, or may have to be: only then may a pull of the kubelet's wait for ours.
-    /// That is known before a pull begins, so that a data path in another process is told in time.
+    /// Tells whether one is pulled by us, or may have to be: only then may a pull of the kubelet's wait for
+    /// ours. That is known before a pull begins, so that a data path in another process is told in time.
     pub fn is_busy(&self) -> bool {
         self.wishes.values().any(Wanted::is_open) || self.pulls.values().any(Pull::is_running)
     }

@@ -131,7 +131,7 @@ impl Wanted {
         self.given() == given && self.wish.credentials == *credentials
     }
 
-    /// When it fails, whatever goes on.
+    /// Returns when it fails, whatever goes on.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.started
             .filter(|_| self.is_open())

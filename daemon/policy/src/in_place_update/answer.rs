@@ -68,7 +68,7 @@ pub(super) fn turn_back(
     (request.id.clone(), report)
 }
 
-/// How it ended. `Ok` has the containers that were left out.
+/// Returns how it ended. `Ok` has the containers that were left out.
 pub(super) fn end(
     request: &UpdateRequest,
     result: Result<&BTreeMap<ContainerName, String>, &Failure>,

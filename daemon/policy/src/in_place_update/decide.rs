@@ -1,4 +1,5 @@
-//! The decision itself.
+//! Decision of the one next step of an update, in the order that the drawing of the parent module shows: what
+//! can never come about fails first, what is under way is waited for, and only then is more begun.
 
 mod leftovers;
 mod swaps;
@@ -221,10 +222,10 @@ impl Decision<'_> {
         container.is_env_stale() && counts_env(self.update, self.seen, container)
     }
 
-    /// Nothing is stopped any more, and the gate is still shut. A container that is not Ready keeps the pod
-    /// out by itself; the kubelet looks at containers and gates together, once a second: opened now, both are
-    /// seen in one look. So it is for one that the kubelet has stopped and is about to start: opened after
-    /// that, the gate would miss that look.
+    /// Tells whether nothing is stopped any more, and the gate is still shut. A container that is not Ready
+    /// keeps the pod out by itself; the kubelet looks at containers and gates together, once a second: opened
+    /// now, both are seen in one look. So it is for one that the kubelet has stopped and is about to start:
+    /// opened after that, the gate would miss that look.
     fn may_open(&self) -> bool {
         let runs = |container: &&ContainerView| {
             container.is_running() && !container.is_image_stale() && !self.owes_env(container)
@@ -239,8 +240,8 @@ impl Decision<'_> {
             && watched.iter().all(|container| runs(container) || next_is_right(container))
     }
 
-    /// How long ago the container was patched last, by whomever; where an update that this one replaced did
-    /// that and its record is gone, how long ago this one began.
+    /// Returns how long ago the container was patched last, by whomever; where an update that this one
+    /// replaced did that and its record is gone, how long ago this one began.
     fn since_batch(&self, container: &ContainerView) -> Duration {
         self.patched_at(container).map_or(Duration::ZERO, |at| self.seen.since(at))
     }

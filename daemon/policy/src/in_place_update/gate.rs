@@ -1,8 +1,8 @@
 //! The readiness gate of a pod for which no update goes on.
 
-/// Whether the agent opens the gate. `closed_here`: whether it was the agent that wrote the condition as not
-/// True; `None`: nobody has written the condition yet. A gate that somebody else closed is theirs to open.
-/// `as_it_should_be`: its containers are Ready, and the kubelet has nothing to change any more.
+/// Tells whether the agent opens the gate. `closed_here`: whether it was the agent that wrote the condition
+/// as not True; `None`: nobody has written the condition yet. A gate that somebody else closed is theirs to
+/// open. `as_it_should_be`: its containers are Ready, and the kubelet has nothing to change any more.
 pub fn may_open(closed_here: Option<bool>, as_it_should_be: bool) -> bool {
     match closed_here {
         None => true,
@@ -10,9 +10,9 @@ pub fn may_open(closed_here: Option<bool>, as_it_should_be: bool) -> bool {
     }
 }
 
-/// Whether the kubelet's pod worker is at this `generation`, by the `status.observedGeneration`: what it does
-/// from now on, it does for that. While a container is being stopped for an older one, nothing else shows it.
-/// Kubelets before 1.34 do not tell.
+/// Tells whether the kubelet's pod worker is at this `generation`, by the `status.observedGeneration`: what
+/// it does from now on, it does for that. While a container is being stopped for an older one, nothing else
+/// shows it. Kubelets before 1.34 do not tell.
 pub fn is_worked_on(generation: Option<i64>, observed: Option<i64>) -> bool {
     observed.is_none_or(|observed| generation.is_none_or(|generation| generation <= observed))
 }

@@ -198,7 +198,7 @@ pub enum Life {
 }
 
 impl Observed {
-    /// How long ago a time of a record is.
+    /// Returns how long ago a time of a record is.
     pub(super) fn since(&self, at: i64) -> Duration {
         Duration::from_secs(self.wall.saturating_sub(at).try_into().unwrap_or(0))
     }

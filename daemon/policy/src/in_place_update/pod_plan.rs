@@ -261,8 +261,8 @@ pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed, newest: &UpdateReq
     update
 }
 
-/// Nothing of what it wants is left: newer ones want something else of all of it. One that goes back wants
-/// nothing else.
+/// Tells whether nothing of what it wants is left: newer ones want something else of all of it. One that goes
+/// back wants nothing else.
 fn is_replaced(request: &UpdateRequest, others: &[&UpdateRequest], seen: &Observed) -> bool {
     let (images, metadata) = request.wanted(seen);
     let newer: Vec<_> = others

@@ -297,7 +297,7 @@ impl UpdateRequest {
         self.reported.rolling_back.is_some()
     }
 
-    /// When it fails.
+    /// Returns when it fails.
     pub fn limit(&self) -> Option<Instant> {
         match &self.reported.rolling_back {
             Some((_, since)) => since.checked_add(self.rollback_limit),

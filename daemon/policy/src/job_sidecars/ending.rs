@@ -113,7 +113,7 @@ impl Node {
         steps
     }
 
-    /// Nothing of this main will run any more.
+    /// Tells whether nothing of this main will run any more.
     fn is_over(&self, pod: &Pod, name: &ContainerName, main: &InstanceView) -> bool {
         let ContainerState::Exited { code } = main.state else { return false };
         let ended = pod.leaves_exited(name, &main.id, code);
@@ -189,7 +189,7 @@ impl Node {
         self.notices.push((pod.pod.clone(), notice));
     }
 
-    /// When a sidecar that does not stop makes way for the next one.
+    /// Returns when a sidecar that does not stop makes way for the next one.
     pub(crate) fn sidecar_deadlines(&self) -> impl Iterator<Item = Instant> {
         self.sidecars.marks.values().filter_map(|marked| {
             Some(later(marked.stop_began?, self.pods.get(&marked.mark.pod)?.grace.saturating_add(LATE)))

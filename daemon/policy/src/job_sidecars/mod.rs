@@ -45,7 +45,7 @@ pub struct SidecarMark {
     pub hooked: bool,
 }
 
-/// Whether a value of [`JOB_SIDECAR_ENV`] says yes.
+/// Tells whether a value of [`JOB_SIDECAR_ENV`] says yes.
 pub fn is_job_sidecar(value: &str) -> bool {
     value.eq_ignore_ascii_case("true")
 }

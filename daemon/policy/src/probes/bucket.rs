@@ -1,4 +1,4 @@
-//! So many in a time, a few of them at once.
+//! Token bucket: so many in a time, a few of them at once. It bounds what probes cost the node.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ impl Bucket {
         Self { every, slack: every.saturating_mul(burst.saturating_sub(1)), full: None }
     }
 
-    /// When there is a token; `None`: there always was one.
+    /// Returns when there is a token; `None`: there always was one.
     pub(super) fn free_at(&self) -> Option<Instant> {
         self.full.and_then(|full| full.checked_sub(self.slack))
     }

@@ -53,7 +53,7 @@ impl Probes {
         pods.flat_map(|pod| pod.probes.values().map(|watch| watch.view(&pod.pod))).collect()
     }
 
-    /// How much is remembered.
+    /// Returns how much is remembered.
     pub fn size(&self) -> ProbesSize {
         ProbesSize {
             pods: self.pods.len(),

@@ -56,7 +56,7 @@ pub(super) enum MarkKey {
 
 /// Marks, with the values they may be given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct AllowedMarks {
     pub(super) conditions: BTreeSet<Arc<str>>,
     pub(super) keys: BTreeMap<MarkKey, BTreeSet<Arc<str>>>,
 }
@@ -78,7 +78,7 @@ pub(super) struct Changes {
     turned: bool,
 }
 
-impl Asked {
+impl AllowedMarks {
     pub(super) fn is_empty(&self) -> bool {
         self.conditions.is_empty() && self.keys.is_empty()
     }
@@ -111,7 +111,7 @@ impl Face {
         }
     }
 
-    /// Whether the pod shows these changes.
+    /// Tells whether the pod shows these changes.
     pub(super) fn has(&self, changes: &Changes) -> bool {
         let condition = |kind, mark: &ConditionMark| {
             let shown = self.conditions.get(kind);
@@ -176,7 +176,7 @@ impl Changes {
 impl ProbedPod {
     /// In what the pod differs from what it should show. `former` is what was asked since the pod last showed
     /// what it should.
-    pub(super) fn changes(&self, face: &Face, former: &Asked, now: Instant) -> Changes {
+    pub(super) fn changes(&self, face: &Face, former: &AllowedMarks, now: Instant) -> Changes {
         let mut changes = Changes::default();
         let mut taken = BTreeSet::new();
         let mut wanted: BTreeMap<MarkKey, Option<Arc<str>>> = BTreeMap::new();

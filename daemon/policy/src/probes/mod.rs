@@ -199,13 +199,13 @@ impl Probes {
         steps
     }
 
-    /// When to ask [`Probes::plan`] again, even if nothing happens. Of the last plan: a fact asks for one of
-    /// its own.
+    /// Returns when to ask [`Probes::plan`] again, even if nothing happens. Of the last plan: a fact asks for
+    /// one of its own.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wake.next
     }
 
-    /// Whether probes run later than they should, because the node allows no more.
+    /// Tells whether probes run later than they should, because the node allows no more.
     pub fn backlog(&self) -> Option<Backlog> {
         self.backlog.told()
     }
@@ -217,7 +217,7 @@ impl Probes {
         all.filter_map(|(uid, again)| Some((self.pods.get(&uid)?.pod.clone(), again))).collect()
     }
 
-    /// How often the evaluation of a pod panicked.
+    /// Returns how often the evaluation of a pod panicked.
     pub fn panics(&self) -> u64 {
         self.set_aside.panics()
     }

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     ProbedPod, Probes,
-    marks::{Asked, MarkKey},
+    marks::{AllowedMarks, MarkKey},
     model::Probe,
     watch::{Presence, Watch},
     writes::Marking,
@@ -134,8 +134,8 @@ impl ProbedPod {
     }
 
     /// The marks its probes ask for.
-    pub(super) fn asked(&self) -> Asked {
-        let mut asked = Asked::default();
+    pub(super) fn asked(&self) -> AllowedMarks {
+        let mut asked = AllowedMarks::default();
         for Watch { wanted, .. } in self.probes.values() {
             asked.conditions.extend(wanted.condition_type.clone());
             for (key, value) in wanted.succeeded.all().chain(wanted.failed.all()) {

@@ -133,7 +133,7 @@ impl Watch {
         &self.wanted.container
     }
 
-    /// Nothing is known yet, so there are no words.
+    /// Tells whether nothing is known yet, so there are no words.
     pub(super) fn is_blank(&self) -> bool {
         self.state == ProbeState::Unknown && self.message.is_empty()
     }
@@ -247,7 +247,7 @@ impl Watch {
         }
     }
 
-    /// When its delay is over; never while it is paused.
+    /// Returns when its delay is over; never while it is paused.
     fn ready(&self) -> Option<Instant> {
         if self.wanted.paused {
             return None;
@@ -256,7 +256,7 @@ impl Watch {
         Some(later(since, self.probe()?.initial_delay))
     }
 
-    /// When its next run is wanted, as it stands now.
+    /// Returns when its next run is wanted, as it stands now.
     fn next_due(&self, agent_began: Instant) -> Option<Instant> {
         let Presence::Up { since, .. } = self.place else { return None };
         let (probe, ready) = (self.probe()?, self.ready()?);
@@ -265,9 +265,9 @@ impl Watch {
         Some(self.refusal.as_ref().map_or(next, |refusal| next.max(refusal.counts)))
     }
 
-    /// When a first run may begin, the delay of the probe aside. The kubelet does the same: when the agent
-    /// has just begun, so do the probes of all containers that run already, and they are not to run all at
-    /// once.
+    /// Returns when a first run may begin, the delay of the probe aside. The kubelet does the same: when the
+    /// agent has just begun, so do the probes of all containers that run already, and they are not to run all
+    /// at once.
     fn spread(&self, probe: &Probe, since: Instant, agent_began: Instant) -> Instant {
         let period = period(probe);
         let young = self.placed.saturating_duration_since(agent_began) < period;
@@ -372,7 +372,7 @@ pub(super) fn period(probe: &Probe) -> Duration {
     probe.period.max(SHORTEST)
 }
 
-/// How long a run may take where `longest` is the most.
+/// Returns how long a run may take where `longest` is the most.
 pub(super) fn timeout(probe: &Probe, longest: Duration) -> Duration {
     probe.timeout.max(SHORTEST).min(longest.max(SHORTEST))
 }

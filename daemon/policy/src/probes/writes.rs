@@ -15,7 +15,7 @@ use std::{
 use super::{
     ProbeStep, Probes,
     event::{ProbeOutcome, Shown},
-    marks::{Asked, Changes, Face, MarkKey},
+    marks::{AllowedMarks, Changes, Face, MarkKey},
     step::ConditionStatus,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub(super) struct Marking {
     outdated: bool,
     /// Marks that were asked since the pod last showed what it should: perhaps they are there, and nobody
     /// asks for them any more.
-    former: Asked,
+    former: AllowedMarks,
     looking: bool,
     looked: Retry,
     writing: Option<Writing>,
@@ -108,7 +108,7 @@ enum Turn {
 }
 
 impl Marking {
-    pub(super) fn former(&self) -> &Asked {
+    pub(super) fn former(&self) -> &AllowedMarks {
         &self.former
     }
 
@@ -128,11 +128,11 @@ impl Marking {
 
     /// Nothing more is to be taken away.
     pub(super) fn let_go(&mut self) {
-        self.former = Asked::default();
+        self.former = AllowedMarks::default();
     }
 
     /// Other marks are asked for than before.
-    pub(super) fn asked_anew(&mut self, before: Asked, after: &Asked) {
+    pub(super) fn asked_anew(&mut self, before: AllowedMarks, after: &AllowedMarks) {
         if !self.gone {
             self.former.extend(before);
         }

@@ -79,7 +79,7 @@ impl Node {
         change(request, RequestEffect::Report(report))
     }
 
-    /// When to ask again because of a request.
+    /// Returns when to ask again because of a request.
     pub(crate) fn recreate_deadlines(&self) -> impl Iterator<Item = Instant> {
         let now = self.looked;
         let timers = self.recreates.requests.in_hand().flat_map(move |request| match now {

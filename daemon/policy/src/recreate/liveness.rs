@@ -58,7 +58,7 @@ impl Node {
             && instances.any(|instance| instance.container.state == ContainerState::Running)
     }
 
-    /// How a container is, where `target` is the instance to replace.
+    /// Returns how a container is, where `target` is the instance to replace.
     pub(super) fn standing_in(
         &self,
         pod: &PodUid,

@@ -184,7 +184,7 @@ impl Requests {
         first.chain(behind).filter_map(|(_, id)| self.all.get(id))
     }
 
-    /// Whether an open one is looked at.
+    /// Tells whether an open one is looked at.
     pub(super) fn is_in_hand(&self, request: &Request) -> bool {
         self.in_hand_of(&request.asked.pod).any(|one| one.arrival == request.arrival)
     }
@@ -211,7 +211,7 @@ impl Requests {
         due.filter_map(|(_, id)| self.all.get(id))
     }
 
-    /// When the next deadline, and the next time to delete one, is after `looked`.
+    /// Returns when the next deadline, and the next time to delete one, is after `looked`.
     pub(super) fn times(&self, looked: Option<Instant>) -> impl Iterator<Item = Instant> {
         let next = move |times: &BTreeSet<(Instant, RequestId)>| {
             match looked.map(|looked| (later(looked, Duration::from_nanos(1)), RequestId::from(""))) {

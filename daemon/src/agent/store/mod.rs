@@ -223,7 +223,7 @@ impl Store {
 }
 
 impl StoreError {
-    /// Nothing that time mends, or that may be gone past: the store is somebody else's.
+    /// Tells whether it lasts, and must not be gone past: the store is somebody else's.
     fn is_final(&self) -> bool {
         match self {
             Self::InUse { .. } | Self::Schema { .. } | Self::Closed => true,

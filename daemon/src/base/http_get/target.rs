@@ -75,7 +75,7 @@ impl Target {
         }
     }
 
-    /// Whether this `Host` stands for the host and port that are named.
+    /// Tells whether this `Host` stands for the host and port that are named.
     fn is_called(&self, named: &HeaderValue, host: &str, port: u16) -> bool {
         let Ok(named) = Authority::try_from(named.as_bytes()) else { return false };
         let (name, named_port) = parts(&named, self.https);

@@ -40,13 +40,20 @@ impl CallError {
         self.code() == Some(404)
     }
 
-    /// Gives the API server's message where it refuses a call for good, however often it is asked. `lasts`:
-    /// it has said so again and again, so that a 403 is meant, too.
-    pub(crate) fn refusal(&self, lasts: bool) -> Option<&str> {
+    /// Gives the API server's message where it refuses a call for good, however often it is asked.
+    pub(crate) fn refusal(&self) -> Option<&str> {
         match self {
             Self::Refused { code: 400 | 422, message } => Some(message),
-            Self::Refused { code: 403, message } if lasts => Some(message),
             Self::Refused { .. } | Self::NoClient(_) | Self::Failed(_) | Self::Silent(_) => None,
+        }
+    }
+
+    /// Gives the same, and what it says where a right is missing: that may be given a moment later, and is
+    /// meant only when it is said again and again.
+    pub(crate) fn refusal_or_forbidden(&self) -> Option<&str> {
+        match self {
+            Self::Refused { code: 403, message } => Some(message),
+            _ => self.refusal(),
         }
     }
 
@@ -90,7 +97,7 @@ pub(super) fn patience(slow: u32) -> Duration {
     CALL_TIMEOUT.saturating_mul(1 << slow.min(MOST_DOUBLINGS))
 }
 
-/// How slow it counts as after an answer that took so long; `None`: it did not come in time.
+/// Returns how slow it counts as after an answer that took so long; `None`: it did not come in time.
 pub(super) fn slowness(before: u32, took: Option<Duration>) -> u32 {
     let less = before.saturating_sub(1);
     match took {

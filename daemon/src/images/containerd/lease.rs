@@ -74,7 +74,7 @@ impl Containerd {
     }
 }
 
-/// When it was made, as its name says: containerd's own time has another beginning than ours.
+/// Returns when it was made, as its name says: containerd's own time has another beginning than ours.
 fn began(lease: &Lease) -> Timestamp {
     let nanoseconds = lease.id.rsplit_once('-').and_then(|(_, at)| at.parse().ok());
     nanoseconds.and_then(|at| Timestamp::from_nanosecond(at).ok()).unwrap_or(Timestamp::MIN)

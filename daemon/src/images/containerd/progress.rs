@@ -63,7 +63,7 @@ impl Progress {
         }
     }
 
-    /// How far it is now; `None` as long as its manifest is not known.
+    /// Returns how far it is now; `None` as long as its manifest is not known.
     pub(in crate::images) async fn look(&mut self) -> Result<Option<Bytes>, Status> {
         // The downloads first: one that ends in between is found as a blob after it.
         let downloads = self.containerd.downloads().await?;
@@ -156,14 +156,14 @@ fn of_repository(info: &Info, source: &str, repository: &str) -> bool {
     info.labels.get(source).is_some_and(|all| all.split(',').any(|one| one == repository))
 }
 
-/// When it was last changed; some versions leave the time of the change at the year 1.
+/// Returns when it was last changed; some versions leave the time of the change at the year 1.
 fn moved(info: &Info) -> (i64, i32) {
     let times = [info.created_at.as_ref(), info.updated_at.as_ref()].into_iter().flatten();
     times.map(|at| (at.seconds, at.nanos)).max().unwrap_or_default()
 }
 
-/// Whether one of its layers has grown since: the case of an image whose manifest was there and whose layers
-/// were not. What a pull that was given up has left of another image does not grow.
+/// Tells whether one of its layers has grown since: the case of an image whose manifest was there and whose
+/// layers were not. What a pull that was given up has left of another image does not grow.
 fn is_under_way(info: &Info, downloads: &[Download], since: (i64, i32)) -> bool {
     let mut children = info.labels.iter().filter(|(label, _)| label.starts_with(CHILD_LABEL));
     children.any(|(_, digest)| download_of(downloads, digest).is_some_and(|one| one.written >= since))

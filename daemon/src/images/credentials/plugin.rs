@@ -80,7 +80,7 @@ pub(super) enum PluginError {
     Start(String),
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
-    #[error("more than 1 MiB of output")]
+    #[error("more than {OUTPUT_LIMIT} bytes of output")]
     TooMuch,
     #[error("ended with {0}")]
     Failed(String),

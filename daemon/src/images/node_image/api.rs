@@ -192,7 +192,7 @@ impl NodeImages {
             faults: &object.faults,
             sealing_key: self.sealing_key.as_deref(),
         };
-        status::status(&told, previous, clock, Time(whole_second(Timestamp::now(), false)))
+        status::status(&told, previous, clock, Time(whole_second(Timestamp::now())))
     }
 
     async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<(), CallError> {

@@ -25,7 +25,7 @@ use tracing::{info, warn};
 use super::{
     SharedImages,
     status::{self, Told},
-    wishes::{self, Asked},
+    wishes::{self, NodeImageWishes},
 };
 use crate::{
     base::{causes::chain, clock::Clock, deadline::later, status::whole_second, yaml},
@@ -55,7 +55,7 @@ struct Written {
 
 #[derive(Debug)]
 struct Content {
-    asked: Asked,
+    asked: NodeImageWishes,
     /// Status that was written for it, and when by this process.
     status: NodeImageStatus,
     written: Option<Instant>,
@@ -157,7 +157,7 @@ impl ImageFiles {
                 object.status = Some(NodeImageStatus { desired_images: Vec::new(), ..status.clone() });
                 wishes::asked(&object, WishSource::File, &prefix(path), self.pin)
             }
-            Err(fault) => Asked { wishes: Vec::new(), faults: vec![fault] },
+            Err(fault) => NodeImageWishes { wishes: Vec::new(), faults: vec![fault] },
         };
         info!(file = ?path, images = asked.wishes.len(), faults = ?asked.faults, "NodeImage read");
         Ok(Some(Content { asked, status, written: None, trouble: None }))
@@ -208,7 +208,7 @@ impl Content {
         });
         let own: Vec<WishReport> = own.cloned().collect();
         let told = Told { reports: &own, prefix: &prefix, faults: &self.asked.faults, sealing_key: None };
-        status::status(&told, &self.status, clock, Time(whole_second(Timestamp::now(), false)))
+        status::status(&told, &self.status, clock, Time(whole_second(Timestamp::now())))
     }
 }
 

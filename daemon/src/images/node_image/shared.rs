@@ -91,7 +91,8 @@ impl SharedImages {
         self.changes.subscribe()
     }
 
-    /// Whether one is pulled, or may have to be: see [`Images::is_busy`]. One may, where the policy fails.
+    /// Tells whether one is pulled, or may have to be: see [`Images::is_busy`]. One may, where the policy
+    /// fails.
     pub(crate) fn busy(&self) -> watch::Receiver<bool> {
         self.busy.subscribe()
     }

@@ -25,7 +25,7 @@ use crate::{
 /// How soon the pins of an earlier process are asked for again when the runtime does not tell.
 const PINS_AGAIN: Duration = Duration::from_secs(5);
 
-/// How many pulls at once.
+/// Returns how many pulls at once.
 pub(crate) fn limits(config: &Configuration) -> ImageLimits {
     ImageLimits {
         parallel: config.images.parallel_pulls.get().into(),

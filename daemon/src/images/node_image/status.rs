@@ -106,7 +106,7 @@ fn tag(
 }
 
 fn time(instant: Option<std::time::Instant>, before: Option<Time>, clock: &Clock) -> Option<Time> {
-    instant.map(|instant| Time(whole_second(clock.instant_as_wall(instant), false))).or(before)
+    instant.map(|instant| Time(whole_second(clock.instant_as_wall(instant)))).or(before)
 }
 
 fn count(status: &mut NodeImageStatus) {

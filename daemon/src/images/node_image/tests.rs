@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     status::{self, Told, status, without_progress},
-    wishes::{Asked, asked},
+    wishes::{NodeImageWishes, asked},
 };
 use crate::base::clock::Clock;
 
@@ -26,7 +26,7 @@ fn object(spec: Value, status: Value) -> NodeImage {
     .unwrap()
 }
 
-fn read(spec: Value, status: Value) -> Asked {
+fn read(spec: Value, status: Value) -> NodeImageWishes {
     asked(&object(spec, status), WishSource::Api, "", Some(Duration::from_secs(60)))
 }
 
@@ -40,7 +40,7 @@ fn what_users_ask_for() {
             { "tag": DIGEST },
         ],
     } } });
-    let Asked { wishes, faults } = read(spec, json!({}));
+    let NodeImageWishes { wishes, faults } = read(spec, json!({}));
     assert!(faults.is_empty(), "{faults:?}");
     assert_eq!(&*wishes[0].image.given, "host:5000/app:v1");
     assert_eq!((wishes[0].version, wishes[0].always, wishes[0].retries), (3, true, 0));
@@ -59,7 +59,7 @@ fn what_the_manager_asks_for_is_taken_as_it_is_given() {
         { "uid": "u-1", "image": given, "version": 1, "sealedCredentials": ["AAAA", "BBBB"] },
         { "uid": "u-2", "image": "app" },
     ] });
-    let Asked { wishes, faults } = read(json!({}), wanted);
+    let NodeImageWishes { wishes, faults } = read(json!({}), wanted);
     assert!(faults.is_empty());
     assert_eq!((&*wishes[0].image.given, &*wishes[0].id.key), (given.as_str(), "u-1"));
     let Credentials::Sealed(sealed) = &wishes[0].credentials else { panic!("{:?}", wishes[0]) };
@@ -75,7 +75,8 @@ fn what_cannot_be_done_is_named_and_the_rest_is_done() {
         "app:v1": { "tags": [{ "tag": "v2" }] },
         "fine": { "tags": [{ "tag": "v1" }, { "tag": "no tag" }] },
     } });
-    let Asked { wishes, faults } = read(spec, json!({ "desiredImages": [{ "uid": "u", "image": "a b" }] }));
+    let NodeImageWishes { wishes, faults } =
+        read(spec, json!({ "desiredImages": [{ "uid": "u", "image": "a b" }] }));
     assert_eq!(wishes.len(), 1);
     for part in
         ["spec.images[\"Upper/Case\"]", "\"app:v1\"", "\"no tag\"", "status.desiredImages[\"u\"].image"]

@@ -24,7 +24,7 @@ const BACKOFF_LIMIT: i32 = 3;
 
 /// Wishes of a `NodeImage`.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct NodeImageWishes {
     /// Wishes that can be done.
     pub(super) wishes: Vec<Wish>,
     /// Faults: the field, what is wrong with it, and what to do.
@@ -33,10 +33,15 @@ pub(super) struct Asked {
 
 /// Reads all of it. `source` is where the object comes from, `prefix` what its wishes are told apart by from
 /// those of other objects of that source, `pin` how long an image is kept for its first use.
-pub(super) fn asked(object: &NodeImage, source: WishSource, prefix: &str, pin: Option<Duration>) -> Asked {
+pub(super) fn asked(
+    object: &NodeImage,
+    source: WishSource,
+    prefix: &str,
+    pin: Option<Duration>,
+) -> NodeImageWishes {
     let nothing = NodeImageStatus::default();
     let status = object.status.as_ref().unwrap_or(&nothing);
-    let mut asked = Asked::default();
+    let mut asked = NodeImageWishes::default();
     for (name, image) in &object.spec.images {
         let answered = status.image_statuses.get(name).map_or(&[][..], |answered| &answered.tags);
         for tag in &image.tags {
@@ -150,7 +155,7 @@ fn with_sandbox(wish: Wish, sandbox: Option<&SandboxConfig>) -> Wish {
     Wish { labels, annotations, ..wish }
 }
 
-/// Whether the manager asks for it, too.
+/// Tells whether the manager asks for it, too.
 fn is_desired(status: &NodeImageStatus, name: &str, entry: &str) -> bool {
     let references =
         status.desired_images.iter().filter_map(|desired| desired.image.parse::<Reference>().ok());

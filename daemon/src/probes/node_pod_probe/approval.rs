@@ -20,7 +20,7 @@ use std::{
 use berth_policy::{Markers, PodRef, PodUid, WantedPod, WantedProbe};
 
 use super::{
-    convert::Asked,
+    convert::WantedPods,
     verify::{LivePod, MarkerName, MarkerSeen, Refusal, Verdict, judge, marker_of},
 };
 
@@ -37,8 +37,8 @@ type Key = (PodUid, Arc<str>);
 /// Entries as they are asked for, by whom, and which were approved.
 #[derive(Debug, Default)]
 pub(super) struct Approval {
-    desired: Asked,
-    spec: Asked,
+    desired: WantedPods,
+    spec: WantedPods,
     /// By the UID that the API has for them.
     pods: BTreeMap<String, LivePod>,
     /// These are all of them.
@@ -86,7 +86,7 @@ pub(super) struct Refused {
 
 impl Approval {
     /// The object asks for these. Whether that is news.
-    pub(super) fn show(&mut self, desired: Asked, spec: Asked, now: Instant) -> bool {
+    pub(super) fn show(&mut self, desired: WantedPods, spec: WantedPods, now: Instant) -> bool {
         let news = (&self.desired, &self.spec) != (&desired, &spec) || matches!(self.first, First::Blank);
         (self.desired, self.spec) = (desired, spec);
         if matches!(self.first, First::Blank) {

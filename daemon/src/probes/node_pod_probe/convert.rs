@@ -34,7 +34,7 @@ const LARGEST_PROBE: usize = 64 << 10;
 
 /// Reads a list of a `NodePodProbe`, within bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct WantedPods {
     pub(super) pods: Vec<WantedPod>,
     /// Pods and probes that are set aside: there are too many, or their names are too long.
     pub(super) beyond: usize,
@@ -42,8 +42,8 @@ pub(super) struct Asked {
 
 /// A list of what is asked of the node. Whoever wrote it keeps to no bounds, so they are kept here: what is
 /// too much is set aside and counted, and everything else goes on.
-pub(super) fn wanted(listed: &[PodProbe]) -> Asked {
-    let mut asked = Asked::default();
+pub(super) fn wanted(listed: &[PodProbe]) -> WantedPods {
+    let mut asked = WantedPods::default();
     for entry in listed {
         let names = [&entry.uid, &entry.namespace, &entry.name];
         if asked.pods.len() == MOST_PODS || names.iter().any(|name| name.len() > LONGEST_NAME) {
@@ -149,8 +149,7 @@ pub(super) fn reported(object: &NodePodProbe, clock: &Clock) -> Vec<PodReport> {
 
 /// Converts the reports to the statuses that the object is to show.
 pub(super) fn statuses(reports: &[PodReport], clock: &Clock) -> Vec<PodProbeStatus> {
-    let time =
-        |at: Option<std::time::Instant>| at.map(|at| Time(whole_second(clock.instant_as_wall(at), false)));
+    let time = |at: Option<std::time::Instant>| at.map(|at| Time(whole_second(clock.instant_as_wall(at))));
     let state = |probe: &ProbeReport| ContainerProbeState {
         name: probe.name.to_string(),
         state: match probe.state {

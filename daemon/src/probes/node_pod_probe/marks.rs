@@ -95,7 +95,7 @@ fn metadata(marks: &PodMarks) -> Value {
 }
 
 fn conditions(marks: &PodMarks, clock: &Clock) -> Value {
-    let time = |at| Time(whole_second(clock.instant_as_wall(at), false));
+    let time = |at| Time(whole_second(clock.instant_as_wall(at)));
     let conditions: Vec<core::PodCondition> = marks
         .conditions
         .iter()

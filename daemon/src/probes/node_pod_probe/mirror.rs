@@ -62,7 +62,7 @@ pub(super) async fn keep(
         let is_foreign = match &written {
             Ok(()) => false,
             // Nothing is taken back where nothing could be written.
-            Err(error) => error.is_conflict() || list.is_empty() && error.refusal(true).is_some(),
+            Err(error) => error.is_conflict() || list.is_empty() && error.refusal_or_forbidden().is_some(),
         };
         match written {
             Err(error) if !is_foreign => {

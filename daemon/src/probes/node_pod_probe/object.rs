@@ -5,7 +5,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use berth_policy::{Backlog, PodReport, ProbeEvent, ProbeOutcome};
@@ -24,7 +24,7 @@ use super::{
     conditions::{
         CONDITIONS, MANAGER, ON_TIME, PERMITTED, SPEC_ACCEPTED, VERIFIED, behind, not_accepted, not_run,
     },
-    convert::{self, Asked},
+    convert::{self, WantedPods},
     markers,
     mirror::{self, Mirror},
     shared::SharedProbes,
@@ -46,6 +46,9 @@ use crate::{
         raw::{self, Raw},
     },
 };
+
+/// Pause before conditions that could not be written are written again.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// The object of the node of this name.
 #[derive(Debug)]
@@ -76,7 +79,7 @@ struct Seen {
     /// They are known to be somebody else's.
     foreign: bool,
     /// Probes that are desired, and those of the spec; kept where these are accepted.
-    asked: Option<(Asked, Asked)>,
+    asked: Option<(WantedPods, WantedPods)>,
 }
 
 impl Object {
@@ -149,11 +152,11 @@ impl Object {
         let mirror = shown.as_ref().map(|object| mirror::compare(object, accepted, foreign));
         let (entries, foreign) = (spec.len(), mirror == Some(Mirror::Foreign));
         let desired = convert::wanted(desired);
-        let spec = if accepted { convert::wanted(spec) } else { Asked::default() };
+        let spec = if accepted { convert::wanted(spec) } else { WantedPods::default() };
         let asked = accepted.then(|| (desired.clone(), spec.clone()));
         let seen = Seen { uid: uid.clone(), entries, foreign, asked };
         // A copy of what is desired asks for nothing.
-        self.probes.show(desired, if foreign { spec } else { Asked::default() });
+        self.probes.show(desired, if foreign { spec } else { WantedPods::default() });
         if let Some(object) = &shown
             && uid != self.uid()
         {
@@ -305,7 +308,7 @@ impl Object {
                 status: status.to_owned(),
                 reason: reason.to_owned(),
                 message,
-                last_transition_time: since.unwrap_or_else(|| Time(whole_second(Timestamp::now(), false))),
+                last_transition_time: since.unwrap_or_else(|| Time(whole_second(Timestamp::now()))),
                 observed_generation: None,
             };
             conditions.retain(|old| old.type_ != condition_type);
@@ -320,7 +323,7 @@ impl Object {
         let mut conditions = self.conditions.subscribe();
         let mut failed = false;
         loop {
-            let again = tokio::time::sleep(std::time::Duration::from_secs(10));
+            let again = tokio::time::sleep(RETRY_PAUSE);
             // Cancel-safe: the newest value and a timer.
             tokio::select! {
                 changed = conditions.changed() => if changed.is_err() { return },
@@ -371,7 +374,7 @@ pub(super) fn outcome(error: &CallError) -> ProbeOutcome {
     // Another object of that name is a conflict too; the next look tells.
     if error.is_gone() {
         ProbeOutcome::Gone
-    } else if error.refusal(true).is_some() {
+    } else if error.refusal_or_forbidden().is_some() {
         ProbeOutcome::Refused
     } else {
         ProbeOutcome::Failed

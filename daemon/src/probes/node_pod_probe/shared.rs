@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{
     approval::{Approval, Decision},
-    convert::Asked,
+    convert::WantedPods,
     verify::{LivePod, MarkerName, MarkerSeen},
 };
 use crate::{
@@ -86,7 +86,7 @@ impl SharedProbes {
     }
 
     /// The object asks for these.
-    pub(super) fn show(&self, desired: Asked, spec: Asked) {
+    pub(super) fn show(&self, desired: WantedPods, spec: WantedPods) {
         self.doubt(|approval| approval.show(desired, spec, now()));
     }
 

@@ -146,8 +146,8 @@ pub(super) fn marker_of<'p>(pod: &PodRef, probe: &'p str) -> Option<(MarkerName,
     whole.then(|| ((pod.namespace.as_str().into(), marker.into()), probe))
 }
 
-/// Whether the marker asks for this probe of this pod, as it stands: container, handler, numbers, condition,
-/// labels and annotations. A marker that is not known yet asks for nothing yet.
+/// Tells whether the marker asks for this probe of this pod, as it stands: container, handler, numbers,
+/// condition, labels and annotations. A marker that is not known yet asks for nothing yet.
 pub(super) fn judge(
     pod: &PodRef,
     entry: &WantedProbe,

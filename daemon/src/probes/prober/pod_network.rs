@@ -179,7 +179,7 @@ impl Dial for PodNetwork<'_> {
 // === impl AskError ===
 
 impl AskError {
-    /// Whether nothing was asked, so that nothing is known of the container.
+    /// Tells whether nothing was asked, so that nothing is known of the container.
     pub(super) fn is_ours(&self) -> bool {
         match self {
             Self::Namespace(_) => true,

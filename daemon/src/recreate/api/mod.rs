@@ -55,7 +55,7 @@ impl ApiRequests {
         Self { cluster, known, reporter, health: watch::Sender::default() }
     }
 
-    /// How the watch is, now and later.
+    /// Returns how the watch is, now and later.
     pub fn health(&self) -> watch::Receiver<WatchHealth> {
         self.health.subscribe()
     }

@@ -206,7 +206,7 @@ impl Refusals {
 // === impl WatchHealth ===
 
 impl WatchHealth {
-    /// Why requests are not seen; `None` while they are.
+    /// Says why requests are not seen; `None` while they are.
     pub fn trouble(&self) -> Option<&str> {
         match self {
             Self::Follows => None,

@@ -28,6 +28,7 @@ use crate::{
 /// Pauses after a conflict, as OpenKruise has them: whoever was first is done by then.
 const PAUSES: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+
 /// Change of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {

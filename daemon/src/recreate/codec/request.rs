@@ -159,7 +159,7 @@ fn names(spec: &ContainerRecreateRequestSpec) -> Vec<ContainerName> {
 }
 
 impl Refused {
-    /// How it ended: at once.
+    /// Returns how it ended: at once.
     pub(crate) fn report(&self) -> RecreateReport {
         let failed = |name: &ContainerName| ContainerProgress {
             name: name.clone(),

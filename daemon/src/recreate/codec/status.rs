@@ -7,7 +7,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
-use crate::base::status::{COMPLETE, FAILED, SUCCEEDED, bounded, said, whole_second};
+use crate::base::status::{COMPLETE, FAILED, SUCCEEDED, bounded, next_whole_second, said, whole_second};
 
 /// Condition, and its reason: since when its pod is held not Ready.
 const UNREADY: &str = "PreRecreateGrace";
@@ -25,7 +25,7 @@ pub(crate) fn status(
     ContainerRecreateRequestStatus {
         phase: report.phase.map(phase),
         completion_time: ended
-            .then(|| previous.completion_time.clone().unwrap_or_else(|| Time(whole_second(now, false)))),
+            .then(|| previous.completion_time.clone().unwrap_or_else(|| Time(whole_second(now)))),
         message: said(&report.message),
         container_recreate_states: report.containers.iter().map(state).collect(),
         conditions: conditions(report, previous, now),
@@ -48,13 +48,11 @@ fn conditions(
         observed_generation: None,
     };
     let outcome = report.outcome.map(|outcome| match outcome {
-        Outcome::Complete => condition(COMPLETE, SUCCEEDED, &report.message, whole_second(now, false)),
-        Outcome::Failed(reason) => {
-            condition(FAILED, reason.name(), &report.message, whole_second(now, false))
-        }
+        Outcome::Complete => condition(COMPLETE, SUCCEEDED, &report.message, whole_second(now)),
+        Outcome::Failed(reason) => condition(FAILED, reason.name(), &report.message, whole_second(now)),
     });
     // Rounded up: after a restart the grace is counted from here, and must not be shorter than asked for.
-    let unready = report.unready.then(|| condition(UNREADY, UNREADY, "", whole_second(now, true)));
+    let unready = report.unready.then(|| condition(UNREADY, UNREADY, "", next_whole_second(now)));
     outcome.into_iter().chain(unready).collect()
 }
 
@@ -99,7 +97,7 @@ pub(crate) fn read(status: &ContainerRecreateRequestStatus) -> RecreateReport {
     }
 }
 
-/// How the request ended; `None` before its end.
+/// Returns how the request ended; `None` before its end.
 pub(crate) fn outcome(status: &ContainerRecreateRequestStatus) -> Option<Outcome> {
     let failed = holds(status, FAILED).map(|failed| Outcome::Failed(FailureReason::named(&failed.reason)));
     failed.or_else(|| holds(status, COMPLETE).map(|_| Outcome::Complete))

@@ -147,7 +147,7 @@ async fn written(path: &Path) -> Result<Record, String> {
 }
 
 impl State {
-    /// Whether this was not said before, of the file as it is.
+    /// Tells whether this was not said before, of the file as it is.
     pub(super) fn is_news(&mut self, what: &str) -> bool {
         let news = self.told.as_deref() != Some(what);
         self.told = Some(what.to_owned());

@@ -145,7 +145,7 @@ impl Record {
         self.accepted = Some(accepted);
     }
 
-    /// Whether the deadline of a request that is not assigned yet is over.
+    /// Tells whether the deadline of a request that is not assigned yet is over.
     pub(super) fn is_late(&self, spec: &ContainerRecreateRequestSpec, now: Timestamp) -> bool {
         let age = now.duration_since(self.created);
         spec.active_deadline_seconds.is_some_and(|seconds| age >= SignedDuration::from_secs(seconds))
@@ -177,7 +177,7 @@ impl Record {
         Some(codec::request(shown, clock))
     }
 
-    /// Why the file as it is now is not followed.
+    /// Says why the file as it is now is not followed.
     pub(super) fn objection(&self) -> Option<&str> {
         let mut conditions = self.status.conditions.iter();
         let objection = conditions.find(|found| found.type_ == ACCEPTED && found.status == "False");
@@ -191,8 +191,7 @@ impl Record {
         let before = place.map(|place| conditions.remove(place));
         let Some((reason, message)) = why else { return };
         let before = before.filter(|before| before.status == "False");
-        let since =
-            before.map_or_else(|| Time(whole_second(now, false)), |before| before.last_transition_time);
+        let since = before.map_or_else(|| Time(whole_second(now)), |before| before.last_transition_time);
         conditions.push(Condition {
             type_: ACCEPTED.to_owned(),
             status: "False".to_owned(),
@@ -369,7 +368,7 @@ mod tests {
         record.object(Some(("SpecChanged", "no")), at(1));
         record.object(Some(("SpecChanged", "no, really")), at(2));
         let said = record.status.conditions.iter().find(|condition| condition.type_ == ACCEPTED).unwrap();
-        assert_eq!(said.last_transition_time, Time(whole_second(at(1), false)));
+        assert_eq!(said.last_transition_time, Time(whole_second(at(1))));
         assert_eq!(record.objection(), Some("no, really"));
         record.report(&begun, at(3));
         assert!(record.objection().is_some(), "a report leaves it");

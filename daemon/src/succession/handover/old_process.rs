@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 use super::{line::Word, program::Program, sockets::Sockets, stranger::Stranger};
 use crate::{
     agent::{Agent, store::Store},
-    base::causes::chain,
+    base::{causes::chain, connections::ACCEPT_PAUSE},
     exec::Executor,
     succession::{fd_store, systemd},
 };
@@ -137,7 +137,7 @@ impl HandOver {
                 Ok(stream) => stream,
                 Err(error) => {
                     warn!(%error, "Hand-over not accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };

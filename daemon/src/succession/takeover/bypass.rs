@@ -13,7 +13,7 @@ use super::{Paths, look::FileId};
 /// Words for whoever asks how the place is.
 pub(super) const WORDS: &str = "the runtime has its place back until berthctl bypass --takeover --undo";
 
-/// Whether the place is to be the runtime's.
+/// Tells whether the place is to be the runtime's.
 pub(super) fn wanted(paths: &Paths) -> bool {
     paths.bypass().symlink_metadata().is_ok()
 }
@@ -32,7 +32,7 @@ pub fn undo(paths: &Paths) -> io::Result<bool> {
     }
 }
 
-/// Whether a socket of Berth's has the runtime's path, as far as the names show.
+/// Tells whether a socket of Berth's has the runtime's path, as far as the names show.
 pub fn is_taken(paths: &Paths) -> io::Result<bool> {
     let own = FileId::of(&paths.own())?;
     Ok(own.is_some() && own == FileId::of(paths.front())?)

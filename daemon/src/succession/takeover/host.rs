@@ -13,7 +13,7 @@ use nix::{
 };
 use tracing::{info, warn};
 
-/// Whether this process sees another disk than the node's first process. Only with the node's PIDs
+/// Tells whether this process sees another disk than the node's first process. Only with the node's PIDs
 /// (`hostPID`) can that be asked.
 ///
 /// # Errors
@@ -37,7 +37,7 @@ pub fn in_a_container() -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// Whether these cgroups lie outside of our own namespace of cgroups.
+/// Tells whether these cgroups lie outside of our own namespace of cgroups.
 fn is_outside(groups: &str) -> bool {
     groups.lines().any(|line| line.rsplit(':').next().is_some_and(|path| path.starts_with("/..")))
 }

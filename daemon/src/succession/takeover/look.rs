@@ -73,7 +73,7 @@ pub(super) fn look(paths: &Paths, own: OwnSocket) -> io::Result<View> {
     Ok(View { front: shown(paths.front())?, aside: shown(&paths.aside())?, next: shown(&paths.next())? })
 }
 
-/// Whether somebody listens there, however slowly: this never waits.
+/// Tells whether somebody listens there, however slowly: this never waits.
 pub(super) fn answers(path: &Path) -> io::Result<bool> {
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

@@ -98,7 +98,7 @@ impl RuntimePlace {
         &self.paths
     }
 
-    /// Whether clients of the runtime come to this process; if not, why.
+    /// Tells whether clients of the runtime come to this process; if not, why.
     pub fn health(&self) -> Result<(), String> {
         if self.is_bypassed() {
             return Err(bypass::WORDS.to_owned());
@@ -112,12 +112,12 @@ impl RuntimePlace {
         Err(format!("{:?} is not berthd's socket now", self.paths.front()))
     }
 
-    /// Whether this process is in the place, and not a `berth-shim`, which stays.
+    /// Tells whether this process is in the place, and not a `berth-shim`, which stays.
     pub fn is_berthds(&self) -> bool {
         matches!(self.tenant, Tenant::Berthd(_))
     }
 
-    /// Whether the place of a shim is to be the runtime's for now.
+    /// Tells whether the place of a shim is to be the runtime's for now.
     fn is_bypassed(&self) -> bool {
         !self.is_berthds() && bypass::wanted(&self.paths)
     }

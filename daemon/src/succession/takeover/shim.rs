@@ -52,7 +52,7 @@ impl Shim {
         self.program.shorten()
     }
 
-    /// Whether one accepts the calls of the runtime's clients.
+    /// Tells whether one accepts the calls of the runtime's clients.
     pub(super) fn runs(&self) -> io::Result<bool> {
         answers(&self.paths.own())
     }
@@ -106,7 +106,7 @@ impl Pace {
     /// One that ran for so long had come up well.
     const WELL: Duration = Duration::from_secs(60);
 
-    /// Whether another start is due, which is then begun.
+    /// Tells whether another start is due, which is then begun.
     pub(super) fn begins(&mut self, now: Instant) -> bool {
         let Some((last, wait)) = self.last else {
             self.last = Some((now, Self::FIRST));

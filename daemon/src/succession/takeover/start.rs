@@ -66,7 +66,7 @@ impl Guardian {
         self.program.comes_up("guardian", guardian, true, || self.watches()).await
     }
 
-    /// Whether somebody has the guardian's lock.
+    /// Tells whether somebody has the guardian's lock.
     fn watches(&self) -> io::Result<bool> {
         let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&self.lock)?;
         match Flock::lock(file, FlockArg::LockSharedNonblock) {

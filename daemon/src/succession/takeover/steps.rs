@@ -26,6 +26,8 @@ use super::{
 
 /// How long another one may take for its steps.
 const TURN: Duration = Duration::from_secs(1);
+/// Pause before the lock is tried again.
+const TRY_PAUSE: Duration = Duration::from_millis(10);
 /// No way from anywhere is as long; a runtime that restarts meanwhile costs a few.
 const MOST: usize = 16;
 
@@ -80,7 +82,7 @@ fn turn(paths: &Paths) -> io::Result<Flock<File>> {
             Err((file, Errno::EWOULDBLOCK)) if Instant::now() < until => file,
             Err((_, errno)) => return Err(errno.into()),
         };
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(TRY_PAUSE);
     }
 }
 

@@ -29,7 +29,7 @@ pub(in crate::update) enum Sighting {
 /// Source of that knowledge.
 pub(super) type Sight<'a> = dyn Fn(&PodUid) -> Sighting + Sync + 'a;
 
-/// Whether an answer says that swaps may have been begun, and have not ended.
+/// Tells whether an answer says that swaps may have been begun, and have not ended.
 pub(super) fn is_begun(said: &UpdatedPod) -> bool {
     // What the pod was is written down before the first change.
     !report::is_end(said) && !said.swaps.is_empty() && said.previous.is_some()

@@ -99,7 +99,7 @@ impl Object {
         rests
     }
 
-    /// Whether answers stand whose entries are not there any more, and whose twins may not rest yet.
+    /// Tells whether answers stand whose entries are not there any more, and whose twins may not rest yet.
     pub(super) fn has_rests(&self) -> bool {
         let desired = asked(&self.status);
         self.pods.iter().any(|(key, said)| is_begun(said) && entry_of(&desired, key).is_none())

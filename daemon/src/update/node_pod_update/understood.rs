@@ -67,7 +67,7 @@ pub(super) fn understood<'a>(
         reason: reason.to_owned(),
         message: bounded(&message),
         last_transition_time: old
-            .map_or_else(|| Time(whole_second(now, false)), |old| old.last_transition_time.clone()),
+            .map_or_else(|| Time(whole_second(now)), |old| old.last_transition_time.clone()),
         observed_generation: None,
     }]
 }

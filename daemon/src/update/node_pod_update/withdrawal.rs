@@ -18,7 +18,7 @@ impl NodeUpdates {
     pub(in crate::update) async fn withdraw(&self) {
         let mut attempt = 0;
         while let Err(error) = self.withdrawn().await {
-            let is_refused = error.refusal(true).is_some();
+            let is_refused = error.refusal_or_forbidden().is_some();
             if attempt == 0 || is_refused {
                 warn!(node = self.node, error = %chain(&error), "Features not withdrawn from the NodePodUpdate");
             }

@@ -89,7 +89,7 @@ impl Stored {
         self.bundle.iter().flat_map(|authority| pair::pem("CERTIFICATE", authority)).collect()
     }
 
-    /// Whether a next one stands beside what is served.
+    /// Tells whether a next one stands beside what is served.
     pub(super) fn has_next(&self) -> bool {
         self.next.is_some()
     }

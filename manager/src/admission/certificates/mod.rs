@@ -57,7 +57,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Whether there is a certificate.
+    /// Tells whether there is a certificate.
     pub(super) fn is_loaded(&self) -> bool {
         self.key.is_some()
     }

@@ -261,7 +261,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         self.tell(if standing.is_asked_by(&bundle) { bundle } else { Vec::new() });
     }
 
-    /// Whether the version that was written over is still the one shown.
+    /// Tells whether the version that was written over is still the one shown.
     fn behind(&self, written: &K) -> bool {
         let shown = self.shown.borrow();
         shown.get(self.name).is_some_and(|now| now.resource_version() == written.resource_version())

@@ -46,7 +46,7 @@ pub(in crate::admission) async fn of_kind(client: &Client, resource: &ApiResourc
     count(&api, ListParams::default(), is_staying).await
 }
 
-/// Whether the phase of the claim says so. One that cannot be read may be.
+/// Tells whether the phase of the claim says so. One that cannot be read may be.
 fn is_bound(claim: &Sent<PersistentVolumeClaim>) -> bool {
     match claim {
         Sent::Read(claim) => {

@@ -87,14 +87,14 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
         "BroadcastJob" => {
             spec.within("completionPolicy", |policy| policy.set("type", "Always"));
             spec.within("failurePolicy", |policy| policy.set("type", "FailFast"));
-            spec.within("template", |template| template.within("spec", |spec| pod::fill(spec, true)));
+            spec.within("template", |template| template.within("spec", pod::fill));
         }
         "AdvancedCronJob" => spec.within("template", |template| {
             for job in ["jobTemplate", "broadcastJobTemplate"] {
                 template.within(job, |job| {
                     job.within("spec", |spec| {
                         spec.within("template", |template| {
-                            template.within("spec", |spec| pod::fill(spec, true));
+                            template.within("spec", pod::fill);
                         });
                     });
                 });

@@ -14,8 +14,8 @@ fn strategy(given: Value) -> Strategy {
     Strategy::parse(Some(&given)).unwrap()
 }
 
-fn asked(newest: bool, phase: Option<UpdatePhase>, ago: u64) -> Option<Asked> {
-    Some(Asked { newest, given: true, attempt: 0, phase, ago: Duration::from_secs(ago), word: None })
+fn asked(newest: bool, phase: Option<UpdatePhase>, ago: u64) -> Option<PodRequest> {
+    Some(PodRequest { newest, given: true, attempt: 0, phase, ago: Duration::from_secs(ago), word: None })
 }
 
 /// A pod by one letter; those at odd places have the label `tier: gold`.
@@ -48,7 +48,7 @@ fn pod(at: usize, letter: char) -> Candidate<'static> {
         'c' => Candidate { changing: true, available: false, ..old },
         // Old ones that have been asked for.
         'p' => with(asked(true, None, 0)),
-        'P' => with(asked(true, None, 0).map(|asked| Asked { given: false, ..asked })),
+        'P' => with(asked(true, None, 0).map(|asked| PodRequest { given: false, ..asked })),
         'w' => with(asked(true, Some(Pending), 0)),
         'i' => with(asked(true, Some(Updating), 0)),
         'f' => with(asked(true, Some(Failed), 10)),
@@ -187,7 +187,7 @@ fn next_steps(
 #[case::no_longer_than_that(30, 599, None, Some(1))]
 #[case::for_ever(i32::MAX, 600, Some(i32::MAX), None)]
 fn tries(#[case] attempt: i32, #[case] ago: u64, #[case] next: Option<i32>, #[case] rest: Option<u64>) {
-    let entry = Asked {
+    let entry = PodRequest {
         newest: true,
         given: true,
         attempt,
@@ -234,7 +234,7 @@ fn words(
         .map(|(at, letters)| {
             let letters: Vec<char> = letters.chars().collect();
             let known = pod(at, letters[0]);
-            let says = |word| Asked {
+            let says = |word| PodRequest {
                 newest: false,
                 given: true,
                 attempt: 0,
@@ -273,7 +273,7 @@ fn few_are_told_at_a_time(
     #[case] expect: usize,
 ) {
     let told =
-        Asked { newest: false, given: true, attempt: 0, phase, ago: Duration::ZERO, word: Some(false) };
+        PodRequest { newest: false, given: true, attempt: 0, phase, ago: Duration::ZERO, word: Some(false) };
     let pods: Vec<_> = (0..5000)
         .map(|at| match at < asked {
             true => Candidate { tells: true, entry: Some(told.clone()), means, ..pod(at, '-') },
@@ -292,7 +292,7 @@ fn few_are_told_at_a_time(
 #[case::long_ago(600, true, Some(0))]
 fn a_word_that_was_refused_is_said_anew(#[case] ago: u64, #[case] back: bool, #[case] again_in: Option<u64>) {
     let ago = Duration::from_secs(ago);
-    let told = Asked {
+    let told = PodRequest {
         newest: false,
         given: true,
         attempt: 0,

@@ -56,7 +56,7 @@ impl RemoteGate {
         (number, outgoing)
     }
 
-    /// Whether this connection is the agent's.
+    /// Tells whether this connection is the agent's.
     pub(in crate::remote) fn is_current(&self, number: u64) -> bool {
         locked(&self.state).link.as_ref().is_some_and(|link| link.number == number)
     }

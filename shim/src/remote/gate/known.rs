@@ -63,7 +63,7 @@ impl RemoteGate {
         matches!(shown.showing, Showing::Truth | Showing::Completed).then_some(Answer::Shown(shown.showing))
     }
 
-    /// Whether its hooks run, whatever the agent does now.
+    /// Tells whether its hooks run, whatever the agent does now.
     pub(super) fn is_plain(&self, container: &ContainerId) -> bool {
         let state = locked(&self.state);
         let row = state.table.container(container);

@@ -248,24 +248,24 @@ impl<'a> Pass<'a> {
                 if !was_paused {
                     let text =
                         "a pod failed: the job rests; correct it, set spec.paused, and take it back to go on";
-                    self.tell(true, "Paused", text);
+                    self.warn("Paused", text);
                 }
                 status.phase = Some(Phase::Paused.name().to_owned());
                 return status;
             }
             OnFailure::FailFast if counts.failed > 0 => {
-                self.tell(true, "failed pod is found", "a pod failed, and with it the job");
+                self.warn("failed pod is found", "a pod failed, and with it the job");
                 return self.fail(status, "Failed", "failed pod is found");
             }
             OnFailure::Pause | OnFailure::FailFast | OnFailure::Continue => {}
         }
         if was_paused {
-            self.tell(false, "Continue", "the job goes on");
+            self.tell("Continue", "the job goes on");
         }
         if let (Some(seconds), Some(start)) = (self.rules.deadline, &status.start_time) {
             let left = until(start.0, seconds, self.now);
             if left.is_zero() {
-                self.tell(true, "DeadlineExceeded", "the job was active longer than its deadline");
+                self.warn("DeadlineExceeded", "the job was active longer than its deadline");
                 let text = "Job was active longer than specified deadline";
                 return self.fail(status, "DeadlineExceeded", text);
             }
@@ -281,7 +281,7 @@ impl<'a> Pass<'a> {
         let most = usize::try_from(self.rules.parallelism.up(desired)).unwrap_or(0);
         if active > most {
             let text = format!("{active} pods are active, {most} may be");
-            self.tell(true, "TooManyActivePods", &text);
+            self.warn("TooManyActivePods", &text);
         }
         let (job, put_off) = (self.input.job, self.input.put_off);
         let to_do = self.desired.iter().filter(|node| !self.pods.contains_key(*node));
@@ -306,7 +306,7 @@ impl<'a> Pass<'a> {
         if self.rules.never || !all || !self.plan.actions.is_empty() {
             return status;
         }
-        self.tell(false, "JobComplete", "every node's pod has ended");
+        self.tell("JobComplete", "every node's pod has ended");
         let (succeeded, failed) = (status.succeeded, status.failed);
         let text = format!("Job completed, {succeeded} pods succeeded, {failed} pods failed");
         status::end(&mut status, Phase::Completed, "Complete", "Complete", &text, self.now);
@@ -355,8 +355,14 @@ impl<'a> Pass<'a> {
         self.plan.actions.sort_by_key(is_off);
     }
 
-    fn tell(&mut self, warning: bool, reason: &'static str, text: &str) {
-        self.plan.notes.push(Note { warning, reason, text: text.to_owned() });
+    /// Tells of how the job goes.
+    fn tell(&mut self, reason: &'static str, text: &str) {
+        self.plan.notes.push(Note { warning: false, reason, text: text.to_owned() });
+    }
+
+    /// Tells of what is wrong with it.
+    fn warn(&mut self, reason: &'static str, text: &str) {
+        self.plan.notes.push(Note { warning: true, reason, text: text.to_owned() });
     }
 
     fn again(&mut self, after: Duration) {

@@ -55,7 +55,6 @@ use crate::{
     pod::PodView,
     predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
-    selector::Labels,
     time::until,
 };
 
@@ -144,15 +143,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Err(fault) => return status::faulty(input, &fault, now),
     };
     rules.excludes_preparing |= input.settings.excludes_preparing;
-    let none = Labels::new();
-    let owner = Owner {
-        api_version: API_VERSION,
-        kind: KIND,
-        namespace: set.metadata.namespace.as_deref().unwrap_or_default(),
-        name: set.metadata.name.as_deref().unwrap_or_default(),
-        uid: set.metadata.uid.as_deref().unwrap_or_default(),
-        annotations: set.metadata.annotations.as_ref().unwrap_or(&none),
-    };
+    let owner = Owner::of(&set.metadata, API_VERSION, KIND);
     let is_going = set.metadata.deletion_timestamp.is_some();
     let mut plan = Plan::default();
     // Pods that are not selected any more are given free, unless all are about to go.

@@ -47,7 +47,6 @@ use crate::{
     pod::PodView,
     predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
-    selector::Labels,
     time::until,
 };
 
@@ -128,15 +127,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Ok(rules) => rules,
         Err(fault) => return status::faulty(input, &fault, now),
     };
-    let none = Labels::new();
-    let owner = Owner {
-        api_version: API_VERSION,
-        kind: KIND,
-        namespace: set.metadata.namespace.as_deref().unwrap_or_default(),
-        name: set.metadata.name.as_deref().unwrap_or_default(),
-        uid: set.metadata.uid.as_deref().unwrap_or_default(),
-        annotations: set.metadata.annotations.as_ref().unwrap_or(&none),
-    };
+    let owner = Owner::of(&set.metadata, API_VERSION, KIND);
     let counted = set.status.as_ref().and_then(|status| status.collision_count).unwrap_or(0);
     let mut plan = Plan::default();
     let is_named = |pod: &str| is_named(owner.name, pod);

@@ -39,7 +39,7 @@ impl Rests {
         self.until.insert(node.to_owned(), after(now, pause));
     }
 
-    /// When each of them may have its next pod.
+    /// Returns when each of them may have its next pod.
     pub fn until(&self) -> &BTreeMap<String, Timestamp> {
         &self.until
     }

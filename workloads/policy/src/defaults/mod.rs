@@ -14,7 +14,7 @@ const PARTS: [&str; 2] = ["template", "volumeClaimTemplates"];
 
 /// Completes the template and the claims of a set whose pods run for ever.
 pub fn of_set(spec: &mut Filling<'_>) {
-    spec.within("template", |template| template.within("spec", |spec| pod::fill(spec, false)));
+    spec.within("template", |template| template.within("spec", pod::fill_endless));
     spec.each("volumeClaimTemplates", pod::claim);
 }
 

@@ -5,13 +5,15 @@ use serde_json::{Value, json};
 
 use super::fill::Filling;
 
-/// Completes the spec of a pod that is to run for ever, or (`ends`) to its end: how that is restarted its
-/// author says.
-pub fn fill(spec: &mut Filling<'_>, ends: bool) {
+/// Completes the spec of a pod that is to run for ever.
+pub(super) fn fill_endless(spec: &mut Filling<'_>) {
+    spec.set("restartPolicy", "Always");
+    fill(spec);
+}
+
+/// Completes the spec of a pod, but for its restarts: of one that is to end its author says them.
+pub fn fill(spec: &mut Filling<'_>) {
     spec.set("dnsPolicy", "ClusterFirst");
-    if !ends {
-        spec.set("restartPolicy", "Always");
-    }
     spec.set("schedulerName", "default-scheduler");
     spec.set("securityContext", json!({}));
     spec.set("terminationGracePeriodSeconds", 30);

@@ -45,7 +45,6 @@ use crate::{
     pod::PodView,
     predownload::{self, Ahead},
     revision::{Live, Owner, Revision, settle, surplus},
-    selector::Labels,
     time::until,
 };
 
@@ -152,16 +151,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Ok(rules) => rules,
         Err(fault) => return status::faulty(input, &fault, now),
     };
-    let none = Labels::new();
-    let name = set.metadata.name.as_deref().unwrap_or_default();
-    let owner = Owner {
-        api_version: API_VERSION,
-        kind: KIND,
-        namespace: set.metadata.namespace.as_deref().unwrap_or_default(),
-        name,
-        uid: set.metadata.uid.as_deref().unwrap_or_default(),
-        annotations: set.metadata.annotations.as_ref().unwrap_or(&none),
-    };
+    let owner = Owner::of(&set.metadata, API_VERSION, KIND);
+    let name = owner.name;
     let is_going = set.metadata.deletion_timestamp.is_some();
     let status = set.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);

@@ -19,9 +19,9 @@ pub(super) enum Share {
     Percent(i64),
 }
 
-/// Fields of a subset that its replicas follow from.
+/// Replicas that a subset asks for: the fields that its number follows from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct Replicas {
     /// `replicas`; `None`: an even part of the rest.
     pub(super) share: Option<Share>,
     /// `minReplicas`.
@@ -34,7 +34,7 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim<'a> {
     pub(super) name: &'a str,
-    pub(super) asked: Asked,
+    pub(super) asked: Replicas,
     /// How many it is to have now.
     pub(super) current: i64,
 }
@@ -63,7 +63,7 @@ impl Share {
     }
 }
 
-impl Asked {
+impl Replicas {
     /// Tells whether the subset has a least or a largest number.
     pub(super) fn is_bounded(self) -> bool {
         self.least.is_some() || self.most.is_some()

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Changed with how workloads are built: all of them are written anew then.
-const BUILD: u8 = 1;
+const BUILD: u8 = 2;
 /// The longest part of a name before its suffix. A StatefulSet's name is part of a label's value, with a
 /// hash.
 const LONGEST_BASE: usize = 47;

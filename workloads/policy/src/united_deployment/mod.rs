@@ -30,7 +30,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use self::{
-    allocation::{Asked, Claim, allocate},
+    allocation::{Claim, Replicas, allocate},
     build::Numbers,
     rules::Rules,
 };
@@ -44,7 +44,6 @@ use crate::{
     fault::Fault,
     hash::Suffixes,
     revision::{Live, Owner, Revision, settle, surplus},
-    selector::Labels,
 };
 
 /// Group and version of the kind.
@@ -144,15 +143,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Ok(rules) => rules,
         Err(fault) => return status::faulty(input, "InvalidSpec", &fault, now),
     };
-    let none = Labels::new();
-    let owner = Owner {
-        api_version: API_VERSION,
-        kind: KIND,
-        namespace: meta.namespace.as_deref().unwrap_or_default(),
-        name: meta.name.as_deref().unwrap_or_default(),
-        uid: meta.uid.as_deref().unwrap_or_default(),
-        annotations: meta.annotations.as_ref().unwrap_or(&none),
-    };
+    let owner = Owner::of(meta, API_VERSION, KIND);
     let status = input.united.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
     let current = status.map(|status| status.current_revision.as_str());
@@ -239,7 +230,7 @@ fn numbers<'a>(
     rules: &Rules<'a>,
     members: &BTreeMap<&'a str, &'a ChildView>,
 ) -> Result<BTreeMap<&'a str, Numbers>, Fault> {
-    let claim = |(subset, asked): &(&'a Subset, Asked)| Claim {
+    let claim = |(subset, asked): &(&'a Subset, Replicas)| Claim {
         name: subset.name.as_str(),
         asked: *asked,
         current: members.get(subset.name.as_str()).map_or(0, |child| child.wanted),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::fault::Fault;
 
 /// Lists of a pod template whose items have an identity, and the field that has it.
-const KEYS: [(&str, &str); 12] = [
+const KEYS: [(&str, &str); 13] = [
     ("containers", "name"),
     ("initContainers", "name"),
     ("ephemeralContainers", "name"),
@@ -21,7 +21,10 @@ const KEYS: [(&str, &str); 12] = [
     ("hostAliases", "ip"),
     ("topologySpreadConstraints", "topologyKey"),
     ("schedulingGates", "name"),
+    ("resourceClaims", "name"),
 ];
+/// List of plain values to which those of a patch are added; all others are replaced.
+const ADDED_TO: &str = "finalizers";
 /// Says what is done with what stands beside it.
 const DIRECTIVE: &str = "$patch";
 /// Names the only fields that stay.
@@ -74,6 +77,13 @@ pub(super) fn merge(
                 if let Some(into) = into.as_object_mut() {
                     merge(into, changes, &at)?;
                 }
+            }
+            Value::Array(items) if key == ADDED_TO => {
+                let into = target.entry(key).or_insert(Value::Null);
+                let mut known = std::mem::take(into.as_array_mut().unwrap_or(&mut Vec::new()));
+                let mut there: BTreeSet<String> = known.iter().map(Value::to_string).collect();
+                known.extend(items.iter().filter(|item| there.insert(item.to_string())).cloned());
+                *into = Value::Array(known);
             }
             Value::Array(items) => match KEYS.iter().find(|(list, _)| list == key) {
                 Some((_, name)) => {
@@ -189,6 +199,11 @@ mod tests {
     #[case::an_object_goes(json!({ "a": { "b": 1 } }), json!({ "a": { "$patch": "delete", "c": 2 } }), json!({ "a": {} }))]
     #[case::values_go(json!({ "finalizers": ["a", "b"] }), json!({ "$deleteFromPrimitiveList/finalizers": ["a"] }),
         json!({ "finalizers": ["b"] }))]
+    #[case::values_come(json!({ "finalizers": ["a"] }), json!({ "finalizers": ["b", "a", "b"] }),
+        json!({ "finalizers": ["a", "b"] }))]
+    #[case::first_values(json!({}), json!({ "finalizers": ["a"] }), json!({ "finalizers": ["a"] }))]
+    #[case::claims_of_devices(json!({ "resourceClaims": [{ "name": "a" }] }),
+        json!({ "resourceClaims": [{ "name": "b" }] }), json!({ "resourceClaims": [{ "name": "a" }, { "name": "b" }] }))]
     #[case::only_these(json!({ "s": { "a": 1, "b": 2 } }), json!({ "s": { "$retainKeys": ["a", "c"], "c": 3 } }),
         json!({ "s": { "a": 1, "c": 3 } }))]
     #[case::the_order_stays(json!({ "env": [{ "name": "a" }] }), json!({ "$setElementOrder/env": [{ "name": "a" }] }),

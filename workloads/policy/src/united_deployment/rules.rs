@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Kind,
-    allocation::{Asked, Share},
+    allocation::{Replicas, Share},
 };
 use crate::{
     fault::Fault,
@@ -35,7 +35,7 @@ pub(super) struct Rules<'a> {
     pub(super) template: &'a Map<String, Value>,
     /// The template with the name of its kind, as revisions have it.
     pub(super) whole: Map<String, Value>,
-    pub(super) subsets: Vec<(&'a Subset, Asked)>,
+    pub(super) subsets: Vec<(&'a Subset, Replicas)>,
     pub(super) partitions: BTreeMap<&'a str, i64>,
     pub(super) history_limit: usize,
 }
@@ -162,7 +162,7 @@ fn check_schedule(united: &UnitedDeployment) -> Result<(), Fault> {
     }
 }
 
-fn subsets(united: &UnitedDeployment, replicas: i64) -> Result<Vec<(&Subset, Asked)>, Fault> {
+fn subsets(united: &UnitedDeployment, replicas: i64) -> Result<Vec<(&Subset, Replicas)>, Fault> {
     let given = united.spec.topology.as_ref().map(|topology| topology.subsets.as_slice()).unwrap_or_default();
     if given.len() > MOST_SUBSETS {
         let why = format!("are {}: give at most {MOST_SUBSETS}", given.len());
@@ -191,11 +191,11 @@ fn subsets(united: &UnitedDeployment, replicas: i64) -> Result<Vec<(&Subset, Ask
 }
 
 /// Reads the numbers of a subset.
-fn asked(subset: &Subset, field: &str, replicas: i64) -> Result<Asked, Fault> {
+fn asked(subset: &Subset, field: &str, replicas: i64) -> Result<Replicas, Fault> {
     let parse = |name: &str, given: &Option<IntOrString>| {
         given.as_ref().map(|given| Share::parse(&format!("{field}.{name}"), given)).transpose()
     };
-    let asked = Asked {
+    let asked = Replicas {
         share: parse("replicas", &subset.replicas)?,
         least: parse("minReplicas", &subset.min_replicas)?,
         most: parse("maxReplicas", &subset.max_replicas)?,

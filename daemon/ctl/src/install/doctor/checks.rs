@@ -126,7 +126,8 @@ fn units(facts: &Facts) -> Check {
     Check::ok("units", "as this berthctl has them")
 }
 
-/// Whether berthd and `berth-shim` mean each other, and the same runtime; nothing where there is one program.
+/// Tells whether berthd and `berth-shim` mean each other, and the same runtime; nothing where there is one
+/// program.
 fn data_path(facts: &Facts) -> Option<Check> {
     const NAME: &str = "data path";
     let wishes = Wishes { two_programs: Some(facts.installed.two_programs()), ..Wishes::default() };

@@ -4,8 +4,8 @@ use super::super::facts::Facts;
 use super::{PlanError, Wishes, texts};
 use crate::shim::SOCKET;
 
-/// Whether the data path is a program of its own. What is there has to agree: a berthd and a `berth-shim`
-/// that do not mean each other would both be without calls.
+/// Tells whether the data path is a program of its own. What is there has to agree: a berthd and a
+/// `berth-shim` that do not mean each other would both be without calls.
 pub(crate) fn two_programs(facts: &Facts, wishes: &Wishes, runtime: &str) -> Result<bool, PlanError> {
     let installed = &facts.installed;
     let [socket, _] = &installed.units;

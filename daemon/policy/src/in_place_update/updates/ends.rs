@@ -119,7 +119,7 @@ impl Ends {
         }
     }
 
-    /// How long this end waits for updates that go on and have `begun` at these times.
+    /// Returns how long this end waits for updates that go on and have `begun` at these times.
     fn waits(&self, request: &UpdateRequest, begun: &BTreeSet<Instant>) -> Duration {
         if let Some(shown) = self.shown.get(&request.id) {
             return if shown.is_alone { SHOWN_FOR } else { Duration::ZERO };
@@ -150,7 +150,7 @@ impl Ends {
     }
 }
 
-/// Whether the report may wait for those of other pods.
+/// Tells whether the report may wait for those of other pods.
 pub(super) fn can_wait(request: &UpdateRequest, report: &UpdateReport) -> bool {
     request.is_entry() && report.outcome == Some(UpdateOutcome::Complete)
 }

@@ -238,13 +238,13 @@ impl Updates {
         actions
     }
 
-    /// When to ask [`Updates::plan`] again, even if nothing happens. Of the last plan: a fact asks for one of
-    /// its own.
+    /// Returns when to ask [`Updates::plan`] again, even if nothing happens. Of the last plan: a fact asks
+    /// for one of its own.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.wake.next
     }
 
-    /// Whether nothing but a request makes a difference.
+    /// Tells whether nothing but a request makes a difference.
     pub fn is_idle(&self) -> bool {
         self.idle
     }
@@ -281,17 +281,17 @@ impl Updates {
         self.requests.get(id)
     }
 
-    /// Whether this is the rest of a request that nobody makes any more: its twins come to rest.
+    /// Tells whether this is the rest of a request that nobody makes any more: its twins come to rest.
     pub fn is_rest(&self, id: &RequestId) -> bool {
         self.requests.is_rest(id)
     }
 
-    /// Whether somebody waits for something to be done to this pod.
+    /// Tells whether somebody waits for something to be done to this pod.
     pub fn wants(&self, pod: &PodUid) -> bool {
         self.requests.wants(pod)
     }
 
-    /// Whether these sources have all told what they have.
+    /// Tells whether these sources have all told what they have.
     pub fn has_heard(&self, sources: &[UpdateSource]) -> bool {
         self.requests.has_heard(sources)
     }
@@ -302,7 +302,7 @@ impl Updates {
         self.set_aside.all(now)
     }
 
-    /// How often the evaluation of a pod panicked.
+    /// Returns how often the evaluation of a pod panicked.
     pub fn panics(&self) -> u64 {
         self.set_aside.panics()
     }

@@ -92,9 +92,9 @@ impl UpdatedPod {
         *self = Self { step: self.step.take(), asking: self.asking, ..Self::default() };
     }
 
-    /// Whether the pod may be another one already than the one that was seen last: a write is under way or
-    /// has no answer, or somebody else was faster. No request ends on that: a gate that is being closed would
-    /// stay so.
+    /// Tells whether the pod may be another one already than the one that was seen last: a write is under way
+    /// or has no answer, or somebody else was faster. No request ends on that: a gate that is being closed
+    /// would stay so.
     pub(crate) fn may_have_changed(&self) -> bool {
         self.doubt != Doubt::None || matches!(self.step, Some(Step::Close | Step::Open(_) | Step::Patch(_)))
     }
@@ -103,7 +103,7 @@ impl UpdatedPod {
         self.step.is_none() && !self.asking && !self.followed
     }
 
-    /// Whether nothing is to be tried yet, and until when.
+    /// Tells whether nothing is to be tried yet, and until when.
     pub(crate) fn is_paused(&self, now: Instant) -> Option<Instant> {
         self.attempts.pause(now)
     }

@@ -91,8 +91,8 @@ impl Updates {
         }
     }
 
-    /// Whether this is to be reported now. All entries of a node stand in one object, so what is only for
-    /// people waits, if the entry was reported on a moment ago; a phase, an end or a failure never does.
+    /// Tells whether this is to be reported now. All entries of a node stand in one object, so what is only
+    /// for people waits, if the entry was reported on a moment ago; a phase, an end or a failure never does.
     pub(super) fn is_time_to_tell(
         &mut self,
         request: &UpdateRequest,

@@ -102,7 +102,7 @@ impl Requests {
         });
     }
 
-    /// Whether this is the rest of a request.
+    /// Tells whether this is the rest of a request.
     pub(crate) fn is_rest(&self, id: &RequestId) -> bool {
         self.rests.contains_key(id)
     }
@@ -206,12 +206,12 @@ impl Requests {
             .collect()
     }
 
-    /// Whether somebody waits for something to be done to this pod.
+    /// Tells whether somebody waits for something to be done to this pod.
     pub(crate) fn wants(&self, pod: &PodUid) -> bool {
         self.all_with_rests().any(|entry| entry.request.ended.is_none() && entry.request.pod.uid == *pod)
     }
 
-    /// Whether these have all told what they have.
+    /// Tells whether these have all told what they have.
     pub(crate) fn has_heard(&self, sources: &[UpdateSource]) -> bool {
         sources.iter().all(|source| self.listed.contains(source))
     }

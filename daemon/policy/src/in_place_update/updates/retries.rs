@@ -1,4 +1,4 @@
-//! How long to wait after something did not work.
+//! Pauses of an update after something did not work, and when a refusal is taken for one that stays.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ impl Attempts {
         self.0.next.filter(|until| *until > now)
     }
 
-    /// Whether a refusal that comes now is meant.
+    /// Tells whether a refusal that comes now is meant.
     pub(crate) fn refusal_is_meant(&self) -> bool {
         self.0.failures() >= MEANT
     }

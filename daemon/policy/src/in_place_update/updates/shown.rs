@@ -72,7 +72,7 @@ impl Word {
         Some(Box::new(Self { request, restarts: said.restarts.clone() }))
     }
 
-    /// Whether the pod shows the end: the kubelet says so of just these containers.
+    /// Tells whether the pod shows the end: the kubelet says so of just these containers.
     fn is_borne_out(&self, view: &PodView) -> bool {
         let is_ready = |(name, restarts): (&ContainerName, &u32)| {
             let mut statuses = view.containers.iter().filter(|container| container.name == *name);

@@ -239,8 +239,9 @@ impl Look<'_> {
         steady <= self.clock.now
     }
 
-    /// When a container that has fallen over since its batch was patched has run long enough to count: the
-    /// kubelet calls one without a probe Ready whenever it is started. `None` for one that has not.
+    /// Returns when a container that has fallen over since its batch was patched has run long enough to
+    /// count: the kubelet calls one without a probe Ready whenever it is started. `None` for one that has
+    /// not.
     fn proven(&self, name: &ContainerName, status: &ContainerStatusView) -> Option<Instant> {
         let patched = last_patched(&self.view.records, name)?;
         let before = i64::try_from(status.last_started?.as_secs()).unwrap_or(i64::MAX);

@@ -136,7 +136,7 @@ impl Turn<'_> {
         Sight::Seen(Box::new(picture.observed))
     }
 
-    /// Whether something may be asked about the pod now.
+    /// Tells whether something may be asked about the pod now.
     fn may_ask(&mut self, pod: &UpdatedPod) -> bool {
         let paused = pod.is_paused(self.clock.now);
         if let Some(until) = paused {

@@ -41,7 +41,7 @@ pub struct PodView {
 }
 
 impl PodView {
-    /// Whether the kubelet is asked for the same by both versions.
+    /// Tells whether the kubelet is asked for the same by both versions.
     pub(crate) fn asks_as(&self, other: &Self) -> bool {
         self.generation.is_some()
             && self.generation == other.generation

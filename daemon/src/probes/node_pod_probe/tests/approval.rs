@@ -35,11 +35,11 @@ fn marker(command: &str) -> MarkerSeen {
     MarkerSeen::of(serde_json::from_value(object).unwrap())
 }
 
-fn entry(command: &str) -> Asked {
+fn entry(command: &str) -> WantedPods {
     of("u", "shop", "game", "m#a", command)
 }
 
-fn of(uid: &str, namespace: &str, name: &str, probe: &str, command: &str) -> Asked {
+fn of(uid: &str, namespace: &str, name: &str, probe: &str, command: &str) -> WantedPods {
     let pod = json!({ "name": name, "namespace": namespace, "uid": uid, "IP": "", "probes": [
         { "name": probe, "containerName": "main", "probe": { "exec": { "command": [command] } },
             "podConditionType": "game.io/a" },
@@ -63,8 +63,8 @@ impl Play {
         play
     }
 
-    fn show(&mut self, desired: Asked) {
-        self.approval.show(desired, Asked::default(), self.now);
+    fn show(&mut self, desired: WantedPods) {
+        self.approval.show(desired, WantedPods::default(), self.now);
     }
 
     fn see(&mut self, label: &str) {
@@ -197,7 +197,7 @@ fn what_was_approved_and_is_not_asked_for_any_more_ends() {
         play.pass(APART);
         assert!(play.stands().starts_with("refused: "), "{case}");
         // Nothing of what was approved before is left.
-        play.show(Asked::default());
+        play.show(WantedPods::default());
         assert_eq!(play.stands(), "nothing", "{case}");
         assert!(play.approval.approved.is_empty() && play.approval.doubted.is_empty(), "{case}");
     }
@@ -268,14 +268,14 @@ fn so_many_markers_are_followed_and_no_others() {
     let refused = play.decide().refused;
     let why: Vec<_> = refused.iter().map(|refused| refused.why.clone()).collect();
     assert_eq!(why, [Refusal::TooMany(MOST_MARKERS), Refusal::TooMany(MOST_MARKERS)]);
-    play.show(Asked::default());
+    play.show(WantedPods::default());
     assert!(play.approval.follow().is_empty());
 }
 
 #[test]
 fn what_the_spec_asks_for_needs_no_marker() {
     let mut play = Play::new();
-    play.approval.show(Asked::default(), entry("x"), play.now);
+    play.approval.show(WantedPods::default(), entry("x"), play.now);
     assert_eq!(play.stands(), "run x");
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use proptest::prelude::*;
 use rstest::rstest;
 
-use super::super::allocation::{Asked, Claim, Share, allocate};
+use super::super::allocation::{Claim, Replicas, Share, allocate};
 
 /// `name`, `name=number` or `name=share`, or `name=least..most` with one of them or both, each with
 /// `:current` behind it where it has pods.
@@ -16,11 +16,11 @@ fn claim(text: &str) -> Claim<'_> {
         Share::parse("f", &given).unwrap()
     };
     let asked = match share.map(|share| share.split_once("..").ok_or(share)) {
-        None => Asked::default(),
-        Some(Err(share)) => Asked { share: Some(parsed(share)), ..Asked::default() },
+        None => Replicas::default(),
+        Some(Err(share)) => Replicas { share: Some(parsed(share)), ..Replicas::default() },
         Some(Ok(bounds)) => {
             let [least, most] = [bounds.0, bounds.1].map(|one| (!one.is_empty()).then(|| parsed(one)));
-            Asked { least, most, share: None }
+            Replicas { least, most, share: None }
         }
     };
     Claim { name, asked, current: current.parse().unwrap() }
@@ -119,9 +119,9 @@ proptest! {
         let mut claims: Vec<Claim<'_>> = names
             .iter()
             .zip(&current)
-            .map(|(name, current)| Claim { name, asked: Asked::default(), current: *current })
+            .map(|(name, current)| Claim { name, asked: Replicas::default(), current: *current })
             .collect();
-        let asked = Asked { share: Some(Share::Number(fixed.min(replicas))), ..Asked::default() };
+        let asked = Replicas { share: Some(Share::Number(fixed.min(replicas))), ..Replicas::default() };
         claims.push(Claim { name: "fixed", asked, current: 0 });
         let first = allocate(replicas, &claims).unwrap();
         prop_assert_eq!(first.values().sum::<i64>(), replicas);
@@ -146,10 +146,14 @@ proptest! {
             .zip(&bounds)
             .map(|(name, (least, more))| {
                 let most = Some(Share::Number(least + more));
-                Claim { name, asked: Asked { share: None, least: Some(Share::Number(*least)), most }, current: 0 }
+                Claim {
+                    name,
+                    asked: Replicas { share: None, least: Some(Share::Number(*least)), most },
+                    current: 0,
+                }
             })
             .collect();
-        claims.push(Claim { name: &names[bounds.len()], asked: Asked::default(), current: 0 });
+        claims.push(Claim { name: &names[bounds.len()], asked: Replicas::default(), current: 0 });
         let all = allocate(replicas, &claims).unwrap();
         prop_assert_eq!(all.values().sum::<i64>(), replicas);
         let number = |at: usize| all[&names[at]];
