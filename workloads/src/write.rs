@@ -1,0 +1,401 @@
+//! The writes of a plan, in their order; what was answered goes back to the picture.
+//!
+//! A write to a pod or a claim that fails leaves that one alone, and so does one that adopts; any other
+//! failure ends its part of the plan, and the rest of it is decided anew. An API server that takes no request
+//! ends all of the plan. After an answer that did not come, or that says of an error of the API server,
+//! nobody knows what there is: the set's objects are read from it before anything else is decided.
+
+mod adopt;
+mod create;
+mod end;
+mod failure;
+mod in_place;
+mod order;
+pub(crate) mod params;
+mod predownload;
+mod read;
+mod revision;
+mod run;
+mod status;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+};
+
+use berth_proto::crd::ImagePullJob;
+use berth_workloads_policy::{
+    action::{Action, Note, Target},
+    clone_set::ClaimView,
+    names::REVISION_LABEL,
+    plan::Cause,
+    pod::PodView,
+    predownload::PullJobView,
+    revision::Revision,
+    selector::Selector,
+};
+use k8s_openapi::{
+    NamespaceResourceScope,
+    api::{apps::v1::ControllerRevision, core::v1::PersistentVolumeClaim},
+};
+use kube::{
+    Api, Client, Resource,
+    api::{ObjectMeta, Patch},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+pub(crate) use self::{end::End, failure::Failure};
+use crate::{
+    events::Events,
+    kinds::{Plan, Set},
+    metrics::Metrics,
+    node_updates::NodeUpdates,
+    put_off::Late,
+    reading::Listed,
+    trimmed::{TrimmedPod, is_read},
+    watch::{Claims, Pods, PullJobs, Revisions, Watched},
+};
+
+/// Reason of the Event of a write that somebody holds back: a budget, whose name is in its text.
+pub(crate) const HELD_BACK: &str = "HeldBack";
+
+/// Reason of the Event of a status that the API server answers otherwise than it was sent.
+pub(crate) const STATUS_NOT_KEPT: &str = "StatusNotKept";
+
+/// Words for a write that is done, and says something else.
+pub(crate) const CHANGED_BY_CLUSTER: &str =
+    "the cluster changes what is written there: see its mutating webhooks and policies";
+
+/// Objects as the API server answered them.
+#[derive(Debug)]
+pub(crate) enum Wrote {
+    Pod(PodView),
+    Claim(ClaimView),
+    Revision(Revision),
+    PullJob(PullJobView),
+    Set(Set),
+    /// Status of the set that the API server answered otherwise, and the field that differs.
+    StatusUnkept(Value, String),
+    NodeUpdates(NodeUpdates),
+    /// Not the set's any more, or gone: UIDs.
+    PodGone(String),
+    ClaimGone(String),
+    RevisionGone(String),
+    PullJobGone(String),
+    /// All there is of a set by its selector, read at once.
+    Read(Selector, Listed<PodView>, Listed<ClaimView>, Listed<Revision>),
+}
+
+/// Report of a plan.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) uid: String,
+    pub(crate) wrote: Vec<Wrote>,
+    /// UIDs of objects that could not be adopted, and why.
+    pub(crate) unadopted: Vec<(String, String)>,
+    /// Objects that could not be written, for each part with such.
+    pub(crate) put_off: Vec<Late>,
+    /// A write may or may not have been made: everything is read again before the next plan.
+    pub(crate) unread: bool,
+    pub(crate) end: End,
+}
+
+/// Writer of plans.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    pub(crate) client: Client,
+    pub(crate) metrics: Metrics,
+    pub(crate) events: Events,
+}
+
+/// One plan that is carried out.
+struct Work {
+    writer: Writer,
+    set: Set,
+    namespace: String,
+    /// Causes of its writes to pods, by UID.
+    causes: BTreeMap<String, Cause>,
+    wrote: Vec<Wrote>,
+    unadopted: Vec<(String, String)>,
+    put_off: Vec<Late>,
+    /// Objects of nodes as they are known, for the first write to each.
+    node_updates: BTreeMap<String, NodeUpdates>,
+    /// Errors of the API server in all parts of the plan.
+    errors: usize,
+    /// The API server takes no request.
+    busy: bool,
+    unread: bool,
+}
+
+impl Writer {
+    /// Carries out a plan; of each part what was `put_off` by an earlier one last. The objects of its nodes
+    /// are `known` so.
+    pub(crate) async fn carry_out(
+        self,
+        set: Set,
+        mut plan: Plan,
+        put_off: &BTreeSet<String>,
+        known: BTreeMap<String, NodeUpdates>,
+    ) -> Report {
+        let causes = std::mem::take(&mut plan.causes);
+        let mut work = Work { node_updates: known, ..Work::new(self, set, causes) };
+        let end = work.run(plan, put_off).await;
+        work.report(end)
+    }
+
+    /// Reads all objects of a set, as whoever wrote before may have left them.
+    pub(crate) async fn read(self, set: Set) -> Report {
+        let mut work = Work::new(self, set, BTreeMap::new());
+        let end = match work.read().await {
+            End::Done => End::Read,
+            end => end,
+        };
+        work.report(end)
+    }
+}
+
+impl Work {
+    fn new(writer: Writer, set: Set, causes: BTreeMap<String, Cause>) -> Self {
+        let namespace = set.namespace().to_owned();
+        Self {
+            writer,
+            set,
+            namespace,
+            causes,
+            wrote: Vec::new(),
+            unadopted: Vec::new(),
+            put_off: Vec::new(),
+            node_updates: BTreeMap::new(),
+            errors: 0,
+            busy: false,
+            unread: false,
+        }
+    }
+
+    fn report(self, end: End) -> Report {
+        let Self { set, wrote, unadopted, put_off, unread, .. } = self;
+        Report { uid: set.uid().to_owned(), wrote, unadopted, put_off, unread, end }
+    }
+
+    async fn write(&mut self, action: Action) -> End {
+        match action {
+            Action::CreateRevision(object) => {
+                match self.writer.create_revision(&self.namespace, &object).await {
+                    Ok(object) => self.wrote.extend(Revision::of(&object).map(Wrote::Revision)),
+                    Err(Failure::Taken) => return self.name_taken().await,
+                    Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
+                }
+                End::Done
+            }
+            Action::RaiseRevision(target, number) => {
+                let patch = json!({ "revision": number });
+                let written = self.patch::<ControllerRevision>(&target, patch).await;
+                self.settle::<Revisions>(
+                    written,
+                    &target.uid,
+                    Wrote::Revision,
+                    Wrote::RevisionGone,
+                    End::UpdateFailed,
+                )
+                .await
+            }
+            Action::MarkRevision(target, patch) => self.mark_revision(target, patch).await,
+            Action::DeleteRevision(target) => {
+                let deleted = self.delete::<ControllerRevision>(&target).await;
+                self.settle::<Revisions>(
+                    deleted,
+                    &target.uid,
+                    Wrote::Revision,
+                    Wrote::RevisionGone,
+                    End::UpdateFailed,
+                )
+                .await
+            }
+            Action::PatchPod(target, patch) => self.patch_pod(target, patch).await,
+            Action::AdoptPod(target, patch) => {
+                self.adopt::<Pods>("pod", target, patch, Wrote::Pod, Wrote::PodGone).await
+            }
+            Action::AdoptRevision(target, patch) => {
+                let (there, gone) = (Wrote::Revision, Wrote::RevisionGone);
+                self.adopt::<Revisions>("revision", target, patch, there, gone).await
+            }
+            Action::PatchPodStatus(target, patch) => {
+                let written = self.patch_status(&target, patch).await;
+                self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
+            }
+            Action::DeletePod(target) => {
+                let deleted = self.delete::<TrimmedPod>(&target).await;
+                let is_update = self.causes.get(&target.uid) == Some(&Cause::Update);
+                let failed = if is_update { "FailedUpdatePodReCreate" } else { "FailedDelete" };
+                if deleted.is_ok() {
+                    let text = format!("succeed to delete pod {}", target.name);
+                    self.tell("SuccessfulDelete", text);
+                    if is_update {
+                        let text = format!("pod {} is updated by a new one", target.name);
+                        self.tell("SuccessfulUpdatePodReCreate", text);
+                    }
+                }
+                let (there, gone) = (Wrote::Pod, Wrote::PodGone);
+                self.settle_as::<Pods>(failed, deleted, &target.uid, there, gone, End::ScaleFailed).await
+            }
+            Action::PatchClaim(target, patch) => {
+                let written = self.patch::<PersistentVolumeClaim>(&target, patch).await;
+                self.settle::<Claims>(written, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed)
+                    .await
+            }
+            Action::DeleteClaim(target) => {
+                let deleted = self.delete::<PersistentVolumeClaim>(&target).await;
+                let (there, gone) = (Wrote::Claim, Wrote::ClaimGone);
+                let failed = "FailedDelete";
+                self.settle_as::<Claims>(failed, deleted, &target.uid, there, gone, End::ScaleFailed).await
+            }
+            Action::CreatePullJob(job) => self.pull_ahead(job).await,
+            Action::DeletePullJob(target) => {
+                let deleted = self.delete::<ImagePullJob>(&target).await;
+                self.settle::<PullJobs>(
+                    deleted,
+                    &target.uid,
+                    Wrote::PullJob,
+                    Wrote::PullJobGone,
+                    End::PullFailed,
+                )
+                .await
+            }
+            Action::KeepPodsToDelete(names) => self.keep_pods_to_delete(names).await,
+            // Made together.
+            new @ (Action::CreateClaim(_) | Action::CreatePod(_)) => self.create(vec![new]).await.end,
+            // Written together.
+            entry @ (Action::UpdateInPlace(_) | Action::ForgetInPlace { .. }) => {
+                self.in_place(vec![entry]).await.end
+            }
+        }
+    }
+
+    /// Changes metadata of a pod. What the cluster has just written says so, or never will.
+    async fn patch_pod(&mut self, target: Target, patch: Value) -> End {
+        let written = self.patch::<TrimmedPod>(&target, patch.clone()).await;
+        let is_changed = matches!(&written, Ok(Some(pod)) if !has_metadata(pod.meta(), &patch));
+        let cause = self.causes.get(&target.uid).copied();
+        if written.is_ok() && !is_changed {
+            match cause {
+                Some(Cause::Repair) => {
+                    let text = format!("pod {} has the label of its name again", target.name);
+                    self.tell("SuccessfulUpdate", text);
+                }
+                Some(Cause::InPlace) => {
+                    let revision = patch["metadata"]["labels"][REVISION_LABEL].as_str().unwrap_or_default();
+                    let text = format!("update pod {} in place (revision {revision})", target.name);
+                    self.tell("SuccessfulUpdatePodInPlace", text);
+                }
+                Some(Cause::Update) | None => {}
+            }
+        }
+        let failed = if cause == Some(Cause::InPlace) { "FailedUpdatePodInPlace" } else { "FailedUpdate" };
+        let (there, gone) = (Wrote::Pod, Wrote::PodGone);
+        let end = self.settle_as::<Pods>(failed, written, &target.uid, there, gone, End::UpdateFailed).await;
+        if !is_changed {
+            return end;
+        }
+        let text = format!("labels and annotations of pod {}: {CHANGED_BY_CLUSTER}", target.name);
+        self.failed(Failure::Refused(text), failed, End::UpdateFailed).await
+    }
+
+    /// Takes in the answer of a write to an object that was there.
+    async fn settle<W: Watched>(
+        &mut self,
+        answer: Result<Option<W::Object>, Failure>,
+        uid: &str,
+        there: fn(W::View) -> Wrote,
+        gone: fn(String) -> Wrote,
+        end: fn(String) -> End,
+    ) -> End {
+        self.settle_as::<W>("FailedUpdate", answer, uid, there, gone, end).await
+    }
+
+    /// The same; `reason`: of the Event of a failure.
+    async fn settle_as<W: Watched>(
+        &mut self,
+        reason: &'static str,
+        answer: Result<Option<W::Object>, Failure>,
+        uid: &str,
+        there: fn(W::View) -> Wrote,
+        gone: fn(String) -> Wrote,
+        end: fn(String) -> End,
+    ) -> End {
+        let wrote = match answer {
+            Ok(Some(object)) => W::view(object).map_or_else(|| gone(uid.to_owned()), there),
+            Ok(None) | Err(Failure::Gone) => gone(uid.to_owned()),
+            Err(failure) => return self.failed(failure, reason, end).await,
+        };
+        self.wrote.push(wrote);
+        End::Done
+    }
+
+    async fn patch<K>(&self, target: &Target, mut patch: Value) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        patch["metadata"]["uid"] = target.uid.as_str().into();
+        patch["metadata"]["resourceVersion"] = target.version.as_str().into();
+        let api = Api::<K>::namespaced(self.writer.client.clone(), &self.namespace);
+        let (params, patch) = (params::patch(), Patch::Merge(&patch));
+        self.writer.ask("patch", api.patch(&target.name, &params, &patch)).await.map(Some)
+    }
+
+    /// Conditions are merged by their types.
+    async fn patch_status(&self, target: &Target, mut patch: Value) -> Result<Option<TrimmedPod>, Failure> {
+        patch["metadata"] = json!({ "uid": target.uid, "resourceVersion": target.version });
+        let api = Api::<TrimmedPod>::namespaced(self.writer.client.clone(), &self.namespace);
+        let (params, patch) = (params::patch(), Patch::Strategic(&patch));
+        self.writer.ask("pod_status", api.patch_status(&target.name, &params, &patch)).await.map(Some)
+    }
+
+    /// `None`: gone at once.
+    async fn delete<K>(&self, target: &Target) -> Result<Option<K>, Failure>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    {
+        let api = Api::<K>::namespaced(self.writer.client.clone(), &self.namespace);
+        let params = params::delete(&target.uid);
+        let answer = self.writer.ask("delete", api.delete(&target.name, &params)).await?;
+        Ok(answer.left().filter(|object| stays(object.meta())))
+    }
+
+    /// Tells of what was done, in an Event of the set.
+    fn tell(&self, reason: &'static str, text: String) {
+        self.writer.events.tell(&self.set, Note { warning: false, reason, text });
+    }
+
+    /// Tells of what failed.
+    fn warn(&self, reason: &'static str, text: String) {
+        self.writer.events.tell(&self.set, Note { warning: true, reason, text });
+    }
+}
+
+/// Tells whether an object has what a merge patch says of its labels and annotations. Of a pod's annotations
+/// few are read.
+fn has_metadata(meta: &ObjectMeta, patch: &Value) -> bool {
+    let has = |there: Option<&BTreeMap<String, String>>, map: &str| {
+        let patched = patch["metadata"][map].as_object().into_iter().flatten();
+        let mut patched = patched.filter(|(key, _)| map == "labels" || is_read(key));
+        let value = |key: &str| there.and_then(|there| there.get(key)).map(String::as_str);
+        patched.all(|(key, patched)| value(key) == patched.as_str())
+    };
+    has(meta.labels.as_ref(), "labels") && has(meta.annotations.as_ref(), "annotations")
+}
+
+/// Tells whether an object that was deleted is there for a while. One that is gone at once is answered by its
+/// last state.
+pub(crate) fn stays(meta: &ObjectMeta) -> bool {
+    let waits = meta.deletion_grace_period_seconds.unwrap_or(0) > 0
+        || meta.finalizers.as_ref().is_some_and(|finalizers| !finalizers.is_empty());
+    meta.deletion_timestamp.is_some() && waits
+}
+
+pub(crate) fn typed<T: DeserializeOwned>(object: Value) -> Result<T, Failure> {
+    serde_json::from_value(object).map_err(|error| Failure::Refused(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests;
