@@ -16,6 +16,7 @@ mod files;
 pub(crate) mod fuzz;
 mod reconcile;
 mod shared;
+mod spec;
 mod start;
 mod status;
 mod wishes;

@@ -221,6 +221,7 @@ fn pods() -> Vec<Row> {
 }
 
 const OTHER_OBJECT: &str = "only objects that have the name of its own node";
+const NO_COPY: &str = "but a copy of status.desiredImages";
 const DESIRED: &str = "what is desired (desiredImages, desiredPodProbes, desiredPods) is the manager's";
 
 /// `NodeImage` and `NodePodProbe`: by both identities of an agent.
@@ -236,7 +237,7 @@ fn objects() -> Vec<Row> {
             json!({ "desiredImages": [{ "uid": "u", "image": "x" }] }),
             // What is sealed to this, the thief could open.
             json!({ "sealingKey": "x" }),
-            "cannot patch resource",
+            NO_COPY,
         ),
         (
             "NodePodProbe",
@@ -271,9 +272,17 @@ fn objects() -> Vec<Row> {
     }
     for who in [Who::Agent, Who::Kubelet] {
         let probes = |name: &str| cluster(&format!("nodepodprobes/{name}"));
+        let images = |name: &str| cluster(&format!("nodeimages/{name}"));
+        let owner = json!({ "uid": "of-nobody", "fieldPath": "status.desiredImages" });
+        let strange = json!({ "tags": [{ "tag": "1", "ownerReferences": [owner] }] });
+        let secret = json!({ "tags": [], "pullSecrets": [{ "namespace": "n", "name": "s" }] });
         rows.extend([
             (who, Merge, probes(A), labelled("l"), "an agent changes no metadata"),
             (who, Merge, probes(B), spec(json!({ "podProbes": [] })), OTHER_OBJECT),
+            (who, Merge, images(A), labelled("l"), "an agent changes no metadata"),
+            (who, Merge, images(B), spec(json!({ "images": {} })), OTHER_OBJECT),
+            (who, Merge, images(A), spec(json!({ "images": { "a": strange } })), NO_COPY),
+            (who, Merge, images(A), spec(json!({ "images": { "a": secret } })), NO_COPY),
             (
                 who,
                 Merge,
