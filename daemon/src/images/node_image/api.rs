@@ -8,25 +8,27 @@
 //!
 //! A change of a phase is written at once, progress at most once a second. While the API server is away
 //! everything that was seen stays wished, and what happened is written when it is back. `spec.images` gets
-//! what OpenKruise's clients look for there (see `spec`).
+//! what OpenKruise's clients look for there (see `spec`), and pulls that end have Events (see `news`).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use berth_policy::{ImageEvent, WishSource};
 use berth_proto::crd::{NodeImage, NodeImageStatus};
 use futures::FutureExt;
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Client, runtime::watcher};
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::{Client, Resource, runtime::watcher};
 use serde_json::{Value, json};
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::{
-    SharedImages, spec,
+    SharedImages,
+    news::{self, Allowance, BURST, News},
+    spec,
     status::{self, Told},
     wishes,
 };
@@ -39,7 +41,7 @@ use crate::{
         status::whole_second,
     },
     cluster::{
-        FIELD_MANAGER,
+        Cluster, FIELD_MANAGER, Said,
         client::{CallError, Connection},
         follow::{Shown, Watch, follow},
         node_object, pause,
@@ -63,6 +65,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 pub(crate) struct NodeImages {
     /// Where wishes go, and reports come from.
     pub images: Arc<SharedImages>,
+    /// Where Events go.
+    pub cluster: Cluster,
     /// To the API server.
     pub connection: Connection,
     /// This node's name in the API.
@@ -89,8 +93,14 @@ impl NodeImages {
     /// Follows and answers until the shutdown.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         let seen = watch::Sender::new(None);
+        let (news, told) = mpsc::channel(BURST);
         let all = async {
-            tokio::join!(self.follow(&seen), self.answer(seen.subscribe()), self.keep_spec(seen.subscribe()))
+            tokio::join!(
+                self.follow(&seen),
+                self.answer(seen.subscribe(), news),
+                self.keep_spec(seen.subscribe()),
+                self.tell(told),
+            )
         };
         // Cancel-safe: what was not written is written by the next process.
         shutdown.run_until_cancelled(all).await;
@@ -139,12 +149,13 @@ impl NodeImages {
     }
 
     /// Writes what changes, as long as there is an object to write it to.
-    async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>) {
+    async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>, news: mpsc::Sender<(String, News)>) {
         let mut changes = self.images.news();
         let mut clock = Clock::read();
         let mut written: Option<(String, NodeImageStatus)> = None;
         let mut last = None;
         let mut attempt = 0;
+        let mut allowance = Allowance::new(Instant::now());
         loop {
             changes.mark_unchanged();
             let now_seen = seen.borrow_and_update().clone();
@@ -168,6 +179,13 @@ impl NodeImages {
                         last = Some(Instant::now());
                         match self.write(&object.uid, &owed).await {
                             Ok(()) => {
+                                let before = before.unwrap_or(&object.status);
+                                for one in news::ended(before, &owed, &object.status.desired_images) {
+                                    if allowance.take(Instant::now()) {
+                                        // Where there is no room nobody waits for it.
+                                        let _ = news.try_send((object.uid.clone(), one));
+                                    }
+                                }
                                 written = Some((object.uid, owed));
                                 attempt = 0;
                                 continue;
@@ -197,6 +215,21 @@ impl NodeImages {
                 changed = seen.changed(), if attempt == 0 => if changed.is_err() { return },
                 () = again => {}
             }
+        }
+    }
+
+    /// Writes Events, one after the other.
+    async fn tell(&self, mut told: mpsc::Receiver<(String, News)>) {
+        while let Some((uid, news)) = told.recv().await {
+            let said = Said { reason: news.reason(), warning: news.failed, note: &news.note };
+            let node_image = || ObjectReference {
+                api_version: Some(NodeImage::api_version(&()).into_owned()),
+                kind: Some(NodeImage::kind(&()).into_owned()),
+                name: Some(self.node.clone()),
+                uid: Some(uid),
+                ..ObjectReference::default()
+            };
+            self.cluster.tell_of(news.job.clone().unwrap_or_else(node_image), &said).await;
         }
     }
 

@@ -14,6 +14,7 @@ mod api;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod news;
 mod reconcile;
 mod shared;
 mod spec;
