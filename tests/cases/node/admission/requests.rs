@@ -90,6 +90,17 @@ async fn a_request_is_completed_and_loses_its_label_at_its_end() -> Result<()> {
     let status = after.status.context("no status")?;
     ensure!(status.completion_time.is_some(), "{status:?}");
 
+    let mut short = asked.clone();
+    short["metadata"]["name"] = "short".into();
+    short["spec"]["ttlSecondsAfterFinished"] = json!(0);
+    scene.requests.create(&PostParams::default(), &serde_json::from_value(short)?).await?;
+    scene.requests.patch_status("short", &PatchParams::default(), &Patch::Merge(&ended)).await?;
+    await_condition("a request that no agent deletes is deleted", PATIENCE, async || {
+        ensure!(scene.requests.get_opt("short").await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
+
     // Without the server the schema alone says what is left out.
     scene.first.service().kill()?;
     let mut plain = asked;

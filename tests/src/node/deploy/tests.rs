@@ -139,6 +139,7 @@ fn roles_write_this_and_nothing_else() {
         "berth-manager in berth-system: update /secrets only berth-manager-admission",
         "berth-manager in berth-system: update coordination.k8s.io/leases only berth-manager",
         "berth-manager: create events.k8s.io/events",
+        "berth-manager: delete apps.kruise.io/containerrecreaterequests",
         "berth-manager: delete apps.kruise.io/imagepulljobs",
         "berth-manager: patch apiextensions.k8s.io/customresourcedefinitions only statefulsets.apps.kruise.io",
         "berth-manager: patch apps.kruise.io/containerrecreaterequests",
