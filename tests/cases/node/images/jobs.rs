@@ -96,7 +96,7 @@ async fn succeeds(case: &Case, jobs: &Jobs, wanted: &Wanted, image: &str) -> Res
         let images = wanted.object().await?.spec.images;
         let tag = images.get(name).and_then(|image| image.tags.iter().find(|there| there.tag == tag));
         let owners = &tag.context("no such tag")?.owner_references;
-        ensure!(owners.iter().all(|owner| owner.name.as_deref() == Some("once")), "{owners:?}");
+        ensure!(owners.iter().map(|owner| owner.name.as_deref()).eq([Some("once")]), "{owners:?}");
         Ok(())
     })
     .await?;
