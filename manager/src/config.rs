@@ -10,9 +10,9 @@ use crate::{admission, telemetry::LogFormat};
 
 /// Berth's manager: assigns requests to the agents of the nodes, and ends those that no agent can end. It
 /// writes the status of Berth's kinds, its Lease and Events, and for its admission server one Secret, its
-/// webhook configurations and the conversion of StatefulSets; it deletes ImagePullJobs whose time is over,
-/// and keeps two marks of ContainerRecreateRequests: their label `active` goes when one has ended, and an
-/// annotation comes while its pod is held not Ready.
+/// webhook configurations and the conversion of StatefulSets; it deletes jobs and requests whose time is
+/// over, and keeps two marks of ContainerRecreateRequests: their label `active` goes when one has ended, and
+/// an annotation comes while its pod is held not Ready.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "berth-manager", version)]
 pub struct Config {

@@ -87,6 +87,7 @@ impl Write {
                 RequestAct::Assign(_) => "assign",
                 RequestAct::Wait(_) => "wait",
                 RequestAct::Fail(..) => "fail",
+                RequestAct::Delete => "request_delete",
             },
             Self::Node(_) => "desired_images",
             Self::Job(order) => match order.act {

@@ -1,6 +1,6 @@
 //! The one writer: the only place from which the manager changes anything but its own Lease. All it changes
-//! is `status` of Berth's kinds, by server-side apply; and it deletes jobs that are over, where they say
-//! when.
+//! is `status` of Berth's kinds, by server-side apply; and it deletes jobs and requests that are over, where
+//! they say when.
 //!
 //! A write names the UID and the version of the object it was decided on, so one that is late, or of a leader
 //! that has been followed without noticing, is refused by the API server (409) and harms nobody. That is also
@@ -42,7 +42,7 @@ use crate::{
     lease::Tenure,
     metrics::{Metrics, Outcome},
     probes::NodeAct,
-    requests::RequestKind,
+    requests::{RequestAct, RequestKind, StatusPatch},
     secrets::Vault,
     size,
     store::Key,
@@ -240,6 +240,10 @@ impl Shared {
 async fn send(client: &Client, order: &Write, target: &Target, body: &Body) -> kube::Result<()> {
     let Target { key, .. } = target;
     match order {
+        Write::Request(StatusPatch { write: RequestAct::Delete, id, .. }) => match id.kind {
+            RequestKind::Recreate => delete::<Requests>(&namespaced(client, key), order).await,
+            RequestKind::Update => delete::<Updates>(&namespaced(client, key), order).await,
+        },
         Write::Request(patch) => match patch.id.kind {
             RequestKind::Recreate => apply::<Requests>(&namespaced(client, key), &key.name, body).await,
             RequestKind::Update => apply::<Updates>(&namespaced(client, key), &key.name, body).await,
@@ -261,14 +265,7 @@ async fn send(client: &Client, order: &Write, target: &Target, body: &Body) -> k
             let api = namespaced::<Jobs>(client, key);
             match job.act {
                 JobAct::Status(_) => apply(&api, &key.name, body).await,
-                JobAct::Delete => {
-                    let preconditions = Preconditions {
-                        uid: Some(order.uid().to_owned()),
-                        resource_version: Some(order.resource_version().to_owned()),
-                    };
-                    let params = DeleteParams::default().preconditions(preconditions);
-                    api.delete(&key.name, &params).await.map(drop)
-                }
+                JobAct::Delete => delete(&api, order).await,
             }
         }
     }
@@ -279,6 +276,20 @@ where
     W: Watchable<Scope = NamespaceResourceScope>,
 {
     Api::namespaced(client.clone(), &key.namespace)
+}
+
+/// Deletes the object in the version that it was decided on.
+async fn delete<W>(api: &Api<Watched<W>>, order: &Write) -> kube::Result<()>
+where
+    W: Watchable,
+    Watched<W>: Resource<DynamicType = ()>,
+{
+    let preconditions = Preconditions {
+        uid: Some(order.uid().to_owned()),
+        resource_version: Some(order.resource_version().to_owned()),
+    };
+    let params = DeleteParams::default().preconditions(preconditions);
+    api.delete(&order.target().key.name, &params).await.map(drop)
 }
 
 async fn apply<W>(api: &Api<Watched<W>>, name: &str, body: &Body) -> kube::Result<()>

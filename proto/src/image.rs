@@ -60,6 +60,17 @@ impl Reference {
         }
     }
 
+    /// The name as people write it, without what Docker Hub implies: what OpenKruise calls the image of a job
+    /// in a `NodeImage`.
+    pub fn familiar_name(&self) -> String {
+        let Parts { registry, repository, .. } = &self.parts;
+        if registry != parts::DOCKER_HUB {
+            return format!("{registry}/{repository}");
+        }
+        let short = repository.strip_prefix("library/").filter(|rest| !rest.contains('/'));
+        short.unwrap_or(repository).to_owned()
+    }
+
     /// The entry of this name in `NodeImage`: its digest where it has one, else its tag.
     pub fn entry(&self) -> &str {
         self.digest().or_else(|| self.tag()).unwrap_or_default()

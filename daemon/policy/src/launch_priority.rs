@@ -2,8 +2,8 @@
 //!
 //! The inputs are OpenKruise's. The env [`PRIORITY_ENV`] of a container is an integer: higher starts first,
 //! missing = 0. The pod annotation [`ORDERED_ANNOTATION`] with the value `Ordered` overrides it, and gives
-//! the priorities 0, -1, -2 … by list index. Only regular containers take part. A value that is no such
-//! integer is refused, never ignored.
+//! the priorities 0, -1, -2 … by list index. Only regular containers take part, and a pod with one of them
+//! has nothing to order. Otherwise a value that is no such integer is refused, never ignored.
 
 use std::collections::BTreeSet;
 
@@ -86,6 +86,10 @@ impl LaunchOrder {
         annotation: Option<&str>,
         containers: impl IntoIterator<Item = (&'a str, Option<EnvValue<'a>>)>,
     ) -> Result<Option<Self>, OrderError> {
+        let containers: Vec<_> = containers.into_iter().collect();
+        if containers.len() < 2 {
+            return Ok(None);
+        }
         let containers = containers.into_iter();
         match annotation {
             Some("Ordered") => Ok(Self::of(

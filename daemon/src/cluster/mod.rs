@@ -9,7 +9,7 @@
 //! - `follow`: one watch. `object`, `target`, `request_cache`: a request as the API server shows it, and
 //!   writing to it.
 //! - `raw`, `v1`: objects that are typed once they are here, and as much of a pod as the agent reads.
-//! - `node_pods`, `events`: reading and patching pods of the node, and telling their users.
+//! - `node_pods`, `events`: reading and patching pods of the node, and telling users of what became of them.
 
 pub mod client;
 pub mod features;
@@ -36,9 +36,11 @@ pub(crate) mod target;
 pub(crate) mod v1;
 
 use berth_policy::{Notice, PodRef};
+use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::events::Said;
 use self::{
     client::{Connection, Source},
     events::Events,
@@ -148,5 +150,10 @@ impl Cluster {
     /// Tells the users of a pod.
     pub(crate) async fn tell(&self, pod: &PodRef, notice: &Notice) {
         self.events.tell(pod, notice).await;
+    }
+
+    /// Tells who looks at this object.
+    pub(crate) async fn tell_of(&self, about: ObjectReference, said: &Said<'_>) {
+        self.events.tell_of(about, said).await;
     }
 }

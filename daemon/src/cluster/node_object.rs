@@ -101,6 +101,27 @@ where
     connection.ask(async |client| raw::all::<K>(client).patch(node, &params, &body).await).await.map(drop)
 }
 
+/// Merges a change into the spec of the node's object: of this version, and of no later one.
+///
+/// # Errors
+/// What the API server said: a conflict where somebody else wrote in between.
+pub(crate) async fn merge_spec<K>(
+    connection: &Connection,
+    node: &str,
+    (uid, version): (&str, &str),
+    spec: impl Serialize,
+) -> Result<(), CallError>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let body = Patch::Merge(json!({
+        "metadata": { "uid": uid, "resourceVersion": version },
+        "spec": spec,
+    }));
+    let params = PatchParams::default();
+    connection.ask(async |client| raw::all::<K>(client).patch(node, &params, &body).await).await.map(drop)
+}
+
 /// Body of a server-side apply of a part of the object with this UID.
 fn applied<K: Resource<DynamicType = ()>>(
     node: &str,

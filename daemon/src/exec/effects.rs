@@ -103,7 +103,14 @@ impl Executor {
         let stopped = hook::stop_directly(&self.runtime, stop, shutdown).await;
         Point::DirectlyStopped.reached();
         match stopped {
-            Ok(_) => StepOutcome::Done,
+            Ok(stopped) => {
+                for notice in stopped.notices(stop) {
+                    let (this, pod) = (self.clone(), stop.pod.clone());
+                    // Nobody waits for an Event.
+                    self.tasks.spawn(async move { this.change_pod(&pod, &PodEffect::Tell(notice)).await });
+                }
+                StepOutcome::Done
+            }
             Err(error) => {
                 warn!(container.id = %stop.container, error = %chain(&error), "Container not stopped");
                 StepOutcome::Failed

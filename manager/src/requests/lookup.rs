@@ -78,6 +78,12 @@ impl Requests {
         self.by_pod.iter().flat_map(|(pod, names)| names.iter().map(|name| of(pod, name))).collect()
     }
 
+    /// Lists the requests that are over and are to be deleted some time.
+    pub(super) fn expiring(&self) -> Vec<RequestId> {
+        let expiring = self.known.iter().filter(|(_, (request, _))| request.expires.is_some());
+        expiring.map(|(id, _)| id.clone()).collect()
+    }
+
     /// Lists the requests of a kind that its newest list has not shown.
     pub(super) fn vanished(&self, kind: RequestKind, list: u32) -> Vec<Key> {
         let gone = self.known.iter().filter(|(id, (_, shown))| id.kind == kind && *shown != list);

@@ -34,8 +34,8 @@
 //! - a write is asked for once for each version of a request, and again only if it was lost (`lost`) or
 //!   everything is asked for (`leads`); what became of it is seen in the next version of the object;
 //! - every write names the version it was decided on, so a decision made on old news changes nothing;
-//! - a request that ended is never written to. Deleting it after its time is its agent's job, never the
-//!   manager's: one that ended on a node that is gone stays until somebody deletes it;
+//! - a request that ended is never written to. Deleting it after its time is its agent's job; a request to
+//!   recreate that is there some seconds later, as its node is gone or never was, the manager deletes;
 //! - an end is told once, by who leads and has seen the request before its end;
 //! - what is remembered is bounded by what exists, but for the instances of deleted requests, which are
 //!   bounded by number and time.
@@ -193,6 +193,7 @@ impl Index for RequestIndex {
     /// Requests that waited for the list, or for doubts to end, wait no longer.
     fn list_ended(&mut self, _: bool, pods: &Pods, now: Now) {
         self.evaluate_all(self.requests.unfinished(), pods, now);
+        self.evaluate_all(self.requests.expiring(), pods, now);
     }
 
     fn time_passed(&mut self, pods: &Pods, now: Now) {
@@ -202,7 +203,8 @@ impl Index for RequestIndex {
 
     fn leads(&mut self, pods: &Pods, now: Now) {
         self.leads = Some(now.wall);
-        let ids = self.requests.unfinished();
+        let mut ids = self.requests.unfinished();
+        ids.extend(self.requests.expiring());
         for id in &ids {
             if let Some(request) = self.requests.get_mut(id) {
                 request.asked = None;
@@ -318,7 +320,11 @@ impl RequestIndex {
         let request = self.requests.get_mut(&id)?;
         let pod = |name: &Arc<str>| pods.get(&id.key.namespace, name).map(|pod| &**pod);
         let decision = match &mut request.stage {
-            Stage::Over => return None,
+            Stage::Over => match request.expires {
+                None => Decision::Nothing,
+                Some(at) if now.instant < at => Decision::Wait(at),
+                Some(_) => Decision::RequestAct(RequestAct::Delete),
+            },
             Stage::Unassigned(wanted) => {
                 let facts = assignment::Facts {
                     pod: pod(&wanted.pod),

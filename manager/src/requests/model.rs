@@ -31,6 +31,8 @@ pub(super) struct Request {
     pub(super) replaced: Box<[Instance]>,
     /// RequestAct that was asked for last, and its version. The next event of the object shows its result.
     pub(super) asked: Option<(Box<str>, RequestAct)>,
+    /// When it is to be deleted, as it has ended and no agent has deleted it.
+    pub(super) expires: Option<Instant>,
     /// Permit to make its pod unavailable.
     pub(super) permit: Permit,
     /// Its entry among the timers.
@@ -122,6 +124,7 @@ impl Request {
             replaced,
             ended: is_over || before.is_some_and(|before| before.ended),
             stage: stage(seen, before, first, now, texts),
+            expires: expires(seen, now),
             asked: before.and_then(|before| before.asked.clone()),
             permit: before.map(|before| before.permit.clone()).unwrap_or_default(),
             timer: None,
@@ -185,6 +188,22 @@ fn noted<S: Spec, T>(seen: &CustomSeen<S, T>) -> Option<Noted> {
     let contexts = seen.spec.as_ref().ok()?.noted();
     let pod = seen.pod_uid.as_deref().filter(|_| !contexts.is_empty())?.into();
     Some(Noted { pod, contexts })
+}
+
+/// Its agent deletes a request when its time is over; so much later the manager does, where there is no agent
+/// that does it.
+const DELETED_AFTER: i64 = 10_000;
+
+/// When a request that has ended, and does not go already, is to be deleted.
+fn expires<S: Spec, T: Status>(seen: &CustomSeen<S, T>, now: Now) -> Option<Instant> {
+    if seen.deleting {
+        return None;
+    }
+    let ended = seen.status.as_ref().ok()?.ended()?.as_millisecond();
+    let kept = i64::from(seen.spec.as_ref().ok()?.kept_seconds()?.max(0));
+    let at = i128::from(ended) + i128::from(kept) * 1000 + i128::from(DELETED_AFTER);
+    let left = u64::try_from(at - i128::from(now.wall.as_millisecond())).unwrap_or(0);
+    now.instant.checked_add(Duration::from_millis(left))
 }
 
 /// Least time that a request gets after its first sight: its creation is by the API server's clock, which may

@@ -39,6 +39,8 @@ pub enum RequestAct {
     Wait(Box<str>),
     /// The request ends, with the assignment it had.
     Fail(Failure, Option<Assignment>),
+    /// It has ended, and its time after that is over, too.
+    Delete,
 }
 
 /// Which agent is to do it, on which instances.
@@ -67,7 +69,7 @@ impl StatusPatch {
     pub fn status(&self) -> RequestStatus {
         let (failure, assignment) = match &self.write {
             RequestAct::Assign(assignment) => (None, Some(assignment)),
-            RequestAct::Wait(_) => (None, None),
+            RequestAct::Wait(_) | RequestAct::Delete => (None, None),
             RequestAct::Fail(failure, assignment) => (Some(failure), assignment.as_ref()),
         };
         let completion_time = failure.map(|_| Time(self.at));

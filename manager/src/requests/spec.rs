@@ -19,6 +19,8 @@ pub(super) trait Spec {
     fn containers(&self) -> impl Iterator<Item = &str>;
     /// The end it sets itself.
     fn active_deadline_seconds(&self) -> Option<i64>;
+    /// How long it is kept after its end, where the manager sees to it.
+    fn kept_seconds(&self) -> Option<i32>;
     /// The instances that its containers had when it was made, where a webhook noted them.
     fn noted(&self) -> Vec<StatusContext>;
     /// Names the first fault: which field, what is wrong with it and what would be right.
@@ -36,6 +38,10 @@ impl Spec for ContainerRecreateRequestSpec {
 
     fn active_deadline_seconds(&self) -> Option<i64> {
         self.active_deadline_seconds
+    }
+
+    fn kept_seconds(&self) -> Option<i32> {
+        self.ttl_seconds_after_finished
     }
 
     fn noted(&self) -> Vec<StatusContext> {
@@ -62,6 +68,11 @@ impl Spec for ContainerUpdateRequestSpec {
 
     fn active_deadline_seconds(&self) -> Option<i64> {
         self.active_deadline_seconds
+    }
+
+    /// Its agent alone deletes it.
+    fn kept_seconds(&self) -> Option<i32> {
+        None
     }
 
     fn noted(&self) -> Vec<StatusContext> {

@@ -61,6 +61,10 @@ pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usiz
                 let (reason, message) = (failure.reason, &failure.message);
                 info!(kind = target.kind.name(), request = %object, %reason, message, "Request failed");
             }
+            RequestAct::Delete => {
+                let kind = target.kind.name();
+                info!(kind, request = %object, "Request deleted, its time after its end has passed");
+            }
         },
         (Outcome::Written, Write::Node(order)) => {
             debug!(node = %object, images = order.wishes.len(), "Desired images written");

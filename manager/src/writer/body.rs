@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::{
     images::{JobAct, JobWrite, NodeImageWrite, Seal},
     probes::{NodeAct, NodeProbesWrite, ProbedPod},
-    requests::{RequestKind, RequestStatus},
+    requests::{RequestAct, RequestKind, RequestStatus, StatusPatch},
     secrets::{NotSealed, Vault},
     wire::{Jobs, Markers, NodeImages, NodeProbes, NodeUpdates, Requests, SidecarSets, Updates, Watchable},
     write::{Target, Write},
@@ -70,11 +70,12 @@ impl Body {
             Write::PodUpdates(_) => identity::<NodeUpdates>(),
         };
         let status = match order {
+            // Nothing but the preconditions is sent.
+            Write::Request(StatusPatch { write: RequestAct::Delete, .. })
+            | Write::Job(JobWrite { act: JobAct::Delete, .. }) => None,
             Write::Request(patch) => Some(Status::Request(patch.status())),
             Write::Node(order) => Some(Status::Node(Box::new(node(order, vault)?))),
             Write::Job(JobWrite { act: JobAct::Status(status), .. }) => Some(Status::Job(status.clone())),
-            // Nothing but the preconditions is sent.
-            Write::Job(JobWrite { act: JobAct::Delete, .. }) => None,
             Write::NodeProbes(NodeProbesWrite { act: NodeAct::Desired(pods), .. }) => {
                 Some(Status::NodeProbes(Box::new(node_probes(pods))))
             }

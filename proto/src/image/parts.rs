@@ -7,7 +7,7 @@
 //! ```
 
 /// Registry where none is given, and another name that it has.
-const DOCKER_HUB: &str = "docker.io";
+pub(super) const DOCKER_HUB: &str = "docker.io";
 const DOCKER_HUB_INDEX: &str = "index.docker.io";
 /// Tag where neither tag nor digest is given.
 const LATEST: &str = "latest";

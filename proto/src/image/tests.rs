@@ -30,6 +30,24 @@ fn parts_and_defaults() {
 }
 
 #[test]
+fn names_as_people_write_them() {
+    for (given, familiar) in [
+        ("busybox:1.36", "busybox"),
+        ("docker.io/library/busybox", "busybox"),
+        ("docker.io/me/app:v1", "me/app"),
+        ("docker.io/library/a/b", "library/a/b"),
+        ("host:5000/library/a", "host:5000/library/a"),
+        ("registry.example/a/b:1", "registry.example/a/b"),
+    ] {
+        let reference: Reference = given.parse().unwrap();
+        assert_eq!(reference.familiar_name(), familiar, "{given}");
+        // The same image by it.
+        let entry = Reference::of_entry(familiar, reference.entry()).unwrap();
+        assert_eq!(entry.normalized(), reference.normalized(), "{given}");
+    }
+}
+
+#[test]
 fn what_is_no_reference() {
     let upper = DIGEST.to_uppercase().replace("SHA256", "sha256");
     for given in [

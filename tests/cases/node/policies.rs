@@ -173,6 +173,12 @@ async fn a_launch_order_is_judged_as_on_the_node() -> Result<()> {
             (of_node, outcome) => bail!("{object}: node {of_node:?}, policy {outcome:?}"),
         }
     }
+    // One container alone has no order, whatever it declares.
+    let mut alone = pod("alone", json!([{ "name": CONTAINER_PRIORITY, "value": "high" }]));
+    alone["metadata"]["annotations"][LAUNCH_PRIORITY] = "Unordered".into();
+    alone["spec"]["containers"].as_array_mut().context("containers")?.remove(0);
+    let params = PostParams { dry_run: true, ..Default::default() };
+    pods.create(&params, &serde_json::from_value(alone)?).await.context("a pod with one container")?;
     Ok(())
 }
 

@@ -58,7 +58,10 @@ fn what_cannot_be_played_is_refused_with_its_field() {
         (with("imagePullPolicy: Sometimes"), "imagePullPolicy: \"Sometimes\" is none of"),
         (with("restartPolicy: Always"), "spec.containers[a].restartPolicy is not supported"),
         (with("securityContext: {seccompProfile: {type: RuntimeDefault}}"), "seccompProfile RuntimeDefault"),
-        (with("env: [{name: KRUISE_CONTAINER_PRIORITY, value: high}]"), "env KRUISE_CONTAINER_PRIORITY of container \"a\" is \"high\""),
+        (
+            pod("containers: [{name: a, image: i, env: [{name: KRUISE_CONTAINER_PRIORITY, value: high}]}, {name: b, image: i}]"),
+            "env KRUISE_CONTAINER_PRIORITY of container \"a\" is \"high\"",
+        ),
         (with("ports: [{containerPort: 0}]"), "ports[0]: a port is a number"),
         (pod("containers: []"), "spec.containers: is empty"),
         (pod("containers: [{name: A, image: i}]"), "spec.containers[A]: the name is not a DNS label"),

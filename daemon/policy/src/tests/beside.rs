@@ -16,7 +16,8 @@ fn told(world: &mut World) -> Vec<(About, &'static str)> {
 #[test]
 fn the_users_of_a_pod_learn_that_its_order_is_not_kept() {
     let ordered = || pod(&[("a", "2"), ("b", "1")]);
-    let bad = || Pod { order: LaunchOrder::declared(Some("Sideways"), std::iter::empty()), ..ordered() };
+    let two = [("a", None), ("b", None)];
+    let bad = || Pod { order: LaunchOrder::declared(Some("Sideways"), two), ..ordered() };
     assert!(bad().order.is_err());
     let said = vec![(About::Pod, "LaunchOrderNotKept"), (About::Node, "LaunchOrderNotKept")];
     let table = [

@@ -33,6 +33,9 @@ fn a_declared_order() {
         (Some("Ordered"), &[("a", None), ("b", None), ("c", None)], "a=0 b=-1 c=-2"),
         (Some("Ordered"), &[("a", plain("1")), ("b", plain("nonsense"))], "a=0 b=-1"),
         (Some("Ordered"), &[("a", None)], "unordered"),
+        (None, &[("a", plain("nonsense"))], "unordered"),
+        (None, &[("a", Some(EnvValue::ValueFrom))], "unordered"),
+        (Some("nonsense"), &[("a", None)], "unordered"),
     ];
     for (annotation, containers, expect) in table {
         let order = LaunchOrder::declared(*annotation, containers.iter().copied());
@@ -51,7 +54,7 @@ fn a_bad_order_names_the_field_the_object_and_the_remedy() {
             assert!(error.contains(part), "{part} is missing in: {error}");
         }
     }
-    let error = LaunchOrder::declared(None, [("b", Some(EnvValue::ValueFrom))]).unwrap_err();
+    let error = LaunchOrder::declared(None, [("a", None), ("b", Some(EnvValue::ValueFrom))]).unwrap_err();
     assert_eq!(error, OrderError::ValueFrom { container: "b".into() });
     let error = LaunchOrder::declared(Some("ordered"), [("a", None), ("b", None)]).unwrap_err();
     assert_eq!(error, OrderError::NotOrdered { value: "ordered".to_owned() });

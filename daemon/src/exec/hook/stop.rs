@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_policy::DirectStop;
+use berth_policy::{About, DirectStop, Notice};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -19,12 +19,29 @@ const SHORTEST_GRACE: Duration = Duration::from_secs(2);
 
 /// The container was stopped.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "who stops has logged both; tests read them"))]
 pub(crate) struct StopOutcome {
     /// How its hook ended; `None` without one. A hook that failed does not keep a container alive.
     pub hook: Option<Result<(), HookError>>,
     /// From the beginning of the hook to the end of the container.
+    #[cfg_attr(not(test), expect(dead_code, reason = "who stops has logged it; tests read it"))]
     pub took: Duration,
+}
+
+impl StopOutcome {
+    /// Events of the stop, by the reasons of the kubelet, which does not tell of a stop that is not its own.
+    pub(crate) fn notices(&self, stop: &DirectStop) -> Vec<Notice> {
+        let container = &stop.container;
+        let notice = |reason, warning, note| Notice { about: About::Pod, reason, warning, note };
+        let failed = match &self.hook {
+            Some(Err(error)) => {
+                let note = format!("preStop hook of container {container}: {}", chain(error));
+                Some(notice("FailedPreStopHook", true, note))
+            }
+            Some(Ok(())) | None => None,
+        };
+        let killed = notice("Killing", false, format!("container {container} was stopped"));
+        failed.into_iter().chain([killed]).collect()
+    }
 }
 
 /// The container was not stopped.

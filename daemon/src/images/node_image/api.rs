@@ -7,17 +7,19 @@
 //! ```
 //!
 //! A change of a phase is written at once, progress at most once a second. While the API server is away
-//! everything that was seen stays wished, and what happened is written when it is back.
+//! everything that was seen stays wished, and what happened is written when it is back. `spec.images` gets
+//! what OpenKruise's clients look for there (see `spec`), and pulls that end have Events (see `news`).
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use berth_policy::{ImageEvent, WishSource};
 use berth_proto::crd::{NodeImage, NodeImageStatus};
 use futures::FutureExt;
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use kube::{Client, runtime::watcher};
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use kube::{Client, Resource, runtime::watcher};
+use serde_json::{Value, json};
 use tokio::{
-    sync::watch,
+    sync::{mpsc, watch},
     time::{Instant, sleep, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
@@ -25,14 +27,21 @@ use tracing::warn;
 
 use super::{
     SharedImages,
+    news::{self, Allowance, BURST, News},
+    spec,
     status::{self, Told},
     wishes,
 };
 use crate::{
     agent::fault::Point,
-    base::{causes::chain, clock::Clock, deadline::later, status::whole_second},
+    base::{
+        causes::chain,
+        clock::Clock,
+        deadline::{later, reached},
+        status::whole_second,
+    },
     cluster::{
-        FIELD_MANAGER,
+        Cluster, FIELD_MANAGER, Said,
         client::{CallError, Connection},
         follow::{Shown, Watch, follow},
         node_object, pause,
@@ -46,12 +55,18 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 const WRITES_APART: Duration = Duration::from_millis(50);
 /// Pause between two writes of nothing but progress.
 const PROGRESS_APART: Duration = Duration::from_secs(1);
+/// Pause between two writes into `spec.images`: jobs come and go in crowds.
+const SPECS_APART: Duration = Duration::from_secs(1);
+/// Longest pause after such writes that failed: it doubles with each.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 /// The side of the images towards the API server.
 #[derive(Debug)]
 pub(crate) struct NodeImages {
     /// Where wishes go, and reports come from.
     pub images: Arc<SharedImages>,
+    /// Where Events go.
+    pub cluster: Cluster,
     /// To the API server.
     pub connection: Connection,
     /// This node's name in the API.
@@ -66,6 +81,8 @@ pub(crate) struct NodeImages {
 #[derive(Clone, Debug)]
 struct Seen {
     uid: String,
+    version: String,
+    images: Arc<spec::Images>,
     status: NodeImageStatus,
     faults: Vec<String>,
 }
@@ -76,9 +93,17 @@ impl NodeImages {
     /// Follows and answers until the shutdown.
     pub(crate) async fn run(self, shutdown: CancellationToken) {
         let seen = watch::Sender::new(None);
-        let both = async { tokio::join!(self.follow(&seen), self.answer(seen.subscribe())) };
+        let (news, told) = mpsc::channel(BURST);
+        let all = async {
+            tokio::join!(
+                self.follow(&seen),
+                self.answer(seen.subscribe(), news),
+                self.keep_spec(seen.subscribe()),
+                self.tell(told),
+            )
+        };
         // Cancel-safe: what was not written is written by the next process.
-        shutdown.run_until_cancelled(both).await;
+        shutdown.run_until_cancelled(all).await;
     }
 
     async fn follow(&self, seen: &watch::Sender<Option<Seen>>) {
@@ -116,18 +141,21 @@ impl NodeImages {
         self.images.apply(ImageEvent::WishesListed(WishSource::Api, asked.wishes));
         seen.send_replace(Some(Seen {
             uid: object.metadata.uid.clone().unwrap_or_default(),
+            version: object.metadata.resource_version.clone().unwrap_or_default(),
+            images: Arc::new(object.spec.images.clone()),
             status: object.status.clone().unwrap_or_default(),
             faults: asked.faults,
         }));
     }
 
     /// Writes what changes, as long as there is an object to write it to.
-    async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>) {
+    async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>, news: mpsc::Sender<(String, News)>) {
         let mut changes = self.images.news();
         let mut clock = Clock::read();
         let mut written: Option<(String, NodeImageStatus)> = None;
         let mut last = None;
         let mut attempt = 0;
+        let mut allowance = Allowance::new(Instant::now());
         loop {
             changes.mark_unchanged();
             let now_seen = seen.borrow_and_update().clone();
@@ -151,6 +179,13 @@ impl NodeImages {
                         last = Some(Instant::now());
                         match self.write(&object.uid, &owed).await {
                             Ok(()) => {
+                                let before = before.unwrap_or(&object.status);
+                                for one in news::ended(before, &owed, &object.status.desired_images) {
+                                    if allowance.take(Instant::now()) {
+                                        // Where there is no room nobody waits for it.
+                                        let _ = news.try_send((object.uid.clone(), one));
+                                    }
+                                }
                                 written = Some((object.uid, owed));
                                 attempt = 0;
                                 continue;
@@ -181,6 +216,59 @@ impl NodeImages {
                 () = again => {}
             }
         }
+    }
+
+    /// Writes Events, one after the other.
+    async fn tell(&self, mut told: mpsc::Receiver<(String, News)>) {
+        while let Some((uid, news)) = told.recv().await {
+            let said = Said { reason: news.reason(), warning: news.failed, note: &news.note };
+            let node_image = || ObjectReference {
+                api_version: Some(NodeImage::api_version(&()).into_owned()),
+                kind: Some(NodeImage::kind(&()).into_owned()),
+                name: Some(self.node.clone()),
+                uid: Some(uid),
+                ..ObjectReference::default()
+            };
+            self.cluster.tell_of(news.job.clone().unwrap_or_else(node_image), &said).await;
+        }
+    }
+
+    /// Writes what is due in `spec.images`, as long as there is an object to write it to.
+    async fn keep_spec(&self, mut seen: watch::Receiver<Option<Seen>>) {
+        let mut pause = SPECS_APART;
+        loop {
+            let shown = seen.borrow_and_update().clone();
+            let due = shown.as_ref().map(|shown| spec::due(&shown.images, &shown.status, Timestamp::now()));
+            let due = due.unwrap_or_default();
+            let mut failed = false;
+            if let Some(shown) = shown.filter(|_| !due.changes.is_empty()) {
+                match self.write_spec(&shown, &due.changes).await {
+                    // The watch shows what was written, and what somebody else has written before.
+                    Ok(()) => pause = SPECS_APART,
+                    Err(error) if error.is_conflict() || error.is_gone() => pause = SPECS_APART,
+                    Err(error) => {
+                        warn!(node = self.node, error = %chain(&error), "What jobs want not shown in spec.images, trying again");
+                        failed = true;
+                        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+                    }
+                }
+                sleep(pause).await;
+            }
+            if failed {
+                continue;
+            }
+            let over = due.again.map(|at| Clock::read().instant(at));
+            // Cancel-safe: a number and a timer.
+            tokio::select! {
+                changed = seen.changed() => if changed.is_err() { return },
+                () = reached(over) => {}
+            }
+        }
+    }
+
+    async fn write_spec(&self, shown: &Seen, changes: &BTreeMap<String, Value>) -> Result<(), CallError> {
+        let (of, spec) = ((shown.uid.as_str(), shown.version.as_str()), json!({ "images": changes }));
+        node_object::merge_spec::<NodeImage>(&self.connection, &self.node, of, spec).await
     }
 
     fn status(&self, object: &Seen, previous: &NodeImageStatus, clock: &Clock) -> NodeImageStatus {

@@ -14,8 +14,10 @@ mod api;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
+mod news;
 mod reconcile;
 mod shared;
+mod spec;
 mod start;
 mod status;
 mod wishes;

@@ -69,6 +69,7 @@ pub(crate) fn start(
     if let Some(cluster) = cluster {
         let images = NodeImages {
             images: images.clone(),
+            cluster: cluster.clone(),
             connection: cluster.connection().clone(),
             node: cluster.node().to_owned(),
             pin,

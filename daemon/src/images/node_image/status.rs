@@ -68,11 +68,10 @@ pub(super) fn status(
         }
         // It was parsed before it became a wish.
         let Ok(reference) = report.image.given.parse::<Reference>() else { continue };
-        let tag = tag(report, &reference, previous, clock);
-        let tags = &mut status
-            .image_statuses
-            .entry(reference.name().to_owned())
-            .or_insert(ImageStatus { tags: Vec::new() });
+        // By the name that stands in `spec.images`: the user's own, or OpenKruise's for the image of a job.
+        let name = spec.map_or_else(|| reference.familiar_name(), |_| reference.name().to_owned());
+        let tag = tag(report, &name, reference.entry(), previous, clock);
+        let tags = &mut status.image_statuses.entry(name).or_insert(ImageStatus { tags: Vec::new() });
         match tags.tags.iter_mut().find(|there| there.tag == tag.tag) {
             Some(there) if distance(there.phase) < distance(tag.phase) => *there = tag,
             Some(_) => {}
@@ -85,22 +84,23 @@ pub(super) fn status(
 
 fn tag(
     report: &WishReport,
-    reference: &Reference,
+    name: &str,
+    entry: &str,
     previous: &NodeImageStatus,
     clock: &Clock,
 ) -> ImageTagStatus {
-    let before = previous.image_statuses.get(reference.name());
-    let before = before.and_then(|before| before.tags.iter().find(|before| before.tag == reference.entry()));
+    let before = previous.image_statuses.get(name);
+    let before = before.and_then(|before| before.tags.iter().find(|before| before.tag == entry));
     let before = before.filter(|before| before.version.unwrap_or_default() == report.version);
     ImageTagStatus {
-        tag: reference.entry().to_owned(),
+        tag: entry.to_owned(),
         phase: phase(report.phase),
         progress: Some(report.percent().into()),
         start_time: time(report.started, before.and_then(|before| before.start_time.clone()), clock),
         completion_time: time(report.ended, before.and_then(|before| before.completion_time.clone()), clock),
         version: Some(report.version),
         // As OpenKruise writes it.
-        image_id: report.image_id.as_ref().map(|id| format!("{}@{id}", reference.name())),
+        image_id: report.image_id.as_ref().map(|id| format!("{name}@{id}")),
         message: said(&report.message),
     }
 }

@@ -130,7 +130,11 @@ fn reports(scene: &Scene, phases: [WishPhase; 3]) -> Vec<WishReport> {
         { "uid": "a", "image": "app:v1", "version": 1 },
         { "uid": "b", "image": "app:v1", "version": 1 },
     ] });
-    let wishes = read(json!({ "images": { "app": { "tags": [{ "tag": "v2" }] } } }), wanted).wishes;
+    let asked = read(json!({ "images": { "app": { "tags": [{ "tag": "v2" }] } } }), wanted);
+    reports_of(scene, asked, phases)
+}
+
+fn reports_of<const N: usize>(scene: &Scene, asked: NodeImageWishes, phases: [WishPhase; N]) -> Vec<WishReport> {
     let report = |(wish, phase): (berth_policy::Wish, WishPhase)| WishReport {
         id: wish.id,
         image: wish.image,
@@ -143,7 +147,7 @@ fn reports(scene: &Scene, phases: [WishPhase; 3]) -> Vec<WishReport> {
         image_id: (phase == WishPhase::Succeeded).then(|| "sha256:77".to_owned()),
         message: String::new(),
     };
-    wishes.into_iter().zip(phases).map(report).collect()
+    asked.wishes.into_iter().zip(phases).map(report).collect()
 }
 
 #[test]
@@ -169,6 +173,39 @@ fn each_wish_has_its_answer_and_each_image_one() {
         status.pulls[0].completion_time.as_ref().unwrap().0,
         Timestamp::from_second(1_000_003).unwrap()
     );
+}
+
+/// What users ask for has the name that they give it.
+#[test]
+fn the_image_of_a_job_has_the_name_that_openkruise_gives_it() {
+    let scene = Scene::new();
+    let name = "docker.io/library/app";
+    let wanted = json!({ "desiredImages": [{ "uid": "a", "image": format!("{name}:v1") }] });
+    let asked = read(json!({ "images": { name: { "tags": [{ "tag": "v2" }] } } }), wanted);
+    let all = reports_of(&scene, asked, [WishPhase::Succeeded; 2]);
+    let status = scene.told(&all, &[], &NodeImageStatus::default());
+    let told = |name: &str| {
+        let tag = &status.image_statuses[name].tags[0];
+        (tag.tag.as_str(), tag.image_id.as_deref())
+    };
+    assert_eq!(told("app"), ("v1", Some("app@sha256:77")));
+    assert_eq!(told(name), ("v2", Some("docker.io/library/app@sha256:77")));
+    let settled: Vec<WishReport> =
+        all.into_iter().map(|report| WishReport { started: None, ended: None, ..report }).collect();
+    assert_eq!(scene.told(&settled, &[], &status), status, "nothing to write after a restart");
+}
+
+#[test]
+fn a_copy_of_what_is_desired_asks_for_nothing() {
+    let owner = |path: &str| json!([{ "kind": "ImagePullJob", "uid": "u", "fieldPath": path }]);
+    let tags = json!([
+        { "tag": "v1", "ownerReferences": owner("status.desiredImages") },
+        { "tag": "v2", "ownerReferences": owner("") },
+    ]);
+    let NodeImageWishes { wishes, faults } = read(json!({ "images": { "app": { "tags": tags } } }), json!({}));
+    assert!(faults.is_empty(), "{faults:?}");
+    let given: Vec<&str> = wishes.iter().map(|wish| &*wish.image.given).collect();
+    assert_eq!(given, ["app:v2"]);
 }
 
 #[test]

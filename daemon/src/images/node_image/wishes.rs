@@ -1,5 +1,5 @@
 //! From a `NodeImage` to wishes: what users ask for in `spec.images`, and what the manager asks for in
-//! `status.desiredImages`.
+//! `status.desiredImages`. What stands in `spec.images` as a copy of that asks for nothing.
 //!
 //! What was answered before is in the same object, so an agent that starts anew does not carry out again what
 //! has ended.
@@ -15,6 +15,7 @@ use berth_proto::{
     image::Reference,
 };
 
+use super::spec;
 use crate::images::credentials::sealed::sealed_entry;
 
 /// Seconds one attempt may take where nothing is said; OpenKruise's default.
@@ -44,7 +45,8 @@ pub(super) fn asked(
     let mut asked = NodeImageWishes::default();
     for (name, image) in &object.spec.images {
         let answered = status.image_statuses.get(name).map_or(&[][..], |answered| &answered.tags);
-        for tag in &image.tags {
+        // A file is nobody's copy.
+        for tag in image.tags.iter().filter(|tag| source != WishSource::Api || !spec::is_copy(tag)) {
             let version = tag.version.unwrap_or_default();
             let answer = answered.iter().find(|answer| answer.tag == tag.tag);
             let settled = answer
@@ -159,7 +161,7 @@ fn with_sandbox(wish: Wish, sandbox: Option<&SandboxConfig>) -> Wish {
 fn is_desired(status: &NodeImageStatus, name: &str, entry: &str) -> bool {
     let references =
         status.desired_images.iter().filter_map(|desired| desired.image.parse::<Reference>().ok());
-    references.into_iter().any(|reference| reference.name() == name && reference.entry() == entry)
+    references.into_iter().any(|reference| reference.familiar_name() == name && reference.entry() == entry)
 }
 
 /// `image_id` is `<name>@<id>` or `<id>`.

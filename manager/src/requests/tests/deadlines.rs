@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_proto::crd::RecreatePhase;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::world::*;
 use crate::{
@@ -106,6 +107,33 @@ fn a_node_that_is_gone_ends_the_request() {
     let patches = world.pass(A_MOMENT);
     assert_eq!(only(&patches), Said::Failed(FailureReason::NodeGone, "node \"node-1\" has gone".to_owned()));
     world.write_only(&patches);
+    assert!(world.pass(seconds(3600)).is_empty());
+}
+
+/// Its agent does so at once, if there is one.
+#[test]
+fn a_request_that_no_agent_deletes_is_deleted_10_s_after_its_time() {
+    let ended = |request: RecreateSeen, kept| {
+        let mut request = phase(request, RecreatePhase::Completed);
+        request.spec.as_mut().unwrap().ttl_seconds_after_finished = kept;
+        request.status.as_mut().unwrap().completion_time = Some(Time(World::BEGUN));
+        request
+    };
+    let (mut world, request) = begin(None);
+    assert!(world.request(ended(request, None)).is_empty());
+    assert!(world.pass(seconds(3600)).is_empty());
+
+    let (mut world, request) = begin(None);
+    assert!(world.request(ended(request, Some(20))).is_empty());
+    assert!(world.pass(seconds(30) - A_MOMENT).is_empty());
+    assert_eq!(only(&world.pass(A_MOMENT)), Said::Deleted);
+    assert!(world.pass(seconds(3600)).is_empty(), "asked for once");
+    world.no_request("r");
+    assert_eq!(world.index.next_deadline(), None);
+
+    let (mut world, request) = begin(None);
+    let going = RecreateSeen { deleting: true, ..ended(request, Some(0)) };
+    assert!(world.request(going).is_empty());
     assert!(world.pass(seconds(3600)).is_empty());
 }
 

@@ -167,6 +167,7 @@ pub(super) enum Said {
     Assigned(Vec<(String, String, i32)>),
     Waits(String),
     Failed(FailureReason, String),
+    Deleted,
 }
 
 pub(super) fn said(patch: &StatusPatch) -> Said {
@@ -179,6 +180,7 @@ pub(super) fn said(patch: &StatusPatch) -> Said {
         ),
         RequestAct::Wait(why) => Said::Waits(why.to_string()),
         RequestAct::Fail(failure, _) => Said::Failed(failure.reason, failure.message.clone()),
+        RequestAct::Delete => Said::Deleted,
     }
 }
 

@@ -67,6 +67,17 @@ async fn a_request_is_completed_and_loses_its_label_at_its_end() -> Result<()> {
         Ok(())
     })
     .await?;
+    for (field, key, value) in [
+        ("labels", "pod-uid", Value::Null),
+        ("labels", "node-name", json!("node-b")),
+        ("annotations", "unready-acquired", json!("2026-07-02T09:00:00Z")),
+    ] {
+        let key = format!("crr.apps.kruise.io/{key}");
+        let patch = Patch::Merge(json!({ "metadata": { field: { key.clone(): value } } }));
+        let refused = scene.requests.patch("r", &PatchParams::default(), &patch).await;
+        let Err(kube::Error::Api(refused)) = refused else { anyhow::bail!("{key}: {refused:?}") };
+        ensure!(refused.code == 403 && refused.message.contains("immutable"), "{key}: {refused:?}");
+    }
     let ended = json!({ "status": { "phase": "Completed", "completionTime": "2026-07-02T10:00:00Z" } });
     scene.requests.patch_status("r", &PatchParams::default(), &Patch::Merge(&ended)).await?;
     let after = await_condition("the label is taken", PATIENCE, async || {
@@ -78,6 +89,17 @@ async fn a_request_is_completed_and_loses_its_label_at_its_end() -> Result<()> {
     ensure!(after.labels().len() == 2 && after.spec == made.spec, "{after:?}");
     let status = after.status.context("no status")?;
     ensure!(status.completion_time.is_some(), "{status:?}");
+
+    let mut short = asked.clone();
+    short["metadata"]["name"] = "short".into();
+    short["spec"]["ttlSecondsAfterFinished"] = json!(0);
+    scene.requests.create(&PostParams::default(), &serde_json::from_value(short)?).await?;
+    scene.requests.patch_status("short", &PatchParams::default(), &Patch::Merge(&ended)).await?;
+    await_condition("a request that no agent deletes is deleted", PATIENCE, async || {
+        ensure!(scene.requests.get_opt("short").await?.is_none(), "it is there");
+        Ok(())
+    })
+    .await?;
 
     // Without the server the schema alone says what is left out.
     scene.first.service().kill()?;

@@ -10,7 +10,7 @@ use berth_tests::wait::await_condition;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::scene::{PATIENCE, Wanted, publish, registry};
+use super::scene::{PATIENCE, Wanted, publish, registry, split};
 use crate::case::{Case, run_alone};
 
 /// The jobs of a case.
@@ -91,12 +91,22 @@ async fn succeeds(case: &Case, jobs: &Jobs, wanted: &Wanted, image: &str) -> Res
     let entries = wanted.status().await?.desired_images;
     let entry = entries.iter().find(|entry| entry.image == image).context("no entry of the job")?;
     ensure!(entry.wanted_by.as_ref().is_some_and(|by| by.name == "once"), "{entry:?}");
+    let (name, tag) = split(image)?;
+    await_condition("the tag stands in the spec, with the job as its owner", PATIENCE, async || {
+        let images = wanted.object().await?.spec.images;
+        let tag = images.get(name).and_then(|image| image.tags.iter().find(|there| there.tag == tag));
+        let owners = &tag.context("no such tag")?.owner_references;
+        ensure!(owners.iter().map(|owner| owner.name.as_deref()).eq([Some("once")]), "{owners:?}");
+        Ok(())
+    })
+    .await?;
     await_condition(
         "the job is deleted when its time is over, and its entry taken back",
         PATIENCE,
         async || {
             ensure!(jobs.api.get_opt("once").await?.is_none(), "the job is there");
             ensure!(wanted.status().await?.desired_images.is_empty(), "its entry is there");
+            ensure!(!wanted.object().await?.spec.images.contains_key(name), "its tag is there");
             Ok(())
         },
     )

@@ -3,9 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::ImagePhase;
 use berth_tests::node::NODE_NAME;
+use berth_tests::wait::await_condition;
 use serde_json::{Value, json};
 
-use super::scene::{Wanted, is_phase, publish, registry, split};
+use super::scene::{PATIENCE, Wanted, is_phase, publish, registry, split};
 use crate::case::{Case, run};
 
 #[tokio::test]
@@ -48,6 +49,31 @@ async fn images_plain_and_by_digest() -> Result<()> {
 
         wanted.ask(name, Value::Null).await?;
         wanted.forgotten(name).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn images_go_from_the_list_after_their_time() -> Result<()> {
+    run("images_after_their_time", async |case: &Case| {
+        let (registry, wanted) = (registry(case).await?, Wanted::of(case).await?);
+        let reference = publish(case, registry, "timed:v1", 1000).await?;
+        publish(case, registry, "timed:v2", 1000).await?;
+        let (name, _) = split(&reference)?;
+        let timed = json!({ "tag": "v1", "pullPolicy": { "ttlSecondsAfterFinished": 3 } });
+        wanted.ask(name, json!({ "tags": [timed, { "tag": "v2" }] })).await?;
+        await_condition("one tag is left", PATIENCE, async || {
+            let images = wanted.object().await?.spec.images;
+            let tags: Vec<_> = images.get(name).into_iter().flat_map(|image| &image.tags).cloned().collect();
+            ensure!(tags.iter().map(|tag| tag.tag.as_str()).eq(["v2"]), "{tags:?}");
+            let status = wanted.status().await?;
+            let told = &status.image_statuses.get(name).context("nothing is told")?.tags;
+            ensure!(told.iter().map(|told| told.tag.as_str()).eq(["v2"]), "{told:?}");
+            Ok(())
+        })
+        .await?;
+        ensure!(case.cri.image(&reference).await?.is_some(), "the image itself went");
+        wanted.ask(name, Value::Null).await
     })
     .await
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::attempts::{
     Attempt, EVENTS_OF_NODES, Verb, Who, bound, cluster, condition, core, event, event_of_manager,
-    event_of_node, events, kruise, lease, leases, object, object_with, pod_image, pod_update, request,
+    event_of_node, events, kruise, lease, leases, object, object_with, pod_image, pod_update, request, spec,
     status, token_of, update,
 };
 use super::world::{A, AGENTS, OPEN, World};
@@ -33,6 +33,8 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
         json!({ "podName": "disposable", "containers": [{ "name": "a" }] }),
     );
     let desired = json!([{ "uid": "u", "image": "registry.example/a:1" }]);
+    let owner = json!({ "uid": "u", "fieldPath": "status.desiredImages" });
+    let copy = json!({ "tag": "1", "ownerReferences": [owner] });
     let assigned = json!({ "nodeName": A, "podUID": "u" });
     let silent =
         json!({ "phase": "Completed", "completionTime": "2026-07-02T10:00:00Z", "message": "silent" });
@@ -129,6 +131,18 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
             Merge,
             cluster(&format!("nodeimages/{A}/status")),
             status(json!({ "desiredImages": desired })),
+        ),
+        (
+            Agent,
+            Merge,
+            cluster(&format!("nodeimages/{A}")),
+            spec(json!({ "images": { "registry.example/a": { "tags": [copy] } } })),
+        ),
+        (
+            Kubelet,
+            Merge,
+            cluster(&format!("nodeimages/{A}")),
+            spec(json!({ "images": { "registry.example/a": null } })),
         ),
         (Manager, Merge, kruise("imagepulljobs/job/status"), status(json!({ "desired": 1 }))),
         (Manager, Delete, kruise("imagepulljobs/done-with-ttl"), Value::Null),

@@ -117,7 +117,7 @@ pub(super) fn writes() -> Vec<Row> {
             Delete,
             request("/mine-done"),
             Value::Null,
-            "cannot delete resource \"containerrecreaterequests\"",
+            "the manager deletes only finished requests that have a ttlSecondsAfterFinished",
         ),
         (
             Manager,

@@ -221,6 +221,7 @@ fn pods() -> Vec<Row> {
 }
 
 const OTHER_OBJECT: &str = "only objects that have the name of its own node";
+const NO_COPY: &str = "but a copy of status.desiredImages";
 const DESIRED: &str = "what is desired (desiredImages, desiredPodProbes, desiredPods) is the manager's";
 
 /// `NodeImage` and `NodePodProbe`: by both identities of an agent.
@@ -236,7 +237,7 @@ fn objects() -> Vec<Row> {
             json!({ "desiredImages": [{ "uid": "u", "image": "x" }] }),
             // What is sealed to this, the thief could open.
             json!({ "sealingKey": "x" }),
-            "cannot patch resource",
+            NO_COPY,
         ),
         (
             "NodePodProbe",
@@ -264,16 +265,21 @@ fn objects() -> Vec<Row> {
                 (who, Merge, at(B, "/status"), status(own.clone()), OTHER_OBJECT),
                 (who, Merge, at(A, "/status"), status(desired.clone()), DESIRED),
                 (who, Merge, at(A, ""), spec(filled.clone()), spec_refused),
+                (who, Merge, at(A, ""), labelled("l"), "an agent changes no metadata"),
+                (who, Merge, at(B, ""), spec(json!({})), OTHER_OBJECT),
                 (who, Delete, at(A, ""), Value::Null, "cannot delete resource"),
                 (who, Delete, at(B, ""), Value::Null, "cannot delete resource"),
             ]);
         }
     }
     for who in [Who::Agent, Who::Kubelet] {
-        let probes = |name: &str| cluster(&format!("nodepodprobes/{name}"));
+        let images = || cluster(&format!("nodeimages/{A}"));
+        let owner = json!({ "uid": "of-nobody", "fieldPath": "status.desiredImages" });
+        let strange = json!({ "tags": [{ "tag": "1", "ownerReferences": [owner] }] });
+        let secret = json!({ "tags": [], "pullSecrets": [{ "namespace": "n", "name": "s" }] });
         rows.extend([
-            (who, Merge, probes(A), labelled("l"), "an agent changes no metadata"),
-            (who, Merge, probes(B), spec(json!({ "podProbes": [] })), OTHER_OBJECT),
+            (who, Merge, images(), spec(json!({ "images": { "a": strange } })), NO_COPY),
+            (who, Merge, images(), spec(json!({ "images": { "a": secret } })), NO_COPY),
             (
                 who,
                 Merge,

@@ -105,7 +105,8 @@ fn declarations_without_effect_are_said() {
 #[test]
 fn an_order_that_cannot_be_followed_is_an_error() {
     let outlook = outlook(
-        "{kind: Pod, metadata: {annotations: {apps.kruise.io/container-launch-priority: 'yes'}}, spec: {containers: []}}",
+        "{kind: Pod, metadata: {annotations: {apps.kruise.io/container-launch-priority: 'yes'}}, \
+         spec: {containers: [{name: a}, {name: b}]}}",
     )
     .unwrap();
     assert!(outlook.errors[0].contains("its only value is \"Ordered\""), "{outlook:?}");

@@ -173,6 +173,10 @@ async fn a_stop_is_hook_then_signal() {
         assert_eq!(played.calls(), calls);
         assert_eq!(played.asked::<cri::StopContainerRequest>("StopContainer")[0].timeout, timeout);
         let ran = hook.filter(|_| grace > 0);
+        let notices = outcome.notices(&stop);
+        let reasons: Vec<_> = notices.iter().map(|notice| (notice.reason, notice.warning)).collect();
+        let failed = ran.filter(|code| *code != 0).map(|_| ("FailedPreStopHook", true));
+        assert_eq!(reasons, failed.into_iter().chain([("Killing", false)]).collect::<Vec<_>>());
         assert_eq!(outcome.hook.map(|hook| hook.is_ok()), ran.map(|code| code == 0));
     }
 }
