@@ -25,7 +25,7 @@ use crate::{
     launch_order::PATIENCE_FOR_POD_VIEW,
     launch_priority::LaunchOrder,
     model::{CallId, ContainerId, ContainerName, ContainerState, Hook, SandboxId},
-    node::{InFlightKind, Node},
+    node::{InFlight, InFlightKind, Node},
     sandbox::{Instance, Sandbox},
     time::later,
     verdict::{Amendment, HoldReason, Verdict, named},
@@ -160,23 +160,30 @@ impl Node {
 
     /// Whether the whole pod is being stopped; once known it stays known for this call.
     fn note_pod_kill(&mut self, call: CallId, sandbox: &SandboxId, container: &ContainerId) -> bool {
-        let ending = self
-            .sandboxes
-            .get(sandbox)
-            .and_then(|sandbox| self.pods.get(&sandbox.pod.uid))
-            .is_some_and(|pod| pod.deletion.is_some() || pod.ended);
-        let partner = self.calls.values().any(|other| match &other.kind {
+        let Some(InFlight { kind: InFlightKind::Stop { whole_pod, .. }, .. }) = self.calls.get(&call) else {
+            return false;
+        };
+        // All calls are looked through last: where many pods end at once there are many, and each asks often.
+        let is_known = *whole_pod || self.is_ending_pod(sandbox) || self.has_partner(sandbox, container);
+        if let Some(InFlight { kind: InFlightKind::Stop { whole_pod, .. }, .. }) = self.calls.get_mut(&call) {
+            *whole_pod = is_known;
+        }
+        is_known
+    }
+
+    /// The pod view says that the pod of this sandbox ends.
+    fn is_ending_pod(&self, sandbox: &SandboxId) -> bool {
+        let pod = self.sandboxes.get(sandbox).and_then(|sandbox| self.pods.get(&sandbox.pod.uid));
+        pod.is_some_and(|pod| pod.deletion.is_some() || pod.ended)
+    }
+
+    /// Another container in this sandbox is being stopped, or its preStop hook runs.
+    fn has_partner(&self, sandbox: &SandboxId, container: &ContainerId) -> bool {
+        self.calls.values().any(|other| match &other.kind {
             InFlightKind::Stop { sandbox: home, container: its, .. } => home == sandbox && its != container,
             InFlightKind::Hook { container: its } => its != container && self.is_pre_stop(sandbox, its),
             InFlightKind::Create { .. } | InFlightKind::Relist => false,
-        });
-        match self.calls.get_mut(&call).map(|call| &mut call.kind) {
-            Some(InFlightKind::Stop { whole_pod, .. }) => {
-                *whole_pod |= ending || partner;
-                *whole_pod
-            }
-            _ => false,
-        }
+        })
     }
 
     /// Whether a hook in this container may be the preStop of one in the sandbox. Any other command that
