@@ -9,7 +9,8 @@
 //!
 //! - a `deletionTimestamp` in the pod view, or its word that the pod has ended (a deadline that passed);
 //! - a second container of the same pod that is being stopped at the same time, or whose preStop hook runs.
-//!   Everything else (liveness, a changed image, a failed postStart) stops one container after the other.
+//!
+//! Everything else (liveness, a changed image, a failed postStart) stops one container after the other.
 //!
 //! An eviction and the shutdown of a node are not in the pod view before all has exited. A hook that is no
 //! command does not pass here: the stop after it comes too late to be a sign.
