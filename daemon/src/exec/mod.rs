@@ -132,7 +132,10 @@ impl Executor {
                 self.agent.observe(Event::InspectionStarted(sandbox.clone()));
                 let this = self.clone();
                 self.tasks.spawn(async move {
-                    let inspection = this.runtime.inspect(&sandbox);
+                    let inspection = async {
+                        let known = this.agent.read(|node, _| node.exit_codes(&sandbox));
+                        this.runtime.inspect(&sandbox, &known).await
+                    };
                     let event = match to_its_end(this.agent.metrics(), inspection).await {
                         Some(Ok(containers)) => Event::SandboxInspected { sandbox, containers },
                         Some(Err(error)) => {
