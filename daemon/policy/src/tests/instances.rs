@@ -62,7 +62,7 @@ fn exit_codes_that_are_known() {
         ("s1", "lost", 4, Unknown),
         ("s2", "elsewhere", 0, EXITED),
     ]);
-    assert_eq!(world.node.exit_codes(&"s1".into()), [("ended".into(), 3)].into());
+    assert_eq!(world.node.exit_codes(&"s1".into()), [(ContainerId::from("ended"), 3)].into());
     assert!(world.node.exit_codes(&"s3".into()).is_empty());
 }
 
