@@ -54,8 +54,8 @@ pub(crate) struct Health {
 
 type Checks = Vec<(&'static str, Result<(), String>)>;
 
-/// Last answer of the runtime, for all who ask: every process of the node's network may, and must not keep the
-/// runtime busy by that. A clone is the same.
+/// Last answer of the runtime, for all who ask: every process of the node's network may, and must not keep
+/// the runtime busy by that. A clone is the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastAnswer(Arc<Mutex<Option<Answered>>>);
 
