@@ -157,7 +157,7 @@ mod tests {
             Err::<(), _>(asked.get().to_string())
         };
         let answers = join_all((0..64).map(|_| last.or_ask(question()))).await;
-        assert_eq!(answers, vec![Err("1".to_owned()); 64]);
+        assert_eq!(answers, vec![Err::<(), _>("1".to_owned()); 64]);
         assert_eq!(last.or_ask(question()).await, Err("1".to_owned()));
         advance(FRESH).await;
         assert_eq!(last.or_ask(question()).await, Err("2".to_owned()));
