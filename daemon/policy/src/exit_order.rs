@@ -13,7 +13,8 @@
 //! Everything else (liveness, a changed image, a failed postStart) stops one container after the other.
 //!
 //! An eviction and the shutdown of a node are not in the pod view before all has exited. A hook that is no
-//! command does not pass here: the stop after it comes too late to be a sign.
+//! command does not pass here, and the stop after it comes too late to be a sign: where all other containers
+//! have one, the first stop does not wait.
 //!
 //! An order is unknown and not absent as long as nobody has said which pods there are: the stop of a pod
 //! that may have one waits for the pod view, for a moment of its grace.
