@@ -210,6 +210,9 @@ impl Context {
             }
             Asked::Hook(container) => {
                 if self.kubelet {
+                    let (call, connection) = (self.next_call(), self.connection);
+                    observer.announce(call);
+                    observer.tell(Event::HookAsked { call, container: container.clone(), connection });
                     let query = Query::Hook { connection: self.connection, container: &container };
                     answer = self.gate.answer(query).await;
                 }

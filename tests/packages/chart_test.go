@@ -359,6 +359,7 @@ func hasSettings(t *testing.T, built objects, name string) {
 	}
 	for _, part := range []string{
 		"name: BERTH_IMAGES_RESERVE\n          value: 5%", "name: BERTH_UPDATES_CONTAINERS_META\n          value: all",
+		"name: BERTH_IMAGES_JOBS_IN_SPEC\n          value: \"true\"",
 		"name: BERTH_LAUNCH_ORDER_DISTINCT_SECONDS\n          value: \"true\"",
 	} {
 		if !strings.Contains(string(text), part) {

@@ -119,7 +119,9 @@ impl Node {
     pub(crate) fn call_ended(&mut self, call: CallId) {
         let exited = match self.calls.get(&call).map(|call| &call.kind) {
             Some(InFlightKind::Stop { container, .. }) => self.has_exited(container),
-            Some(InFlightKind::Create { .. } | InFlightKind::Relist) | None => false,
+            Some(InFlightKind::Create { .. } | InFlightKind::Hook { .. } | InFlightKind::Relist) | None => {
+                false
+            }
         };
         self.recreates.call_ended(call, exited);
         let Some(InFlight { kind: InFlightKind::Create { sandbox: id, container, .. }, .. }) =

@@ -50,6 +50,15 @@ pub enum Event {
     ContainerStarted(ContainerId),
     /// `StopContainer` succeeded: the process has ended.
     ContainerStopped(ContainerId),
+    /// The kubelet asks for a lifecycle hook, by a command in this container.
+    HookAsked {
+        /// The command's call.
+        call: CallId,
+        /// The hook's container.
+        container: ContainerId,
+        /// Connection of the kubelet.
+        connection: ConnectionId,
+    },
     /// A lifecycle hook of the kubelet ended, by a command in this container: well, or not.
     HookEnded(ContainerId, bool),
     /// A preStop hook that the agent runs begins now: that is durable.

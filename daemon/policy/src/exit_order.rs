@@ -5,9 +5,16 @@
 //! own grace are left (the kubelet's own floor). The time waited is taken off what is passed on. It is never
 //! answered with an error: the kubelet would go on to `StopPodSandbox`, which kills the whole pod at once.
 //!
-//! Only the end of a whole pod is ordered. `StopContainer` says nothing of its reason; what tells is a
-//! `deletionTimestamp` in the pod view, or a second container of the same pod being stopped at the same time:
-//! everything else (liveness, a changed image, a failed postStart) stops one container after the other.
+//! Only the end of a whole pod is ordered. `StopContainer` says nothing of its reason. What tells is one of:
+//!
+//! - a `deletionTimestamp` in the pod view, or its word that the pod has ended (a deadline that passed);
+//! - a second container of the same pod that is being stopped at the same time, or whose preStop hook runs.
+//!
+//! Everything else (liveness, a changed image, a failed postStart) stops one container after the other.
+//!
+//! An eviction and the shutdown of a node are not in the pod view before all has exited. A hook that is no
+//! command does not pass here, and the stop after it comes too late to be a sign: where all other containers
+//! have one, the first stop does not wait.
 //!
 //! An order is unknown and not absent as long as nobody has said which pods there are: the stop of a pod
 //! that may have one waits for the pod view, for a moment of its grace.
@@ -19,8 +26,8 @@ use crate::{
     config::View,
     launch_order::PATIENCE_FOR_POD_VIEW,
     launch_priority::LaunchOrder,
-    model::{CallId, ContainerId, ContainerName, ContainerState, SandboxId},
-    node::{InFlightKind, Node},
+    model::{CallId, ContainerId, ContainerName, ContainerState, Hook, SandboxId},
+    node::{InFlight, InFlightKind, Node},
     sandbox::{Instance, Sandbox},
     time::later,
     verdict::{Amendment, HoldReason, Verdict, named},
@@ -155,22 +162,40 @@ impl Node {
 
     /// Tells whether the whole pod is being stopped; once known it stays known for this call.
     fn note_pod_kill(&mut self, call: CallId, sandbox: &SandboxId, container: &ContainerId) -> bool {
-        let deleting = self
-            .sandboxes
-            .get(sandbox)
-            .and_then(|sandbox| self.pods.get(&sandbox.pod.uid))
-            .is_some_and(|pod| pod.deletion.is_some());
-        let partner = self.calls.values().any(|other| {
-            matches!(&other.kind, InFlightKind::Stop { sandbox: home, container: its, .. }
-                if home == sandbox && its != container)
-        });
-        match self.calls.get_mut(&call).map(|call| &mut call.kind) {
-            Some(InFlightKind::Stop { whole_pod, .. }) => {
-                *whole_pod |= deleting || partner;
-                *whole_pod
-            }
-            _ => false,
+        let Some(InFlight { kind: InFlightKind::Stop { whole_pod, .. }, .. }) = self.calls.get(&call) else {
+            return false;
+        };
+        // All calls are looked through last: where many pods end at once there are many, and each asks often.
+        let is_known = *whole_pod || self.is_ending_pod(sandbox) || self.has_partner(sandbox, container);
+        if let Some(InFlight { kind: InFlightKind::Stop { whole_pod, .. }, .. }) = self.calls.get_mut(&call) {
+            *whole_pod = is_known;
         }
+        is_known
+    }
+
+    /// The pod view says that the pod of this sandbox ends.
+    fn is_ending_pod(&self, sandbox: &SandboxId) -> bool {
+        let pod = self.sandboxes.get(sandbox).and_then(|sandbox| self.pods.get(&sandbox.pod.uid));
+        pod.is_some_and(|pod| pod.deletion.is_some() || pod.ended)
+    }
+
+    /// Another container in this sandbox is being stopped, or its preStop hook runs.
+    fn has_partner(&self, sandbox: &SandboxId, container: &ContainerId) -> bool {
+        self.calls.values().any(|other| match &other.kind {
+            InFlightKind::Stop { sandbox: home, container: its, .. } => home == sandbox && its != container,
+            InFlightKind::Hook { container: its } => its != container && self.is_pre_stop(sandbox, its),
+            InFlightKind::Create { .. } | InFlightKind::Relist => false,
+        })
+    }
+
+    /// Whether a hook in this container may be the preStop of one in the sandbox. Any other command that
+    /// somebody has the kubelet run says nothing.
+    fn is_pre_stop(&self, sandbox: &SandboxId, container: &ContainerId) -> bool {
+        let Some(home) = self.sandboxes.get(sandbox) else { return false };
+        let Some(instance) = home.instances.get(container) else { return false };
+        let Some(pod) = self.pods.get(&home.pod.uid) else { return true };
+        let spec = pod.containers.get(&instance.container.name);
+        spec.is_some_and(|spec| matches!(spec.pre_stop, Some(Hook::Exec { .. })))
     }
 }
 

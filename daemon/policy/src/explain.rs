@@ -114,7 +114,7 @@ impl Node {
                         let sandbox = self.sandboxes.get(sandbox)?;
                         ("StopContainer", sandbox, sandbox.instances.get(container)?.container.name.clone())
                     }
-                    InFlightKind::Relist => return None,
+                    InFlightKind::Hook { .. } | InFlightKind::Relist => return None,
                 };
                 Some(HeldCall {
                     rpc,

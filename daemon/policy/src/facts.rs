@@ -198,9 +198,10 @@ impl Node {
                 {
                     "StopContainer"
                 }
-                InFlightKind::Create { .. } | InFlightKind::Stop { .. } | InFlightKind::Relist => {
-                    return None;
-                }
+                InFlightKind::Create { .. }
+                | InFlightKind::Stop { .. }
+                | InFlightKind::Hook { .. }
+                | InFlightKind::Relist => return None,
             };
             Some(HeldFacts {
                 rpc,

@@ -115,7 +115,7 @@ impl Node {
     /// containers.
     pub(crate) fn is_question(&self, event: &Event) -> bool {
         match event {
-            Event::RelistAsked { .. } | Event::RelistAnswered { .. } => true,
+            Event::RelistAsked { .. } | Event::RelistAnswered { .. } | Event::HookAsked { .. } => true,
             Event::StatusAsked { container, .. } => !self.is_hint(container),
             // What ended well was told before, and is not among the calls any more.
             Event::CallEnded(call) => !self.calls.contains_key(call),

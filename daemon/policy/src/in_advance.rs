@@ -175,6 +175,7 @@ impl Node {
             Event::RelistAsked { .. }
                 | Event::RelistAnswered { .. }
                 | Event::StatusAsked { .. }
+                | Event::HookAsked { .. }
                 | Event::PullPassed { .. }
                 | Event::CallEnded(_)
                 | Event::ConnectionClosed(_)

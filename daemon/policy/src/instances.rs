@@ -72,6 +72,17 @@ impl Node {
         exited
     }
 
+    /// The exit codes that are known of a sandbox: they never change.
+    pub fn exit_codes(&self, sandbox: &SandboxId) -> BTreeMap<ContainerId, i32> {
+        let home = self.sandboxes.get(sandbox).into_iter();
+        let instances = home.flat_map(|sandbox| sandbox.instances.values());
+        let code = |Container { id, state, .. }: &Container| match state {
+            ContainerState::Exited { code } => Some((id.clone(), (*code)?)),
+            ContainerState::Created | ContainerState::Running | ContainerState::Unknown => None,
+        };
+        instances.filter_map(|instance| code(&instance.container)).collect()
+    }
+
     /// Now, to be compared with [`Node::relisted`].
     pub fn moment(&self) -> Moment {
         Moment(self.seq)

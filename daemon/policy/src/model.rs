@@ -98,7 +98,8 @@ pub struct Pod {
     pub deletion: Option<Deletion>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace: Duration,
-    /// `status.phase` is Succeeded or Failed: nothing of it runs again.
+    /// `status.phase` is Succeeded or Failed, or will be when what still runs has exited: nothing of it runs
+    /// again.
     pub ended: bool,
     /// `status.podIP`.
     pub ip: Option<String>,

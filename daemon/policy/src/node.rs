@@ -99,6 +99,8 @@ pub(crate) struct InFlight {
 pub(crate) enum InFlightKind {
     Create { sandbox: SandboxId, container: ContainerName, attempt: u32 },
     Stop { sandbox: SandboxId, container: ContainerId, whole_pod: bool, grace: Option<Duration> },
+    /// The kubelet's lifecycle hook. Told to an agent that has just begun before it knows the container.
+    Hook { container: ContainerId },
     Relist,
 }
 
@@ -238,6 +240,10 @@ impl Node {
             Event::ContainerCreated { call, container } => self.container_created(call, container),
             Event::ContainerStarted(id) => self.container_started(&id, now),
             Event::ContainerStopped(id) => self.container_stopped(&id),
+            Event::HookAsked { call, container, connection } => {
+                self.meet(connection, now);
+                self.track(call, connection, InFlightKind::Hook { container });
+            }
             Event::HookEnded(id, well) => self.hook_ended(&id, well),
             Event::HookBegins(id) => self.sidecars.hook_begins(&id),
             Event::ContainerRemoved(id) => self.forget_container(&id),

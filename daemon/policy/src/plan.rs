@@ -120,7 +120,7 @@ impl Node {
             let hold = call.hold.as_ref()?;
             let id = match &call.kind {
                 InFlightKind::Create { sandbox, .. } | InFlightKind::Stop { sandbox, .. } => sandbox,
-                InFlightKind::Relist => return None,
+                InFlightKind::Hook { .. } | InFlightKind::Relist => return None,
             };
             let inspection = &self.sandboxes.get(id)?.inspection;
             if inspection.in_flight {

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use berth_policy::Size;
-use tokio::{runtime::Handle, sync::watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Mutex, watch},
+    time::Instant,
+};
 
 use crate::{
     admin::own::OwnMetrics,
@@ -18,6 +22,8 @@ use crate::{
 
 /// A data path that stood still for so long is dead.
 const STANDSTILL: Duration = Duration::from_secs(10);
+/// An answer of the runtime counts for so long.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// The parts whose health counts.
 #[derive(Clone, Debug)]
@@ -26,6 +32,8 @@ pub(crate) struct Health {
     pub agent: Arc<Agent>,
     /// The runtime.
     pub runtime: Runtime,
+    /// Whether it answered last.
+    pub answered: LastAnswer,
     /// The data path's pulse.
     pub heartbeat: Arc<Heartbeat>,
     /// Which pod view.
@@ -46,6 +54,33 @@ pub(crate) struct Health {
 
 type Checks = Vec<(&'static str, Result<(), String>)>;
 
+/// Last answer of the runtime, for all who ask: every process of the node's network may, and must not keep
+/// the runtime busy by that. A clone is the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastAnswer(Arc<Mutex<Option<Answered>>>);
+
+#[derive(Debug)]
+struct Answered {
+    at: Instant,
+    answer: Result<(), String>,
+}
+
+impl LastAnswer {
+    /// The answer while it is fresh, and then that to a new question. Who comes meanwhile waits for it.
+    async fn or_ask(&self, question: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+        let mut last = self.0.lock().await;
+        if let Some(Answered { at, answer }) = &*last
+            && at.elapsed() < FRESH
+        {
+            return answer.clone();
+        }
+        // Cancel-safe: the next one asks.
+        let answer = question.await;
+        *last = Some(Answered { at: Instant::now(), answer: answer.clone() });
+        answer
+    }
+}
+
 impl Health {
     /// Tells whether a restart would help.
     pub(crate) fn live(&self) -> Checks {
@@ -56,7 +91,8 @@ impl Health {
     /// Tells whether the node can be relied on: the runtime answers, and pods are seen.
     pub(crate) async fn ready(&self) -> Checks {
         let mut checks = self.live();
-        checks.push(("runtime", self.runtime.version().await.map(drop).map_err(|error| chain(&error))));
+        let question = async { self.runtime.version().await.map(drop).map_err(|error| chain(&error)) };
+        checks.push(("runtime", self.answered.or_ask(question).await));
         checks.push(("store", self.agent.remembers()));
         if let Some(place) = &self.place {
             checks.push(("place", place.health()));
@@ -100,5 +136,30 @@ impl Health {
                 self.agent.metrics().feature(feature.name, feature.off.is_none());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use futures::future::join_all;
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_runtime_is_asked_once_a_second_however_many_ask() {
+        let (last, asked) = (LastAnswer::default(), Cell::new(0));
+        let question = || async {
+            asked.set(asked.get() + 1);
+            sleep(Duration::from_millis(10)).await;
+            Err::<(), _>(asked.get().to_string())
+        };
+        let answers = join_all((0..64).map(|_| last.or_ask(question()))).await;
+        assert_eq!(answers, vec![Err::<(), _>("1".to_owned()); 64]);
+        assert_eq!(last.or_ask(question()).await, Err("1".to_owned()));
+        advance(FRESH).await;
+        assert_eq!(last.or_ask(question()).await, Err("2".to_owned()));
     }
 }

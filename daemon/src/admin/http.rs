@@ -1,6 +1,12 @@
 //! `/healthz`, `/readyz` and `/metrics`, on loopback, which every process of the node's network reaches.
 
-use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -8,7 +14,11 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -30,6 +40,8 @@ const CONNECTIONS: usize = 64;
 const HEAD_BYTES: usize = 16 << 10;
 /// Pages that ask the shim at the same time: it has few places for connections, and the agent needs one.
 const SHIM_AT_ONCE: usize = 2;
+/// The shim's metrics count for so long: what it is asked, the kubelet's calls wait for.
+const FRESH: Duration = Duration::from_millis(100);
 /// A page that has no turn within it is without the shim's metrics.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// A client that sends no request for so long is dropped.
@@ -51,6 +63,8 @@ pub(crate) struct Pages {
 pub(crate) struct OfShim {
     socket: PathBuf,
     turns: Semaphore,
+    /// What it said last, and when. A std mutex: nothing awaits inside.
+    last: Mutex<Option<(Instant, String)>>,
 }
 
 /// Serves the pages until the shutdown.
@@ -135,7 +149,7 @@ impl Pages {
 impl OfShim {
     /// Metrics of the process at this socket.
     pub(crate) fn new(socket: PathBuf) -> Self {
-        Self { socket, turns: Semaphore::new(SHIM_AT_ONCE) }
+        Self { socket, turns: Semaphore::new(SHIM_AT_ONCE), last: Mutex::default() }
     }
 
     async fn scrape(&self) -> Option<String> {
@@ -143,10 +157,22 @@ impl OfShim {
             debug!("No metrics of the shim: others ask for them");
             return None;
         };
-        berth_shim::remote::scrape(&self.socket)
-            .await
-            .inspect_err(|error| debug!(error = %chain(error), "No metrics of the shim"))
-            .ok()
+        if let Some(text) = self.fresh() {
+            return Some(text);
+        }
+        let scraped = berth_shim::remote::scrape(&self.socket).await;
+        let text = scraped.inspect_err(|error| debug!(error = %chain(error), "No metrics of the shim")).ok()?;
+        self.learned(text.clone());
+        Some(text)
+    }
+
+    fn fresh(&self) -> Option<String> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, text)| text.clone())
+    }
+
+    fn learned(&self, text: String) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), text));
     }
 }
 
@@ -195,6 +221,16 @@ mod tests {
         assert!(timeout(TURN_WITHIN / 20, asking).await.is_err(), "nobody answers");
         let asked = std::iter::from_fn(|| listener.accept().now_or_never()).count();
         assert_eq!(asked, SHIM_AT_ONCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_shim_said_a_moment_ago_is_not_asked_again() {
+        let shim = OfShim::new("/nowhere/shim.sock".into());
+        assert_eq!(shim.scrape().await, None, "nobody is there");
+        shim.learned("a 1\n# EOF\n".to_owned());
+        assert_eq!(shim.scrape().await.as_deref(), Some("a 1\n# EOF\n"));
+        tokio::time::advance(FRESH).await;
+        assert_eq!(shim.scrape().await, None);
     }
 
     #[test]

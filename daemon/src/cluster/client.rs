@@ -15,7 +15,6 @@ use std::{
 };
 
 use berth_pace::{Pace, limit_silence};
-use k8s_openapi::jiff::Timestamp;
 use kube::{
     Client, Config,
     client::ClientBuilder,
@@ -33,7 +32,7 @@ pub(crate) use self::call::watch_refusal;
 use self::call::{patience, slowness, within};
 use super::{
     kubeconfig,
-    token::{self, Claims, Due, TokenError},
+    token::{self, Claims, Due, Given, Moment, TokenError},
 };
 use crate::{
     base::causes::chain,
@@ -46,6 +45,8 @@ pub struct Source {
     base: Base,
     /// Takes the place of the identity of `base`.
     account: Option<ServiceAccount>,
+    /// Its token that was made last.
+    given: Arc<Given>,
 }
 
 #[derive(Clone, Debug)]
@@ -110,12 +111,12 @@ impl Source {
     /// Reads it from the configuration.
     pub fn of(config: &Configuration) -> Self {
         let base = config.pod_view.kubeconfig.clone().map_or(Base::Pod, Base::Kubeconfig);
-        Self { base, account: config.cluster.service_account.clone() }
+        Self { base, account: config.cluster.service_account.clone(), given: Arc::default() }
     }
 
     /// A kubeconfig, with the identity it has.
     pub fn kubeconfig(path: PathBuf) -> Self {
-        Self { base: Base::Kubeconfig(path), account: None }
+        Self { base: Base::Kubeconfig(path), account: None, given: Arc::default() }
     }
 
     /// A client with the agent's identity.
@@ -124,7 +125,7 @@ impl Source {
         if let Some(account) = &self.account {
             // Read here only to find what is wrong with it; kube reads it again every minute.
             match token::read(&account.token_file) {
-                Ok(token) if account.bound_to_pod && has_ended(account, &token) => return client(config),
+                Ok(token) if account.bound_to_pod && self.has_ended(account, &token) => return client(config),
                 Err(TokenError::Missing(_)) if account.bound_to_pod => return client(config),
                 read => read.map_err(ClientError::Token)?,
             };
@@ -132,6 +133,26 @@ impl Source {
             config.auth_info = AuthInfo { token_file, ..AuthInfo::default() };
         }
         client(config)
+    }
+
+    /// Says whether the token is of no use any more. What is no token is told by its first use.
+    fn has_ended(&self, account: &ServiceAccount, token: &str) -> bool {
+        Claims::read(&account.token_file, token).is_ok_and(|claims| self.due(&claims) == Due::Expired)
+    }
+
+    /// Takes note of a token of the account that was made now.
+    pub(super) fn was_given(&self, claims: &Claims) {
+        self.given.note(claims, Moment::now());
+    }
+
+    /// The time by which this token is judged now, in seconds since the epoch.
+    pub(super) fn second(&self, claims: &Claims) -> i64 {
+        self.given.second(claims, Moment::now())
+    }
+
+    /// Returns the next action for this token.
+    pub(super) fn due(&self, claims: &Claims) -> Due {
+        claims.due(self.second(claims))
     }
 
     /// A client with the identity the service account takes the place of.
@@ -153,12 +174,6 @@ impl Source {
             Base::Pod => Config::incluster().map_err(|source| ClientError::Pod(Box::new(source))),
         }
     }
-}
-
-/// Says whether the token is of no use any more. What is no token is told by its first use.
-fn has_ended(account: &ServiceAccount, token: &str) -> bool {
-    let now = Timestamp::now().as_second();
-    Claims::read(&account.token_file, token).is_ok_and(|claims| claims.due(now) == Due::Expired)
 }
 
 fn client(mut config: Config) -> Result<Client, ClientError> {

@@ -11,7 +11,6 @@ use std::time::Duration;
 use k8s_openapi::{
     api::{authentication::v1::BoundObjectReference, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    jiff::Timestamp,
 };
 use kube::{
     Client,
@@ -162,7 +161,7 @@ impl Renewal {
                 let error = chain(&error);
                 warn!(account = self.name(), error, "Token not renewed");
                 let known = self.look().ok().flatten();
-                let left = known.as_ref().map(|claims| claims.due(Timestamp::now().as_second()));
+                let left = known.as_ref().map(|claims| self.connection.source().due(claims));
                 self.tell(known.as_ref().filter(|_| left != Some(Due::Expired)), Some(error));
                 match left {
                     Some(Due::Now(left)) => token::try_again(left),
@@ -182,7 +181,9 @@ impl Renewal {
         let pods = pods.map_err(|source| RenewalError::Pods { account: account(), source })?;
         let bound = claims.as_ref().and_then(Claims::pod);
         let pod = chosen(&pods, &self.account.name, bound);
-        match turn(claims.as_ref(), pod, Timestamp::now().as_second()) {
+        let source = self.connection.source();
+        let now = claims.as_ref().map_or(0, |claims| source.second(claims));
+        match turn(claims.as_ref(), pod, now) {
             Turn::Keep(pause) => Ok((claims, pause)),
             Turn::Ask(pod) => {
                 let reference = BoundObjectReference {
@@ -191,16 +192,15 @@ impl Renewal {
                     name: Some(pod.name.clone()),
                     uid: Some(pod.uid.clone()),
                 };
-                let new = self.keep(once(self.request_bound(client, reference)).await)?;
-                info!(account = account(), pod = pod.name, expires = %time(new.expires()), "Token renewed");
-                let now = Timestamp::now().as_second();
                 // A client of the old token reads the file again within a minute. That may be longer than the
                 // token is good for; and beside one that has ended, the client is the kubelet's.
-                let has_ended = claims.as_ref().is_none_or(|claims| claims.due(now) == Due::Expired);
+                let has_ended = claims.as_ref().is_none_or(|claims| source.due(claims) == Due::Expired);
+                let new = self.keep(once(self.request_bound(client, reference)).await)?;
+                info!(account = account(), pod = pod.name, expires = %time(new.expires()), "Token renewed");
                 if bound != Some(&pod) || has_ended {
                     self.connection.renew().await;
                 }
-                let due = new.due(now);
+                let due = source.due(&new);
                 let pause = if let Due::In(pause) = due { pause.min(LONGEST) } else { LOOK_AGAIN };
                 Ok((Some(new), pause))
             }

@@ -1,8 +1,9 @@
 //! Renews the token of the agent's service account, so that nobody else needs the right to make one for a
 //! node. One that is bound to a pod: [`super::pod_token`].
 //!
-//! The old token asks for the new one. When there is no good old one, the identity that the service account
-//! takes the place of is tried; the kubelet's may not do that, an administrator's may.
+//! The old token asks for the new one, also where it seems to have ended: that the API server knows better.
+//! When it may not, the identity that the service account takes the place of is tried; the kubelet's may not
+//! do that, an administrator's may.
 
 use std::time::Duration;
 
@@ -91,8 +92,8 @@ impl Renewal {
             Ok(claims) => (claims, None),
             Err(error) => (None, Some(error)),
         };
-        let now = Timestamp::now().as_second();
-        let due = claims.as_ref().map_or(Due::Expired, |claims| claims.due(now));
+        let source = self.connection.source();
+        let due = claims.as_ref().map_or(Due::Expired, |claims| source.due(claims));
         let left = match due {
             Due::In(pause) => {
                 self.tell(claims.as_ref(), None);
@@ -105,13 +106,13 @@ impl Renewal {
         // mistake.
         let renewed = match trouble {
             Some(error) => Err(error),
-            None => self.renew(claims.as_ref().filter(|_| !left.is_zero())).await,
+            None => self.renew(claims.as_ref()).await,
         };
         match renewed {
             Ok(new) => {
                 info!(account = self.name(), expires = %time(new.expires()), "Token renewed");
                 self.tell(Some(&new), None);
-                match new.due(Timestamp::now().as_second()) {
+                match source.due(&new) {
                     Due::In(pause) => pause.min(LONGEST),
                     Due::Now(left) => token::try_again(left),
                     Due::Expired => LOOK_AGAIN,
@@ -148,7 +149,7 @@ impl Renewal {
         Ok(Some(claims))
     }
 
-    /// A new token in place of `old`, which is still good.
+    /// A new token in place of `old`.
     async fn renew(&self, old: Option<&Claims>) -> Result<Claims, RenewalError> {
         // Bound to the object, not only to the name: the API server refuses it when the node was made anew.
         let uid =
@@ -176,6 +177,7 @@ impl Renewal {
             return Err(RenewalError::Unbound { account: self.name(), node: self.node.clone() });
         }
         token::write(&self.account.token_file, &token).map_err(failed)?;
+        self.connection.source().was_given(&claims);
         Ok(claims)
     }
 
@@ -232,4 +234,66 @@ impl Renewal {
 
 pub(super) fn time(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+    use prometheus_client::registry::Registry;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::fake::{Answer, FakeApi};
+
+    /// A token of an hour.
+    fn token(made: i64) -> String {
+        let claims = json!({
+            "iat": made, "exp": made + 3600, "sub": "system:serviceaccount:berth-system:berth-agent",
+            "kubernetes.io": { "node": { "name": "a", "uid": "n-1" } },
+        });
+        format!("head.{}.signature", URL_SAFE_NO_PAD.encode(claims.to_string()))
+    }
+
+    /// By its clock the token on this node has ended, or will be made in two hours.
+    #[tokio::test]
+    async fn a_node_whose_clock_is_wrong_keeps_a_good_token() {
+        for ahead in [7200, -7200] {
+            let made = Timestamp::now().as_second() - ahead;
+            let asked = Arc::new(Mutex::new(Vec::new()));
+            let seen = asked.clone();
+            let api = FakeApi::new(move |question| {
+                seen.lock().unwrap().push(question.body["spec"]["boundObjectRef"]["uid"].clone());
+                Answer::Object(json!({
+                    "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {},
+                    "spec": { "audiences": [] },
+                    "status": { "token": token(made), "expirationTimestamp": "2026-01-01T00:00:00Z" },
+                }))
+            })
+            .await;
+            let directory = tempfile::tempdir().unwrap();
+            let token_file = directory.path().join("token");
+            token::write(&token_file, &token(made - 60)).unwrap();
+            let renewal = Renewal {
+                connection: api.connection.clone(),
+                account: ServiceAccount {
+                    namespace: "berth-system".to_owned(),
+                    name: "berth-agent".to_owned(),
+                    token_file,
+                    bound_to_pod: false,
+                },
+                node: "a".to_owned(),
+                metrics: ClusterMetrics::register(&mut Registry::default()),
+                state: watch::Sender::default(),
+            };
+            // The second one is as old as it is.
+            for turn in 1..=2 {
+                let pause = renewal.turn().await.as_secs();
+                assert!((2000..=2880).contains(&pause), "{ahead}, turn {turn}: {pause} s");
+                // The old token has asked: the new one is bound to its node.
+                assert_eq!(*asked.lock().unwrap(), [json!("n-1")], "{ahead}, turn {turn}");
+            }
+        }
+    }
 }

@@ -1,5 +1,8 @@
 //! The token of the agent's service account, as a file: what it says of itself, and when it is to be renewed.
 //!
+//! Its times are the API server's, and the clock of the node may be wrong or be set. So the age of a token
+//! that was made for this process is what has passed since ([`Given`]).
+//!
 //! Nothing here checks a signature: that is the API server's. Nobody but the file's owner may read it.
 
 use std::{
@@ -7,11 +10,14 @@ use std::{
     io::Read,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use crate::base::durable;
 
@@ -19,6 +25,8 @@ use crate::base::durable;
 /// limits.
 const SOONEST: Duration = Duration::from_secs(10);
 const LATEST: Duration = Duration::from_secs(300);
+/// A clock that is so many seconds behind the making of a token does not tell its age.
+const SKEW: i64 = 300;
 
 /// Claims of a token about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -59,6 +67,18 @@ pub(super) enum Due {
     Now(Duration),
     /// It is of no use any more.
     Expired,
+}
+
+/// The token that was made last for this process, and when.
+#[derive(Debug, Default)]
+pub(super) struct Given(Mutex<Option<(Claims, Moment)>>);
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    instant: Instant,
+    /// Seconds since the epoch.
+    wall: i64,
 }
 
 /// The token cannot be used. `Display` says what to do.
@@ -150,7 +170,7 @@ impl Claims {
     }
 
     /// Returns the next action at this time, in seconds since the epoch: a token is renewed when four fifths
-    /// of its life are over.
+    /// of its life are over, or nobody knows how much of it is.
     pub(super) fn due(&self, now: i64) -> Due {
         let left = seconds(self.exp.saturating_sub(now));
         if left.is_zero() {
@@ -160,8 +180,40 @@ impl Claims {
         let renewal = self.iat.saturating_add(life - life / 5).min(self.exp);
         match renewal.saturating_sub(now) {
             ..=0 => Due::Now(left),
+            _ if self.iat.saturating_sub(now) > SKEW => Due::Now(left),
             early => Due::In(seconds(early)),
         }
+    }
+}
+
+// === impl Given ===
+
+impl Given {
+    /// Takes note of a token that was made at this moment.
+    pub(super) fn note(&self, claims: &Claims, at: Moment) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((claims.clone(), at));
+    }
+
+    /// The time at this moment by which the token is judged, in seconds since the epoch. For the one that was
+    /// given last: when it was made, and what has passed since by the clock that shows more. One stands still
+    /// while the node is suspended, the other may be set back.
+    pub(super) fn second(&self, claims: &Claims, at: Moment) -> i64 {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((given, then)) if given == claims => {
+                let passed = at.instant.saturating_duration_since(then.instant).as_secs();
+                let passed = i64::try_from(passed).unwrap_or(i64::MAX);
+                claims.iat.saturating_add(passed.max(at.wall.saturating_sub(then.wall)))
+            }
+            Some(_) | None => at.wall,
+        }
+    }
+}
+
+// === impl Moment ===
+
+impl Moment {
+    pub(super) fn now() -> Self {
+        Self { instant: Instant::now(), wall: Timestamp::now().as_second() }
     }
 }
 

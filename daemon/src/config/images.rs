@@ -18,6 +18,8 @@ pub struct Images {
     pub parallel_pulls_per_registry: NonZeroU16,
     /// Space that stays free on the filesystem of images.
     pub reserve: Reserve,
+    /// The NodeImage of this node shows in `spec.images` what jobs want, as OpenKruise's controllers write it.
+    pub jobs_in_spec: bool,
     /// How long a pulled image is kept from the kubelet's image collection; 0 = not at all.
     pub pin_for: GoDuration,
     /// Docker configurations with credentials; empty = where the kubelet looks.
@@ -49,6 +51,7 @@ impl Default for Images {
             parallel_pulls: NonZeroU16::MIN.saturating_add(2),
             parallel_pulls_per_registry: NonZeroU16::MIN.saturating_add(1),
             reserve: Reserve::Percent(15),
+            jobs_in_spec: false,
             pin_for: GoDuration(Duration::from_secs(60 * 60)),
             docker_config: Vec::new(),
             credential_provider_config: None,

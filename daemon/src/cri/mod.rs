@@ -14,6 +14,7 @@ pub(crate) mod played;
 mod tests;
 
 use std::{
+    collections::BTreeMap,
     io,
     path::Path,
     time::{Duration, Instant},
@@ -132,13 +133,21 @@ impl Runtime {
         Ok(Listing { created, sandboxes, containers })
     }
 
-    /// The containers of a sandbox, those that ended with their exit code.
-    pub(crate) async fn inspect(&self, sandbox: &SandboxId) -> Result<Vec<Container>, RuntimeError> {
+    /// The containers of a sandbox, those that ended with their exit code. A `known` one is not asked for.
+    pub(crate) async fn inspect(
+        &self,
+        sandbox: &SandboxId,
+        known: &BTreeMap<ContainerId, i32>,
+    ) -> Result<Vec<Container>, RuntimeError> {
         let mut containers = Vec::new();
         let time = self.patience.now();
         let listed = self.patience.learning(time, self.listed(Some(sandbox), time)).await?.into_iter();
         for (_, container) in understood("ListContainers", listed.map(convert::listed_container)) {
+            let code = known.get(&container.id).copied();
             match container.state {
+                ContainerState::Exited { .. } if code.is_some() => {
+                    containers.push(Container { state: ContainerState::Exited { code }, ..container });
+                }
                 ContainerState::Exited { .. } => containers.extend(self.status(&container.id).await?),
                 ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
                     containers.push(container);
@@ -168,8 +177,7 @@ impl Runtime {
     /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is
     /// not there.
     pub(crate) async fn attempt(&self, container: &ContainerId) -> Result<Option<u32>, RuntimeError> {
-        let status = self.status(container).await?;
-        Ok(status.map(|container| container.attempt))
+        Ok(self.status(container).await?.map(|container| container.attempt))
     }
 
     /// `None` when it was removed since it was listed.

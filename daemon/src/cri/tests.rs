@@ -1,6 +1,8 @@
-//! A runtime that answers otherwise than it was asked.
+//! Looks at a sandbox: a runtime that answers otherwise than it was asked, and what it need not be asked.
 
-use berth_policy::SandboxId;
+use std::collections::BTreeMap;
+
+use berth_policy::{ContainerState, SandboxId};
 use berth_proto::cri;
 
 use super::{
@@ -41,7 +43,7 @@ async fn what_was_not_asked_for_is_not_taken() {
                 Answer::message(&cri::ContainerStatusResponse { status: Some(status), ..Default::default() })
             }
         });
-        let found = played.client().inspect(&SandboxId::from("s")).await;
+        let found = played.client().inspect(&SandboxId::from("s"), &BTreeMap::new()).await;
         match found {
             Ok(containers) => {
                 let ids: Vec<&str> = containers.iter().map(|container| container.id.as_str()).collect();
@@ -52,4 +54,14 @@ async fn what_was_not_asked_for_is_not_taken() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn an_exit_code_that_is_known_is_not_asked_for() {
+    let played = Played::new(|_, _| lists());
+    let known = BTreeMap::from([("a".into(), 7)]);
+    let found = played.client().inspect(&SandboxId::from("s"), &known).await.unwrap();
+    let states: Vec<ContainerState> = found.iter().map(|container| container.state).collect();
+    assert_eq!(states, [ContainerState::Exited { code: Some(7) }]);
+    assert_eq!(played.calls(), ["ListContainers"]);
 }

@@ -8,7 +8,7 @@ use berth_shim::Gate;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Executor, spans::span};
+use super::{Executor, spans::span, to_its_end};
 use crate::{
     agent::{Agent, fault::Point, metrics::RequestKind},
     base::causes::chain,
@@ -22,9 +22,10 @@ impl Executor {
         let (this, shutdown) = (self.clone(), shutdown.clone());
         self.effects.spawn(async move {
             let span = span(&effect);
-            let work = span.within(this.carry_out(&effect, &shutdown));
+            let work = to_its_end(this.agent.metrics(), span.within(this.carry_out(&effect, &shutdown)));
             let carried_out = this.break_off.run_until_cancelled(work).await;
-            if let Some(outcome) = carried_out {
+            if let Some(ended) = carried_out {
+                let outcome = ended.unwrap_or(StepOutcome::Failed);
                 if outcome == StepOutcome::Failed {
                     span.failed(|| "not done, tried again");
                 }

@@ -103,8 +103,14 @@ impl Play {
                 if let Restate::Once(mark) = self.node.restate(KUBELET, &newest.as_str().into(), now) {
                     self.node.apply(Event::MarkWritten(mark, KUBELET), now);
                 }
+                self.calls += 1;
+                let (call, container) = (CallId(self.calls), newest.as_str().into());
+                self.node.apply(Event::HookAsked { call, container, connection: KUBELET }, now);
                 if let Turn::Once(mark) = self.node.hook_begins(&newest.as_str().into()) {
                     self.node.apply(Event::MarkWritten(mark, KUBELET), now);
+                }
+                if which > 128 {
+                    self.node.apply(Event::CallEnded(call), now);
                 }
             }
             8 => self.node.apply(Event::PodGone(pod.uid), now),

@@ -7,16 +7,17 @@ pub(crate) mod hook;
 mod spans;
 mod telling;
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use berth_policy::{Event, ProbeRun, Question, Step};
 use berth_shim::Gate;
+use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use self::telling::Telling;
 use crate::{
-    agent::Agent,
+    agent::{Agent, metrics::AgentMetrics},
     base::{causes::chain, deadline},
     cri::{PATIENCE, Runtime, RuntimeError},
     pods::kubelet::KubeletView,
@@ -131,13 +132,18 @@ impl Executor {
                 self.agent.observe(Event::InspectionStarted(sandbox.clone()));
                 let this = self.clone();
                 self.tasks.spawn(async move {
-                    let event = match this.runtime.inspect(&sandbox).await {
-                        Ok(containers) => Event::SandboxInspected { sandbox, containers },
-                        Err(error) => {
+                    let inspection = async {
+                        let known = this.agent.read(|node, _| node.exit_codes(&sandbox));
+                        this.runtime.inspect(&sandbox, &known).await
+                    };
+                    let event = match to_its_end(this.agent.metrics(), inspection).await {
+                        Some(Ok(containers)) => Event::SandboxInspected { sandbox, containers },
+                        Some(Err(error)) => {
                             this.agent.metrics().inspection_failed();
                             warn!(sandbox = %sandbox, error = %chain(&error), "Sandbox not inspected");
                             Event::InspectionFailed(sandbox)
                         }
+                        None => Event::InspectionFailed(sandbox),
                     };
                     this.agent.observe(event);
                 });
@@ -166,8 +172,8 @@ impl Executor {
     /// Asks the kubelet for its pods once.
     pub(crate) async fn poll_kubelet(&self) {
         if let Some(kubelet) = &self.kubelet {
-            match kubelet.poll().await {
-                Ok(events) => {
+            match to_its_end(self.agent.metrics(), kubelet.poll()).await {
+                Some(Ok(events)) => {
                     for event in events {
                         if let Event::PodsUnread(pods) = &event {
                             self.agent.metrics().pods_unread(pods.len());
@@ -175,10 +181,11 @@ impl Executor {
                         self.agent.observe(event);
                     }
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     self.agent.metrics().kubelet_poll_failed();
                     warn!(error = %chain(&error), "Kubelet not asked for its pods");
                 }
+                None => self.agent.metrics().kubelet_poll_failed(),
             }
         }
         self.agent.observe(Event::KubeletPollEnded);
@@ -239,6 +246,17 @@ impl Executor {
     }
 }
 
+/// Does what somebody waits for; `None` where it panicked. Without a word of its end its subject would be
+/// under way for ever.
+async fn to_its_end<T>(metrics: &AgentMetrics, work: impl Future<Output = T>) -> Option<T> {
+    let ended = AssertUnwindSafe(work).catch_unwind().await;
+    if ended.is_err() {
+        metrics.policy_panicked();
+        error!("Step panicked, it counts as failed");
+    }
+    ended.ok()
+}
+
 async fn until_listed<F>(list: impl Fn() -> F)
 where
     F: Future<Output = Result<(), RuntimeError>>,
@@ -258,7 +276,19 @@ fn longer(patience: Duration) -> Duration {
 mod tests {
     use std::cell::Cell;
 
+    use prometheus_client::registry::Registry;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_step_that_panics_comes_to_its_end_and_is_counted() {
+        let metrics = AgentMetrics::register(&mut Registry::default());
+        assert_eq!(to_its_end(&metrics, async { 1 }).await, Some(1));
+        assert_eq!(metrics.policy_panics(), 0);
+        let mistaken = async { assert!(metrics.policy_panics() > 0, "a mistake of ours") };
+        assert_eq!(to_its_end(&metrics, mistaken).await, None);
+        assert_eq!(metrics.policy_panics(), 1);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_runtime_that_does_not_list_is_asked_until_it_does() {

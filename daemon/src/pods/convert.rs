@@ -21,6 +21,7 @@ const DEFAULT_GRACE: i64 = 30;
 pub(crate) fn pod(pod: core::Pod) -> Option<Pod> {
     let uid = identity(&pod.metadata)?.to_owned();
     let (order, restart_policy, unready) = (read::order(&pod), read::restart_policy(&pod), unready(&pod));
+    let ended = has_ended(&pod);
     let mirror = pod.metadata.uid.clone().filter(|own| *own != uid);
     let meta = pod.metadata;
     let spec = pod.spec.unwrap_or_default();
@@ -33,7 +34,7 @@ pub(crate) fn pod(pod: core::Pod) -> Option<Pod> {
             .deletion_timestamp
             .map(|_| Deletion { grace: seconds(meta.deletion_grace_period_seconds.unwrap_or(0)) }),
         grace: seconds(spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE)),
-        ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
+        ended,
         ip: status.pod_ip,
         mirror: mirror.map(Into::into),
         containers: containers(&spec),
@@ -46,6 +47,16 @@ pub(crate) fn pod(pod: core::Pod) -> Option<Pod> {
             .collect(),
         unready,
     })
+}
+
+/// The kubelet writes the phase of a pod that has failed, such as at its deadline, when all has exited, and
+/// this reason before it stops the first container.
+fn has_ended(pod: &core::Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let has_failed = |condition: &core::PodCondition| {
+        condition.status == "False" && condition.reason.as_deref() == Some("PodFailed")
+    };
+    matches!(phase, Some("Succeeded" | "Failed")) || read::condition(pod, "Ready").is_some_and(has_failed)
 }
 
 /// The last one counts, as for the process itself.
@@ -232,6 +243,24 @@ spec:
             assert_eq!(pod.grace, meant);
             assert_eq!(pod.deletion, Some(Deletion { grace: meant }));
             assert_eq!(pod.containers[&"a".into()].pre_stop, Some(Hook::Sleep(meant)));
+        }
+    }
+
+    #[test]
+    fn a_pod_has_ended_before_its_containers_have() {
+        let table = [
+            ("{}", false),
+            ("{phase: Running}", false),
+            ("{phase: Succeeded}", true),
+            ("{phase: Failed}", true),
+            ("{phase: Running, conditions: [{type: Ready, status: 'False', reason: PodFailed}]}", true),
+            ("{phase: Running, conditions: [{type: Ready, status: 'True', reason: PodFailed}]}", false),
+            ("{phase: Running, conditions: [{type: Ready, status: 'False', reason: Unready}]}", false),
+            ("{phase: Running, conditions: [{type: Mine, status: 'False', reason: PodFailed}]}", false),
+        ];
+        for (status, ended) in table {
+            let pod = read(&format!("{{metadata: {{name: m}}, spec: {{containers: []}}, status: {status}}}"));
+            assert_eq!(pod.ended, ended, "{status}");
         }
     }
 

@@ -102,6 +102,9 @@ pub struct RunFlags {
     /// Space that stays free on the filesystem of images: a part such as 15%, or a size such as 10Gi
     #[arg(long, env = "BERTH_IMAGES_RESERVE")]
     pub images_reserve: Option<Reserve>,
+    /// The NodeImage shows in spec.images what jobs want, as OpenKruise's controllers write it
+    #[arg(long, env = "BERTH_IMAGES_JOBS_IN_SPEC", value_name = "BOOL")]
+    pub images_jobs_in_spec: Option<bool>,
     /// Pods that get the annotation apps.kruise.io/runtime-containers-meta
     #[arg(long, env = "BERTH_UPDATES_CONTAINERS_META")]
     pub updates_containers_meta: Option<ContainersMeta>,
@@ -140,6 +143,7 @@ impl RunFlags {
         put(&mut config.node_name, self.node_name.map(Some));
         put(&mut config.launch_order.distinct_seconds, self.launch_order_distinct_seconds);
         put(&mut config.images.reserve, self.images_reserve);
+        put(&mut config.images.jobs_in_spec, self.images_jobs_in_spec);
         put(&mut config.updates.containers_meta, self.updates_containers_meta);
         put(&mut config.logging.format, self.log_format);
         put(&mut config.logging.level, self.log_level);
@@ -162,6 +166,7 @@ mod tests {
             "--socket=/b.sock",
             "--launch-order-distinct-seconds=true",
             "--images-reserve=5%",
+            "--images-jobs-in-spec=true",
             "--updates-containers-meta=all",
         ];
         let cli = Cli::parse_from(["berthd", "--config", path].into_iter().chain(flags));
@@ -170,6 +175,7 @@ mod tests {
         assert_eq!(config.state_dir, PathBuf::from("/state"));
         assert!(config.launch_order.distinct_seconds);
         assert_eq!(config.images.reserve, Reserve::Percent(5));
+        assert!(config.images.jobs_in_spec);
         assert_eq!(config.updates.containers_meta, ContainersMeta::All);
         for wrong in ["--images-reserve=half", "--launch-order-distinct-seconds=1"] {
             assert!(Cli::try_parse_from(["berthd", wrong]).is_err(), "{wrong}");

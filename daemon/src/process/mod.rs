@@ -29,7 +29,12 @@ use self::{
     sockets::Front,
 };
 use crate::{
-    admin::{self, Admin, health::Health, http, own::OwnMetrics},
+    admin::{
+        self, Admin,
+        health::{Health, LastAnswer},
+        http,
+        own::OwnMetrics,
+    },
     agent::fault::Point,
     cluster::Cluster,
     config::Configuration,
@@ -105,6 +110,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     let health = Health {
         agent: components.agent.clone(),
         runtime: components.runtime.clone(),
+        answered: LastAnswer::default(),
         heartbeat: heartbeat.clone(),
         mode: config.pod_view.mode,
         place: front.place.clone(),

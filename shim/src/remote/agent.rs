@@ -348,7 +348,9 @@ impl Known {
     /// Takes note of what an event says of calls and connections.
     pub(super) fn note(&mut self, event: &Event) {
         match event {
-            Event::RelistAsked { call, connection } => self.call(*call, Some(*connection)),
+            Event::RelistAsked { call, connection } | Event::HookAsked { call, connection, .. } => {
+                self.call(*call, Some(*connection));
+            }
             Event::PullPassed { call, .. } => self.call(*call, None),
             Event::StatusAsked { connection, .. } => self.connections.extend(Some(*connection)),
             Event::CallEnded(call) => {

@@ -12,8 +12,8 @@ use berth_policy::{
 };
 
 use super::message::{
-    BadOrder, CallMade, ContainerMade, Create, Declares, EventTold, Happened, HookOver, OfContainer, Plan,
-    PlanEntries, PlanEntry, Pod, PullMade, Relist, SandboxMade, Stop, Trace, Wants,
+    BadOrder, CallMade, ContainerMade, Create, Declares, EventTold, Happened, HookMade, HookOver,
+    OfContainer, Plan, PlanEntries, PlanEntry, Pod, PullMade, Relist, SandboxMade, Stop, Trace, Wants,
 };
 use crate::trace::TraceParent;
 
@@ -216,6 +216,11 @@ pub(crate) fn event_to_wire(event: &Event) -> Result<Option<EventTold>, Beyond> 
         }
         Event::CallEnded(call) => Happened::CallEnded(call.0),
         Event::ConnectionClosed(connection) => Happened::ConnectionClosed(connection.0),
+        Event::HookAsked { call, container, connection } => Happened::HookAsked(HookMade {
+            call: call.0,
+            connection: connection.0,
+            container: name(container.as_str())?,
+        }),
         Event::HookEnded(container, well) => {
             Happened::HookEnded(HookOver { container: name(container.as_str())?, well: *well })
         }
@@ -290,6 +295,11 @@ pub(crate) fn event_of(told: EventTold) -> Result<Option<Event>, Beyond> {
         },
         Happened::CallEnded(call) => Event::CallEnded(CallId(call)),
         Happened::ConnectionClosed(connection) => Event::ConnectionClosed(ConnectionId(connection)),
+        Happened::HookAsked(hook) => Event::HookAsked {
+            call: CallId(hook.call),
+            container: name(&hook.container)?.into(),
+            connection: ConnectionId(hook.connection),
+        },
         Happened::HookEnded(over) => Event::HookEnded(name(&over.container)?.into(), over.well),
     }))
 }

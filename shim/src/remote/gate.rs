@@ -75,6 +75,7 @@ struct State {
 enum Going {
     Call(Arc<Call>),
     Relist(ConnectionId),
+    Hook(ContainerId, ConnectionId),
     Pull(String, CredentialKey),
 }
 
@@ -280,6 +281,10 @@ impl Gate for RemoteGate {
                 state.going.insert(*call, Going::Relist(*connection));
                 state.connections.insert(*connection);
             }
+            Event::HookAsked { call, container, connection } => {
+                state.going.insert(*call, Going::Hook(container.clone(), *connection));
+                state.connections.insert(*connection);
+            }
             Event::StatusAsked { connection, container } => {
                 // Most looks are for a log that may be too long, and concern nobody.
                 if state.connections.contains(connection)
@@ -368,6 +373,9 @@ impl Going {
         let event = match self {
             Self::Call(call) => return call_to_wire(call, now).ok().map(Told::Passed),
             Self::Relist(connection) => Event::RelistAsked { call: id, connection: *connection },
+            Self::Hook(container, connection) => {
+                Event::HookAsked { call: id, container: container.clone(), connection: *connection }
+            }
             Self::Pull(image, credential) => {
                 Event::PullPassed { call: id, image: image.clone(), credential: *credential }
             }

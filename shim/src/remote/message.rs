@@ -9,7 +9,7 @@ use prost::{Message, Oneof};
 
 pub(crate) use self::{
     answer::{AnswerTo, Answers, HeldCall, NudgeOf, Nudges, Refused},
-    event::{ContainerMade, EventTold, Happened, HookOver, Relist, SandboxMade},
+    event::{ContainerMade, EventTold, Happened, HookMade, HookOver, Relist, SandboxMade},
     table::{ContainerRow, EnvOf, EnvValue, PodRow, SandboxRow, TableChange},
 };
 

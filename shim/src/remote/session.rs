@@ -216,6 +216,10 @@ impl<'a> Session<'a> {
             Event::StatusAsked { container, connection } => {
                 Event::StatusAsked { container, connection: ConnectionId(known.own(connection.0)) }
             }
+            Event::HookAsked { call: id, container, connection } => {
+                let (call, connection) = (call(id), ConnectionId(known.own(connection.0)));
+                Event::HookAsked { call, container, connection }
+            }
             Event::PullPassed { call: id, image, credential } => {
                 Event::PullPassed { call: call(id), image, credential }
             }

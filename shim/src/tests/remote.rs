@@ -118,7 +118,9 @@ async fn an_agent_that_comes_after_one_that_was_killed_takes_over_what_waits_and
     assert_eq!(passed.await.unwrap(), PASS);
     let (waits, mut held) = bed.decide(call(2, create("waits")));
     assert_eq!(held.recv().await.as_deref(), Some("not-ready"));
-    bed.gate.observe(Event::RelistAsked { call: CallId(3), connection: ConnectionId(1) });
+    let connection = ConnectionId(1);
+    bed.gate.observe(Event::RelistAsked { call: CallId(3), connection });
+    bed.gate.observe(Event::HookAsked { call: CallId(5), container: "h".into(), connection });
     let over = bed.decide(call(4, create("passing"))).0.await.unwrap();
     assert_eq!(over, PASS);
     bed.gate.observe(Event::CallEnded(CallId(4)));
@@ -142,6 +144,7 @@ async fn an_agent_that_comes_after_one_that_was_killed_takes_over_what_waits_and
         "passed passing",
         "passed waits",
         "RelistAsked { call: CallId(3), connection: ConnectionId(1) }",
+        "HookAsked { call: CallId(5), container: \"h\", connection: ConnectionId(1) }",
         "resync",
     ];
     let mut sorted = heard.clone();

@@ -22,6 +22,7 @@ fn observed() -> Vec<Event> {
         Event::ContainerStarted("c".into()),
         Event::ContainerStopped("c".into()),
         Event::ContainerRemoved("c".into()),
+        Event::HookAsked { call, container: "c".into(), connection },
         Event::HookEnded("c".into(), true),
         Event::HookEnded("c".into(), false),
         Event::RelistAsked { call, connection },

@@ -13,6 +13,7 @@ use crate::{
         stage::{Staged, stages},
     },
     model::{ContainerName, PodRef, RequestId},
+    time::later,
 };
 
 /// A request to update one pod, as its source shows it.
@@ -295,6 +296,23 @@ impl UpdateRequest {
     /// It failed, and what was before is wanted.
     pub(super) fn is_going_back(&self) -> bool {
         self.reported.rolling_back.is_some()
+    }
+
+    /// Makes it no older than it was when it was shown before, and its way back no longer. How long ago they
+    /// began is known by the wall clock, which somebody may set. An object is made once, an entry may be
+    /// asked for again.
+    pub(super) fn keep_time(&mut self, before: &Self) {
+        let created = match self.source {
+            UpdateSource::NodePodUpdate => self.created.max(before.created),
+            UpdateSource::Api | UpdateSource::Admin => before.created,
+        };
+        let limit = self.deadline.map(|deadline| deadline.saturating_duration_since(self.created));
+        self.deadline = limit.map(|limit| later(created, limit));
+        self.created = created;
+        let way_back = (&mut self.reported.rolling_back, &before.reported.rolling_back);
+        if let (Some((_, since)), Some((_, before))) = way_back {
+            *since = *before;
+        }
     }
 
     /// Returns when it fails.

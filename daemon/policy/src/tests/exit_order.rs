@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::world::{World, pod};
 use crate::{
-    Amendment, Call, Config, Container, ContainerState, Declared, Event, HoldReason, ListedSandbox, Pod,
-    Question, Verdict, View,
+    Amendment, Call, CallId, Config, Container, ContainerState, Declared, Event, HoldReason, Hook,
+    ListedSandbox, Pod, Question, Verdict, View,
 };
 
 fn secs(seconds: u64) -> Duration {
@@ -78,6 +78,71 @@ fn without_a_deletion_a_second_stop_tells_a_pod_kill() {
     assert!(matches!(verdict, Verdict::Hold { why: HoldReason::PodKillUnclear, .. }), "{verdict:?}");
     world.stop("c-0", 30);
     assert_waits(&world.ask(&a), &["b", "c"]);
+}
+
+#[test]
+fn a_pod_that_has_ended_stops_in_order_however_late_the_second_stop_comes() {
+    let mut world = running(&three());
+    world.apply(Pod { ended: true, ..three() }.seen());
+    let (a, verdict) = world.stop("a-0", 30);
+    assert_waits(&verdict, &["b", "c"]);
+    world.pass(secs(20));
+    let (c, verdict) = world.stop("c-0", 10);
+    assert_eq!(verdict, Verdict::Forward);
+    stopped(&mut world, &c, "c-0");
+    assert_waits(&world.ask(&a), &["b"]);
+}
+
+/// Such as in an eviction: its hook runs, so that the stop of the lowest comes seconds after the others.
+#[test]
+fn a_hook_that_runs_in_another_container_tells_a_pod_kill() {
+    type Change = fn(&mut World);
+    let hook = || Some(Hook::Exec { command: vec!["drain".to_owned()] });
+    let nothing: Change = |_| {};
+    let table: [(&str, Option<Hook>, &str, Change, bool); 5] = [
+        ("the preStop of a lower one", hook(), "c-0", nothing, true),
+        ("its own", hook(), "a-0", nothing, false),
+        ("a command in one without such a hook", None, "c-0", nothing, false),
+        ("one elsewhere", hook(), "unknown", nothing, false),
+        ("one that is over", hook(), "c-0", |world| world.apply(Event::CallEnded(CallId(1001))), false),
+    ];
+    for (what, pre_stop, container, change, tells) in table {
+        let mut pod = three();
+        pod.containers.get_mut(&"c".into()).unwrap().pre_stop = pre_stop;
+        let mut world = running(&pod);
+        let (a, verdict) = world.stop("a-0", 30);
+        let unclear = matches!(verdict, Verdict::Hold { why: HoldReason::PodKillUnclear, .. });
+        assert!(unclear, "{what}: {verdict:?}");
+        let (call, connection) = (CallId(1001), super::world::KUBELET);
+        world.apply(Event::HookAsked { call, container: container.into(), connection });
+        change(&mut world);
+        world.pass(Duration::from_millis(100));
+        if !tells {
+            assert_eq!(world.ask(&a), Verdict::Forward, "{what}");
+            continue;
+        }
+        assert_waits(&world.ask(&a), &["b", "c"]);
+        // It is known from then on: the stop comes after the hook.
+        world.apply(Event::CallEnded(CallId(1001)));
+        world.pass(secs(5));
+        assert_waits(&world.ask(&a), &["b", "c"]);
+        let (c, verdict) = world.stop("c-0", 25);
+        assert_eq!(verdict, Verdict::Forward, "{what}");
+        stopped(&mut world, &c, "c-0");
+        assert_waits(&world.ask(&a), &["b"]);
+    }
+}
+
+/// Its pod is not in the view: the plan of the sandbox says the order, and nothing says what hooks there are.
+#[test]
+fn a_hook_in_a_pod_that_only_its_plan_describes_tells_a_pod_kill() {
+    let plan = vec![("a".into(), 2), ("b".into(), 1)];
+    let mut world = unseen(Config::default(), Declared { plan: Some(Ok(plan)), ..Declared::default() });
+    let (a, verdict) = world.stop("a-0", 30);
+    assert!(matches!(verdict, Verdict::Hold { why: HoldReason::PodKillUnclear, .. }), "{verdict:?}");
+    let (call, connection) = (CallId(1001), super::world::KUBELET);
+    world.apply(Event::HookAsked { call, container: "b-0".into(), connection });
+    assert_waits(&world.ask(&a), &["b"]);
 }
 
 #[test]

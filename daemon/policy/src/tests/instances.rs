@@ -52,6 +52,21 @@ fn newest(world: &World) -> Option<InstanceView> {
 }
 
 #[test]
+fn exit_codes_that_are_known() {
+    use ContainerState::{Created, Exited, Running, Unknown};
+    let world = found(&[
+        ("s1", "ended", 0, Exited { code: Some(3) }),
+        ("s1", "unasked", 1, Exited { code: None }),
+        ("s1", "runs", 2, Running),
+        ("s1", "made", 3, Created),
+        ("s1", "lost", 4, Unknown),
+        ("s2", "elsewhere", 0, EXITED),
+    ]);
+    assert_eq!(world.node.exit_codes(&"s1".into()), [(ContainerId::from("ended"), 3)].into());
+    assert!(world.node.exit_codes(&"s3".into()).is_empty());
+}
+
+#[test]
 fn the_newest_one_and_before_all_the_one_that_runs() {
     use ContainerState::{Created, Running};
     // Sandbox, identity, attempt and state of each instance; the one that counts.

@@ -43,13 +43,42 @@ fn renewed_after_four_fifths_of_its_life() {
         (claims(1000, 2000), 9000, Due::Expired),
         // The clock of the node is behind.
         (claims(1000, 2000), 900, Due::In(second(900))),
+        // So far that it does not tell how old the token is.
+        (claims(1000, 2000), 699, Due::Now(second(1301))),
         // Nonsense neither overflows nor is slept through.
-        (claims(2000, 1000), 500, Due::In(second(500))),
+        (claims(2000, 1000), 500, Due::Now(second(500))),
         (claims(i64::MIN, i64::MAX), 0, Due::Now(second(i64::MAX as u64))),
         (claims(0, i64::MIN), 0, Due::Expired),
     ];
     for (claims, now, expect) in table {
         assert_eq!(claims.due(now), expect, "{claims:?} at {now}");
+    }
+}
+
+/// The clock of the node is an hour ahead or behind all the time, or is set by an hour; or the node is
+/// suspended. Rows: the wall clock when the token is given, seconds that pass, and the wall clock then.
+#[test]
+fn a_token_that_was_given_is_as_old_as_it_is() {
+    const HOUR: i64 = 3600;
+    let table = [
+        (1000, 900, 1900, 1900),
+        (1000 + HOUR, 900, 1900 + HOUR, 1900),
+        (1000 - HOUR, 900, 1900 - HOUR, 1900),
+        // Set back.
+        (1000, 900, 1900 - HOUR, 1900),
+        // Set ahead, or suspended for an hour: an hour too old is better than too young.
+        (1000, 900, 1900 + HOUR, 1900 + HOUR),
+        (i64::MIN, 0, i64::MAX, i64::MAX),
+        (i64::MAX, 5, i64::MIN, 1005),
+    ];
+    let (given, begun) = (Given::default(), Instant::now());
+    let token = claims(1000, 4600);
+    for (wall, passed, then, second) in table {
+        given.note(&token, Moment { instant: begun, wall });
+        let at = Moment { instant: begun + Duration::from_secs(passed), wall: then };
+        assert_eq!(given.second(&token, at), second, "{wall} {passed} {then}");
+        // Of another one nothing is known.
+        assert_eq!(given.second(&claims(1001, 4600), at), then);
     }
 }
 

@@ -1,6 +1,17 @@
 //! Manifests, as far as the size of a pull needs them.
+//!
+//! Whoever may push an image can write one of hundreds of thousands of layers. Each of them is asked for
+//! again and again while a pull goes on, so such an image is pulled without a word of how far it is.
 
-use serde::Deserialize;
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, SeqAccess, Visitor},
+};
+
+/// More layers, or platforms, than any image has: a filesystem of layers takes some hundred.
+const MOST: usize = 1000;
 
 /// Blobs of an image, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,14 +57,40 @@ pub(super) enum Document {
 #[derive(Deserialize)]
 struct Fields {
     config: Option<Blob>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     layers: Vec<Blob>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "few")]
     manifests: Vec<Child>,
 }
 
+/// Reads a list of at most [`MOST`] entries, and no further.
+fn few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    from.deserialize_seq(Few(PhantomData))
+}
+
+struct Few<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Few<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MOST} entries")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = list.next_element()? {
+            if entries.len() >= MOST {
+                return Err(A::Error::custom(format_args!("more than {MOST} entries")));
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}
+
 impl Document {
-    /// `None` for what is neither.
+    /// `None` for what is neither, or has too many parts.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let parts: Fields = serde_json::from_slice(bytes).ok()?;
         let Some(config) = parts.config else {
@@ -116,6 +153,19 @@ mod tests {
         let Some(Document::Index(children)) = Document::parse(text) else { panic!("not an index") };
         let fitting: Vec<bool> = children.iter().map(Child::fits).collect();
         assert_eq!(fitting, [cfg!(target_arch = "s390x"), cfg!(target_arch = "x86_64"), false]);
+    }
+
+    /// Rows: layers, or platforms, and whether that is read.
+    #[test]
+    fn an_image_of_very_many_parts_is_not_read() {
+        for (count, is_read) in [(MOST, true), (MOST + 1, false), (100_000, false)] {
+            let parts: Vec<String> = (0..count).map(|part| format!(r#"{{"digest": "{part}"}}"#)).collect();
+            let parts = parts.join(",");
+            let image = format!(r#"{{"config": {{"digest": "c"}}, "layers": [{parts}]}}"#);
+            assert_eq!(Document::parse(image.as_bytes()).is_some(), is_read, "{count} layers");
+            let index = format!(r#"{{"manifests": [{parts}]}}"#);
+            assert_eq!(Document::parse(index.as_bytes()).is_some(), is_read, "{count} platforms");
+        }
     }
 
     #[test]

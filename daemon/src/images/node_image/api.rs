@@ -69,6 +69,8 @@ pub(crate) struct NodeImages {
     pub cluster: Cluster,
     /// To the API server.
     pub connection: Connection,
+    /// `spec.images` shows what jobs want.
+    pub shows_jobs: bool,
     /// This node's name in the API.
     pub node: String,
     /// How long an image is kept for its first use.
@@ -238,8 +240,7 @@ impl NodeImages {
         let mut pause = SPECS_APART;
         loop {
             let shown = seen.borrow_and_update().clone();
-            let due = shown.as_ref().map(|shown| spec::due(&shown.images, &shown.status, Timestamp::now()));
-            let due = due.unwrap_or_default();
+            let due = shown.as_ref().map(|shown| self.due(shown)).unwrap_or_default();
             let mut failed = false;
             if let Some(shown) = shown.filter(|_| !due.changes.is_empty()) {
                 match self.write_spec(&shown, &due.changes).await {
@@ -264,6 +265,11 @@ impl NodeImages {
                 () = reached(over) => {}
             }
         }
+    }
+
+    fn due(&self, shown: &Seen) -> spec::Due {
+        let copies = if self.shows_jobs { spec::copies(&shown.status) } else { BTreeMap::new() };
+        spec::due(&shown.images, &shown.status, copies, Timestamp::now())
     }
 
     async fn write_spec(&self, shown: &Seen, changes: &BTreeMap<String, Value>) -> Result<(), CallError> {

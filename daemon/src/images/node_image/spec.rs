@@ -1,5 +1,5 @@
-//! `spec.images` as OpenKruise's clients read it: tags that jobs want stand in it with their owners, and a
-//! tag goes when its time after its end is over.
+//! `spec.images` as OpenKruise's clients read it: a tag goes when its time after its end is over, and where
+//! that is chosen tags that jobs want stand in it with their owners.
 //!
 //! OpenKruise's controller sees to both. Berth's manager writes status alone, so the agent of the node does
 //! it, in its own object. A copy of what is desired says by the `fieldPath` of its owners that it is one, and
@@ -39,7 +39,7 @@ pub(super) struct Due {
 
 /// Copies under one name.
 #[derive(Debug, Default)]
-struct Copies {
+pub(super) struct Copies {
     /// By tag.
     tags: BTreeMap<String, ImageTagSpec>,
     sandbox: Option<SandboxConfig>,
@@ -51,10 +51,14 @@ pub(super) fn is_copy(tag: &ImageTagSpec) -> bool {
     !tag.owner_references.is_empty() && owners.all(|owner| owner.field_path.as_deref() == Some(COPY_OF))
 }
 
-/// Compares `spec.images` with what is to stand there.
-pub(super) fn due(images: &Images, status: &NodeImageStatus, now: Timestamp) -> Due {
+/// Compares `spec.images` with what is to stand there, of jobs these copies.
+pub(super) fn due(
+    images: &Images,
+    status: &NodeImageStatus,
+    mut copies: BTreeMap<String, Copies>,
+    now: Timestamp,
+) -> Due {
     let mut due = Due::default();
-    let mut copies = copies(status);
     for (name, image) in images {
         let mut copied = copies.remove(name).unwrap_or_default().tags;
         let mut tags = Vec::with_capacity(image.tags.len());
@@ -97,7 +101,7 @@ fn over_at(name: &str, tag: &ImageTagSpec, status: &NodeImageStatus) -> Option<T
 
 /// Tags that jobs want, by name as OpenKruise writes it. What is too large is not shown at all: a part would
 /// say that the rest is not wanted.
-fn copies(status: &NodeImageStatus) -> BTreeMap<String, Copies> {
+pub(super) fn copies(status: &NodeImageStatus) -> BTreeMap<String, Copies> {
     let mut copies: BTreeMap<String, Copies> = BTreeMap::new();
     if status.desired_images.len() > MOST {
         return copies;
@@ -145,7 +149,8 @@ mod tests {
         let object = json!({ "metadata": { "name": "node" }, "spec": { "images": spec }, "status": status });
         let object: NodeImage = serde_json::from_value(object).expect("an object");
         let now = Timestamp::from_second(at).expect("a time");
-        due(&object.spec.images, &object.status.unwrap_or_default(), now)
+        let status = object.status.unwrap_or_default();
+        due(&object.spec.images, &status, copies(&status), now)
     }
 
     fn desired(uid: &str, image: &str) -> Value {

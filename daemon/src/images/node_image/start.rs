@@ -71,6 +71,7 @@ pub(crate) fn start(
             images: images.clone(),
             cluster: cluster.clone(),
             connection: cluster.connection().clone(),
+            shows_jobs: config.images.jobs_in_spec,
             node: cluster.node().to_owned(),
             pin,
             sealing_key,

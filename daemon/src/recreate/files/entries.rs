@@ -17,6 +17,17 @@ struct Inner {
     files: BTreeMap<PathBuf, Arc<Entry>>,
     /// Whose the `namespace/name` of a request is: in the pod's readiness gate two of one name would be one.
     keys: BTreeMap<String, PathBuf>,
+    /// The other way round: thousands of files each take a name.
+    names: BTreeMap<PathBuf, String>,
+}
+
+impl Inner {
+    /// The name that the request at this path had is free.
+    fn release(&mut self, path: &Path) {
+        if let Some(key) = self.names.remove(path) {
+            self.keys.remove(&key);
+        }
+    }
 }
 
 impl Entries {
@@ -41,7 +52,7 @@ impl Entries {
     pub(super) fn remove(&self, path: &Path) {
         let mut inner = self.lock();
         inner.files.remove(path);
-        inner.keys.retain(|_, holder| holder != path);
+        inner.release(path);
     }
 
     /// Takes a name for the request at this path. `Err` is who has it already.
@@ -52,8 +63,9 @@ impl Entries {
             Some(_) => Ok(()),
             None => {
                 // A request has one name; one that it did not come to be accepted by is free again.
-                inner.keys.retain(|_, holder| holder != path);
+                inner.release(path);
                 inner.keys.insert(key.to_owned(), path.to_owned());
+                inner.names.insert(path.to_owned(), key.to_owned());
                 Ok(())
             }
         }

@@ -6,7 +6,7 @@ use super::{Declares, OfContainer, Pod, PullMade};
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct EventTold {
-    #[prost(oneof = "Happened", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "Happened", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
     pub(crate) happened: Option<Happened>,
 }
 
@@ -40,6 +40,8 @@ pub(crate) enum Happened {
     ConnectionClosed(u64),
     #[prost(message, tag = "14")]
     HookEnded(HookOver),
+    #[prost(message, tag = "15")]
+    HookAsked(HookMade),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -74,4 +76,14 @@ pub(crate) struct HookOver {
     pub(crate) container: String,
     #[prost(bool, tag = "2")]
     pub(crate) well: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HookMade {
+    #[prost(uint64, tag = "1")]
+    pub(crate) call: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) connection: u64,
+    #[prost(string, tag = "3")]
+    pub(crate) container: String,
 }

@@ -95,6 +95,7 @@ fn words(world: &World, from: usize) -> Vec<String> {
         Event::SandboxRemoved(sandbox) => format!("sandbox {sandbox} removed"),
         Event::ContainerCreated { container, .. } => format!("container {container} created"),
         Event::ContainerStarted(container) => format!("container {container} started"),
+        Event::HookAsked { container, .. } => format!("hook of {container} asked"),
         Event::HookEnded(container, well) => format!("hook of {container} ended, well: {well}"),
         Event::ContainerStopped(container) => format!("container {container} stopped"),
         Event::ContainerRemoved(container) => format!("container {container} removed"),
@@ -128,12 +129,16 @@ async fn what_the_policy_hears() {
             }),
             ..Default::default()
         };
+        let exec = |timeout| {
+            let (container_id, cmd) = ("c1".to_owned(), vec!["bye".to_owned()]);
+            proto::ExecSyncRequest { container_id, cmd, timeout }.encode_to_vec()
+        };
         let filtered = proto::ListContainersRequest {
             filter: Some(proto::ContainerFilter { id: "c".to_owned(), ..Default::default() }),
         };
         // Method, request, answer; what is heard when it is asked, and when it succeeded.
         type Row<'a> = (&'a str, Vec<u8>, Vec<u8>, &'a [&'a str], &'a [&'a str]);
-        let table: [Row<'_>; 11] = [
+        let table: [Row<'_>; 13] = [
             (
                 "RunPodSandbox",
                 sandbox.encode_to_vec(),
@@ -143,6 +148,14 @@ async fn what_the_policy_hears() {
             ),
             ("CreateContainer", create("web"), id("c1"), &[], &["container c1 created", "call ended"]),
             ("StartContainer", id("c1"), vec![], &[], &["container c1 started"]),
+            (
+                "ExecSync",
+                exec(0),
+                vec![],
+                &["hook of c1 asked"],
+                &["hook of c1 ended, well: true", "call ended"],
+            ),
+            ("ExecSync", exec(1), vec![], &[], &[]),
             ("StopContainer", stop(30), vec![], &[], &["container container-1 stopped", "call ended"]),
             ("RemoveContainer", id("c1"), vec![], &[], &["container c1 removed"]),
             ("StopPodSandbox", id("s1"), vec![], &["sandbox s1 stopping"], &[]),

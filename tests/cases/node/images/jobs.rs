@@ -62,6 +62,7 @@ fn says(status: &ImagePullJobStatus, condition: &str, value: &str, reason: &str)
 async fn images_by_jobs() -> Result<()> {
     // A second manager would carry out what other cases do themselves.
     run_alone("images_by_jobs", async |case: &Case| {
+        case.node.berthd()?.set_images("jobsInSpec: true").await?;
         let wanted = Wanted::of(case).await?;
         let image = publish(case, registry(case).await?, "jobs:v1", 50_000).await?;
         let kubeconfig = case.node.api()?.kubeconfig(User::Admin)?;

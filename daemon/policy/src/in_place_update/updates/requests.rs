@@ -38,9 +38,12 @@ pub(crate) struct Open {
 
 impl Requests {
     /// The watch and the answer to a write can overtake each other.
-    pub(crate) fn seen(&mut self, entry: StoredRequest) {
-        let outdated = |known: &StoredRequest| known.version > entry.version;
-        if !self.entries.get(&entry.request.id).is_some_and(outdated) {
+    pub(crate) fn seen(&mut self, mut entry: StoredRequest) {
+        let known = self.entries.get(&entry.request.id);
+        if known.is_none_or(|known| known.version <= entry.version) {
+            if let Some(known) = known {
+                entry.request.keep_time(&known.request);
+            }
             self.entries.insert(entry.request.id.clone(), entry);
         }
         self.replace_rests();
@@ -57,6 +60,11 @@ impl Requests {
         let (rests, entries): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.request.rests());
         let mut entries: BTreeMap<RequestId, StoredRequest> =
             entries.into_iter().map(|entry| (entry.request.id.clone(), entry)).collect();
+        for (id, entry) in &mut entries {
+            if let Some(known) = self.entries.get(id) {
+                entry.request.keep_time(&known.request);
+            }
+        }
         let is_left_out = |known: &&StoredRequest| {
             known.request.source == source && !entries.contains_key(&known.request.id)
         };

@@ -6,7 +6,7 @@ use super::super::{asking::Asking, world::World};
 use crate::{
     PodRef,
     in_place_update::{
-        StoredRequest, UpdateOutcome, UpdatePhase, UpdateReport, UpdateSource,
+        Failure, StoredRequest, UpdateOutcome, UpdatePhase, UpdateReport, UpdateSource,
         updates::requests::{LOOKED_AT, Requests, TOLD_AT_ONCE},
     },
     tests::world::NowForTests,
@@ -86,4 +86,45 @@ fn a_list_that_is_older_than_the_answer_to_a_write_changes_nothing() {
     assert!(requests.get(&"r00001".into()).is_some(), "of another source");
     requests.listed(UpdateSource::Api, Vec::new());
     assert!(requests.get(&"r00001".into()).is_none());
+}
+
+/// Somebody sets the clock of the node while an update goes on. Rows: the hour at which it seems to be made
+/// when it is shown again, and the hour that counts; at first it was the first one.
+#[test]
+fn a_request_gets_no_older_by_a_clock_that_is_set() {
+    use UpdateSource::{Admin, Api, NodePodUpdate};
+    const MINUTE: Duration = Duration::from_secs(60);
+    const HOUR: Duration = Duration::from_secs(3600);
+    let now = Instant::now_for_tests();
+    let hour = |count: u32| now + count * HOUR;
+    let table = [
+        (Api, 0, 1),
+        (Api, 2, 1),
+        (Admin, 0, 1),
+        (Admin, 2, 1),
+        (NodePodUpdate, 0, 1),
+        // It may have been asked for again.
+        (NodePodUpdate, 2, 2),
+    ];
+    for (source, again, counts) in table {
+        let made = |at: Instant| {
+            let mut entry = entry(1, "a", at);
+            (entry.request.source, entry.request.deadline) = (source, Some(at + MINUTE));
+            entry.request.reported.rolling_back = Some((Failure::invalid("too late"), at));
+            entry
+        };
+        for is_listed in [true, false] {
+            let mut requests = Requests::default();
+            requests.seen(made(hour(1)));
+            match is_listed {
+                true => requests.listed(source, vec![made(hour(again))]),
+                false => requests.seen(made(hour(again))),
+            }
+            let known = &requests.get(&"r00001".into()).unwrap().request;
+            let (created, deadline) = (hour(counts), Some(hour(counts) + MINUTE));
+            assert_eq!((known.created, known.deadline), (created, deadline), "{source:?} {again}");
+            let way_back = known.reported.rolling_back.as_ref().map(|(_, since)| *since);
+            assert_eq!(way_back, Some(hour(1)), "{source:?} {again}");
+        }
+    }
 }
