@@ -30,7 +30,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 use tracing::{debug, error, info, warn};
 
 use self::{
@@ -270,10 +273,10 @@ impl<D: Decide> Shared<D> {
         let begun = Instant::now();
         let name = Route::parse(request.uri().path()).map_or("other", |route| route.name());
         let work = self.clone();
-        // A task of its own, so that a panic in it is this request's alone.
-        let answered =
-            tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request, pulse)).await }).await;
-        let answer = match answered {
+        // A task of its own, so that a panic in it is this request's alone. It ends with its request: a caller
+        // that resets each stream as soon as it is open would have any number of them.
+        let task = tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request, pulse)).await });
+        let answer = match AbortOnDropHandle::new(task).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "no decision in time".to_owned())),
             Err(failed) => {
