@@ -38,6 +38,26 @@ fn a_spec_that_takes_too_much_memory_is_not_read() {
     assert!(error.contains("fewer lists and maps"), "{error}");
 }
 
+/// Containers that nobody has checked yet, as many as an API server sends. Each status is looked up: to walk
+/// through all of them for each container would take minutes.
+#[test]
+fn statuses_of_a_large_pod_are_looked_up() {
+    let all = |one: fn(usize) -> Value| (0..40_000).map(one).collect::<Vec<_>>();
+    let containers = all(|at| json!({ "name": format!("c{at}"), "image": "i" }));
+    let statuses = all(|at| json!({ "name": format!("c{at}"), "containerID": format!("r://{at}"), "restartCount": at }));
+    let annotations = json!({ berth_sidecarset::names::INJECTED_LIST: "s" });
+    let value = json!({
+        "metadata": { "name": "p", "namespace": "shop", "annotations": annotations },
+        "spec": { "containers": containers },
+        "status": { "phase": "Running", "containerStatuses": statuses },
+    });
+    let watched: Watched<Pods> = serde_json::from_value(value).unwrap();
+    let Object::Pod(pod) = watched.into_object() else { panic!("a pod") };
+    let last = pod.containers.last().unwrap();
+    assert_eq!((last.id.as_deref(), last.restarts), (Some("r://39999"), 39_999));
+    assert!(pod.sidecars.unwrap().unsettled.is_empty());
+}
+
 /// Later versions of some kinds keep more in the status than their definition knows, so it may be anything.
 /// A list with such an object is read like any other.
 #[test]
