@@ -1,5 +1,6 @@
 //! Specs and statuses that are larger or deeper than is read.
 
+use berth_sidecarset::names::INJECTED_LIST;
 use serde_json::json;
 
 use crate::wire::*;
@@ -44,10 +45,10 @@ fn a_spec_that_takes_too_much_memory_is_not_read() {
 fn statuses_of_a_large_pod_are_looked_up() {
     let all = |one: fn(usize) -> Value| (0..40_000).map(one).collect::<Vec<_>>();
     let containers = all(|at| json!({ "name": format!("c{at}"), "image": "i" }));
-    let statuses = all(|at| json!({ "name": format!("c{at}"), "containerID": format!("r://{at}"), "restartCount": at }));
-    let annotations = json!({ berth_sidecarset::names::INJECTED_LIST: "s" });
+    let statuses =
+        all(|at| json!({ "name": format!("c{at}"), "containerID": format!("r://{at}"), "restartCount": at }));
     let value = json!({
-        "metadata": { "name": "p", "namespace": "shop", "annotations": annotations },
+        "metadata": { "name": "p", "namespace": "shop", "annotations": { INJECTED_LIST: "s" } },
         "spec": { "containers": containers },
         "status": { "phase": "Running", "containerStatuses": statuses },
     });
