@@ -231,13 +231,11 @@ fn a_history_that_is_too_large() {
 /// A few bytes that become very many.
 #[test]
 fn a_history_that_unpacks_without_end() {
-    use base64::Engine as _;
-    use std::io::Write as _;
-    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
     for _ in 0..64 {
         bomb.write_all(&vec![b' '; 1 << 20]).unwrap();
     }
-    let text = base64::engine::general_purpose::STANDARD.encode(bomb.finish().unwrap());
+    let text = STANDARD.encode(bomb.finish().unwrap());
     assert!(text.len() < MOST_HISTORY_BYTES);
     assert_eq!(decode(&text), Err(HistoryError::TooLarge(16 << 20)));
 }

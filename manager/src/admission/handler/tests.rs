@@ -6,7 +6,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    admission::{configuration::announcements, lists::Lists, locks::ObjectLocks, review, view::follow_owned},
+    admission::{
+        configuration::announcements, lists::Lists, locks::ObjectLocks, review, spreads::SpreadKept,
+        view::follow_owned,
+    },
     served,
 };
 
