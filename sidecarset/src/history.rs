@@ -13,7 +13,7 @@ use crate::json::Object;
 
 /// The most bytes that a history has without compression.
 const MOST_BYTES: usize = 16 << 20;
-/// The most memory that it takes when it is read: a list of small maps takes eighty times as much as its text.
+/// The most memory that it takes when it is read: small maps take eighty times as much as their text.
 const MOST_MEMORY: usize = 64 << 20;
 /// What a revision takes of it beside the values of its fields, or less.
 const EACH: usize = 4096;

@@ -273,8 +273,8 @@ impl<D: Decide> Shared<D> {
         let begun = Instant::now();
         let name = Route::parse(request.uri().path()).map_or("other", |route| route.name());
         let work = self.clone();
-        // A task of its own, so that a panic in it is this request's alone. It ends with its request: a caller
-        // that resets each stream as soon as it is open would have any number of them.
+        // A task of its own, so that a panic in it is this request's alone. It ends with its request: else a
+        // caller that resets each stream as soon as it is open would have any number of them.
         let task = tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request, pulse)).await });
         let answer = match AbortOnDropHandle::new(task).await {
             Ok(Ok(answer)) => answer,

@@ -31,9 +31,9 @@ pub(super) fn patch(annotations: &mut Labels, set: &str, patches: &[Patch]) -> R
     Ok(())
 }
 
-/// Merges two JSON texts by RFC 7386; None when one of them is no JSON, or takes too much memory. Into nothing,
-/// the text goes as it is; one that deletes something leaves that out, so that merging it again changes
-/// nothing.
+/// Merges two JSON texts by RFC 7386; None when one of them is no JSON, or takes too much memory. Into
+/// nothing, the text goes as it is; one that deletes something leaves that out, so that merging it again
+/// changes nothing.
 fn merge(there: &str, text: &str) -> Option<String> {
     let patch = nested::read_text(text)?;
     if there.is_empty() {

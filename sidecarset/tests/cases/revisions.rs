@@ -253,8 +253,8 @@ fn histories_that_are_none(#[case] text: &str) {
     assert!(matches!(decode(text), Err(HistoryError::Unreadable(_))));
 }
 
-/// A text may stand for eighty times as much memory. What is written can be read, and what could not be is not
-/// written: the oldest revisions go instead.
+/// A text may stand for eighty times as much memory. What is written can be read, and what could not be is
+/// not written: the oldest revisions go instead.
 #[test]
 fn a_history_that_takes_too_much_memory_is_none() {
     let packed = |maps: usize| {
