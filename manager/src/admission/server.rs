@@ -68,6 +68,9 @@ const BYTES_AT_ONCE: usize = 16 << 20;
 const MOST_OF_ONE: usize = BYTES_AT_ONCE / 2;
 /// A request counts for so many bytes at the least: so no more than 64 are worked on at the same time.
 const LEAST_BYTES: usize = 256 << 10;
+/// Decisions that may take long have so many of these places: a crowd that waits for the lock of one budget
+/// or spread keeps no pod of others from its sidecars.
+const SLOW: usize = BYTES_AT_ONCE / LEAST_BYTES / 4 * 3;
 /// A handshake, and the head of the first request, must come within it.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// The head of another request, on a connection of HTTP/1.1. An API server keeps one that rests for 90 s, and
@@ -103,6 +106,8 @@ struct Shared<D> {
     /// Room of bodies that have come.
     read: Semaphore,
     work: Semaphore,
+    /// Places of decisions that may take long.
+    slow: Semaphore,
     answers: Answers,
 }
 
@@ -115,8 +120,8 @@ impl<D: Decide> Server<D> {
     ) -> Result<Self, rustls::Error> {
         let acceptor = TlsAcceptor::from(Arc::new(tls(served)?));
         let (read, work) = (Semaphore::new(BYTES_READ), Semaphore::new(BYTES_AT_ONCE));
-        let answers = Answers::new(BYTES_ANSWERED);
-        let shared = Arc::new(Shared { handler, metrics, read, work, answers });
+        let (slow, answers) = (Semaphore::new(SLOW), Answers::new(BYTES_ANSWERED));
+        let shared = Arc::new(Shared { handler, metrics, read, work, slow, answers });
         Ok(Self { acceptor, shared, connections: CONNECTIONS })
     }
 
@@ -319,6 +324,8 @@ impl<D: Decide> Shared<D> {
             }
         };
         let _in_hand = pulse.begin();
+        // Before its turn: who waits here keeps nobody from his.
+        let _slow = if route.is_slow() { Some(self.slow.acquire().await) } else { None };
         let bytes = u32::try_from(share(review::weight(&body))).unwrap_or(u32::MAX);
         let Ok(mut turn) = self.work.acquire_many(bytes).await else {
             return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");

@@ -192,6 +192,26 @@ async fn those_that_wait_hold_up_nobody(#[case] object: Value) {
     assert!(code == 200 && waiting.try_join_next().is_none(), "{code}");
 }
 
+/// A crowd of decisions that take long leaves places to the others.
+#[tokio::test]
+async fn slow_decisions_hold_up_no_others() {
+    let (stage, bundle) = stage().await;
+    let io = tls(&stage, &bundle, "h2").await.unwrap();
+    let (sender, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let mut crowd = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let mut sender = sender.clone();
+        let request = HttpRequest::post(format!("https://{NAME}/validate/pods"));
+        let request = request.body(Full::new(review("hangs"))).unwrap();
+        crowd.spawn(async move { sender.send_request(request).await.map(|answer| answer.status()) });
+    }
+    let mut waiting = stage.waiting.clone();
+    assert!(waiting.wait_for(|waiting| *waiting == SLOW).await.is_ok());
+    let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
+    assert_eq!((code, *waiting.borrow()), (200, SLOW), "it was answered before any of them");
+}
+
 /// A caller that resets its streams as fast as it opens them has no more decisions on their way than streams.
 #[tokio::test]
 async fn nobody_decides_for_a_caller_that_has_gone() {
