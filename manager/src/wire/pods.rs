@@ -8,7 +8,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::{
     LONGEST_NAME, Watchable, owner,
@@ -73,6 +73,7 @@ struct Condition {
     status: String,
     reason: Option<String>,
     message: Option<String>,
+    #[serde(default, deserialize_with = "time")]
     last_transition_time: Option<Time>,
 }
 
@@ -99,7 +100,15 @@ struct State {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RunningState {
+    #[serde(default, deserialize_with = "time")]
     started_at: Option<Time>,
+}
+
+/// Reads a time. One that makes no sense is none: by protobuf a kubelet can bring in a year of twelve digits,
+/// and no list with such a pod could be read.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()).map(Time))
 }
 
 impl Watchable for Pods {
