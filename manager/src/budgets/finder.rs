@@ -71,8 +71,8 @@ impl Finder {
         }
     }
 
-    /// Finds the budgets that the pod may count for, as it was or as it is, in the order of their names. Of some
-    /// it is none.
+    /// Finds the budgets that the pod may count for, as it was or as it is, in the order of their names. It
+    /// need not be one of theirs.
     pub(super) fn of_pod(&self, PodChange { key, before, after }: &PodChange) -> BudgetNames {
         let mut found = self.of(&key.namespace, &[Place::Any, Place::Permit(key.name.clone())]);
         for pod in [before, after].into_iter().flatten() {

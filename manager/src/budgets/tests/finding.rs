@@ -23,7 +23,8 @@ fn comes() -> PodChange {
         owner: Some(owner("ReplicaSet", "web-shop-1")),
     };
     let Object::Pod(mut pod) = seen("p", &pod) else { panic!("no pod") };
-    pod.labels = [("app", "web"), ("tier", "1")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let labels = [("app", "web"), ("tier", "1")];
+    pod.labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
     Pods::default().apply(&pod).unwrap()
 }
 
