@@ -24,7 +24,7 @@
 //! - a node that comes, goes or changes its labels evaluates J selectors;
 //! - a pod evaluates the selectors of the jobs with a `podSelector` in its namespace;
 //! - a job that comes, or another selector of it, evaluates N selectors;
-//! - the status of a running job is made anew with O(N) at most twice a second, and less often for many nodes.
+//! - the status of a running job is made anew with O(N) at most twice a second, with many nodes less often.
 //!
 //! Nothing costs J × N but the start.
 //!
