@@ -62,6 +62,8 @@ pub(super) type Namespaces = View<BTreeMap<String, String>>;
 pub(super) struct Handler {
     /// Reads what is not watched.
     pub(super) client: Client,
+    /// Counts what a protected namespace or definition has.
+    pub(super) counter: protection::Counter,
     /// The manager's namespace.
     pub(super) namespace: String,
     /// All SidecarSets.
@@ -213,7 +215,7 @@ impl Handler {
         if !protection::asks(request) {
             return Verdict::AS_IT_IS;
         }
-        let (pods, claims) = protection::of_namespace(&self.client, &request.name).await;
+        let (pods, claims) = self.counter.of_namespace(&request.name).await;
         protection::namespace(pods, claims)
     }
 
@@ -225,7 +227,7 @@ impl Handler {
             protection::Resources::None => Verdict::AS_IT_IS,
             protection::Resources::Hidden => protection::hidden(&request.name),
             protection::Resources::Served(resource) => {
-                let counted = protection::of_kind(&self.client, &resource).await;
+                let counted = self.counter.of_kind(&resource).await;
                 let account = format!("{}:{ACCOUNT}", self.namespace);
                 protection::definition(&request.name, counted, &account)
             }

@@ -31,6 +31,7 @@ async fn empty<V: PartialEq + Send + Sync + 'static>() -> watch::Receiver<View<V
 async fn handler() -> Handler {
     Handler {
         client: client(),
+        counter: protection::Counter::new(client()),
         namespace: "berth-system".to_owned(),
         sets: empty().await,
         namespaces: empty().await,
