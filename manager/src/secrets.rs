@@ -24,10 +24,16 @@ use berth_proto::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
-use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+use tokio::{sync::mpsc, time::timeout};
 use tracing::{info, warn};
 
-use crate::{images::Fetch, size, telemetry::chain};
+use crate::{
+    images::Fetch,
+    size,
+    steps::{self, Queued},
+    store::Key,
+    telemetry::chain,
+};
 
 /// `desiredImages[].sealedCredentials` has room for so many.
 const MOST: usize = 16;
@@ -125,13 +131,22 @@ impl Vault {
     }
 }
 
-/// Reads what is asked for until nobody asks any more.
-pub async fn read(client: Client, mut asked: mpsc::UnboundedReceiver<Fetch>, answers: mpsc::Sender<Answer>) {
-    let mut reads = JoinSet::new();
-    // Those on their way end with this function: nobody takes their answers then.
-    while let Some(fetch) = asked.recv().await {
+impl Queued for Fetch {
+    fn namespace(&self) -> &Arc<str> {
+        &self.job.namespace
+    }
+
+    fn object(&self) -> Option<&Key> {
+        Some(&self.job)
+    }
+}
+
+/// Reads what is asked for until nobody asks any more, by turns of the namespaces. A few at a time: a Secret
+/// may have a megabyte, and a leader that begins reads those of all open jobs.
+pub async fn read(client: Client, asked: mpsc::UnboundedReceiver<Fetch>, answers: mpsc::Sender<Answer>) {
+    steps::each(asked, |fetch| {
         let (client, answers) = (client.clone(), answers.clone());
-        reads.spawn(async move {
+        async move {
             let result = credentials(&client, &fetch).await;
             let (job, secrets) = (&fetch.job, fetch.names.len());
             match &result {
@@ -143,9 +158,9 @@ pub async fn read(client: Client, mut asked: mpsc::UnboundedReceiver<Fetch>, ans
             }
             // The controller has ended: nobody needs it.
             let _ = answers.send(Answer { fetch, result }).await;
-        });
-        while reads.try_join_next().is_some() {}
-    }
+        }
+    })
+    .await;
 }
 
 async fn credentials(client: &Client, fetch: &Fetch) -> Result<Found, String> {

@@ -39,6 +39,15 @@ impl Selector {
         Ok(Self { requirements })
     }
 
+    /// Returns the key of which there is to be one of the fewest values, with these, if there is such a key.
+    pub(crate) fn narrowest(&self) -> Option<(&str, &[String])> {
+        let asked = self.requirements.iter().filter_map(|Requirement { key, must }| match must {
+            Must::Be(values) => Some((&**key, &**values)),
+            Must::NotBe(_) | Must::Exist | Must::NotExist => None,
+        });
+        asked.min_by_key(|(_, values)| values.len())
+    }
+
     /// `labels` are sorted by key.
     pub(crate) fn matches(&self, labels: &[(Arc<str>, Arc<str>)]) -> bool {
         self.requirements.iter().all(|requirement| {

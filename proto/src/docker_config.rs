@@ -15,7 +15,7 @@ use base64::{
 };
 use serde::Deserialize;
 
-use crate::sealing::RegistryCredential;
+use crate::{nested, sealing::RegistryCredential};
 
 /// Tools write it with padding and without.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
@@ -60,8 +60,15 @@ impl DockerConfig {
     /// # Errors
     /// It is neither. The text says where it is wrong and nothing of what is there.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let json: serde_json::Value = serde_json::from_slice(bytes)
-            .map_err(|error| format!("no JSON, line {} column {}", error.line(), error.column()))?;
+        let mut text = serde_json::Deserializer::from_slice(bytes);
+        let json = nested::read_within(&mut text, nested::MOST_MEMORY);
+        let json = json.and_then(|json| text.end().map(|()| json)).map_err(|error| {
+            // Never the error itself, as below.
+            match error.to_string().starts_with(nested::TOO_LARGE) {
+                true => format!("too large: read, it takes more than {} bytes", nested::MOST_MEMORY),
+                false => format!("no JSON, line {} column {}", error.line(), error.column()),
+            }
+        })?;
         let Some(object) = json.as_object() else { return Err("no JSON object".to_owned()) };
         let modern = object.is_empty()
             || ["auths", "credHelpers", "credsStore", "HttpHeaders"]
@@ -163,6 +170,9 @@ mod tests {
             ("{\"a.com\": \"hunter2\"}", "no docker configuration"),
             ("[]", "no JSON object"),
             ("", "no JSON, line 1"),
+            ("{} hunter2", "no JSON, line 1"),
+            // 800 kB; a Secret may have a megabyte.
+            (format!("{{\"hunter2\": [{}{{}}]}}", "{\"a\":1},".repeat(100_000)).as_str(), "too large"),
         ] {
             let error = DockerConfig::parse(config.as_bytes()).err().unwrap();
             assert!(error.starts_with(expect) && !error.contains("hunter2"), "{error}");

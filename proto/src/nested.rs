@@ -79,6 +79,15 @@ pub fn read_within<'de, D: Deserializer<'de>>(deserializer: D, most: usize) -> R
     if is_cut { Err(D::Error::custom(TOO_LARGE)) } else { Ok(value) }
 }
 
+/// Reads the JSON text that a part of an object is, such as an annotation, if it takes no more memory than
+/// [`MOST_MEMORY`]: what counts where an object is read says nothing of what is within its texts.
+pub fn read_text(text: &str) -> Option<Value> {
+    let mut text = serde_json::Deserializer::from_str(text);
+    let value = read_within(&mut text, MOST_MEMORY).ok()?;
+    text.end().ok()?;
+    Some(value)
+}
+
 fn reading<'de, D: Deserializer<'de>>(
     deserializer: D,
     levels: usize,

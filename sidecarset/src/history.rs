@@ -4,14 +4,19 @@
 use std::io::{Read as _, Write as _};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use berth_proto::crd::MOST_HISTORY_BYTES;
+use berth_proto::{crd::MOST_HISTORY_BYTES, nested};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::json::Object;
 
 /// The most bytes that a history has without compression.
 const MOST_BYTES: usize = 16 << 20;
+/// The most memory that it takes when it is read: small maps take eighty times as much as their text.
+const MOST_MEMORY: usize = 64 << 20;
+/// What a revision takes of it beside the values of its fields, or less.
+const EACH: usize = 4096;
 /// Fields of the spec that make a revision: what a pod gets.
 pub(crate) const FIELDS: [&str; 5] =
     ["containers", "initContainers", "volumes", "imagePullSecrets", "patchPodMetadata"];
@@ -66,12 +71,33 @@ pub fn decode(history: &str) -> Result<Vec<Content>, HistoryError> {
     if json.len() > MOST_BYTES {
         return Err(HistoryError::TooLarge(MOST_BYTES));
     }
-    serde_json::from_slice(&json).map_err(|error| unreadable(&error))
+    let mut text = serde_json::Deserializer::from_slice(&json);
+    let contents = nested::read_within(&mut text, MOST_MEMORY);
+    let contents = contents.and_then(|contents| text.end().map(|()| contents));
+    let contents = contents.map_err(|error| match error.to_string().starts_with(nested::TOO_LARGE) {
+        true => HistoryError::TooLarge(MOST_MEMORY),
+        false => unreadable(&error),
+    })?;
+    let none = || HistoryError::Unreadable("a revision has no name".to_owned());
+    let Value::Array(contents) = contents else { return Err(none()) };
+    contents.into_iter().map(|one| content(one).ok_or_else(none)).collect()
+}
+
+fn content(value: Value) -> Option<Content> {
+    let Value::Object(mut fields) = value else { return None };
+    match fields.remove("name") {
+        Some(Value::String(name)) => Some(Content { name, fields }),
+        _ => None,
+    }
 }
 
 /// Writes a history; one that is too large for a status is an error.
 pub fn encode(contents: &[Content]) -> Result<String, HistoryError> {
     let unreadable = |error: &dyn std::error::Error| HistoryError::Unreadable(error.to_string());
+    let memory = contents.iter().flat_map(|content| content.fields.values()).map(nested::memory);
+    if memory.fold(contents.len().saturating_mul(EACH), usize::saturating_add) > MOST_MEMORY {
+        return Err(HistoryError::TooLarge(MOST_MEMORY));
+    }
     let json = serde_json::to_vec(contents).map_err(|error| unreadable(&error))?;
     if json.len() > MOST_BYTES {
         return Err(HistoryError::TooLarge(MOST_BYTES));

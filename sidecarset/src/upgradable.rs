@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use berth_proto::nested;
 
 /// Type of the condition.
 pub const CONDITION: &str = "SidecarSetUpgradable";
@@ -29,7 +29,7 @@ pub struct Upgradable {
 /// Tells whether a pod differs from a set in images alone, by the set's hash without images and the pod's
 /// annotation with those of all its sets (of an early OpenKruise the hashes alone).
 pub fn is_upgradable(set: &str, of_set: Option<&str>, of_pod: Option<&str>) -> bool {
-    let entries: Value = of_pod.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let entries = of_pod.and_then(nested::read_text).unwrap_or_default();
     let entry = entries.get(set);
     let hash = entry.and_then(|entry| entry.as_str().or_else(|| entry.get("hash")?.as_str()));
     hash.is_some() && hash == of_set

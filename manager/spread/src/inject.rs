@@ -1,5 +1,6 @@
 //! The rules of a subset, put into a new pod. Pure.
 
+use berth_proto::nested;
 use serde_json::{Map, Value, json};
 
 use crate::{MATCHED, Subset, merge::merge};
@@ -18,7 +19,7 @@ pub struct Matched {
 impl Matched {
     /// Reads the annotation; one that is none says nothing.
     pub fn read(text: &str) -> Option<Self> {
-        let value: Value = serde_json::from_str(text).ok()?;
+        let value = nested::read_text(text)?;
         let part = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
         Some(Self {
             name: part("name")?,

@@ -1,21 +1,21 @@
 //! The decision that a route asks for, with everything that it has to know.
+//!
+//! - `doors`: an object that needs a webhook entry is stored when that stands;
+//! - `white_list`: what the cluster lets SidecarSets bring into pods.
 
-use std::{
-    collections::BTreeMap,
-    future::ready,
-    pin::pin,
-    sync::{Arc, Once},
-    time::Duration,
-};
+mod doors;
+mod white_list;
+
+use std::{collections::BTreeMap, future::ready, pin::pin, sync::Arc, time::Duration};
 
 use berth_base::sent::Sent;
 use berth_proto::crd::SidecarSet;
-use berth_sidecarset::{Set, WHITE_LIST_KEY, WhiteList};
+use berth_sidecarset::{Set, WhiteList};
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration,
-    core::v1::{ConfigMap, Namespace, Pod},
+    core::v1::{Namespace, Pod},
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
@@ -24,16 +24,14 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
-use tracing::{debug, warn};
+use tokio::{sync::watch, time::timeout};
+use tracing::debug;
 
+use self::white_list::WHITE_LIST;
 use super::{
     budget_rules,
     budgets::Guard,
-    configuration::{Announcer, Configuration, all_spreads_are_asked, announce, has_entry, next_of, set_of},
+    configuration::{Announcer, set_of},
     path::Route,
     pod_state_rules,
     pod_states::Restorer,
@@ -43,28 +41,17 @@ use super::{
     server::Decide,
     sets::{self, SetSeen},
     sidecar_sets, spread_rules,
-    spreads::{Placer, SpreadKept},
+    spreads::Placer,
     untouched,
     view::View,
     workloads::{self, pods_to_delete, rules, templates},
 };
-use crate::{
-    reads,
-    store::{Entry, Webhooks},
-};
+use crate::{reads, store::Webhooks};
 
 /// An object that is read for a decision is read within it: the API server waits for the answer.
 const READ_WITHIN: Duration = Duration::from_secs(2);
 /// Pods that are read at once.
 const PODS_AT_ONCE: usize = 16;
-/// The entry of a new set or spread stands within it, or the object is stored without.
-const STANDS_WITHIN: Duration = Duration::from_millis(1500);
-/// An API server asks by an entry a moment after it stands: it learns of a change by a watch, as we do.
-const ASKED_AFTER: Duration = Duration::from_millis(100);
-/// The ConfigMap with the white list, and the namespace that OpenKruise has it in.
-const WHITE_LIST: &str = "kruise-configuration";
-const OF_OPENKRUISE: &str = "kruise-system";
-
 /// The manager's ServiceAccount, as deploy/rbac has it.
 const ACCOUNT: &str = "berth-manager";
 
@@ -75,6 +62,8 @@ pub(super) type Namespaces = View<BTreeMap<String, String>>;
 pub(super) struct Handler {
     /// Reads what is not watched.
     pub(super) client: Client,
+    /// Counts what a protected namespace or definition has.
+    pub(super) counter: protection::Counter,
     /// The manager's namespace.
     pub(super) namespace: String,
     /// All SidecarSets.
@@ -213,34 +202,6 @@ impl Handler {
         sidecar_sets::judge(request, &others, &white_list)
     }
 
-    /// Waits until the entry of a new set stands, or the second one of a set that gets another reach: its
-    /// pods may be made as soon as it is stored. Where that takes long, the set is stored without, and has
-    /// its entry a little later.
-    async fn open_the_door(&self, request: &Request) {
-        if request.dry_run {
-            return;
-        }
-        let read = |object: &Value| serde_json::from_value::<SidecarSet>(object.clone()).ok();
-        let Some(set) = read(&request.object) else { return };
-        let (name, SetSeen { rules, .. }) = (set.name_any(), SetSeen::new(&set));
-        let reach = rules.reach.clone();
-        let entry = match read(&request.old_object).map(|old| SetSeen::new(&old).rules.reach) {
-            Some(before) if before == reach => return,
-            Some(_) => next_of(&name),
-            None => name.clone(),
-        };
-        announce(&self.coming.sets, &name, rules);
-        let stands = |webhooks: &Webhooks| match webhooks {
-            Webhooks::Known(entries) => match entries.sets.get(&entry) {
-                Some(Entry::Stands(of)) => *of == reach,
-                Some(Entry::LeftOut(_)) => true,
-                Some(Entry::Pending) | None => false,
-            },
-            Webhooks::Off | Webhooks::Unknown => false,
-        };
-        await_entry(self.webhooks.clone(), stands, "SidecarSet", &name).await;
-    }
-
     fn check_spread(&self, request: &Request) -> Verdict {
         let spreads = self.placer.spreads.borrow();
         let Some(spreads) = spreads.listed() else {
@@ -250,59 +211,11 @@ impl Handler {
         spread_rules::judge(request, others, self.spreads)
     }
 
-    /// Waits until new pods of a new spread are asked about, as for a set.
-    async fn open_for_spread(&self, request: &Request) {
-        if request.dry_run || !request.old_object.is_null() {
-            return;
-        }
-        let Some(kept) = SpreadKept::coming(request) else { return };
-        if self.stands_for_all(&kept) {
-            return;
-        }
-        announce(&self.coming.spreads, &format!("{}/{}", kept.namespace, kept.name), kept.clone());
-        let stands = |entries: &View<MutatingWebhookConfiguration>| {
-            let one = entries.listed().and_then(|entries| entries.values().next());
-            one.is_some_and(|entries| has_entry(entries.mutating(), &kept))
-        };
-        await_entry(self.entries.clone(), stands, "WorkloadSpread", &kept.name).await;
-    }
-
-    /// Says whether one entry is for all spreads of the namespace, and stays while others are there. Then
-    /// nobody is told of a new one: the reconciler would look at all spreads for each of thousands.
-    fn stands_for_all(&self, kept: &SpreadKept) -> bool {
-        let entries = self.entries.borrow();
-        let one = entries.listed().and_then(|entries| entries.values().next());
-        one.is_some_and(|one| all_spreads_are_asked(one.mutating(), &kept.namespace))
-            && self.placer.has_others(kept)
-    }
-
-    /// Ours, or OpenKruise's. One that may not be read is none.
-    async fn white_list(&self) -> Result<Option<String>, ()> {
-        for namespace in [self.namespace.as_str(), OF_OPENKRUISE] {
-            let maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
-            let found = match timeout(READ_WITHIN / 2, maps.get_opt(WHITE_LIST)).await {
-                Ok(Ok(found)) => found,
-                Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
-                    static SAID: Once = Once::new();
-                    SAID.call_once(|| {
-                        warn!(namespace, name = WHITE_LIST, "White list may not be read: apply deploy/rbac");
-                    });
-                    None
-                }
-                Ok(Err(_)) | Err(_) => return Err(()),
-            };
-            if let Some(text) = found.and_then(|map| map.data?.remove(WHITE_LIST_KEY)) {
-                return Ok(Some(text));
-            }
-        }
-        Ok(None)
-    }
-
     async fn protect_namespace(&self, request: &Request) -> Verdict {
         if !protection::asks(request) {
             return Verdict::AS_IT_IS;
         }
-        let (pods, claims) = protection::of_namespace(&self.client, &request.name).await;
+        let (pods, claims) = self.counter.of_namespace(&request.name).await;
         protection::namespace(pods, claims)
     }
 
@@ -314,7 +227,7 @@ impl Handler {
             protection::Resources::None => Verdict::AS_IT_IS,
             protection::Resources::Hidden => protection::hidden(&request.name),
             protection::Resources::Served(resource) => {
-                let counted = protection::of_kind(&self.client, &resource).await;
+                let counted = self.counter.of_kind(&resource).await;
                 let account = format!("{}:{ACCOUNT}", self.namespace);
                 protection::definition(&request.name, counted, &account)
             }
@@ -384,25 +297,6 @@ where
             Err(())
         }
         Err(_) => Err(()),
-    }
-}
-
-/// Waits until the webhook entry of an object that is about to be stored stands, but not for long: it is
-/// stored without, then.
-async fn await_entry<T>(
-    mut shown: watch::Receiver<T>,
-    mut stands: impl FnMut(&T) -> bool,
-    kind: &str,
-    name: &str,
-) {
-    if stands(&shown.borrow()) {
-        return;
-    }
-    let stood = timeout(STANDS_WITHIN, shown.wait_for(stands)).await.is_ok_and(|stood| stood.is_ok());
-    if stood {
-        sleep(ASKED_AFTER).await;
-    } else {
-        debug!(kind, name, "Stored before its webhook entry");
     }
 }
 

@@ -6,6 +6,9 @@ use serde_json::Value;
 use super::{evictions, review::Request};
 use crate::store::Owner;
 
+/// Length of a pod's name at most. The status of a WorkloadSpread gets it, and nobody knows who sent it.
+pub(super) const LONGEST_NAME: usize = 253;
+
 /// A pod whose place is given back.
 #[derive(Debug)]
 pub(super) struct Leaver {
@@ -35,8 +38,8 @@ pub(super) fn leaver(request: &Request, evicted: &Value) -> Option<Leaver> {
     }
     controller(pod)?;
     let matched = Matched::read(pod["metadata"]["annotations"][MATCHED].as_str()?)?;
-    let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    Some(Leaver { matched, pod: name, eviction })
+    let name = pod["metadata"]["name"].as_str().filter(|name| name.len() <= LONGEST_NAME)?;
+    Some(Leaver { matched, pod: name.to_owned(), eviction })
 }
 
 /// The controller of a pod.
@@ -110,6 +113,15 @@ mod tests {
         }
         assert_eq!(found.map(|leaver| leaver.eviction), goes);
         assert!(leaver(&request(operation, sub_resource, object, true), &evicted).is_none(), "only tried");
+    }
+
+    #[test]
+    fn what_has_no_name_of_a_pod_has_no_place() {
+        for name in [json!("w".repeat(LONGEST_NAME + 1)), Value::Null] {
+            let mut request = request("DELETE", "", Value::Null, false);
+            request.old_object["metadata"]["name"] = name;
+            assert!(leaver(&request, &Value::Null).is_none());
+        }
     }
 
     #[test]

@@ -86,6 +86,7 @@ use self::{
     lists::Lists,
     locks::ObjectLocks,
     pod_states::{Restorer, StateKept},
+    protection::Counter,
     server::Server,
     spreads::{Placer, SpreadKept},
     view::{View, follow, follow_owned},
@@ -220,6 +221,7 @@ pub async fn start(
 
     let handler = Handler {
         client: client.clone(),
+        counter: Counter::new(client.clone()),
         namespace: namespace.to_owned(),
         sets: sets_shown,
         namespaces: namespaces_shown,

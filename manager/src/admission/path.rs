@@ -87,6 +87,29 @@ impl Route {
         }
     }
 
+    /// Tells whether a decision may take long: it may ask the API server, or wait for somebody else.
+    pub(super) fn is_slow(&self) -> bool {
+        match self {
+            Self::CheckSets
+            | Self::Requests
+            | Self::Namespaces
+            | Self::Definitions
+            | Self::Budgets
+            | Self::Workloads
+            | Self::Place
+            | Self::Leave
+            | Self::CheckSpreads
+            | Self::Restore => true,
+            // One of these asks only where a watch is behind.
+            Self::Pods(_)
+            | Self::DefaultSets
+            | Self::CheckBudgets
+            | Self::CheckWorkloads
+            | Self::Convert
+            | Self::CheckStates => false,
+        }
+    }
+
     /// Reads a path.
     pub(super) fn parse(path: &str) -> Option<Self> {
         let of_set =

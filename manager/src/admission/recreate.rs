@@ -5,7 +5,7 @@
 //! the request is let in as it is, and what is wrong with it is said in its status, as without this server.
 //! But what nobody can carry out is refused at once, as by OpenKruise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_proto::crd::{ContainerRecreateRequestSpec, SpecStatusContext};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
@@ -55,7 +55,8 @@ pub(super) fn complete(request: &Request, found: Found<'_>) -> Verdict {
             return Verdict::Allowed { object: None, warnings: vec![warning] };
         }
     };
-    if let Some(unfit) = spec.containers.iter().find_map(|container| unfit(pod, &container.name)) {
+    let parts = parts(pod);
+    if let Some(unfit) = spec.containers.iter().find_map(|container| unfit(pod, &parts, &container.name)) {
         return Verdict::bad_request(unfit.message(&spec.pod_name));
     }
     let mut object = request.object.clone();
@@ -68,10 +69,10 @@ pub(super) fn complete(request: &Request, found: Found<'_>) -> Verdict {
         put(&mut object, &["spec", "strategy"], "terminationGracePeriodSeconds", grace.into());
     }
     let order: BTreeMap<_, _> =
-        parts(pod).enumerate().map(|(at, part)| (part.spec.name.as_str(), at)).collect();
+        parts.iter().enumerate().map(|(at, part)| (part.spec.name.as_str(), at)).collect();
     if let Some(containers) = object.pointer_mut("/spec/containers").and_then(Value::as_array_mut) {
         for container in containers.iter_mut().filter_map(Value::as_object_mut) {
-            fill(container, pod);
+            fill(container, &parts);
         }
         if spec.strategy.is_some_and(|strategy| strategy.ordered_recreate) {
             let at = |one: &Value| one["name"].as_str().and_then(|name| order.get(name).copied());
@@ -81,13 +82,17 @@ pub(super) fn complete(request: &Request, found: Found<'_>) -> Verdict {
     Verdict::Allowed { object: Some(object), warnings: Vec::new() }
 }
 
-/// One that cannot be read is refused by the definition.
+/// One that cannot be read is refused by the definition, and so is one that names a container twice. Neither
+/// is completed: what is filled in for a container may be as large as its pod.
 fn read(spec: &Value) -> Option<ContainerRecreateRequestSpec> {
-    serde_json::from_value(spec.clone()).ok()
+    let spec: ContainerRecreateRequestSpec = serde_json::from_value(spec.clone()).ok()?;
+    let mut names = BTreeSet::new();
+    let each_once = spec.containers.iter().all(|container| names.insert(container.name.clone()));
+    each_once.then_some(spec)
 }
 
 /// Tells why this container of the pod cannot be recreated.
-fn unfit<'a>(pod: &Pod, name: &'a str) -> Option<Unfit<'a>> {
+fn unfit<'a>(pod: &Pod, parts: &[Part<'_>], name: &'a str) -> Option<Unfit<'a>> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let stage = PodStage::of(pod.metadata.deletion_timestamp.is_some(), phase);
     if let Some(unfit) = Unfit::of_stage(stage) {
@@ -97,7 +102,7 @@ fn unfit<'a>(pod: &Pod, name: &'a str) -> Option<Unfit<'a>> {
     if node.is_none_or(str::is_empty) {
         return Some(Unfit::NotScheduled);
     }
-    let Some(part) = parts(pod).find(|part| part.spec.name == name) else {
+    let Some(part) = parts.iter().find(|part| part.spec.name == name) else {
         let mut inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
         let is_init = inits.any(|container| container.name == name);
         return Some(if is_init { Unfit::Init(name) } else { Unfit::NoContainer(name) });
@@ -123,26 +128,28 @@ struct Part<'a> {
 }
 
 /// Containers that can be recreated: sidecars among the init containers, and the others.
-fn parts(pod: &Pod) -> impl Iterator<Item = Part<'_>> {
+fn parts(pod: &Pod) -> Vec<Part<'_>> {
+    let shown = pod.status.iter().flat_map(|status| {
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+    });
+    let mut statuses: BTreeMap<&str, &ContainerStatus> = BTreeMap::new();
+    for status in shown {
+        statuses.entry(&status.name).or_insert(status);
+    }
     let spec = pod.spec.iter();
     let sidecars = spec.clone().flat_map(|spec| spec.init_containers.iter().flatten());
     let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
     let all = sidecars.chain(spec.flat_map(|spec| spec.containers.iter()));
-    all.map(|spec| {
-        let statuses = pod.status.iter().flat_map(|status| {
-            status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
-        });
-        Part { spec, status: statuses.into_iter().find(|status| status.name == spec.name) }
-    })
+    all.map(|spec| Part { spec, status: statuses.get(spec.name.as_str()).copied() }).collect()
 }
 
 /// Fills in everything that OpenKruise's daemon needed to know of a container.
-fn fill(container: &mut Map<String, Value>, pod: &Pod) {
+fn fill(container: &mut Map<String, Value>, parts: &[Part<'_>]) {
     for field in ["statusContext", "preStop", "ports"] {
         container.remove(field);
     }
     let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let Some(part) = parts(pod).find(|part| part.spec.name == name) else { return };
+    let Some(part) = parts.iter().find(|part| part.spec.name == name) else { return };
     let instance = part.status.and_then(|status| Some((status.container_id.clone()?, status.restart_count)));
     if let Some((container_id, restart_count)) = instance {
         container

@@ -31,7 +31,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 use tracing::{debug, error, info, warn};
 
 use self::{
@@ -50,8 +53,9 @@ use crate::metrics::Admission;
 const MOST_BYTES: usize = 3 << 20;
 /// Connections at the same time; the others wait.
 const CONNECTIONS: usize = 256;
-/// Bytes of bodies that have come, whether they are whole or not; more are read when there is room again.
-const BYTES_READ: usize = 32 << 20;
+/// Bytes of bodies that have come, whether they are whole or not; more are read when there is room again. So
+/// many for decisions that may take long, and so many for the others.
+const BYTES_READ: usize = 16 << 20;
 /// Bytes that have come on one stream of HTTP/2, and on all of a connection, and that are read when there is
 /// room. Nothing else bounds them; one stream that waits leaves room to the others.
 const STREAM_WINDOW: u32 = 256 << 10;
@@ -66,6 +70,9 @@ const BYTES_AT_ONCE: usize = 16 << 20;
 const MOST_OF_ONE: usize = BYTES_AT_ONCE / 2;
 /// A request counts for so many bytes at the least: so no more than 64 are worked on at the same time.
 const LEAST_BYTES: usize = 256 << 10;
+/// Decisions that may take long have so many of these bytes: a crowd that waits for the lock of one budget
+/// or spread keeps no pod of others from its sidecars.
+const SLOW_BYTES: usize = BYTES_AT_ONCE / 4 * 3;
 /// A handshake, and the head of the first request, must come within it.
 const HEAD_WITHIN: Duration = Duration::from_secs(5);
 /// The head of another request, on a connection of HTTP/1.1. An API server keeps one that rests for 90 s, and
@@ -111,7 +118,11 @@ struct Shared<D> {
     metrics: Admission,
     /// Room of bodies that have come.
     read: Semaphore,
+    /// That of those whose decisions may take long.
+    read_slow: Semaphore,
     work: Semaphore,
+    /// The part of it that decisions have that may take long.
+    slow: Semaphore,
     answers: Answers,
 }
 
@@ -123,9 +134,10 @@ impl<D: Decide> Server<D> {
         metrics: Admission,
     ) -> Result<Self, rustls::Error> {
         let acceptor = TlsAcceptor::from(Arc::new(tls(served)?));
-        let (read, work) = (Semaphore::new(BYTES_READ), Semaphore::new(BYTES_AT_ONCE));
+        let (read, read_slow) = (Semaphore::new(BYTES_READ), Semaphore::new(BYTES_READ));
+        let (work, slow) = (Semaphore::new(BYTES_AT_ONCE), Semaphore::new(SLOW_BYTES));
         let answers = Answers::new(BYTES_ANSWERED);
-        let shared = Arc::new(Shared { handler, metrics, read, work, answers });
+        let shared = Arc::new(Shared { handler, metrics, read, read_slow, work, slow, answers });
         Ok(Self { acceptor, shared, connections: CONNECTIONS })
     }
 
@@ -282,10 +294,10 @@ impl<D: Decide> Shared<D> {
         let begun = Instant::now();
         let name = Route::parse(request.uri().path()).map_or("other", |route| route.name());
         let work = self.clone();
-        // A task of its own, so that a panic in it is this request's alone.
-        let answered =
-            tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request, pulse)).await }).await;
-        let answer = match answered {
+        // A task of its own, so that a panic in it is this request's alone. It ends with its request: else a
+        // caller that resets each stream as soon as it is open would have any number of them.
+        let task = tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request, pulse)).await });
+        let answer = match AbortOnDropHandle::new(task).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "no decision in time".to_owned())),
             Err(failed) => {
@@ -320,7 +332,9 @@ impl<D: Decide> Shared<D> {
         if request.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
             return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is compressed: send it as it is");
         }
-        let (body, room) = match body::read(request.into_body(), &self.read).await {
+        let is_slow = route.is_slow();
+        let room = if is_slow { &self.read_slow } else { &self.read };
+        let (body, room) = match body::read(request.into_body(), room).await {
             Ok(read) => read,
             Err(not_read) => {
                 let (code, text) = not_read.answer();
@@ -329,6 +343,8 @@ impl<D: Decide> Shared<D> {
         };
         let _in_hand = pulse.begin();
         let bytes = u32::try_from(share(review::weight(&body))).unwrap_or(u32::MAX);
+        // Before its turn: who waits here keeps nobody from his.
+        let mut slow = if is_slow { self.slow.acquire_many(bytes).await.ok() } else { None };
         let Ok(mut turn) = self.work.acquire_many(bytes).await else {
             return refused(StatusCode::SERVICE_UNAVAILABLE, "the manager stops");
         };
@@ -341,7 +357,8 @@ impl<D: Decide> Shared<D> {
             let request = review::read(&body).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
             drop((body, room));
             // A decision may wait for others: it keeps nobody out by what its text only might have been.
-            drop(turn.split(turn.num_permits().saturating_sub(share(request.weight()))));
+            let spare = turn.num_permits().saturating_sub(share(request.weight()));
+            drop((turn.split(spare), slow.as_mut().and_then(|slow| slow.split(spare))));
             let verdict = self.handler.decide(route, &request).await;
             let unready = |missing: &str| (StatusCode::SERVICE_UNAVAILABLE, missing.to_owned());
             review::answer(&request, verdict).map_err(unready)?

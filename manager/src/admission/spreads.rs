@@ -24,7 +24,7 @@ use tracing::debug;
 
 use super::{
     evictions,
-    leaver::{Leaver, controller, leaver, lives},
+    leaver::{LONGEST_NAME, Leaver, controller, leaver, lives},
     lists::Lists,
     locks::ObjectLocks,
     review::{Request, Verdict},
@@ -189,6 +189,9 @@ impl Placer {
         let own = pod["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         // One without a name is known by the identity of this request, until it is seen.
         let entry = own.unwrap_or(&request.uid);
+        if entry.len() > LONGEST_NAME {
+            return Ok(Verdict::AS_IT_IS);
+        }
         let replicas = if spread.is_by_share() {
             replicas(&self.client, &request.namespace, &spread.target).await.map_err(|error| {
                 debug!(error, "Replicas not read");

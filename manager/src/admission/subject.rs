@@ -1,6 +1,6 @@
 //! Pods that a budget is asked about, and what makes one unavailable. Pure.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::review::{Request, is_part};
 use crate::{
@@ -53,12 +53,15 @@ pub(super) fn limited(pod: Value) -> Option<PodSeen> {
 
 /// Tells whether an update makes the pod unavailable: its spec changes, or it is marked.
 pub(super) fn changes(old: &Value, new: &Value) -> bool {
-    let marks = |pod: &Value| {
-        let labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
-        labels.into_iter().map(|(key, _)| key).filter(|key| key.starts_with(UNAVAILABLE)).collect::<Vec<_>>()
-    };
-    let before = marks(old);
-    old["spec"] != new["spec"] || marks(new).iter().any(|mark| !before.contains(mark))
+    let before = labels(old);
+    // Nobody has checked how many there are: each is looked up.
+    let is_new = |mark: &String| before.is_none_or(|before| !before.contains_key(mark));
+    let mut marks = labels(new).into_iter().flat_map(Map::keys).filter(|key| key.starts_with(UNAVAILABLE));
+    old["spec"] != new["spec"] || marks.any(is_new)
+}
+
+fn labels(pod: &Value) -> Option<&Map<String, Value>> {
+    pod["metadata"]["labels"].as_object()
 }
 
 /// Tells whether the readiness gate of updates in place is closed: the update begins with it, and afterwards

@@ -14,7 +14,8 @@
 //! - `spec`: what a budget asks for; `permit`: the answer to one question; `count`: the status;
 //! - `held`: permits of pods that are being recreated, which stand until that has ended;
 //! - `lookup`: facts that no watch shows; `in_flight`: those on their way; `adapter`: carries out steps;
-//! - `known`: one budget as it is known; `objects` takes facts in, `settle` says what is owed.
+//! - `known`: one budget as it is known, and `finder` those that may cover a pod; `objects` takes facts in,
+//!   `settle` says what is owed.
 //!
 //! Costs: an event of a pod touches the budgets of its namespace that may cover it. A budget that was touched
 //! looks at the pods of its namespace and asks for the scales of its workloads, once in [`COUNTED_EVERY`]. It
@@ -29,6 +30,7 @@
 
 mod adapter;
 mod count;
+mod finder;
 mod held;
 mod in_flight;
 mod known;
@@ -51,7 +53,7 @@ pub use self::{
     adapter::{Answer, BudgetWrite, Step, carry_out},
     lookup::{Fact, Found, Lookup},
 };
-use self::{held::Held, in_flight::InFlight, known::Known};
+use self::{finder::Finder, held::Held, in_flight::InFlight, known::Known};
 pub(crate) use self::{
     lookup::{parent, scale},
     permit::{Answer as Permission, Question, decide},
@@ -98,6 +100,7 @@ pub struct BudgetIndex {
     budgets: BTreeMap<Key, Known>,
     /// Names of the budgets of a namespace.
     spaces: Names,
+    finder: Finder,
     /// Controllers of ReplicaSets, as far as they were looked up.
     parents: Parents,
     asked: InFlight,

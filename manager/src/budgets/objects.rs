@@ -35,6 +35,7 @@ impl BudgetIndex {
             next.permits.note(status, version);
         }
         self.spaces.insert(&key);
+        self.finder.put(&key, &next);
         self.budgets.insert(key.clone(), next);
         self.queue.touch(key);
     }
@@ -42,6 +43,7 @@ impl BudgetIndex {
     pub(super) fn remove_budget(&mut self, namespace: &str, name: &str) {
         let key = self.texts.key(namespace, name);
         self.budgets.remove(&key);
+        self.finder.remove(&key);
         self.queue.forget(&key);
         if self.spaces.remove(&key) {
             self.parents.retain(|(of, _), _| **of != *namespace);
@@ -63,8 +65,8 @@ impl BudgetIndex {
         if !relevant {
             return;
         }
-        for name in self.spaces.of(&change.key.namespace) {
-            let key = Key { namespace: change.key.namespace.clone(), name: name.clone() };
+        for name in self.finder.of_pod(change) {
+            let key = Key { namespace: change.key.namespace.clone(), name };
             let Some(known) = self.budgets.get_mut(&key) else { continue };
             let Ok(budget) = &known.budget else { continue };
             let pods = [&change.before, &change.after];
@@ -103,8 +105,8 @@ impl BudgetIndex {
     /// Nobody recreates the pod any more: a permit of it ends as any other.
     fn released(&mut self, namespace: &Arc<str>, pod: Option<Arc<str>>) {
         let Some(pod) = pod else { return };
-        for name in self.spaces.of(namespace) {
-            let key = Key { namespace: namespace.clone(), name: name.clone() };
+        for name in self.finder.of_permit(namespace, &pod) {
+            let key = Key { namespace: namespace.clone(), name };
             let Some(known) = self.budgets.get_mut(&key) else { continue };
             if known.object.status.as_ref().is_ok_and(|status| status.unavailable_pods.contains_key(&*pod)) {
                 known.dirty = true;

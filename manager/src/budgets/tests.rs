@@ -5,6 +5,7 @@ mod answers;
 mod cost;
 mod counting;
 mod crowd;
+mod finding;
 mod random;
 mod recreated;
 mod shared;

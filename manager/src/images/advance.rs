@@ -8,8 +8,7 @@ use std::{
 use jiff::Timestamp;
 
 use super::{
-    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, TURN_AFTER, UNHEARD,
-    WRITTEN_EVERY, Wake,
+    EMPTY_AFTER, ImageIndex, KINDS, SECRETS_AWAITED, SECRETS_KEPT, SECRETS_PAUSE, TURN_AFTER, UNHEARD, Wake,
     job::{Job, Secrets, Sent, Stage},
     node::DecidedWish,
     rollout::{Plan, Standing},
@@ -341,7 +340,8 @@ impl ImageIndex {
         }
         // The first is not held back, nor when it has to be decided anew.
         let first = job.shown.start_time.is_none() && on_this_version.is_none();
-        let at = job.sent_at.map(|at| later(at, WRITTEN_EVERY)).filter(|at| !first && *at > now.instant);
+        let every = status::written_every(rollout.desired());
+        let at = job.sent_at.map(|at| later(at, every)).filter(|at| !first && *at > now.instant);
         if at.is_none() {
             let status = status::running(job, rollout, now.wall);
             if on_this_version.is_none() && job.shows(&status) {

@@ -12,7 +12,7 @@
 //!
 //! Sorted names share their beginnings, so names with a pattern cost some 3 bytes each and those made of
 //! addresses 4; six random letters are entropy that nothing compresses, and cost 7 (tests below). 5,000 nodes
-//! are 15 to 36 KB in an object that may have 1.5 MB, written at most twice a second while the job runs.
+//! are 15 to 36 KB in an object that may have 1.5 MB, written every other second while the job runs.
 
 use std::{
     collections::BTreeMap,

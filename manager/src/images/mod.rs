@@ -24,7 +24,7 @@
 //! - a node that comes, goes or changes its labels evaluates J selectors;
 //! - a pod evaluates the selectors of the jobs with a `podSelector` in its namespace;
 //! - a job that comes, or another selector of it, evaluates N selectors;
-//! - the status of a running job is made anew with O(N) at most twice a second.
+//! - the status of a running job is made anew with O(N) at most twice a second, with many nodes less often.
 //!
 //! Nothing costs J × N but the start.
 //!
@@ -108,7 +108,8 @@ pub const SILENCE: Duration = Duration::from_secs(600);
 /// How long entries stay after the end of their job, so that what it did can be looked up on the nodes. They
 /// go before that where another job of the namespace waits for the room.
 pub const KEPT: Duration = Duration::from_secs(300);
-/// The status of a running job is written once in it at the most, its first and its last at once.
+/// The status of a running job is written once in it at the most, its first and its last at once; that of a
+/// job with many nodes less often.
 pub const WRITTEN_EVERY: Duration = Duration::from_millis(500);
 /// A job without a single node is over. Not before so long after it was seen: nodes and pods come by watches
 /// of their own.

@@ -1,5 +1,7 @@
 //! The status of a job, in OpenKruise's words where it has some.
 
+use std::time::Duration;
+
 use berth_proto::{
     crd::{ImagePullJobStatus, LONGEST_MESSAGE},
     text,
@@ -8,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::{
+    WRITTEN_EVERY,
     job::Job,
     memory,
     queue::{FEW, MOST},
@@ -19,6 +22,14 @@ use crate::condition::seconds;
 /// More names than that help nobody.
 const MOST_NAMES: usize = 100;
 
+/// Nodes of a job whose status is written as often as that of any.
+const FEW_NODES: usize = 1000;
+/// Longer pauses of larger ones, for each node more: the names of all that have ended are compressed for each
+/// status, on the thread that everything shares.
+const WRITTEN_FOR_NODE: Duration = Duration::from_micros(400);
+/// The status of the largest jobs is written that often.
+const WRITTEN_AT_LEAST: Duration = Duration::from_secs(5);
+
 /// Reason of the condition `Accepted` of a job that waits for a Secret, or goes on without it.
 pub(super) const SECRET_UNAVAILABLE: &str = "SecretUnavailable";
 
@@ -29,6 +40,12 @@ pub(super) enum Verdict {
     Ended,
     /// Its own deadline is over.
     DeadlineExceeded,
+}
+
+/// Time between two writes of the status of a running job with so many nodes.
+pub(super) fn written_every(nodes: usize) -> Duration {
+    let more = u32::try_from(nodes.saturating_sub(FEW_NODES)).unwrap_or(u32::MAX);
+    WRITTEN_EVERY.saturating_add(WRITTEN_FOR_NODE.saturating_mul(more)).min(WRITTEN_AT_LEAST)
 }
 
 /// The status of a job that is carried out.
@@ -174,4 +191,20 @@ fn condition_of(
 
 fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::no_nodes(0, 500)]
+    #[case::as_many_as_most_have(1_000, 500)]
+    #[case::of_a_large_cluster(5_000, 2_100)]
+    #[case::as_many_as_there_can_be(usize::MAX, 5_000)]
+    fn a_status_of_many_nodes_is_written_less_often(#[case] nodes: usize, #[case] millis: u64) {
+        assert_eq!(written_every(nodes), Duration::from_millis(millis));
+    }
 }

@@ -7,10 +7,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    served::{client, failure, text_client},
-    store::Key,
-};
+use crate::served::{client, failure, slow_client, text_client};
 
 fn secret(kind: &str, key: &str, value: &Value) -> Secret {
     let data = [(key.to_owned(), ByteString(serde_json::to_vec(value).unwrap()))];
@@ -148,4 +145,30 @@ async fn a_secret_is_read_as_far_as_any() {
     let lacks = found.lacks.unwrap();
     assert!(lacks.contains("shop/large") && lacks.contains(UNREADABLE), "{lacks}");
     assert!(!lacks.contains("tops") && !lacks.contains("word"), "{lacks}");
+}
+
+/// A leader that begins asks for the Secrets of all open jobs. A few are read at a time, and a namespace with
+/// many of them keeps none from being read that comes later.
+#[tokio::test(start_paused = true)]
+async fn secrets_are_read_a_few_at_a_time() {
+    let takes = Duration::from_secs(1);
+    let (client, seen) = slow_client(takes, |_| failure(404));
+    let ((asks, asked), (answers, mut read_ones)) = (mpsc::unbounded_channel(), mpsc::channel(1024));
+    let ask = |namespace: &str, number: usize| {
+        let name = format!("job-{number}");
+        let job = Key { namespace: namespace.into(), name: name.as_str().into() };
+        asks.send(Fetch { uid: name.as_str().into(), job, ..fetch(["pull"]) }).unwrap();
+    };
+    (0..100).for_each(|number| ask("crowd", number));
+    let reading = tokio::spawn(read(client, asked, answers));
+    tokio::time::sleep(takes / 2).await;
+    assert!(seen.count() <= steps::AT_ONCE, "{} at once", seen.count());
+    ask("shop", 100);
+    tokio::time::sleep(takes * 2).await;
+    let mut found = Vec::new();
+    while let Ok(answer) = read_ones.try_recv() {
+        found.push(answer.fetch.job.namespace);
+    }
+    assert!(found.iter().any(|namespace| &**namespace == "shop"), "{} were read", found.len());
+    reading.abort();
 }

@@ -8,7 +8,7 @@ use k8s_openapi::{
     NamespaceResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::{
     LONGEST_NAME, Watchable, owner,
@@ -73,6 +73,7 @@ struct Condition {
     status: String,
     reason: Option<String>,
     message: Option<String>,
+    #[serde(default, deserialize_with = "time")]
     last_transition_time: Option<Time>,
 }
 
@@ -99,7 +100,15 @@ struct State {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RunningState {
+    #[serde(default, deserialize_with = "time")]
     started_at: Option<Time>,
+}
+
+/// Reads a time. One that makes no sense is none: by protobuf a kubelet can bring in a year of twelve digits,
+/// and no list with such a pod could be read.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()).map(Time))
 }
 
 impl Watchable for Pods {
@@ -128,13 +137,16 @@ impl Watchable for Pods {
             && !meta.labels.iter().flatten().any(|(key, _)| key.starts_with(UNAVAILABLE))
             && !meta.annotations.as_ref().is_some_and(|kept| updates(kept, &pairs(regular, running)));
         let spread = spread(meta, &conditions);
-        let mut statuses: Vec<ContainerStatus> = status.container_statuses.unwrap_or_default();
-        statuses.extend(status.init_container_statuses.unwrap_or_default());
         // Names are unique across containers and init containers of a pod.
+        let mut statuses: BTreeMap<String, ContainerStatus> = BTreeMap::new();
+        let shown = status.container_statuses.into_iter().chain(status.init_container_statuses).flatten();
+        for mut status in shown {
+            statuses.entry(std::mem::take(&mut status.name)).or_insert(status);
+        }
         let mut with_status = |container: Container, role| {
-            let status = statuses.iter_mut().find(|status| status.name == container.name);
+            let status = statuses.remove(&container.name);
             let (id, restarts) =
-                status.map_or((None, 0), |status| (status.container_id.take(), status.restart_count));
+                status.map_or((None, 0), |status| (status.container_id, status.restart_count));
             let ports = container.ports.unwrap_or_default().into_iter().filter_map(named).collect();
             ContainerSeen { name: container.name, role, id, restarts, ports }
         };
@@ -231,10 +243,13 @@ fn with_sidecars(
     Some(seen)
 }
 
-/// Containers with their statuses.
+/// Containers with their statuses. Where the pod of a request is read, nobody has checked how many they are.
 fn pairs<'a>(containers: &'a [Container], statuses: &'a [ContainerStatus]) -> Vec<Running<'a>> {
+    // Of two with one name the first counts.
+    let statuses: BTreeMap<&str, &ContainerStatus> =
+        statuses.iter().rev().map(|status| (status.name.as_str(), status)).collect();
     let pair = |container: &'a Container| {
-        let status = statuses.iter().find(|status| status.name == container.name);
+        let status = statuses.get(container.name.as_str()).copied();
         Running {
             name: &container.name,
             image: container

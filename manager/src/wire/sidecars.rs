@@ -1,7 +1,8 @@
 //! Sidecars of a pod, as OpenKruise's annotations tell them; a text that is not of their shape tells nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use berth_proto::nested;
 use berth_sidecarset::names;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -60,7 +61,8 @@ pub(super) fn sidecars(
     if listed.is_empty() {
         return None;
     }
-    let known = |set: &str| listed.iter().any(|name| name == set);
+    let sets: BTreeSet<&str> = listed.iter().map(String::as_str).collect();
+    let known = |set: &str| sets.contains(set);
     let (mut hashes, mut revisions, mut without_image) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let entries = object(annotations, names::HASH);
     let before = recorded(annotations, &entries);
@@ -171,7 +173,10 @@ fn seconds(time: &Value) -> Option<i64> {
 }
 
 fn object(annotations: &BTreeMap<String, String>, key: &str) -> Map<String, Value> {
-    annotations.get(key).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    match annotations.get(key).and_then(|text| nested::read_text(text)) {
+        Some(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
 }
 
 /// Versions before 1.0 wrote nothing but the hash.

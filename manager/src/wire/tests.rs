@@ -83,6 +83,25 @@ fn a_pod_in_full() {
     assert_eq!(containers, expected);
 }
 
+/// What a kubelet writes by protobuf has no bounds, and an API server shows it as it is.
+#[test]
+fn a_time_that_makes_no_sense_hides_no_pod() {
+    let time = "292277026596-12-04T15:30:07Z";
+    let pod = pod(json!({
+        "metadata": {
+            "name": "p", "namespace": "default", "annotations": { "kruise.io/sidecarset-injected-list": "s" },
+        },
+        "spec": { "containers": [{ "name": "a", "image": "i" }] },
+        "status": {
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": time }],
+            "containerStatuses": [{ "name": "a", "state": { "running": { "startedAt": time } } }],
+        },
+    }));
+    let sidecars = pod.sidecars.unwrap();
+    assert!(sidecars.ready && sidecars.ready_since.is_none() && sidecars.unsettled.is_empty());
+}
+
 #[test]
 fn a_pod_at_its_ends() {
     let with = |deletion: Option<&str>, phase: &str| {

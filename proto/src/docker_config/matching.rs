@@ -5,6 +5,10 @@
 //! not by its parts. Entries are tried in reverse order of their texts, which puts a longer path before a
 //! shorter one.
 
+/// The longest host: DNS has no longer names. Both an entry and an image are words of authors, and to compare
+/// long ones takes the square of their length.
+const LONGEST_HOST: usize = 253;
+
 /// An entry without what does not matter: the scheme, and the `/v1/` or `/v2/` of old registries.
 pub fn entry(server: &str) -> String {
     let bare = server.strip_prefix("https://").or_else(|| server.strip_prefix("http://")).unwrap_or(server);
@@ -22,6 +26,7 @@ pub fn matches(entry: &str, image: &str) -> bool {
     let ((pattern, pattern_port), (host, port)) = (split_port(pattern), split_port(host));
     let (patterns, parts) = (pattern.split('.'), host.split('.'));
     pattern_port == port
+        && pattern.len().max(host.len()) <= LONGEST_HOST
         && patterns.clone().count() == parts.clone().count()
         && patterns.zip(parts).all(|(pattern, part)| glob(pattern.as_bytes(), part.as_bytes()))
         && path.starts_with(prefix)
@@ -86,6 +91,14 @@ mod tests {
         ];
         for (server, expect) in table {
             assert_eq!(entry(server), expect, "{server}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_can_be_none_matches_nothing() {
+        for (letters, expect) in [(LONGEST_HOST, true), (LONGEST_HOST + 1, false)] {
+            let host = "a".repeat(letters);
+            assert_eq!(matches(&host, &format!("{host}/app")), expect, "{letters}");
         }
     }
 

@@ -51,6 +51,26 @@ fn what_takes_too_much_memory_is_read_to_there_and_said() {
     }
 }
 
+#[test]
+fn a_text_is_read_as_far_as_an_object() {
+    let maps = |count: usize| json!(vec![json!({ "a": 1 }); count]).to_string();
+    for (text, is_read) in [
+        (" {\"a\": [1, \"b\"]} ".to_owned(), true),
+        (maps(10_000), true),
+        // 1.6 MB.
+        (maps(200_000), false),
+        (lists(100).to_string(), true),
+        (lists(500).to_string(), false),
+        ("{} {}".to_owned(), false),
+        ("{".to_owned(), false),
+        (String::new(), false),
+    ] {
+        let read = read_text(&text);
+        assert_eq!(read.is_some(), is_read, "{} bytes", text.len());
+        assert!(read.is_none_or(|read| read == serde_json::from_str::<Value>(&text).unwrap()));
+    }
+}
+
 /// Custom resources come with sorted keys: annotations and labels stand before the name.
 #[test]
 fn metadata_that_take_too_much_memory_say_whose_they_are() {

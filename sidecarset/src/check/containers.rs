@@ -1,6 +1,10 @@
 //! Faults of the containers, each by itself: the members of a sidecar, and those of core/v1 without which no
 //! pod would be taken.
 
+use std::collections::BTreeMap;
+
+use berth_proto::crd::SidecarContainer;
+
 use super::Written;
 use crate::{
     fault::Fault,
@@ -191,9 +195,11 @@ fn resources(container: &Object, path: &str, faults: &mut Vec<Fault>) {
 
 fn update(written: &Written, faults: &mut Vec<Fault>) {
     let Some(old) = written.old else { return };
+    let stored: BTreeMap<&str, &SidecarContainer> =
+        old.spec.containers.iter().map(|container| (container.name(), container)).collect();
     for (at, container) in written.set.spec.containers.iter().enumerate() {
         let path = format!("spec.containers[{at}]");
-        let Some(before) = old.spec.containers.iter().find(|before| before.name() == container.name()) else {
+        let Some(before) = stored.get(container.name()) else {
             let message = format!(
                 "container {} is not found in the stored SidecarSet: running pods cannot get \
                  one more, make a new set",

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_proto::names::is_qualified;
-use serde_json::Value;
+use berth_proto::{names::is_qualified, nested};
 
 use super::Written;
 use crate::{fault::Fault, white_list::WhiteList};
@@ -33,7 +32,7 @@ pub(super) fn check(written: &Written, white_list: &WhiteList, faults: &mut Vec<
                 ));
             }
             // An agent merges objects alone: with anything else no pod would ever get the next image.
-            let is_object = || matches!(serde_json::from_str(value), Ok(Value::Object(_)));
+            let is_object = || nested::read_text(value).is_some_and(|value| value.is_object());
             if policy == "MergePatchJson" && !is_object() {
                 let message = format!("the value of {key} is no JSON object to merge: correct it");
                 faults.push(Fault::new(&field, message));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_proto::nested;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -92,7 +93,7 @@ impl HashEntries {
             return Ok(Self::default());
         };
         let flaw = || Refusal::Annotation { key };
-        let read: Value = serde_json::from_str(text).map_err(|_| flaw())?;
+        let read = nested::read_text(text).ok_or_else(flaw)?;
         let entries = read.as_object().ok_or_else(flaw)?.iter();
         let entries = entries.map(|(set, value)| Some((set.clone(), Entry::read(set, value)?)));
         entries.collect::<Option<_>>().map(Self).ok_or_else(flaw)
@@ -134,7 +135,7 @@ pub(super) fn hot(annotations: &mut Labels, sidecars: &[String]) {
     if sidecars.is_empty() {
         return;
     }
-    let working = annotations.get(names::WORKING).and_then(|text| serde_json::from_str(text).ok());
+    let working = annotations.get(names::WORKING).and_then(|text| nested::read_text(text));
     let working = working.unwrap_or_else(|| json!({}));
     let mut all: BTreeMap<String, Value> = working
         .as_object()

@@ -1,5 +1,6 @@
 //! Annotations of `patchPodMetadata`.
 
+use berth_proto::nested;
 use serde_json::Value;
 
 use crate::{
@@ -30,10 +31,11 @@ pub(super) fn patch(annotations: &mut Labels, set: &str, patches: &[Patch]) -> R
     Ok(())
 }
 
-/// Merges two JSON texts by RFC 7386; None when one of them is no JSON. Into nothing, the text goes as it is;
-/// one that deletes something leaves that out, so that merging it again changes nothing.
+/// Merges two JSON texts by RFC 7386; None when one of them is no JSON, or takes too much memory. Into
+/// nothing, the text goes as it is; one that deletes something leaves that out, so that merging it again
+/// changes nothing.
 fn merge(there: &str, text: &str) -> Option<String> {
-    let patch: Value = serde_json::from_str(text).ok()?;
+    let patch = nested::read_text(text)?;
     if there.is_empty() {
         return Some(if deletes(&patch) {
             merged_text(&merged(Value::Null, patch))
@@ -44,7 +46,7 @@ fn merge(there: &str, text: &str) -> Option<String> {
     if there == text && !deletes(&patch) {
         return Some(text.to_owned());
     }
-    Some(merged_text(&merged(serde_json::from_str(there).ok()?, patch)))
+    Some(merged_text(&merged(nested::read_text(there)?, patch)))
 }
 
 fn deletes(patch: &Value) -> bool {

@@ -2,6 +2,7 @@
 
 use berth_sidecarset::{Set, WhiteList, check, complete, decode, warnings};
 use proptest::prelude::*;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::world::{injected, parsed};
@@ -264,4 +265,19 @@ fn a_volume_comes_once() {
     injected(&mut pod, &[set], 0).unwrap();
     let names: Vec<_> = pod["spec"]["volumes"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["v"]);
+}
+
+/// A text may stand for eighty times as much memory, and nobody has checked how long those of a new pod are.
+#[rstest]
+#[case::of_berth("kruise.io/sidecarset-hash", r#"{"s":{"hash":"h","sidecarList":"#, "}}")]
+#[case::to_be_merged("k", r#"{"a":"#, "}")]
+fn an_annotation_of_many_maps_is_refused(#[case] key: &str, #[case] before: &str, #[case] after: &str) {
+    let patch = json!([{"annotations": {"k": r#"{"b":1}"#}, "patchPolicy": "MergePatchJson"}]);
+    let sets = [parsed(&json!({"containers": [{"name": "log"}], "patchPodMetadata": patch}))];
+    for (maps, is_taken) in [(1_000, true), (100_000, false)] {
+        let maps = json!(vec![json!({"c": 1}); maps]);
+        let annotations = json!({key: format!("{before}{maps}{after}")});
+        let mut pod = crate::world::pod(&json!({"$annotations": annotations}));
+        assert_eq!(injected(&mut pod, &sets, 0).is_ok(), is_taken);
+    }
 }

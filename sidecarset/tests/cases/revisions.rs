@@ -1,11 +1,13 @@
 //! Revisions: numbers, names, which go, and how they are kept.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io::Write as _};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use berth_proto::crd::{MOST_HISTORY_BYTES, SidecarSetRevision, SidecarSetStatus};
 use berth_sidecarset::{
     Content, Edit, Hashes, HistoryError, Recorded, Registered, Revisions, decode, encode, fields_of,
 };
+use flate2::{Compression, write::GzEncoder};
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Map, Value, json};
@@ -229,13 +231,11 @@ fn a_history_that_is_too_large() {
 /// A few bytes that become very many.
 #[test]
 fn a_history_that_unpacks_without_end() {
-    use base64::Engine as _;
-    use std::io::Write as _;
-    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let mut bomb = GzEncoder::new(Vec::new(), Compression::best());
     for _ in 0..64 {
         bomb.write_all(&vec![b' '; 1 << 20]).unwrap();
     }
-    let text = base64::engine::general_purpose::STANDARD.encode(bomb.finish().unwrap());
+    let text = STANDARD.encode(bomb.finish().unwrap());
     assert!(text.len() < MOST_HISTORY_BYTES);
     assert_eq!(decode(&text), Err(HistoryError::TooLarge(16 << 20)));
 }
@@ -251,4 +251,22 @@ fn no_history(#[case] text: &str) {
 #[case("eHh4")]
 fn histories_that_are_none(#[case] text: &str) {
     assert!(matches!(decode(text), Err(HistoryError::Unreadable(_))));
+}
+
+/// A text may stand for eighty times as much memory. What is written can be read, and what could not be is
+/// not written: the oldest revisions go instead.
+#[test]
+fn a_history_that_takes_too_much_memory_is_none() {
+    let packed = |maps: usize| {
+        let json = format!(r#"[{{"name":"s-1","containers":[{}{{}}]}}]"#, r#"{"a":1},"#.repeat(maps));
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(json.as_bytes()).unwrap();
+        STANDARD.encode(packed.finish().unwrap())
+    };
+    let contents = decode(&packed(50_000)).unwrap();
+    assert_eq!(decode(&encode(&contents).unwrap()).as_ref(), Ok(&contents));
+    // 1.6 MB.
+    assert!(matches!(decode(&packed(200_000)), Err(HistoryError::TooLarge(_))));
+    let twice = [contents.clone(), contents].concat();
+    assert!(matches!(encode(&twice), Err(HistoryError::TooLarge(_))));
 }

@@ -84,6 +84,9 @@ fn what_is_written_through_v1alpha1_loses_nothing(
 #[case::no_object("[]")]
 #[case::no_fields(r#"{"spec":1}"#)]
 #[case::other_fields(r#"{"spec":{"replicas":1}}"#)]
+#[case::fields_again_and_again(
+    r#"{"spec":{"ordinals":1,"ordinals":1,"ordinals":1,"ordinals":1,"ordinals":1,"ordinals":1,"ordinals":1}}"#
+)]
 #[case::other_members(r#"{"status":{}}"#)]
 #[case::no_text(r#"{"annotation":1}"#)]
 fn an_annotation_that_is_not_ours_is_refused(#[case] text: &str) {

@@ -6,7 +6,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    admission::{configuration::announcements, lists::Lists, locks::ObjectLocks, review, view::follow_owned},
+    admission::{
+        configuration::announcements, lists::Lists, locks::ObjectLocks, review, spreads::SpreadKept,
+        view::follow_owned,
+    },
     served,
 };
 
@@ -28,6 +31,7 @@ async fn empty<V: PartialEq + Send + Sync + 'static>() -> watch::Receiver<View<V
 async fn handler() -> Handler {
     Handler {
         client: client(),
+        counter: protection::Counter::new(client()),
         namespace: "berth-system".to_owned(),
         sets: empty().await,
         namespaces: empty().await,

@@ -12,7 +12,10 @@ use kube::{
     core::{ApiResource, PartialObjectMeta},
 };
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 
 use crate::{telemetry::chain, time::later_timer, watch::PAGE};
 
@@ -20,6 +23,8 @@ use crate::{telemetry::chain, time::later_timer, watch::PAGE};
 const EXACT: usize = 40;
 /// The answer is due then: the API server waits 5 s, and the server answers within 4.
 const WITHIN: Duration = Duration::from_millis(2500);
+/// Pages that are read at once, for all requests: fifty objects may have megabytes.
+const AT_ONCE: usize = 8;
 
 /// Number of objects that count.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,18 +37,64 @@ pub(in crate::admission) enum Counted {
     Unknown(String),
 }
 
-/// Counts the pods of a namespace that have not ended, and its bound claims.
-pub(in crate::admission) async fn of_namespace(client: &Client, namespace: &str) -> (Counted, Counted) {
-    let pods: Api<Sent<PartialObjectMeta<Pod>>> = Api::namespaced(client.clone(), namespace);
-    let active = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let claims: Api<Sent<PersistentVolumeClaim>> = Api::namespaced(client.clone(), namespace);
-    tokio::join!(count(&pods, active, is_staying), count(&claims, ListParams::default(), is_bound))
+/// Counter of objects, one for all requests.
+pub(in crate::admission) struct Counter {
+    client: Client,
+    places: Semaphore,
 }
 
-/// Counts the custom resources of a kind, in all namespaces.
-pub(in crate::admission) async fn of_kind(client: &Client, resource: &ApiResource) -> Counted {
-    let api: Api<Sent<PartialObjectMeta<DynamicObject>>> = Api::all_with(client.clone(), resource);
-    count(&api, ListParams::default(), is_staying).await
+impl Counter {
+    /// One that asks by this client.
+    pub(in crate::admission) fn new(client: Client) -> Self {
+        Self { client, places: Semaphore::new(AT_ONCE) }
+    }
+
+    /// Counts the pods of a namespace that have not ended, and its bound claims.
+    pub(in crate::admission) async fn of_namespace(&self, namespace: &str) -> (Counted, Counted) {
+        let pods: Api<Sent<PartialObjectMeta<Pod>>> = Api::namespaced(self.client.clone(), namespace);
+        let active = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
+        let claims: Api<Sent<PersistentVolumeClaim>> = Api::namespaced(self.client.clone(), namespace);
+        let all = ListParams::default();
+        tokio::join!(self.count(&pods, active, is_staying), self.count(&claims, all, is_bound))
+    }
+
+    /// Counts the custom resources of a kind, in all namespaces.
+    pub(in crate::admission) async fn of_kind(&self, resource: &ApiResource) -> Counted {
+        let api: Api<Sent<PartialObjectMeta<DynamicObject>>> = Api::all_with(self.client.clone(), resource);
+        self.count(&api, ListParams::default(), is_staying).await
+    }
+
+    async fn count<K>(&self, api: &Api<K>, params: ListParams, counts: impl Fn(&K) -> bool) -> Counted
+    where
+        K: Resource + Clone + DeserializeOwned + Debug,
+    {
+        let due = later_timer(Instant::now(), WITHIN);
+        let (mut number, mut next) = (0_usize, None::<String>);
+        for page in 1_usize.. {
+            let mut params = params.clone().limit(PAGE);
+            params.continue_token = next.take();
+            let listing = async {
+                let _place = self.places.acquire().await;
+                api.list(&params).await
+            };
+            let list = match timeout_at(due, listing).await {
+                Ok(Ok(list)) => list,
+                Ok(Err(kube::Error::Api(status))) if status.code == 403 => return Counted::Forbidden,
+                // One that stays is enough.
+                Ok(Err(_)) | Err(_) if number > 0 => break,
+                Ok(Err(error)) => return Counted::Unknown(chain(&error)),
+                Err(_) => {
+                    return Counted::Unknown("the API server did not list them in time; try again".to_owned());
+                }
+            };
+            number = number.saturating_add(list.items.iter().filter(|object| counts(object)).count());
+            next = list.metadata.continue_.filter(|token| !token.is_empty());
+            if next.is_none() || (number > 0 && page >= EXACT) {
+                break;
+            }
+        }
+        Counted::Some(number)
+    }
 }
 
 /// Tells whether the phase of the claim says so. One that cannot be read may be.
@@ -58,34 +109,6 @@ fn is_bound(claim: &Sent<PersistentVolumeClaim>) -> bool {
 
 fn is_staying(object: &impl ResourceExt) -> bool {
     object.meta().deletion_timestamp.is_none()
-}
-
-async fn count<K>(api: &Api<K>, params: ListParams, counts: impl Fn(&K) -> bool) -> Counted
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let due = later_timer(Instant::now(), WITHIN);
-    let (mut number, mut next) = (0_usize, None::<String>);
-    for page in 1_usize.. {
-        let mut params = params.clone().limit(PAGE);
-        params.continue_token = next.take();
-        let list = match timeout_at(due, api.list(&params)).await {
-            Ok(Ok(list)) => list,
-            Ok(Err(kube::Error::Api(status))) if status.code == 403 => return Counted::Forbidden,
-            // One that stays is enough.
-            Ok(Err(_)) | Err(_) if number > 0 => break,
-            Ok(Err(error)) => return Counted::Unknown(chain(&error)),
-            Err(_) => {
-                return Counted::Unknown("the API server did not list them in time; try again".to_owned());
-            }
-        };
-        number = number.saturating_add(list.items.iter().filter(|object| counts(object)).count());
-        next = list.metadata.continue_.filter(|token| !token.is_empty());
-        if next.is_none() || (number > 0 && page >= EXACT) {
-            break;
-        }
-    }
-    Counted::Some(number)
 }
 
 #[cfg(test)]
@@ -152,10 +175,27 @@ mod tests {
         #[case] of_claims: usize,
     ) {
         let (client, asked) = client(pages, pods, claims);
-        let counted = of_namespace(&client, "shop").await;
+        let counted = Counter::new(client).of_namespace("shop").await;
         assert_eq!(counted, (Counted::Some(of_pods), Counted::Some(of_claims)));
         let asked = asked.each(short);
         assert!(asked.contains(&format!("pods 1 true {PAGE}")), "{asked:?}");
         assert!(asked.contains(&format!("claims 1 false {PAGE}")), "{asked:?}");
+    }
+
+    /// Many namespaces are to be deleted: few pages are read at once, and each is answered in time.
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_reads_few_pages_at_once() {
+        let takes = Duration::from_millis(100);
+        let (client, asked) = served::slow_client(takes, |_| {
+            json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": [] })
+        });
+        let counter = Counter::new(client);
+        let crowd = futures::future::join_all((0..20).map(|_| counter.of_namespace("shop")));
+        let (counted, early) = tokio::join!(crowd, async {
+            tokio::time::sleep(takes / 2).await;
+            asked.count()
+        });
+        assert_eq!(early, AT_ONCE);
+        assert!(counted.iter().all(|both| *both == (Counted::Some(0), Counted::Some(0))), "{counted:?}");
     }
 }

@@ -9,7 +9,7 @@ mod count;
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
-pub(super) use self::count::{Counted, of_kind, of_namespace};
+pub(super) use self::count::{Counted, Counter};
 use super::review::{Request, Verdict, is_part};
 
 /// The label that protects an object, and the value that asks what it has.

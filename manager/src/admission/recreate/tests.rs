@@ -145,7 +145,8 @@ fn one_whose_pod_is_not_there_is_refused_and_one_whose_pod_was_not_read_is_let_i
 /// The definition says what is wrong with it.
 #[test]
 fn one_that_cannot_be_read_is_let_in() {
-    for spec in [json!(null), json!({}), json!({"podName": 1}), json!([1])] {
+    let twice = json!({"podName": "p", "containers": [{"name": "a"}, {"name": "b"}, {"name": "a"}]});
+    for spec in [json!(null), json!({}), json!({"podName": 1}), json!([1]), twice] {
         assert_eq!(complete(&request(spec), Found::Pod(&pod())), Verdict::AS_IT_IS);
     }
     let mut long = pod();

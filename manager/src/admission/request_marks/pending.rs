@@ -13,6 +13,8 @@ use crate::{steps::Queued, store::Key, time::later};
 
 /// One that was written, or failed, is not written again before it.
 const PAUSE: Duration = Duration::from_secs(10);
+/// It doubles so often for one that fails again and again, to some ten minutes.
+const MOST_DOUBLINGS: u32 = 6;
 
 /// Request whose marks are not as its status says.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +53,8 @@ pub(super) struct Pending {
     on_their_way: HashMap<String, Due>,
     /// By UID.
     rests: HashMap<String, Rest>,
+    /// Failures in a row, by UID, of those that are shown.
+    failures: HashMap<String, u32>,
 }
 
 #[derive(Debug)]
@@ -65,8 +69,10 @@ impl Pending {
     pub(super) fn take<'a>(&mut self, all: impl Iterator<Item = &'a Due>, now: Instant) -> Vec<Due> {
         self.rests.retain(|_, rest| rest.until > now);
         let mut before = std::mem::take(&mut self.on_their_way);
+        let mut failures = std::mem::take(&mut self.failures);
         let mut due = Vec::new();
         for one in all {
+            self.failures.extend(failures.remove_entry(&one.uid));
             let is_news = before.remove(&one.uid).is_none_or(|before| before != *one);
             if is_news && self.rests(one) {
                 continue;
@@ -76,6 +82,8 @@ impl Pending {
             }
             self.on_their_way.insert(one.uid.clone(), one.clone());
         }
+        let failures = &self.failures;
+        self.rests.retain(|uid, rest| rest.written.is_some() || failures.contains_key(uid));
         due
     }
 
@@ -85,13 +93,17 @@ impl Pending {
         if self.on_their_way.get(&one.uid) == Some(&one) {
             self.on_their_way.remove(&one.uid);
         }
-        let (uid, until) = (one.uid.clone(), later(now, PAUSE));
-        let written = match outcome {
+        let uid = one.uid.clone();
+        let failures = self.failures.remove(&uid).unwrap_or_default();
+        let (pause, written) = match outcome {
             Outcome::Left => return,
-            Outcome::Written => Some(one),
-            Outcome::Failed => None,
+            Outcome::Written => (PAUSE, Some(one)),
+            Outcome::Failed => {
+                self.failures.insert(uid.clone(), failures.saturating_add(1));
+                (PAUSE.saturating_mul(1 << failures.min(MOST_DOUBLINGS)), None)
+            }
         };
-        self.rests.insert(uid, Rest { until, written });
+        self.rests.insert(uid, Rest { until: later(now, pause), written });
     }
 
     /// Time until one of those that rest may be due.
@@ -166,6 +178,22 @@ mod tests {
         assert_eq!(pending.take(all.iter(), now), all);
         pending.end(due("a", false), Outcome::Failed, now);
         assert_eq!(pending.take(std::iter::empty(), later(now, PAUSE)), []);
-        assert!(pending.on_their_way.is_empty() && pending.rests.is_empty());
+        assert!(pending.on_their_way.is_empty() && pending.rests.is_empty() && pending.failures.is_empty());
+    }
+
+    /// Marks that nobody lets through are tried less and less often; once they were, as at first.
+    #[test]
+    fn what_fails_again_and_again_is_given_less_often() {
+        let (mut pending, mut now, one) = (Pending::default(), Instant::now(), due("r", false));
+        let mut pauses = Vec::new();
+        let failures = [Outcome::Failed; 9].into_iter();
+        for outcome in failures.chain([Outcome::Written, Outcome::Failed]) {
+            assert_eq!(pending.take([&one].into_iter(), now), std::slice::from_ref(&one), "{outcome:?}");
+            pending.end(one.clone(), outcome, now);
+            let pause = pending.next(now).unwrap();
+            pauses.push(pause.as_secs());
+            now = later(now, pause);
+        }
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 640, 640, 10, 10]);
     }
 }

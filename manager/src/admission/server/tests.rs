@@ -16,15 +16,28 @@ use crate::admission::certificates::made_for_tests;
 const PODS: &str = "/mutate/pods";
 const NAME: &str = "berth-manager.berth-system.svc";
 
-/// Panics at one pod, waits for ever at another, lets the others in.
-struct Played;
+/// Panics at one pod, waits for ever at another, lets the others in. Counts the decisions that wait.
+struct Played(watch::Sender<usize>);
+
+/// A decision that waits.
+struct Waits<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
+    }
+}
 
 impl Decide for Played {
     async fn decide(&self, _: Route, request: &review::Request) -> Verdict {
         match request.namespace.as_str() {
             "unready" => Verdict::Unready("not listed yet"),
             "panics" => panic!("as it is told to"),
-            "hangs" => std::future::pending().await,
+            "hangs" => {
+                self.0.send_modify(|waiting| *waiting += 1);
+                let _waits = Waits(&self.0);
+                pending().await
+            }
             _ => Verdict::AS_IT_IS,
         }
     }
@@ -32,6 +45,8 @@ impl Decide for Played {
 
 struct Stage {
     address: SocketAddr,
+    /// Decisions that wait.
+    waiting: watch::Receiver<usize>,
     served: watch::Sender<Served>,
     stop: CancellationToken,
     task: tokio::task::JoinHandle<()>,
@@ -46,10 +61,11 @@ async fn stage_of(connections: usize) -> (Stage, Vec<u8>) {
     let (served, serving) = watch::channel(first);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let mut server = Server::new(Played, serving, Admission::default()).unwrap();
+    let (counts, waiting) = watch::channel(0);
+    let mut server = Server::new(Played(counts), serving, Admission::default()).unwrap();
     server.connections = connections;
     let task = tokio::spawn(server.run(listener, stop.clone()));
-    (Stage { address, served, stop, task }, bundle)
+    (Stage { address, waiting, served, stop, task }, bundle)
 }
 
 fn review(namespace: &str) -> Bytes {
@@ -174,6 +190,53 @@ async fn those_that_wait_hold_up_nobody(#[case] object: Value) {
     sleep(Duration::from_millis(300)).await;
     let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
     assert!(code == 200 && waiting.try_join_next().is_none(), "{code}");
+}
+
+/// A crowd of decisions that take long leaves room to the others, whatever they are about.
+#[rstest]
+#[case::small(100, 1, SLOW_BYTES / LEAST_BYTES)]
+#[case::large(40, 10_000, 12)]
+#[tokio::test]
+async fn slow_decisions_hold_up_no_others(#[case] count: usize, #[case] maps: usize, #[case] most: usize) {
+    let (stage, bundle) = stage().await;
+    let io = tls(&stage, &bundle, "h2").await.unwrap();
+    let (sender, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let body = review_of("hangs", &json!({ "spec": vec![json!({ "a": 1 }); maps] }));
+    let mut crowd = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        let mut sender = sender.clone();
+        let request = HttpRequest::post(format!("https://{NAME}/validate/pods"));
+        let request = request.body(Full::new(body.clone())).unwrap();
+        crowd.spawn(async move { sender.send_request(request).await.map(|answer| answer.status()) });
+    }
+    // Their bodies are read by then, as far as there is room.
+    sleep(Duration::from_secs(1)).await;
+    let waiting = *stage.waiting.borrow();
+    assert!((1..=most).contains(&waiting), "{waiting}");
+    // Before any of them gives up.
+    let answered = timeout(ANSWER_WITHIN / 2, call(&stage, &bundle, "h2", PODS, review("n"))).await;
+    assert_eq!(answered.unwrap().unwrap().0, 200);
+}
+
+/// A caller that resets its streams as fast as it opens them has no more decisions on their way than streams.
+#[tokio::test]
+async fn nobody_decides_for_a_caller_that_has_gone() {
+    let (stage, bundle) = stage().await;
+    let io = tls(&stage, &bundle, "h2").await.unwrap();
+    let (mut sender, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let mut waiting = stage.waiting.clone();
+    for _ in 0..3 {
+        let request = HttpRequest::post(format!("https://{NAME}{PODS}"));
+        let request = request.body(Full::new(review("hangs"))).unwrap();
+        tokio::select! {
+            answered = sender.send_request(request) => panic!("{answered:?}"),
+            begun = waiting.wait_for(|waiting| *waiting == 1) => assert!(begun.is_ok()),
+        }
+        let ended = timeout(ANSWER_WITHIN / 2, waiting.wait_for(|waiting| *waiting == 0)).await;
+        assert!(ended.is_ok(), "it goes on");
+    }
 }
 
 /// A caller that asks for much and reads nothing loses the connection; others are answered meanwhile.

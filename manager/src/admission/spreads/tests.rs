@@ -48,22 +48,46 @@ async fn a_pod_goes_though_its_place_cannot_be_given_back(
         if fails.as_ref() == Some(&request.method) { served::failure(500) } else { spread() }
     };
     let (client, seen) = served::client(answer);
+    let (operation, namespace) = ("DELETE".to_owned(), "shop".to_owned());
+    let request = Request { operation, namespace, old_object: pod("web-1"), ..Request::default() };
+    assert_eq!(placer(client).leave(&request).await, Verdict::AS_IT_IS);
+    assert_eq!(seen.each(|request| request.method.clone()), asked);
+}
+
+/// Places by that spread.
+fn placer(client: Client) -> Placer {
     let kept = SpreadKept {
         namespace: "shop".to_owned(),
         name: "s".to_owned(),
         spread: Spread::parse(&serde_json::from_value(spread()["spec"].clone()).unwrap()),
     };
-    let placer = Placer {
+    Placer {
         client,
         spreads: watch::channel(View::of(BTreeMap::from([("shop/s".to_owned(), kept)]))).1,
         lists: Lists::new(watch::channel(View::default()).1, one_is_for_all_spreads),
         locks: ObjectLocks::default(),
-    };
+    }
+}
+
+/// A pod of its subset `a`.
+fn pod(name: &str) -> Value {
     let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "2", "controller": true });
-    let pod = json!({ "metadata": { "name": "web-1", "uid": "u", "ownerReferences": [owner],
-        "annotations": { MATCHED: r#"{"name":"s","subset":"a"}"# } } });
-    let (operation, namespace) = ("DELETE".to_owned(), "shop".to_owned());
-    let request = Request { operation, namespace, old_object: pod, ..Request::default() };
-    assert_eq!(placer.leave(&request).await, Verdict::AS_IT_IS);
-    assert_eq!(seen.each(|request| request.method.clone()), asked);
+    json!({ "metadata": { "name": name, "uid": "u", "ownerReferences": [owner],
+        "annotations": { MATCHED: r#"{"name":"s","subset":"a"}"# } } })
+}
+
+/// Nobody knows who sent the name of a new pod, or the identity of the request; the status gets either.
+#[rstest]
+#[case::a_name("web-1".to_owned(), String::new(), true)]
+#[case::an_identity(String::new(), "u".to_owned(), true)]
+#[case::no_name_of_a_pod("w".repeat(254), String::new(), false)]
+#[case::no_identity(String::new(), "u".repeat(254), false)]
+#[tokio::test]
+async fn a_place_is_for_a_name_of_a_pod(#[case] name: String, #[case] uid: String, #[case] is_placed: bool) {
+    let (client, seen) = served::client(|_| spread());
+    let namespace = "shop".to_owned();
+    let request = Request { uid, namespace, object: pod(&name), ..Request::default() };
+    let verdict = placer(client).place(&request).await;
+    assert_eq!(matches!(verdict, Verdict::Allowed { object: Some(_), .. }), is_placed, "{verdict:?}");
+    assert_eq!(seen.count() > 0, is_placed);
 }

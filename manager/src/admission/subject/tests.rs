@@ -32,6 +32,19 @@ fn updates_that_count(#[case] old: Value, #[case] new: Value, #[case] is: bool) 
     assert_eq!(changes(&old, &new), is);
 }
 
+/// Labels that nobody has checked yet, as many as an API server sends. Each is looked up: to walk through all
+/// of before for each of now would take minutes.
+#[test]
+fn marks_of_a_large_pod_are_looked_up() {
+    let pod = |count: usize| {
+        let marks = (0..count).map(|at| (format!("{UNAVAILABLE}{at}"), json!("")));
+        json!({ "metadata": { "labels": marks.collect::<Map<_, _>>() } })
+    };
+    let (old, more) = (pod(60_000), pod(60_001));
+    assert!(!changes(&old, &old));
+    assert!(changes(&old, &more) && !changes(&more, &old));
+}
+
 #[rstest]
 #[case::closed("True", "False", true)]
 #[case::closed_before("False", "False", false)]

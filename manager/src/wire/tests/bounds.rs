@@ -1,5 +1,6 @@
 //! Specs and statuses that are larger or deeper than is read.
 
+use berth_sidecarset::names::INJECTED_LIST;
 use serde_json::json;
 
 use crate::wire::*;
@@ -36,6 +37,26 @@ fn a_spec_that_takes_too_much_memory_is_not_read() {
     assert!(spread(1_000).is_ok());
     let error = spread(10_000).unwrap_err();
     assert!(error.contains("fewer lists and maps"), "{error}");
+}
+
+/// Containers that nobody has checked yet, as many as an API server sends. Each status is looked up: to walk
+/// through all of them for each container would take minutes.
+#[test]
+fn statuses_of_a_large_pod_are_looked_up() {
+    let all = |one: fn(usize) -> Value| (0..40_000).map(one).collect::<Vec<_>>();
+    let containers = all(|at| json!({ "name": format!("c{at}"), "image": "i" }));
+    let statuses =
+        all(|at| json!({ "name": format!("c{at}"), "containerID": format!("r://{at}"), "restartCount": at }));
+    let value = json!({
+        "metadata": { "name": "p", "namespace": "shop", "annotations": { INJECTED_LIST: "s" } },
+        "spec": { "containers": containers },
+        "status": { "phase": "Running", "containerStatuses": statuses },
+    });
+    let watched: Watched<Pods> = serde_json::from_value(value).unwrap();
+    let Object::Pod(pod) = watched.into_object() else { panic!("a pod") };
+    let last = pod.containers.last().unwrap();
+    assert_eq!((last.id.as_deref(), last.restarts), (Some("r://39999"), 39_999));
+    assert!(pod.sidecars.unwrap().unsettled.is_empty());
 }
 
 /// Later versions of some kinds keep more in the status than their definition knows, so it may be anything.
