@@ -124,6 +124,8 @@ struct Shared<D> {
     /// The part of it that decisions have that may take long.
     slow: Semaphore,
     answers: Answers,
+    /// A decision ends then without an answer.
+    answer_within: Duration,
 }
 
 impl<D: Decide> Server<D> {
@@ -137,7 +139,9 @@ impl<D: Decide> Server<D> {
         let (read, read_slow) = (Semaphore::new(BYTES_READ), Semaphore::new(BYTES_READ));
         let (work, slow) = (Semaphore::new(BYTES_AT_ONCE), Semaphore::new(SLOW_BYTES));
         let answers = Answers::new(BYTES_ANSWERED);
-        let shared = Arc::new(Shared { handler, metrics, read, read_slow, work, slow, answers });
+        let answer_within = ANSWER_WITHIN;
+        let shared =
+            Arc::new(Shared { handler, metrics, read, read_slow, work, slow, answers, answer_within });
         Ok(Self { acceptor, shared, connections: CONNECTIONS })
     }
 
@@ -293,10 +297,10 @@ impl<D: Decide> Shared<D> {
     ) -> Response<Full<Bytes>> {
         let begun = Instant::now();
         let name = Route::parse(request.uri().path()).map_or("other", |route| route.name());
-        let work = self.clone();
+        let (work, within) = (self.clone(), self.answer_within);
         // A task of its own, so that a panic in it is this request's alone. It ends with its request: else a
         // caller that resets each stream as soon as it is open would have any number of them.
-        let task = tokio::spawn(async move { timeout(ANSWER_WITHIN, work.work(request, pulse)).await });
+        let task = tokio::spawn(async move { timeout(within, work.work(request, pulse)).await });
         let answer = match AbortOnDropHandle::new(task).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err((StatusCode::SERVICE_UNAVAILABLE, "no decision in time".to_owned())),

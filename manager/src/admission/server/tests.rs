@@ -52,11 +52,16 @@ struct Stage {
     task: tokio::task::JoinHandle<()>,
 }
 
+/// What comes at all comes within it.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any test takes.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
 async fn stage() -> (Stage, Vec<u8>) {
-    stage_of(CONNECTIONS).await
+    stage_of(CONNECTIONS, ANSWER_WITHIN).await
 }
 
-async fn stage_of(connections: usize) -> (Stage, Vec<u8>) {
+async fn stage_of(connections: usize, answer_within: Duration) -> (Stage, Vec<u8>) {
     let (first, bundle) = made_for_tests(NAME);
     let (served, serving) = watch::channel(first);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -64,6 +69,7 @@ async fn stage_of(connections: usize) -> (Stage, Vec<u8>) {
     let (counts, waiting) = watch::channel(0);
     let mut server = Server::new(Played(counts), serving, Admission::default()).unwrap();
     server.connections = connections;
+    Arc::get_mut(&mut server.shared).unwrap().answer_within = answer_within;
     let task = tokio::spawn(server.run(listener, stop.clone()));
     (Stage { address, waiting, served, stop, task }, bundle)
 }
@@ -198,7 +204,7 @@ async fn those_that_wait_hold_up_nobody(#[case] object: Value) {
 #[case::large(40, 10_000, 12)]
 #[tokio::test]
 async fn slow_decisions_hold_up_no_others(#[case] count: usize, #[case] maps: usize, #[case] most: usize) {
-    let (stage, bundle) = stage().await;
+    let (stage, bundle) = stage_of(CONNECTIONS, FOR_EVER).await;
     let io = tls(&stage, &bundle, "h2").await.unwrap();
     let (sender, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
@@ -210,19 +216,20 @@ async fn slow_decisions_hold_up_no_others(#[case] count: usize, #[case] maps: us
         let request = request.body(Full::new(body.clone())).unwrap();
         crowd.spawn(async move { sender.send_request(request).await.map(|answer| answer.status()) });
     }
-    // Their bodies are read by then, as far as there is room.
+    // On a machine with time to spare all bodies are read by then, as far as there is room.
     sleep(Duration::from_secs(1)).await;
-    let waiting = *stage.waiting.borrow();
-    assert!((1..=most).contains(&waiting), "{waiting}");
-    // Before any of them gives up.
-    let answered = timeout(ANSWER_WITHIN / 2, call(&stage, &bundle, "h2", PODS, review("n"))).await;
+    let answered = timeout(PATIENCE, call(&stage, &bundle, "h2", PODS, review("n"))).await;
     assert_eq!(answered.unwrap().unwrap().0, 200);
+    let mut waiting = stage.waiting.clone();
+    let begun = timeout(PATIENCE, waiting.wait_for(|waiting| *waiting > 0)).await;
+    let waiting = *begun.unwrap().unwrap();
+    assert!(waiting <= most, "{waiting}");
 }
 
 /// A caller that resets its streams as fast as it opens them has no more decisions on their way than streams.
 #[tokio::test]
 async fn nobody_decides_for_a_caller_that_has_gone() {
-    let (stage, bundle) = stage().await;
+    let (stage, bundle) = stage_of(CONNECTIONS, FOR_EVER).await;
     let io = tls(&stage, &bundle, "h2").await.unwrap();
     let (mut sender, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);
@@ -234,7 +241,7 @@ async fn nobody_decides_for_a_caller_that_has_gone() {
             answered = sender.send_request(request) => panic!("{answered:?}"),
             begun = waiting.wait_for(|waiting| *waiting == 1) => assert!(begun.is_ok()),
         }
-        let ended = timeout(ANSWER_WITHIN / 2, waiting.wait_for(|waiting| *waiting == 0)).await;
+        let ended = timeout(PATIENCE, waiting.wait_for(|waiting| *waiting == 0)).await;
         assert!(ended.is_ok(), "it goes on");
     }
 }
@@ -285,7 +292,7 @@ async fn a_compressed_body_is_refused_in_words() {
 /// Connections that are open for nothing go when another one comes.
 #[tokio::test]
 async fn idle_connections_keep_nobody_out() {
-    let (stage, bundle) = stage_of(4).await;
+    let (stage, bundle) = stage_of(4, ANSWER_WITHIN).await;
     let mut idle = Vec::new();
     for protocol in ["h2", "http/1.1", "h2", "h2"] {
         idle.push(tls(&stage, &bundle, protocol).await.unwrap());
