@@ -76,7 +76,7 @@ impl Controller {
     fn take(&self, state: &mut State, input: Input) {
         let ends = input.is_end();
         let concerned = state.cluster.take(input);
-        state.turns.take(concerned, || state.cluster.sets().map(str::to_owned).collect());
+        state.concerns(concerned);
         if ends {
             self.connections.show(state.cluster.listed(), state.cluster.sizes());
         }

@@ -84,13 +84,13 @@ impl<P: Picture> Controller<P> {
     }
 
     fn all_due(&mut self) {
-        self.turns.take(Concerned::All, || uids(&self.picture));
+        self.turns.take(Concerned::All, || uids(&self.picture, &self.memory));
     }
 
     fn take(&mut self, input: P::Input) {
         let ends = P::ends_list(&input);
         let concerned = self.picture.take(input);
-        self.turns.take(concerned, || uids(&self.picture));
+        self.turns.take(concerned, || uids(&self.picture, &self.memory));
         if ends {
             self.connections.show(self.picture.listed(), self.picture.sizes());
         }
@@ -274,9 +274,11 @@ impl<P: Picture> Controller<P> {
     }
 }
 
-/// UIDs of all objects.
-fn uids(picture: &impl Picture) -> Vec<String> {
-    picture.objects().map(|object| object.uid().to_owned()).collect()
+/// UIDs of all objects, and of those that are remembered and gone: a list has not shown them any more, and
+/// what is remembered goes when they are looked at.
+fn uids(picture: &impl Picture, memory: &BTreeMap<String, Memory>) -> Vec<String> {
+    let gone = memory.keys().filter(|uid| picture.object(uid).is_none()).cloned();
+    picture.objects().map(|object| object.uid().to_owned()).chain(gone).collect()
 }
 
 #[cfg(test)]

@@ -147,16 +147,25 @@ impl Controller {
             Shown::Gone(uid) => {
                 // Its ControllerRevisions go with their owner.
                 self.sets.gone(&uid);
-                self.backoff.remove(&uid);
-                self.aside.remove(&uid);
-                self.taken.remove(&uid);
+                self.forget(&uid);
             }
             Shown::ListEnds => {
                 self.sets.list_ends();
+                let remembered = self.backoff.keys().chain(self.aside.keys()).chain(self.taken.keys());
+                let gone = remembered.filter(|uid| self.sets.get(uid).is_none());
+                let gone: Vec<String> = gone.cloned().collect();
+                gone.iter().for_each(|uid| self.forget(uid));
                 self.sets_listed = true;
                 self.all_due();
             }
         }
+    }
+
+    /// Forgets what is remembered of a set that is gone.
+    fn forget(&mut self, uid: &str) {
+        self.backoff.remove(uid);
+        self.aside.remove(uid);
+        self.taken.remove(uid);
     }
 
     /// Begins the plans that are due.
@@ -166,7 +175,7 @@ impl Controller {
         for uid in self.turns.agenda.take(Instant::now(), AT_ONCE, share) {
             let Some(view) = self.sets.get(&uid) else {
                 // Its last plan may have ended when it had gone.
-                self.backoff.remove(&uid);
+                self.forget(&uid);
                 continue;
             };
             if self.aside.get(&uid).is_some_and(|version| *version == view.version) {
