@@ -202,7 +202,11 @@ impl<P: Picture> Controller<P> {
 
     /// Takes in what a plan has written.
     fn settle(&mut self, Report { uid, wrote, put_off, unread, made, end }: Report<P::Wrote>) {
-        wrote.into_iter().for_each(|wrote| self.picture.wrote(&uid, wrote));
+        let mut others: Vec<String> =
+            wrote.into_iter().flat_map(|wrote| self.picture.wrote(&uid, wrote)).collect();
+        // It has a pause of its own.
+        others.retain(|other| *other != uid);
+        self.turns.take(Concerned::Some(others), Vec::new);
         let planned = self.picture.object(&uid);
         let title = || planned.map(Object::title);
         let readings = self.turns.readings();
