@@ -120,7 +120,8 @@ async fn nothing_is_due_at_a_replica_that_does_not_lead() {
     let show = |turns: &mut EventLoop<(), ()>, uid: &str| {
         turns.take(Concerned::Some(vec![uid.to_owned()]), Vec::new);
     };
-    let due = |turns: &mut EventLoop<(), ()>| turns.agenda.take(Instant::now(), AT_ONCE, |_| Share::default());
+    let due =
+        |turns: &mut EventLoop<(), ()>| turns.agenda.take(Instant::now(), AT_ONCE, |_| Share::default());
     show(&mut turns, "gone");
     assert!(!turns.begins_term());
     lease.send_replace(Some(Term::of_test(in_seconds(3600))));
