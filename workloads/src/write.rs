@@ -179,14 +179,7 @@ impl Work {
 
     async fn write(&mut self, action: Action) -> End {
         match action {
-            Action::CreateRevision(object) => {
-                match self.writer.create_revision(&self.namespace, &object).await {
-                    Ok(object) => self.wrote.extend(Revision::of(&object).map(Wrote::Revision)),
-                    Err(Failure::Taken) => return self.name_taken().await,
-                    Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
-                }
-                End::Done
-            }
+            Action::CreateRevision(object) => self.make_revision(&object).await,
             Action::RaiseRevision(target, number) => {
                 let patch = json!({ "revision": number });
                 let written = self.patch::<ControllerRevision>(&target, patch).await;
@@ -201,7 +194,8 @@ impl Work {
             }
             Action::MarkRevision(target, patch) => self.mark_revision(target, patch).await,
             Action::DeleteRevision(target) => {
-                let deleted = self.delete::<ControllerRevision>(&target).await;
+                // One that somebody's finalizer holds would be deleted again by each plan.
+                let deleted = self.delete::<ControllerRevision>(&target).await.map(|_| None);
                 self.settle::<Revisions>(
                     deleted,
                     &target.uid,
