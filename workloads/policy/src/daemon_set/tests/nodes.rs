@@ -114,6 +114,17 @@ fn a_node_that_rests_gets_no_pod() {
     assert_eq!(world.plan().again, Some(std::time::Duration::from_secs(30)));
 }
 
+/// The pods of all nodes have ended, as after a power cut: each node rests when its pod was made anew, and not
+/// while that waits for the burst.
+#[test]
+fn a_node_rests_when_its_pod_is_made_anew() {
+    let mut world = World::new(json!({}), &ten("nF"));
+    world.spec["burstReplicas"] = json!(2);
+    let plan = world.plan();
+    assert_eq!((plan.actions.len(), plan.notes.len()), (2, 2), "{plan:?}");
+    assert_eq!(plan.ended_on, ["a", "b"]);
+}
+
 #[test]
 fn only_what_places_pods_is_minded_of_a_node() {
     let mut world = World::new(json!({ "selector": { "matchLabels": { "canary": "1" } } }), "");
