@@ -36,7 +36,8 @@ pub struct Plan<S> {
     pub again: Option<Duration>,
     /// Things to tell.
     pub notes: Vec<Note>,
-    /// Nodes whose pods have ended and are made anew: they may end again and again.
+    /// Nodes whose pods have ended and are made anew, or the names of such pods where these come again: they
+    /// may end again and again.
     pub ended_on: Vec<String>,
     /// Writes to pods that are more than they look, by UID: what is told of them.
     pub causes: BTreeMap<String, Cause>,

@@ -71,6 +71,8 @@ pub struct Input<'a> {
     pub agents: Agents<'a>,
     /// Pulls ahead of its updates.
     pub ahead: Ahead<'a>,
+    /// Pods that have ended again and again, by name, and when each may be made anew.
+    pub rests_until: &'a BTreeMap<String, Timestamp>,
     /// Failures of the last writes.
     pub failures: &'a Failures,
     /// Pods and claims that could not be written to: they come after all others.
@@ -325,11 +327,12 @@ impl Pass<'_> {
         self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
     }
 
-    /// Time until the next pod has served for long enough, or is asked for again.
+    /// Time until the next pod has served for long enough, is asked for again, or has rested.
     fn again(&self) -> Option<Duration> {
         let waiting = self.members.values().filter(|member| member.pod.is_ready() && !member.available);
         waiting
             .filter_map(|member| Some(until(member.pod.ready_since?, self.rules.min_ready_seconds, self.now)))
+            .chain(self.input.rests_until.values().map(|at| until(*at, 0, self.now)))
             .filter(|left| !left.is_zero())
             .chain(self.input.in_place.values().filter_map(|known| known.asked_again_in(self.now)))
             .chain(self.mended_in)
