@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    End, Work, Writer, Wrote,
+    CHANGED_BY_CLUSTER, End, Work, Writer, Wrote,
     failure::Failure,
     order::{key, units},
     params,
@@ -30,6 +30,8 @@ use crate::{
 const MOST_AT_ONCE: usize = 32;
 /// Failures of one plan after which the rest is not asked for: a quota that is used up refuses all.
 const MOST_FAILED: usize = 4;
+/// Owner of a new pod, in the manifest.
+const OWNER: &str = "/metadata/ownerReferences/0/uid";
 
 impl Work {
     /// Makes pods, each after its claims, and claims of pods that are there. Those that fail come last in the
@@ -163,8 +165,15 @@ async fn make(
                 }
             }
             Action::CreatePod(object) => {
+                let owner = object.pointer(OWNER).and_then(Value::as_str).map(str::to_owned);
                 let made = writer.create_untyped::<Pod>(namespace, object).await;
-                made.map(|pod| Wrote::Pod(PodView::of(&pod)))
+                match made.map(|pod| PodView::of(&pod)) {
+                    // It is nobody's, and each plan would make one more.
+                    Ok(pod) if owner.as_deref().is_some_and(|owner| owner != pod.owner()) => {
+                        Err(Failure::Refused(format!("owner of pod {name}: {CHANGED_BY_CLUSTER}")))
+                    }
+                    made => made.map(Wrote::Pod),
+                }
             }
             _ => continue,
         };

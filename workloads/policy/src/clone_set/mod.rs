@@ -19,6 +19,7 @@ mod priority;
 mod refresh;
 mod rules;
 mod scale;
+mod short_lived;
 mod status;
 mod update;
 
@@ -41,6 +42,7 @@ use self::{
     claims::Claims,
     member::Member,
     numbers::{Course, Numbers, goes_back, numbers},
+    short_lived::{ShortLived, is_new},
 };
 pub(crate) use self::{
     rules::template_labels,
@@ -134,6 +136,8 @@ struct Pass<'a> {
     settled: Settled,
     /// States of pods that could not be written to.
     late_states: LateWrites,
+    /// New pods that it has lost, and does not make anew yet.
+    short_lived: ShortLived,
 }
 
 /// Decides on the next writes.
@@ -158,7 +162,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     // Pods that are not selected any more are given free, unless all are about to go.
     let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
         input.pods.iter().copied().partition(|pod| is_going || rules.selector.takes(&pod.labels));
-    plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
+    let short_lived = ShortLived::of(&ours, &left, rules.replicas, now);
+    let left = left.into_iter().filter(|pod| !is_new(pod, now));
+    plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
     let status = set.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
     let live = settle(
@@ -197,6 +203,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         claims_differ: None,
         settled: Settled::new(),
         late_states: LateWrites::default(),
+        short_lived,
     };
     if !is_going {
         pass.plan.begin_part();
@@ -317,7 +324,7 @@ impl Pass<'_> {
         self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
     }
 
-    /// Time until the next pod has served for long enough, or is asked for again.
+    /// Time until the next pod has served for long enough, is asked for again, or is new no longer.
     fn again(&self) -> Option<Duration> {
         let seconds = self.rules.min_ready_seconds;
         let waiting = self.members.iter().filter(|member| member.ready && !member.available);
@@ -325,6 +332,7 @@ impl Pass<'_> {
             .filter_map(|member| Some(until(member.pod.ready_since?, seconds, self.now)))
             .filter(|left| !left.is_zero())
             .chain(self.input.in_place.values().filter_map(|known| known.asked_again_in(self.now)))
+            .chain(self.short_lived.again)
             .min()
     }
 }

@@ -27,8 +27,8 @@ async fn a_name_that_somebody_else_has_is_read_by_itself() {
 }
 
 /// A claim of a pod that is there is somebody else's: it would be asked for again and again, as long as that
-/// pod waits. One that comes with a new pod is as good. Rows: what is refused, what is asked, and what the end
-/// says.
+/// pod waits. One that comes with a new pod is as good. Rows: writes, what is refused, what is asked, the end,
+/// and the number of answers.
 #[tokio::test]
 async fn a_claim_that_somebody_else_has_is_not_asked_for_again_and_again() {
     let claim = || {
@@ -75,6 +75,25 @@ async fn a_claim_that_somebody_else_has_is_not_asked_for_again_and_again() {
         let came = (was_asked.as_str(), report.end, report.wrote.len());
         assert_eq!(came, (asked, end, answers), "{refused:?}");
     }
+}
+
+/// A webhook takes the owner off: the pod is nobody's, and no more of them are made than of those that are
+/// refused.
+#[tokio::test]
+async fn a_pod_that_comes_without_its_owner_is_a_failure() {
+    let owned = |name: &str| {
+        let Action::CreatePod(mut pod) = new(name) else { panic!() };
+        pod["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "shop", "uid": "set",
+            "controller": true,
+        }]);
+        Action::CreatePod(pod)
+    };
+    let plan = Plan { actions: ["a", "b"].map(owned).into(), ..Plan::default() };
+    let (asked, report, _) = report(plan, vec![("+a", CHANGED)]).await;
+    let End::ScaleFailed(text) = &report.end else { panic!("{report:?}") };
+    assert!(text.starts_with("owner of pod a: ") && text.contains("mutating webhooks"), "{text}");
+    assert_eq!((asked.as_str(), report.wrote.len()), ("+a +b", 1));
 }
 
 /// A revision that nothing needs, and that somebody's finalizer holds, would be deleted by each plan.
