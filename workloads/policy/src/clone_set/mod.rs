@@ -42,7 +42,7 @@ use self::{
     claims::Claims,
     member::Member,
     numbers::{Course, Numbers, goes_back, numbers},
-    short_lived::{ShortLived, is_new},
+    short_lived::ShortLived,
 };
 pub(crate) use self::{
     rules::template_labels,
@@ -163,7 +163,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
         input.pods.iter().copied().partition(|pod| is_going || rules.selector.takes(&pod.labels));
     let short_lived = ShortLived::of(&ours, &left, rules.replicas, now);
-    let left = left.into_iter().filter(|pod| !is_new(pod, now));
+    let left = left.into_iter().filter(|pod| pod.new_for(now).is_none());
     plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
     let status = set.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);

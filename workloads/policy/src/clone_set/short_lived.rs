@@ -8,14 +8,9 @@ use jiff::Timestamp;
 
 use crate::{
     plan::count,
-    pod::{Phase, PodView},
-    time::until,
+    pod::{NEW_SECONDS, Phase, PodView},
 };
 
-/// Seconds in which a pod is new.
-const NEW: i64 = 60;
-/// A pod that is new for longer has a time of another clock.
-const LONGEST: Duration = Duration::from_secs(120);
 /// New pods of a small set that may end and are made anew at once.
 const FEW: i64 = 3;
 
@@ -34,30 +29,19 @@ impl ShortLived {
     /// Looks at the pods that the set selects, and at the `others` that it owns all the same. As many of the
     /// former as it is to have may end, and are made anew at once.
     pub(super) fn of(selected: &[&PodView], others: &[&PodView], replicas: i64, now: Timestamp) -> Self {
-        let ended = selected.iter().filter(|pod| pod.phase == Phase::Ended && !pod.terminating);
-        let ended: Vec<Duration> = ended.filter_map(|pod| new_for(pod, now)).collect();
-        let others: Vec<Duration> = others.iter().filter_map(|pod| new_for(pod, now)).collect();
+        let ended = selected.iter().filter(|pod| pod.phase == Phase::Ended);
+        let ended: Vec<Duration> = ended.filter_map(|pod| pod.new_for(now)).collect();
+        let others: Vec<Duration> = others.iter().filter_map(|pod| pod.new_for(now)).collect();
         let (most, refused) = (replicas.max(FEW), count(ended.len()));
         let held = (refused - most).max(0) + count(others.len());
         if held == 0 {
             return Self::default();
         }
         let why = match others.len() {
-            0 => format!("{refused} new pods have ended within {NEW} s: see why their nodes refuse them"),
+            0 => format!("{refused} new pods have ended within {NEW_SECONDS} s: see why their nodes refuse them"),
             many => format!("{many} new pods have not the labels of the template: see mutating webhooks"),
         };
         let again = ended.into_iter().chain(others).min();
         Self { held, again, why: Some(format!("{why}; they are made anew later")) }
     }
-}
-
-/// Tells whether a pod that is not selected stays the set's for now.
-pub(super) fn is_new(pod: &PodView, now: Timestamp) -> bool {
-    new_for(pod, now).is_some()
-}
-
-/// Time for which a pod is new; `None`: it is not.
-fn new_for(pod: &PodView, now: Timestamp) -> Option<Duration> {
-    let left = until(pod.created, NEW, now);
-    (!pod.terminating && !left.is_zero() && left <= LONGEST).then_some(left)
 }
