@@ -24,7 +24,7 @@ use crate::{
 /// The longest pair of hashes that is read.
 const LONGEST_HASHES: usize = 64;
 /// Seconds in which a pod is new.
-pub(crate) const NEW_SECONDS: i64 = 60;
+const NEW_SECONDS: i64 = 60;
 /// A pod that is new for longer has the time of another clock.
 const NEW_AT_MOST: Duration = Duration::from_secs(120);
 /// The longest name of a container that is told.

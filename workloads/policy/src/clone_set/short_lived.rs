@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::{
     plan::count,
-    pod::{NEW_SECONDS, Phase, PodView},
+    pod::{Phase, PodView},
 };
 
 /// New pods of a small set that may end and are made anew at once.
@@ -38,7 +38,7 @@ impl ShortLived {
             return Self::default();
         }
         let why = match others.len() {
-            0 => format!("{refused} new pods have ended within {NEW_SECONDS} s: see why their nodes refuse them"),
+            0 => format!("{refused} new pods have ended: see why their nodes refuse them"),
             many => format!("{many} new pods have not the labels of the template: see mutating webhooks"),
         };
         let again = ended.into_iter().chain(others).min();
