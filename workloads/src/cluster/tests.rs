@@ -147,7 +147,9 @@ fn kinds_are_listed_apart() {
 #[test]
 fn an_agent_concerns_those_with_pods_on_its_node() {
     let mut cluster = Cluster::default();
-    ["web", "shop", "idle"].map(|name| cluster.take(set(kind("CloneSet"), name, spec(json!({})))));
+    for name in ["web", "shop", "idle"] {
+        cluster.take(set(kind("CloneSet"), name, spec(json!({}))));
+    }
     cluster.take(set(kind("StatefulSet"), "db", spec(json!({}))));
     for (name, owner, node) in [("web-1", "web", "n"), ("shop-1", "shop", "m"), ("db-0", "", "n")] {
         let owners = json!([{ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": owner,
