@@ -52,7 +52,7 @@ use crate::{
     action::Action,
     agents::Agents,
     hash::Suffixes,
-    in_place::{self, InPlaceState, Settled, change},
+    in_place::{self, Changes, InPlaceState, Settled},
     plan::{self, Failures, LateWrites, Nodes, count, release},
     pod::PodView,
     predownload::{self, Ahead},
@@ -134,6 +134,8 @@ struct Pass<'a> {
     claims_differ: Option<String>,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// Changes between revisions, as far as they were looked at.
+    changes: Changes,
     /// States of pods that could not be written to.
     late_states: LateWrites,
     /// New pods that it has lost, and does not make anew yet.
@@ -202,6 +204,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         waits: None,
         claims_differ: None,
         settled: Settled::new(),
+        changes: Changes::default(),
         late_states: LateWrites::default(),
         short_lived,
     };
@@ -274,7 +277,7 @@ impl Pass<'_> {
         let in_place = self.rules.update_type != UpdateType::ReCreate;
         Course {
             rolls_back: self.input.settings.partition_rollback && is_other,
-            in_place: in_place && is_other && change(&current.template, &update.template).is_some(),
+            in_place: in_place && is_other && self.changes.of(current, update).is_some(),
         }
     }
 

@@ -41,7 +41,7 @@ use crate::{
     adopt::{Adopting, Unadopted},
     agents::Agents,
     hash::{Suffixes, is_suffix},
-    in_place::{self, InPlaceState, Settled},
+    in_place::{self, Changes, InPlaceState, Settled},
     names::REVISION_LABEL,
     plan::{self, Failures, LateWrites, NodeView, Nodes, most_created, release},
     pod::PodView,
@@ -111,6 +111,8 @@ struct Pass<'a> {
     deletes_left: i64,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// Changes between revisions, as far as they were looked at.
+    changes: Changes,
     /// Labels of pods that could not be written to.
     late_labels: LateWrites,
     /// Why the update does not go on.
@@ -188,6 +190,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         creates_left: burst.min(most_created(rules.template, &[])),
         deletes_left: burst,
         settled: Settled::new(),
+        changes: Changes::default(),
         late_labels: LateWrites::default(),
         update_waits: split.refused,
     };

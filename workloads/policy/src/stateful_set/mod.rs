@@ -38,7 +38,7 @@ use crate::{
     adopt::{Adopting, Unadopted},
     agents::Agents,
     clone_set::{ClaimView, UpdateType},
-    in_place::{self, InPlaceState, Settled},
+    in_place::{self, Changes, InPlaceState, Settled},
     lifecycle::{State, is_available, is_ready_anew},
     names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL},
     plan::{self, Failures, LateWrites, most_created, release},
@@ -132,6 +132,8 @@ struct Pass<'a> {
     mended_in: Option<Duration>,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// Changes between revisions, as far as they were looked at.
+    changes: Changes,
     /// Numbers of pods whose claims do not yet say what they go with: whether that could not be written. To
     /// delete such a pod could delete its claims, or leave them for good.
     unkept: BTreeMap<i64, bool>,
@@ -226,6 +228,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         update_waits: split.refused,
         mended_in: None,
         settled: Settled::new(),
+        changes: Changes::default(),
         unkept: BTreeMap::new(),
         late_states: LateWrites::default(),
     };

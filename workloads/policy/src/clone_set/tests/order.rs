@@ -65,6 +65,19 @@ fn pods_stay_spread() {
     }
 }
 
+/// Each requirement is looked at for each pod. Rows: weights with 32 of them each, and the effect.
+#[test]
+fn weights_with_too_many_requirements_are_a_fault() {
+    let absent = |at: usize| json!({ "key": format!("k{at}"), "operator": "DoesNotExist" });
+    let absent: Vec<_> = (0..32).map(absent).collect();
+    let weight = json!({ "weight": 1, "matchSelector": { "matchExpressions": absent } });
+    for (weights, effect) in [(32, ""), (33, "InvalidSpec")] {
+        let priority = json!({ "weightPriority": vec![weight.clone(); weights] });
+        let spec = json!({ "replicas": 1, "updateStrategy": { "priorityStrategy": priority } });
+        assert_eq!(World::new(spec, "1n").effect(), effect);
+    }
+}
+
 fn updated(
     strategy: serde_json::Value,
     pods: usize,
