@@ -203,5 +203,13 @@ fn done(parts: &Parts, body: &Value) -> Value {
     if let Some(labels) = meta["labels"].as_object_mut() {
         labels.retain(|_, value| !value.is_null());
     }
-    json!({ "metadata": meta, "spec": {} })
+    let mut object = json!({ "metadata": meta, "spec": {} });
+    // Of what is written, what is looked at again.
+    let part = if path.contains("clonesets") { "spec" } else { "status" };
+    for part in [part, "revision"] {
+        if let Some(written) = body.get(part) {
+            object[part] = written.clone();
+        }
+    }
+    object
 }
