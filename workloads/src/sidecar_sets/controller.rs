@@ -25,7 +25,7 @@ use crate::{
     owned::{Concerned, Owned},
     timing::{AT_ONCE, Backoff},
     watch::Shown,
-    write::{Failure, Writer, params},
+    write::{CHANGED_BY_CLUSTER, Failure, Writer, params},
 };
 
 /// A namespace that is not there is looked for again after it.
@@ -295,11 +295,17 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
             Refile::Change(one, mut patch) => {
                 patch["metadata"]["uid"] = one.uid.as_str().into();
                 patch["metadata"]["resourceVersion"] = one.version.as_str().into();
-                let (params, patch) = (params::patch(), Patch::Merge(&patch));
-                match writer.ask("patch", api.patch(&one.name, &params, &patch)).await {
+                let (params, body) = (params::patch(), Patch::Merge(&patch));
+                match writer.ask("patch", api.patch(&one.name, &params, &body)).await {
                     Ok(written) => {
-                        report.made.extend(FiledRevision::of(&written).map(CopyView));
-                        continue;
+                        let written = FiledRevision::of(&written);
+                        let is_so = written.as_ref().is_some_and(|one| one.has(&patch));
+                        report.made.extend(written.map(CopyView));
+                        if is_so {
+                            continue;
+                        }
+                        // The next plan would write the same, and so on.
+                        Failure::Refused(CHANGED_BY_CLUSTER.to_owned())
                     }
                     Err(failure) => failure,
                 }
