@@ -96,6 +96,12 @@ impl FiledRevision {
             custom_version: meta.labels.as_ref().and_then(|labels| labels.get(CUSTOM_VERSION)).cloned(),
         })
     }
+
+    /// Tells whether it has what the patch of a [`Refile::Change`] says.
+    pub fn has(&self, patch: &Value) -> bool {
+        let custom_version = patch["metadata"]["labels"][CUSTOM_VERSION].as_str();
+        patch["revision"] == self.number && custom_version == self.custom_version.as_deref()
+    }
 }
 
 /// Writes for a set, given its ControllerRevisions; those that make some come first.

@@ -138,6 +138,14 @@ impl Agenda {
         }
     }
 
+    /// Forgets what is due. Plans on their way end by themselves.
+    pub(crate) fn clear(&mut self) {
+        self.due.clear();
+        self.waiting.clear();
+        self.queues.clear();
+        self.taken.clear();
+    }
+
     /// Objects with a plan on its way.
     #[cfg(test)]
     pub(crate) fn in_flight(&self) -> Vec<&str> {

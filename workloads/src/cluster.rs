@@ -1,6 +1,7 @@
 //! Picture of the cluster: workloads of all kinds, what they own, and the nodes.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Instant,
@@ -23,9 +24,9 @@ use crate::{
     kinds::{Given, KINDS, Kind, Known, Plan, Set, Workload},
     node_updates::NodeUpdates,
     object::Filed,
-    owned::{Concerned, Owned, orphans},
+    owned::{Concerned, Ownable, Owned, orphans},
     reading::Found,
-    update_store::UpdateStore,
+    update_store::{News, UpdateStore},
     watch::{Input, Shown},
 };
 
@@ -105,7 +106,10 @@ impl Cluster {
             }
             Input::PullJob(shown) => self.pull_jobs.take(shown),
             Input::Node(shown) => self.take_node(shown),
-            Input::NodeUpdates(shown) => self.update_store.take(shown),
+            Input::NodeUpdates(shown) => {
+                let news = self.update_store.take(shown);
+                self.of_news(news)
+            }
             Input::NodeUpdatesLost => {
                 self.update_store.is_deaf();
                 Concerned::None
@@ -262,9 +266,23 @@ impl Cluster {
         }
     }
 
-    /// A write to the object of a node was answered with this.
-    pub(crate) fn wrote_node_updates(&mut self, node_updates: NodeUpdates) {
-        self.update_store.wrote(node_updates);
+    /// A write to the object of a node was answered with this. Workloads that it is news for.
+    pub(crate) fn wrote_node_updates(&mut self, node_updates: NodeUpdates) -> Concerned {
+        let news = self.update_store.wrote(node_updates);
+        self.of_news(news)
+    }
+
+    /// Workloads that news of the objects of nodes concern.
+    fn of_news(&self, News { all, mut sets, nodes }: News) -> Concerned {
+        if all {
+            return Concerned::All;
+        }
+        if !nodes.is_empty() {
+            let here = self.pods.iter().filter(|pod| nodes.contains(&pod.node));
+            let keys: BTreeSet<Cow<'_, str>> = here.map(Ownable::key).collect();
+            sets.extend(keys.into_iter().flat_map(|key| self.keyed(key.into_owned())));
+        }
+        if sets.is_empty() { Concerned::None } else { Concerned::Some(sets) }
     }
 
     /// Objects of the nodes whose entries these writes change, as far as they are known.
@@ -274,7 +292,8 @@ impl Cluster {
 
     /// Takes in which agents are silent by now.
     pub(crate) fn listen(&mut self, now: Instant) -> Concerned {
-        if self.update_store.listen(now) { Concerned::All } else { Concerned::None }
+        let news = self.update_store.listen(now);
+        self.of_news(news)
     }
 
     /// Time at which the next agent becomes silent.

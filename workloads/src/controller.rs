@@ -38,9 +38,10 @@ impl Controller {
                 Turn::Panic(uid, text) => state.set_aside(&uid, &text, self.look()),
                 Turn::Due => {}
             }
-            if matches!(state.cluster.listen(Instant::now()), Concerned::All) {
+            let concerned = state.cluster.listen(Instant::now());
+            if concerned != Concerned::None {
                 info!("Another agent is silent, or is not any more");
-                state.all_due();
+                state.concerns(concerned);
             }
             state.turns.wakes = state.cluster.next_silence();
             if state.turns.begins_term() {
@@ -76,7 +77,7 @@ impl Controller {
     fn take(&self, state: &mut State, input: Input) {
         let ends = input.is_end();
         let concerned = state.cluster.take(input);
-        state.turns.take(concerned, || state.cluster.sets().map(str::to_owned).collect());
+        state.concerns(concerned);
         if ends {
             self.connections.show(state.cluster.listed(), state.cluster.sizes());
         }
@@ -106,7 +107,7 @@ impl Controller {
     fn settle(&self, state: &mut State, report: Report) {
         let Report { uid, wrote, unadopted, put_off, unread, end } = report;
         let cluster = &mut state.cluster;
-        let (mut was_read, mut unkept) = (false, None);
+        let (mut was_read, mut unkept, mut others) = (false, None, Vec::new());
         for wrote in wrote {
             match wrote {
                 Wrote::Pod(pod) => cluster.pods.wrote(pod),
@@ -115,7 +116,11 @@ impl Controller {
                 Wrote::PullJob(job) => cluster.pull_jobs.wrote(job),
                 Wrote::Set(set) => cluster.wrote_set(set),
                 Wrote::StatusUnkept(status, field) => unkept = Some((status, field)),
-                Wrote::NodeUpdates(node_updates) => cluster.wrote_node_updates(node_updates),
+                Wrote::NodeUpdates(node_updates) => {
+                    if let Concerned::Some(sets) = cluster.wrote_node_updates(node_updates) {
+                        others.extend(sets);
+                    }
+                }
                 Wrote::PodGone(uid) => cluster.pods.ended(&uid),
                 Wrote::ClaimGone(uid) => cluster.claims.ended(&uid),
                 Wrote::RevisionGone(uid) => cluster.revisions.ended(&uid),
@@ -184,6 +189,9 @@ impl Controller {
                 }
             }
         }
+        // It has a pause of its own.
+        others.retain(|other| *other != uid);
+        state.concerns(Concerned::Some(others));
         state.turns.agenda.add(uid, later(Instant::now(), pause));
     }
 }

@@ -104,9 +104,10 @@ impl Memory {
         until
     }
 
-    /// Tells whether it is set aside.
-    pub(crate) fn is_aside(&self, generation: Option<i64>, now: Instant) -> bool {
-        self.aside.is_some_and(|aside| aside.generation == generation && now < aside.until)
+    /// Time until which it is set aside; `None`: it is not, or not any more.
+    pub(crate) fn aside_until(&self, generation: Option<i64>, now: Instant) -> Option<Instant> {
+        let aside = self.aside.filter(|aside| aside.generation == generation && now < aside.until);
+        aside.map(|aside| aside.until)
     }
 }
 

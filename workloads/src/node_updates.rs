@@ -4,7 +4,11 @@
 //! the watch or as it was read, and fails if there is a newer one: so two sets with pods on one node take
 //! nothing from each other. What has no room in the object waits until others are done.
 
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{
@@ -104,6 +108,17 @@ impl NodeUpdates {
     pub(crate) fn states(&self, set: &str) -> impl Iterator<Item = (String, InPlaceState)> {
         let entries = self.entries.iter().filter(move |entry| entry.owner_uid == set);
         entries.map(|entry| (entry.uid.clone(), self.state(entry)))
+    }
+
+    /// UIDs of the sets for which an earlier version says anything else of their pods.
+    pub(crate) fn news_since(&self, earlier: Option<&Self>) -> BTreeSet<String> {
+        let states = |one: &Self| -> BTreeMap<(String, String), InPlaceState> {
+            let of = |entry: &DesiredPod| ((entry.owner_uid.clone(), entry.uid.clone()), one.state(entry));
+            one.entries.iter().map(of).collect()
+        };
+        let (before, after) = (earlier.map(states).unwrap_or_default(), states(self));
+        let is_news = |key: &&(String, String)| before.get(*key) != after.get(*key);
+        before.keys().chain(after.keys()).filter(is_news).map(|(set, _)| set.clone()).collect()
     }
 
     fn state(&self, entry: &DesiredPod) -> InPlaceState {

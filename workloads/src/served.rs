@@ -164,6 +164,7 @@ impl State {
         let (plural, name) = (parts.next().unwrap_or_default().to_owned(), parts.next());
         // What is made twice, and what is selected, matters of revisions alone.
         let is_revision = plural == "controllerrevisions";
+        let is_pod = plural == "pods";
         self.asked.push(format!("{method} {plural}{}", if name.is_some() { " one" } else { "" }));
         self.version += 1;
         let version = self.version.to_string();
@@ -220,6 +221,9 @@ impl State {
                     object["revision"] = body.get("revision").unwrap_or(&object["revision"]).clone();
                 } else {
                     object["status"] = body["status"].clone();
+                    let given = body["metadata"]["annotations"].as_object().filter(|_| is_pod);
+                    let given = given.into_iter().flatten().filter(|(_, value)| !value.is_null());
+                    given.for_each(|(key, value)| object["metadata"]["annotations"][key] = value.clone());
                 }
                 object["metadata"]["resourceVersion"] = version.into();
                 object.clone()

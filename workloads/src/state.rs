@@ -94,7 +94,9 @@ impl State {
         };
         let meta = set.meta();
         let memory = self.memory.entry(uid.to_owned()).or_default();
-        if memory.is_aside(meta.generation, look.now) {
+        if let Some(until) = memory.aside_until(meta.generation, look.now) {
+            // An event, or another term, has taken the place of that look.
+            self.turns.agenda.add(uid.to_owned(), until);
             return Next::Nothing;
         }
         if meta.deletion_timestamp.is_none() {
@@ -185,7 +187,17 @@ impl State {
     }
 
     pub(crate) fn all_due(&mut self) {
-        self.turns.take(Concerned::All, || self.cluster.sets().map(str::to_owned).collect());
+        self.concerns(Concerned::All);
+    }
+
+    /// Makes the workloads due that something concerns. To all of them belong those that are remembered and
+    /// gone: a list has not shown them any more, and what is remembered goes when they are looked at.
+    pub(crate) fn concerns(&mut self, concerned: Concerned) {
+        let (cluster, memory) = (&self.cluster, &self.memory);
+        self.turns.take(concerned, || {
+            let gone = memory.keys().map(String::as_str).filter(|uid| cluster.set(uid).is_none());
+            cluster.sets().chain(gone).map(str::to_owned).collect()
+        });
     }
 
     /// Takes in how a reading of namespaces ended. Workloads that something new was found for are due, and

@@ -10,6 +10,7 @@ mod create;
 mod end;
 mod failure;
 mod in_place;
+mod kept;
 mod order;
 pub(crate) mod params;
 mod predownload;
@@ -27,7 +28,6 @@ use berth_proto::crd::ImagePullJob;
 use berth_workloads_policy::{
     action::{Action, Note, Target},
     clone_set::ClaimView,
-    names::REVISION_LABEL,
     plan::Cause,
     pod::PodView,
     predownload::PullJobView,
@@ -53,7 +53,7 @@ use crate::{
     node_updates::NodeUpdates,
     put_off::Late,
     reading::Listed,
-    trimmed::{TrimmedPod, is_read},
+    trimmed::TrimmedPod,
     watch::{Claims, Pods, PullJobs, Revisions, Watched},
 };
 
@@ -180,29 +180,12 @@ impl Work {
 
     async fn write(&mut self, action: Action) -> End {
         match action {
-            Action::CreateRevision(object) => {
-                match self.writer.create_revision(&self.namespace, &object).await {
-                    Ok(object) => self.wrote.extend(Revision::of(&object).map(Wrote::Revision)),
-                    Err(Failure::Taken) => return self.name_taken().await,
-                    Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
-                }
-                End::Done
-            }
-            Action::RaiseRevision(target, number) => {
-                let patch = json!({ "revision": number });
-                let written = self.patch::<ControllerRevision>(&target, patch).await;
-                self.settle::<Revisions>(
-                    written,
-                    &target.uid,
-                    Wrote::Revision,
-                    Wrote::RevisionGone,
-                    End::UpdateFailed,
-                )
-                .await
-            }
+            Action::CreateRevision(object) => self.make_revision(&object).await,
+            Action::RaiseRevision(target, number) => self.raise_revision(target, number).await,
             Action::MarkRevision(target, patch) => self.mark_revision(target, patch).await,
             Action::DeleteRevision(target) => {
-                let deleted = self.delete::<ControllerRevision>(&target).await;
+                // One that somebody's finalizer holds would be deleted again by each plan.
+                let deleted = self.delete::<ControllerRevision>(&target).await.map(|_| None);
                 self.settle::<Revisions>(
                     deleted,
                     &target.uid,
@@ -220,10 +203,7 @@ impl Work {
                 let (there, gone) = (Wrote::Revision, Wrote::RevisionGone);
                 self.adopt::<Revisions>("revision", target, patch, there, gone).await
             }
-            Action::PatchPodStatus(target, patch) => {
-                let written = self.patch_status(&target, patch).await;
-                self.settle::<Pods>(written, &target.uid, Wrote::Pod, Wrote::PodGone, End::UpdateFailed).await
-            }
+            Action::PatchPodStatus(target, patch) => self.patch_conditions(target, patch).await,
             Action::DeletePod(target) => {
                 let deleted = self.delete::<TrimmedPod>(&target).await;
                 let is_update = self.causes.get(&target.uid) == Some(&Cause::Update);
@@ -239,11 +219,7 @@ impl Work {
                 let (there, gone) = (Wrote::Pod, Wrote::PodGone);
                 self.settle_as::<Pods>(failed, deleted, &target.uid, there, gone, End::ScaleFailed).await
             }
-            Action::PatchClaim(target, patch) => {
-                let written = self.patch::<PersistentVolumeClaim>(&target, patch).await;
-                self.settle::<Claims>(written, &target.uid, Wrote::Claim, Wrote::ClaimGone, End::ScaleFailed)
-                    .await
-            }
+            Action::PatchClaim(target, patch) => self.patch_claim(target, patch).await,
             Action::DeleteClaim(target) => {
                 let deleted = self.delete::<PersistentVolumeClaim>(&target).await;
                 let (there, gone) = (Wrote::Claim, Wrote::ClaimGone);
@@ -270,35 +246,6 @@ impl Work {
                 self.in_place(vec![entry]).await.end
             }
         }
-    }
-
-    /// Changes metadata of a pod. What the cluster has just written says so, or never will.
-    async fn patch_pod(&mut self, target: Target, patch: Value) -> End {
-        let written = self.patch::<TrimmedPod>(&target, patch.clone()).await;
-        let is_changed = matches!(&written, Ok(Some(pod)) if !has_metadata(pod.meta(), &patch));
-        let cause = self.causes.get(&target.uid).copied();
-        if written.is_ok() && !is_changed {
-            match cause {
-                Some(Cause::Repair) => {
-                    let text = format!("pod {} has the label of its name again", target.name);
-                    self.tell("SuccessfulUpdate", text);
-                }
-                Some(Cause::InPlace) => {
-                    let revision = patch["metadata"]["labels"][REVISION_LABEL].as_str().unwrap_or_default();
-                    let text = format!("update pod {} in place (revision {revision})", target.name);
-                    self.tell("SuccessfulUpdatePodInPlace", text);
-                }
-                Some(Cause::Update) | None => {}
-            }
-        }
-        let failed = if cause == Some(Cause::InPlace) { "FailedUpdatePodInPlace" } else { "FailedUpdate" };
-        let (there, gone) = (Wrote::Pod, Wrote::PodGone);
-        let end = self.settle_as::<Pods>(failed, written, &target.uid, there, gone, End::UpdateFailed).await;
-        if !is_changed {
-            return end;
-        }
-        let text = format!("labels and annotations of pod {}: {CHANGED_BY_CLUSTER}", target.name);
-        self.failed(Failure::Refused(text), failed, End::UpdateFailed).await
     }
 
     /// Takes in the answer of a write to an object that was there.
@@ -371,18 +318,6 @@ impl Work {
     fn warn(&self, reason: &'static str, text: String) {
         self.writer.events.tell(&self.set, Note { warning: true, reason, text });
     }
-}
-
-/// Tells whether an object has what a merge patch says of its labels and annotations. Of a pod's annotations
-/// few are read.
-fn has_metadata(meta: &ObjectMeta, patch: &Value) -> bool {
-    let has = |there: Option<&BTreeMap<String, String>>, map: &str| {
-        let patched = patch["metadata"][map].as_object().into_iter().flatten();
-        let mut patched = patched.filter(|(key, _)| map == "labels" || is_read(key));
-        let value = |key: &str| there.and_then(|there| there.get(key)).map(String::as_str);
-        patched.all(|(key, patched)| value(key) == patched.as_str())
-    };
-    has(meta.labels.as_ref(), "labels") && has(meta.annotations.as_ref(), "annotations")
 }
 
 /// Tells whether an object that was deleted is there for a while. One that is gone at once is answered by its

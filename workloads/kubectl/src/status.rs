@@ -55,14 +55,14 @@ fn set(kind: Kind, object: &Value, expected: i64) -> Progress {
         ));
     }
     if ready < expected {
-        return waits(format!("Waiting for {} pods to be ready...", expected - ready));
+        return waits(format!("Waiting for {} pods to be ready...", expected.saturating_sub(ready)));
     }
     if partitioned {
         return done(format!("partitioned roll out complete: {updated} new pods have been updated..."));
     }
     let all = number(&status["readyReplicas"]);
     if all < replicas {
-        return waits(format!("Waiting for {} pods to be ready...", replicas - all));
+        return waits(format!("Waiting for {} pods to be ready...", replicas.saturating_sub(all)));
     }
     let (title, revision) = (kind.title(), revision(kind, object));
     done(format!("{title} rolling update complete {updated} pods at revision {revision}..."))
@@ -192,6 +192,8 @@ mod tests {
     // As the controller counts it, a share of a single pod holds that one.
     #[case::share_of_one(json!({ "replicas": 1, "updateStrategy": { "partition": "99%" } }), json!({ "observedGeneration": 3 }),
         "partitioned roll out complete: 0 new pods have been updated...", true)]
+    #[case::no_number_that_anybody_means(json!({ "replicas": 3 }), counts(3, i64::MIN, 3, 3),
+        "Waiting for 9223372036854775807 pods to be ready...", false)]
     #[case::none(json!({ "replicas": 0 }), counts(0, 0, 0, 0), "CloneSet rolling update complete 0 pods at revision s-7...", true)]
     fn a_clone_set(#[case] spec: Value, #[case] status: Value, #[case] line: &str, #[case] done: bool) {
         let progress = of(Kind::CloneSet, &clone_set(spec, status)).unwrap();

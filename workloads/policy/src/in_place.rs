@@ -1,5 +1,6 @@
 //! Difference of two templates, as far as a running pod can follow it: images, labels and annotations.
 
+mod changes;
 mod grace;
 mod shown;
 mod state;
@@ -16,6 +17,7 @@ pub use self::{
     state::{InPlacePhase, InPlaceState},
 };
 pub(crate) use self::{
+    changes::Changes,
     grace::{annotations_of, end_grace, open},
     update::{Obstacle, Own, Update},
 };
@@ -156,13 +158,13 @@ fn first_entry(actions: &[Action]) -> usize {
 /// goes back in place. Labels that all of these revisions have alike stay as they are: one of a hook is for
 /// others to set. What an OpenKruise has left in its grace period comes along.
 fn change_of(
-    revisions: &[&Revision],
+    (revisions, changes): (&[&Revision], &Changes),
     from: &Revision,
     pod: &PodView,
     known: Option<&InPlaceState>,
     to: &Revision,
 ) -> Option<Change> {
-    let plain = change(&from.template, &to.template)?;
+    let plain = changes.of(from, to)?;
     let plain = match &pod.grace {
         Some(grace) if pod.is_in_grace(known) => grace.added_to(plain, &to.template)?,
         _ => plain,
@@ -175,7 +177,7 @@ fn change_of(
     let mut whole = plain;
     for begun in begun {
         let begun = match revisions.iter().find(|one| one.hash() == begun) {
-            Some(begun) => change(&begun.template, &to.template)?,
+            Some(begun) => changes.of(begun, to)?,
             // It may have given the pod anything.
             None => {
                 let all = |key| Some(metadata(&Map::new(), &to.template, key)?.0);
@@ -187,8 +189,7 @@ fn change_of(
         whole.gone_labels.extend(begun.gone_labels);
         whole.gone_annotations.extend(begun.gone_annotations);
     }
-    let mut template = to.template.clone();
-    whole.images = images(&mut template).into_iter().filter(|(_, image)| !image.is_empty()).collect();
+    whole.images = named_images(&to.template).filter(|(_, image)| !image.is_empty()).collect();
     Some(whole)
 }
 
@@ -236,6 +237,14 @@ fn images(template: &mut Map<String, Value>) -> Vec<(String, String)> {
             (text(one.get("name")), text(image.as_ref()))
         })
         .collect()
+}
+
+/// Names of the containers of a template, each with its image.
+fn named_images(template: &Map<String, Value>) -> impl Iterator<Item = (String, String)> {
+    let containers = template.get("spec").and_then(|spec| spec.get("containers")).and_then(Value::as_array);
+    let text = |one: &Value, key: &str| one.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let containers = containers.into_iter().flatten().filter(|one| one.is_object());
+    containers.map(move |one| (text(one, "name"), text(one, "image")))
 }
 
 /// Paths of the fields that env of the containers is taken from.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use berth_proto::crd::ClaimTemplate;
+use berth_proto::{crd::ClaimTemplate, nested::memory};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -20,6 +20,9 @@ const LONGEST_NAME: usize = 253;
 const MOST_CREATED: i64 = 500;
 /// The most bytes that the pods of one pass have together: no author's large template fills the memory.
 const MOST_BYTES: usize = 4 << 20;
+/// Bytes of memory that weigh as much as one of text. Most templates take less; one of many small maps takes
+/// fifty times its text and more.
+const MEMORY_OF_TEXT: usize = 8;
 
 /// Writes that are due.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +39,8 @@ pub struct Plan<S> {
     pub again: Option<Duration>,
     /// Things to tell.
     pub notes: Vec<Note>,
-    /// Nodes whose pods have ended and are made anew: they may end again and again.
+    /// Nodes whose pods have ended and are made anew, or the names of such pods where these come again: they
+    /// may end again and again.
     pub ended_on: Vec<String>,
     /// Writes to pods that are more than they look, by UID: what is told of them.
     pub causes: BTreeMap<String, Cause>,
@@ -176,10 +180,15 @@ fn pods(actions: &[Action]) -> BTreeSet<String> {
 
 /// The most pods of a template that one pass makes, each with claims of these templates.
 pub(crate) fn most_created(template: &Map<String, Value>, claims: &[ClaimTemplate]) -> i64 {
-    let size = |object: &Map<String, Value>| json!(object).to_string().len();
+    let size = |object: &Map<String, Value>| weight(&json!(object));
     let claims = claims.iter().map(|claim| size(&claim.0)).fold(0, usize::saturating_add);
     let bytes = size(template).saturating_add(claims).max(1);
     i64::try_from(MOST_BYTES / bytes).unwrap_or(i64::MAX).clamp(1, MOST_CREATED)
+}
+
+/// Weight of a manifest that is to be made: bytes of its text, or more where it takes far more memory.
+pub(crate) fn weight(manifest: &Value) -> usize {
+    manifest.to_string().len().max(memory(manifest) / MEMORY_OF_TEXT)
 }
 
 /// Prefix of the names of an owner's pods, which they have beside their names: Kubernetes gives it to all
@@ -232,5 +241,9 @@ mod tests {
         assert_eq!((of(0, &[]), of(8_000, &[])), (500, 500));
         assert_eq!((of(1 << 20, &[]), of(8 << 20, &[])), (3, 1));
         assert_eq!((of(0, &[0; 64]), of(0, &[20_000; 64])), (500, 3));
+        // A hundred kilobytes of text, and eight megabytes of memory.
+        let small = json!({ "a": vec![json!({ "a": 1 }); 12_000] }).as_object().cloned().unwrap();
+        let most = most_created(&small, &[]);
+        assert!((2..=6).contains(&most), "{most}");
     }
 }

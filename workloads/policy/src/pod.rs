@@ -1,5 +1,7 @@
 //! Pods, reduced to what is decided by.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{ContainerStatus, Pod, PodCondition},
@@ -21,6 +23,10 @@ use crate::{
 
 /// The longest pair of hashes that is read.
 const LONGEST_HASHES: usize = 64;
+/// Seconds in which a pod is new.
+const NEW_SECONDS: i64 = 60;
+/// A pod that is new for longer has the time of another clock.
+const NEW_AT_MOST: Duration = Duration::from_secs(120);
 /// The longest name of a container that is told.
 const LONGEST_NAME: usize = 63;
 
@@ -166,6 +172,13 @@ impl PodView {
     /// Tells whether it counts: it has not ended, and is not being deleted.
     pub fn is_active(&self) -> bool {
         self.phase != Phase::Ended && !self.terminating
+    }
+
+    /// Time for which it is new; `None`: it is not, or goes. Who loses a pod that is, and makes another one
+    /// for it at once, may make pods without end.
+    pub(crate) fn new_for(&self, now: Timestamp) -> Option<Duration> {
+        let left = until(self.created, NEW_SECONDS, now);
+        (!self.terminating && !left.is_zero() && left <= NEW_AT_MOST).then_some(left)
     }
 
     /// Tells whether it has a readiness gate of this type.

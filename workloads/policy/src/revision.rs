@@ -18,13 +18,13 @@ use crate::{
     predownload::Mark,
     selector::Labels,
     store::{Stored, version},
-    template::{plain, same},
+    template::{PATCH, plain, same},
 };
 
 /// The longest part of an owner's name that stands in the name of a revision.
 const LONGEST_OWNER: usize = 223;
-/// Says that a template replaces the one before whole.
-const PATCH: &str = "$patch";
+/// Names of one template that may be taken. Two hashes are the same once in billions.
+const MOST_TAKEN: i32 = 16;
 
 /// A revision that is on file.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +124,13 @@ impl Revision {
         same(&self.template, template)
     }
 
+    /// Tells whether its name is one that its template gives it here. Otherwise whoever made it had another
+    /// one, or the cluster has changed the template on its way.
+    pub fn is_named_after_its_template(&self) -> bool {
+        let data = sorted(&data(&self.template)).to_string();
+        (0..=MOST_TAKEN).any(|collisions| hash::revision(data.as_bytes(), collisions) == self.hash())
+    }
+
     /// Names it for a write.
     pub(crate) fn target(&self) -> Target {
         Target { name: self.name.clone(), uid: self.uid.clone(), version: self.version.clone() }
@@ -185,9 +192,7 @@ pub fn settle<'a>(
 }
 
 fn new(owner: Owner<'_>, template: &Map<String, Value>, number: i64, collisions: i32) -> Value {
-    let mut content = template.clone();
-    content.insert(PATCH.to_owned(), "replace".into());
-    let data = json!({ "spec": { "template": content } });
+    let data = data(template);
     let hash = hash::revision(sorted(&data).to_string().as_bytes(), collisions);
     let cut = owner.name.char_indices().map(|(at, _)| at).find(|at| *at >= LONGEST_OWNER);
     let name = format!("{}-{hash}", &owner.name[..cut.unwrap_or(owner.name.len())]);
@@ -214,6 +219,13 @@ fn new(owner: Owner<'_>, template: &Map<String, Value>, number: i64, collisions:
         "data": data,
         "revision": number,
     })
+}
+
+/// Data of a revision of a template.
+fn data(template: &Map<String, Value>) -> Value {
+    let mut content = template.clone();
+    content.insert(PATCH.to_owned(), "replace".into());
+    json!({ "spec": { "template": content } })
 }
 
 /// The same with the keys of all objects sorted, whatever order they came in.
@@ -326,6 +338,30 @@ mod tests {
         back["metadata"]["creationTimestamp"] = Value::Null;
         back["spec"]["containers"][0]["resources"] = json!({});
         assert_eq!(settle(owner("shop"), &back, &[&one], None, 0).unwrap().update.name, one.name);
+    }
+
+    /// It is ours to say in a revision, and an author may write it too: no revision would ever be the
+    /// template's, and each plan would make one more.
+    #[test]
+    fn a_template_with_a_word_of_revisions_has_one_revision() {
+        for word in [json!("replace"), json!("merge"), json!(["x"])] {
+            let mut given = template("a:1");
+            given.insert(PATCH.to_owned(), word);
+            let one = filed(&made(*settle(owner("shop"), &given, &[], None, 0).unwrap_err()), 1);
+            assert_eq!(settle(owner("shop"), &given, &[&one], None, 0).unwrap().update.name, one.name);
+            assert!(one.has(&given) && one.is_named_after_its_template());
+        }
+    }
+
+    #[test]
+    fn a_revision_whose_template_was_changed_has_a_name_of_another_one() {
+        let of =
+            |collisions| made(*settle(owner("shop"), &template("a:1"), &[], None, collisions).unwrap_err());
+        let is_named = |collisions| filed(&of(collisions), 1).is_named_after_its_template();
+        assert!(is_named(0) && is_named(1) && is_named(7));
+        let mut changed = of(0);
+        changed["data"]["spec"]["template"]["spec"]["priority"] = 1.into();
+        assert!(!filed(&changed, 1).is_named_after_its_template());
     }
 
     #[test]

@@ -63,6 +63,11 @@ impl Selector {
         self.0.is_empty()
     }
 
+    /// Number of its requirements.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Tells whether it takes these labels.
     pub fn takes(&self, labels: &Labels) -> bool {
         self.0.iter().all(|(key, must)| {

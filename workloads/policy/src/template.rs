@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::quantity::quantity;
 
+/// Says in a revision that its template replaces the one before whole.
+pub(crate) const PATCH: &str = "$patch";
 /// Maps of quantities.
 const AMOUNTS: [&str; 3] = ["limits", "requests", "overhead"];
 /// Quantities.
@@ -119,9 +121,12 @@ pub fn same(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     one == other || plain(one) == plain(other)
 }
 
-/// Template without what says nothing, its quantities as numbers. It is for comparison alone.
+/// Template without what says nothing, its quantities as numbers. It is for comparison alone. Nor does the
+/// word say anything that revisions have in their data: an author's, which may stand there too, is in none.
 pub(crate) fn plain(object: &Map<String, Value>) -> Map<String, Value> {
-    plain_in("", object)
+    let mut plain = plain_in("", object);
+    plain.remove(PATCH);
+    plain
 }
 
 /// The same for the member of this name.

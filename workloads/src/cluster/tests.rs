@@ -143,6 +143,37 @@ fn kinds_are_listed_apart() {
     assert_eq!(listed, [("clonesets", true)]);
 }
 
+/// An agent that comes is news for those with pods on its node, and for none of the thousands of others.
+#[test]
+fn an_agent_concerns_those_with_pods_on_its_node() {
+    let mut cluster = Cluster::default();
+    for name in ["web", "shop", "idle"] {
+        cluster.take(set(kind("CloneSet"), name, spec(json!({}))));
+    }
+    cluster.take(set(kind("StatefulSet"), "db", spec(json!({}))));
+    for (name, owner, node) in [("web-1", "web", "n"), ("shop-1", "shop", "m"), ("db-0", "", "n")] {
+        let owners = json!([{ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": owner,
+            "uid": owner, "controller": true }]);
+        let owners = if owner.is_empty() { json!([]) } else { owners };
+        let pod = json!({
+            "metadata": { "namespace": "ns", "name": name, "uid": name, "ownerReferences": owners },
+            "spec": { "nodeName": node, "containers": [] },
+        });
+        let pod = Pods::view(serde_json::from_value(pod).unwrap()).unwrap();
+        cluster.take(Input::Pod(Shown::Applied(pod)));
+    }
+    let object = |features: Value| {
+        let object = json!({
+            "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+            "metadata": { "name": "n", "uid": "u", "resourceVersion": "1" },
+            "spec": {}, "status": { "features": features },
+        });
+        Input::NodeUpdates(Shown::Applied(NodeUpdates::of(serde_json::from_value(object).unwrap())))
+    };
+    assert_eq!(cluster.take(object(json!([kind("CloneSet").feature]))), some(&["db", "web"]));
+    assert_eq!(cluster.take(Input::NodeUpdates(Shown::Gone("u".to_owned()))), some(&["db", "web"]));
+}
+
 /// Each row: restarts of its container, and how far the update is: the report of its node comes later.
 #[rstest]
 #[case::the_container_of_before(0, InPlacePhase::Pending)]

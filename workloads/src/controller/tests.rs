@@ -1,5 +1,7 @@
 //! Two replicas at one API server, of which one leads at a time.
 
+mod changed;
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},

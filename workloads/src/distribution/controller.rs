@@ -84,7 +84,7 @@ impl Controller {
             let generation = filed.object.metadata.generation;
             memory.get(filed.uid()).is_none_or(|memory| memory.minds(generation, change))
         });
-        self.turns.take(concerned, || self.picture.all());
+        self.turns.take(concerned, || all(&self.picture, &self.memory));
         if ends {
             self.connections.show(self.picture.listed(), self.picture.sizes());
         }
@@ -205,8 +205,15 @@ impl Controller {
     }
 
     fn all_due(&mut self) {
-        self.turns.take(Concerned::All, || self.picture.all());
+        self.turns.take(Concerned::All, || all(&self.picture, &self.memory));
     }
+}
+
+/// UIDs of all distributions, and of those that are remembered and gone: a list has not shown them any more,
+/// and what is remembered goes when they are looked at.
+fn all(picture: &Picture, memory: &BTreeMap<String, Memory>) -> Vec<String> {
+    let gone = memory.keys().filter(|uid| picture.object(uid).is_none()).cloned();
+    picture.all().into_iter().chain(gone).collect()
 }
 
 fn decide(

@@ -9,6 +9,7 @@ use berth_base::lease::Term;
 use rstest::rstest;
 
 use super::*;
+use crate::agenda::Share;
 
 fn in_seconds(seconds: u64) -> tokio::time::Instant {
     tokio::time::Instant::now().checked_add(Duration::from_secs(seconds)).unwrap()
@@ -108,6 +109,33 @@ async fn what_is_due_wakes_only_one_that_may_begin_it() {
     assert!(wakes(&mut turns, true).await && !wakes(&mut turns, true).await, "it leads no more");
     turns.wakes = Some(Instant::now());
     assert!(wakes(&mut turns, false).await);
+}
+
+/// A replica stands by for months, and thousands of jobs come and go each hour: nothing of them stays.
+#[tokio::test]
+async fn nothing_is_due_at_a_replica_that_does_not_lead() {
+    let (_sender, inputs) = mpsc::channel::<()>(1);
+    let (lease, tenure) = Tenure::of_test();
+    let mut turns = EventLoop::<_, ()>::new(inputs, tenure);
+    let show = |turns: &mut EventLoop<(), ()>, uid: &str| {
+        turns.take(Concerned::Some(vec![uid.to_owned()]), Vec::new);
+    };
+    let due =
+        |turns: &mut EventLoop<(), ()>| turns.agenda.take(Instant::now(), AT_ONCE, |_| Share::default());
+    show(&mut turns, "gone");
+    assert!(!turns.begins_term());
+    lease.send_replace(Some(Term::of_test(in_seconds(3600))));
+    assert!(turns.begins_term());
+    turns.take(Concerned::All, || vec!["there".to_owned()]);
+    show(&mut turns, "new");
+    assert!(!turns.begins_term(), "the same one");
+    let mut all = due(&mut turns);
+    all.sort();
+    assert_eq!(all, ["new", "there"]);
+    show(&mut turns, "later");
+    lease.send_replace(None);
+    assert!(!turns.begins_term());
+    assert_eq!(due(&mut turns), [""; 0], "it leads no more");
 }
 
 #[tokio::test]

@@ -157,17 +157,29 @@ impl Jobs {
         broadcast_job::minds(job, before.as_ref(), after.as_ref(), has_pod)
     }
 
-    /// Takes in an object that a write was answered with.
-    fn wrote_object(&mut self, filed: Filed) {
+    /// Takes in an object that a write was answered with; UIDs of those that it is news for. A BroadcastJob
+    /// that its AdvancedCronJob has just made is to begin, and one that has just ended lets the next one go.
+    fn wrote_object(&mut self, filed: Filed) -> Vec<String> {
+        let mut concerned = Vec::new();
         match filed.object.kind() {
             Kind::Broadcast => {
                 if let Some(child) = child(&filed) {
+                    let is_news =
+                        |known: &ChildView| known.version() < child.version() && !child.decides_as(known);
+                    if self.broadcasts.get(&child.uid).is_none_or(is_news) {
+                        concerned.push(child.owner.clone());
+                    }
                     self.broadcasts.wrote(child);
+                }
+                let known = self.broadcast_jobs.get(filed.uid());
+                if known.is_none_or(|known| known.version() < filed.version()) {
+                    concerned.push(filed.uid().to_owned());
                 }
                 self.broadcast_jobs.wrote(filed);
             }
             Kind::Cron => self.cron_jobs.wrote(filed),
         }
+        concerned
     }
 
     /// Takes in that an object is gone.
@@ -300,13 +312,13 @@ impl Picture for Jobs {
         work.read().await
     }
 
-    fn wrote(&mut self, uid: &str, wrote: Wrote) {
+    fn wrote(&mut self, uid: &str, wrote: Wrote) -> Vec<String> {
         match wrote {
             Wrote::Pod(pod) => self.pods.wrote(pod),
             Wrote::PodGone(uid) => self.pods.ended(&uid),
             Wrote::Job(job) => self.jobs.wrote(job),
             Wrote::JobGone(uid) => self.jobs.ended(&uid),
-            Wrote::Object(filed) => self.wrote_object(*filed),
+            Wrote::Object(filed) => return self.wrote_object(*filed),
             Wrote::ObjectGone(uid) => self.ended(&uid),
             Wrote::Pods(pods) => self.pods.read(uid, pods),
             Wrote::Jobs(jobs, broadcasts) => {
@@ -314,9 +326,10 @@ impl Picture for Jobs {
                 let there = |uid: &str| broadcasts.iter().any(|filed| filed.uid() == uid);
                 let known: Vec<String> = self.broadcasts.of(uid).map(|child| child.uid.clone()).collect();
                 known.iter().filter(|uid| !there(uid)).for_each(|uid| self.ended(uid));
-                broadcasts.into_iter().for_each(|filed| self.wrote_object(filed));
+                return broadcasts.into_iter().flat_map(|filed| self.wrote_object(filed)).collect();
             }
         }
+        Vec::new()
     }
 }
 

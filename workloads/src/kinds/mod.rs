@@ -108,7 +108,7 @@ pub(crate) struct Known<'a> {
 pub(crate) struct Given<'a> {
     pub(crate) settings: Settings,
     pub(crate) failures: &'a Failures,
-    /// Nodes on which its pods end again and again.
+    /// Nodes on which its pods end again and again, or names of pods that do.
     pub(crate) rests: &'a Rests,
     /// Revisions of its nodes that keep what they have.
     pub(crate) held: &'a Held,

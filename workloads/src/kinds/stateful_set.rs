@@ -53,6 +53,7 @@ impl Workload for AdvancedStatefulSet {
             in_place: known.in_place,
             agents: known.agents,
             ahead: known.ahead(known.given.settings.predownload),
+            rests_until: known.given.rests.until(),
             failures: known.given.failures,
             put_off: known.given.put_off,
             collisions: known.given.collisions,

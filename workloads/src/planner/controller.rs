@@ -84,13 +84,13 @@ impl<P: Picture> Controller<P> {
     }
 
     fn all_due(&mut self) {
-        self.turns.take(Concerned::All, || uids(&self.picture));
+        self.turns.take(Concerned::All, || uids(&self.picture, &self.memory));
     }
 
     fn take(&mut self, input: P::Input) {
         let ends = P::ends_list(&input);
         let concerned = self.picture.take(input);
-        self.turns.take(concerned, || uids(&self.picture));
+        self.turns.take(concerned, || uids(&self.picture, &self.memory));
         if ends {
             self.connections.show(self.picture.listed(), self.picture.sizes());
         }
@@ -202,7 +202,11 @@ impl<P: Picture> Controller<P> {
 
     /// Takes in what a plan has written.
     fn settle(&mut self, Report { uid, wrote, put_off, unread, made, end }: Report<P::Wrote>) {
-        wrote.into_iter().for_each(|wrote| self.picture.wrote(&uid, wrote));
+        let mut others: Vec<String> =
+            wrote.into_iter().flat_map(|wrote| self.picture.wrote(&uid, wrote)).collect();
+        // It has a pause of its own.
+        others.retain(|other| *other != uid);
+        self.turns.take(Concerned::Some(others), Vec::new);
         let planned = self.picture.object(&uid);
         let title = || planned.map(Object::title);
         let readings = self.turns.readings();
@@ -274,9 +278,11 @@ impl<P: Picture> Controller<P> {
     }
 }
 
-/// UIDs of all objects.
-fn uids(picture: &impl Picture) -> Vec<String> {
-    picture.objects().map(|object| object.uid().to_owned()).collect()
+/// UIDs of all objects, and of those that are remembered and gone: a list has not shown them any more, and
+/// what is remembered goes when they are looked at.
+fn uids(picture: &impl Picture, memory: &BTreeMap<String, Memory>) -> Vec<String> {
+    let gone = memory.keys().filter(|uid| picture.object(uid).is_none()).cloned();
+    picture.objects().map(|object| object.uid().to_owned()).chain(gone).collect()
 }
 
 #[cfg(test)]

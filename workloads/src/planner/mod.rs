@@ -117,6 +117,7 @@ pub(crate) trait Picture: Sized + Send + 'static {
     /// Reads an object and all that it has made from the API server.
     fn read(work: &mut Work<Self>) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Takes in an answer that is about the object of that UID.
-    fn wrote(&mut self, uid: &str, wrote: Self::Wrote);
+    /// Takes in an answer that is about the object of that UID. UIDs of those that something new was found
+    /// for: the watch, which comes later, shows no news then.
+    fn wrote(&mut self, uid: &str, wrote: Self::Wrote) -> Vec<String>;
 }

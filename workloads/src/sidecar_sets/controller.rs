@@ -25,7 +25,7 @@ use crate::{
     owned::{Concerned, Owned},
     timing::{AT_ONCE, Backoff},
     watch::Shown,
-    write::{Failure, Writer, params},
+    write::{CHANGED_BY_CLUSTER, Failure, Writer, params},
 };
 
 /// A namespace that is not there is looked for again after it.
@@ -147,16 +147,25 @@ impl Controller {
             Shown::Gone(uid) => {
                 // Its ControllerRevisions go with their owner.
                 self.sets.gone(&uid);
-                self.backoff.remove(&uid);
-                self.aside.remove(&uid);
-                self.taken.remove(&uid);
+                self.forget(&uid);
             }
             Shown::ListEnds => {
                 self.sets.list_ends();
+                let remembered = self.backoff.keys().chain(self.aside.keys()).chain(self.taken.keys());
+                let gone = remembered.filter(|uid| self.sets.get(uid).is_none());
+                let gone: Vec<String> = gone.cloned().collect();
+                gone.iter().for_each(|uid| self.forget(uid));
                 self.sets_listed = true;
                 self.all_due();
             }
         }
+    }
+
+    /// Forgets what is remembered of a set that is gone.
+    fn forget(&mut self, uid: &str) {
+        self.backoff.remove(uid);
+        self.aside.remove(uid);
+        self.taken.remove(uid);
     }
 
     /// Begins the plans that are due.
@@ -166,7 +175,7 @@ impl Controller {
         for uid in self.turns.agenda.take(Instant::now(), AT_ONCE, share) {
             let Some(view) = self.sets.get(&uid) else {
                 // Its last plan may have ended when it had gone.
-                self.backoff.remove(&uid);
+                self.forget(&uid);
                 continue;
             };
             if self.aside.get(&uid).is_some_and(|version| *version == view.version) {
@@ -286,11 +295,17 @@ async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes
             Refile::Change(one, mut patch) => {
                 patch["metadata"]["uid"] = one.uid.as_str().into();
                 patch["metadata"]["resourceVersion"] = one.version.as_str().into();
-                let (params, patch) = (params::patch(), Patch::Merge(&patch));
-                match writer.ask("patch", api.patch(&one.name, &params, &patch)).await {
+                let (params, body) = (params::patch(), Patch::Merge(&patch));
+                match writer.ask("patch", api.patch(&one.name, &params, &body)).await {
                     Ok(written) => {
-                        report.made.extend(FiledRevision::of(&written).map(CopyView));
-                        continue;
+                        let written = FiledRevision::of(&written);
+                        let is_so = written.as_ref().is_some_and(|one| one.has(&patch));
+                        report.made.extend(written.map(CopyView));
+                        if is_so {
+                            continue;
+                        }
+                        // The next plan would write the same, and so on.
+                        Failure::Refused(CHANGED_BY_CLUSTER.to_owned())
                     }
                     Err(failure) => failure,
                 }

@@ -211,10 +211,10 @@ async fn a_pod_that_would_take_minutes_holds_no_other_up() {
     let node = json!({ "metadata": { "name": "n", "labels": { "zone": "a" } }, "spec": {} });
     let (asked, shown) = (Arc::new(Mutex::new(Vec::new())), pods.clone());
     let seen = asked.clone();
-    let mut writer = served::writer(move |method, path, _| {
+    let mut writer = served::writer(move |method, path, body| {
         let name = path.rsplit('/').next().unwrap_or_default();
         seen.lock().unwrap().push(format!("{method} {name}"));
-        if name == "n" { node.clone() } else { shown[usize::from(name == "p1")].clone() }
+        if name == "n" { node.clone() } else { annotated(&shown[usize::from(name == "p1")], body) }
     });
     let (events, mut told) = events::channel();
     writer.events = events;
@@ -254,10 +254,10 @@ async fn a_replica_set_of_nobody_is_looked_at_again() {
     let (read, patched): (Arc<AtomicUsize>, Arc<AtomicUsize>) = Default::default();
     let (reads, patches, whole) = (read.clone(), patched.clone(), one.clone());
     let (nobody, deployment) = (json!([]), owned("Deployment", "web"));
-    let writer = served::writer(move |method, path, _| {
+    let writer = served::writer(move |method, path, body| {
         if *method == Method::PATCH {
             patches.fetch_add(1, Ordering::Relaxed);
-            return whole.clone();
+            return annotated(&whole, body);
         }
         assert!(path.ends_with("/replicasets/web-1"), "{path}");
         let is_adopted = reads.fetch_add(1, Ordering::Relaxed) > 0;
@@ -279,4 +279,48 @@ async fn a_replica_set_of_nobody_is_looked_at_again() {
     }
     // Its pod costs something once it is the Deployment's, which is not asked for again.
     assert_eq!(asks, [(1, 0), (2, 1), (2, 2)]);
+}
+
+/// A pod with the annotations of a patch.
+fn annotated(pod: &Value, body: &Value) -> Value {
+    let mut pod = pod.clone();
+    let patched = body["metadata"]["annotations"].as_object().into_iter().flatten();
+    patched.for_each(|(key, value)| pod["metadata"]["annotations"][key] = value.clone());
+    pod
+}
+
+/// A webhook takes the annotations off. Rows: whether the pods keep them, how many pods, and how often one is
+/// written to by three plans.
+#[rstest]
+#[case::kept(true, 100, &[64, 64, 64])]
+#[case::taken_off(false, 100, &[64, 36, 0])]
+#[tokio::test]
+async fn a_pod_that_keeps_no_annotation_is_not_written_to_by_each_plan(
+    #[case] keeps: bool,
+    #[case] count: usize,
+    #[case] asked: &[usize],
+) {
+    let patched: Arc<AtomicUsize> = Arc::default();
+    let patches = patched.clone();
+    let writer = served::writer(move |method, path, body| {
+        assert_eq!(*method, Method::PATCH, "{path}");
+        patches.fetch_add(1, Ordering::Relaxed);
+        let shown = pod(path.rsplit('/').next().unwrap_or_default(), true);
+        if keeps { annotated(&shown, body) } else { shown }
+    });
+    let memory = Memory::default();
+    let mut asks = Vec::new();
+    for _ in asked {
+        let work = Work {
+            writer: writer.clone(),
+            spread: spread(),
+            // The watch shows none of it.
+            pods: (0..count).map(|number| Arc::new(view(&pod(&format!("p{number}"), true)))).collect(),
+            memory: memory.clone(),
+            names: ["s".to_owned()].into(),
+        };
+        assert!(work.carry_out().await.done);
+        asks.push(patched.swap(0, Ordering::Relaxed));
+    }
+    assert_eq!(asks, asked);
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use berth_spread::{COST, MATCHED, Matched, Move, Room, SpreadPlan, adopt, metadata, plan};
@@ -27,7 +28,7 @@ use super::{
 use crate::{
     planner::MOST_ERRORS,
     put_off::PutOff,
-    write::{Failure, Writer, params},
+    write::{CHANGED_BY_CLUSTER, Failure, Writer, params},
 };
 
 /// Writes of one plan; the rest is decided anew.
@@ -36,6 +37,8 @@ const MOST_WRITES: usize = 64;
 const MOST_FAILED: usize = 64;
 /// Seconds until a pod that has changed since it was decided on is looked at again.
 const LOOK_AGAIN: i64 = 1;
+/// Seconds until a pod that does not keep what is written is written to again.
+const UNKEPT_AGAIN: i64 = 600;
 /// Reason of the Event of a refused write.
 const REFUSED: &str = "PatchPodDeletionCostFailed";
 /// Reason of the Event of a pod that is left as it is.
@@ -53,6 +56,9 @@ struct Facts {
     /// UIDs of pods that fit no subset, or that nobody can tell it of, by this generation of the spread.
     nobody: HashSet<String>,
     generation: i64,
+    /// UIDs of pods that have not kept what was written, as a webhook changes it, and when: each plan would
+    /// write it again.
+    unkept: HashMap<String, Instant>,
     /// UIDs of pods that could not be written to: they come last.
     put_off: PutOff,
 }
@@ -150,8 +156,10 @@ impl Work {
         strangers.sort_by_key(|at| is_off(*at));
         moves.sort_by_key(|(Move::Cost(at, _) | Move::Delete(at))| is_off(*at));
         let mut left = MOST_WRITES;
+        let unkept: HashSet<String> = self.memory.of(|facts| facts.unkept.keys().cloned().collect());
+        let is_kept = |pod: &&Arc<PodView>| !unkept.contains(&pod.seen.uid);
         for at in strangers {
-            let Some(pod) = own.get(at).filter(|_| left > 0) else { continue };
+            let Some(pod) = own.get(at).filter(|_| left > 0).filter(is_kept) else { continue };
             match self.adopt(pod, &mut room).await {
                 Ok(true) => left = left.saturating_sub(1),
                 Ok(false) => {}
@@ -163,7 +171,8 @@ impl Work {
                 break;
             }
             let (Move::Cost(at, _) | Move::Delete(at)) = one;
-            let Some(pod) = own.get(at) else { continue };
+            let is_cost = matches!(one, Move::Cost(..));
+            let Some(pod) = own.get(at).filter(|pod| !is_cost || is_kept(pod)) else { continue };
             let written = match one {
                 Move::Cost(_, cost) => self.annotate(pod, json!({ COST: cost.to_string() })).await,
                 Move::Delete(_) => self.delete(pod).await,
@@ -174,6 +183,9 @@ impl Work {
                 Err(Failure::Changed) => again = Some(again.map_or(LOOK_AGAIN, |at| at.min(LOOK_AGAIN))),
                 Err(failure) => failed.of_one(pod, failure)?,
             }
+        }
+        if self.memory.of(|facts| !facts.unkept.is_empty()) {
+            again = Some(again.map_or(UNKEPT_AGAIN, |at| at.min(UNKEPT_AGAIN)));
         }
         match failed.first() {
             // The rest goes on at once.
@@ -280,9 +292,21 @@ impl Work {
         metadata["uid"] = pod.seen.uid.as_str().into();
         let patch = json!({ "metadata": metadata });
         let api: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
-        let (params, patch) = (params::patch(), Patch::Merge(&patch));
-        match self.writer.ask("annotate", api.patch_metadata(&pod.name, &params, &patch)).await {
-            Ok(_) | Err(Failure::Gone | Failure::Changed) => Ok(()),
+        let (params, body) = (params::patch(), Patch::Merge(&patch));
+        match self.writer.ask("annotate", api.patch_metadata(&pod.name, &params, &body)).await {
+            Ok(written) => {
+                let given = [MATCHED, COST].map(|key| (key, patch["metadata"]["annotations"][key].as_str()));
+                let there = written.annotations();
+                let is_there = |(key, given): &(&str, Option<&str>)| {
+                    given.is_none_or(|given| there.get(*key).is_some_and(|there| there == given))
+                };
+                if !given.iter().all(is_there) {
+                    self.memory.of(|facts| facts.unkept.insert(pod.seen.uid.clone(), Instant::now()));
+                    self.tell(REFUSED, format!("annotations of pod {}: {CHANGED_BY_CLUSTER}", pod.name));
+                }
+                Ok(())
+            }
+            Err(Failure::Gone | Failure::Changed) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
@@ -358,6 +382,9 @@ impl Memory {
             facts.parents.retain(|uid, parent| owners.contains(uid) && parent.is_some());
             let is_same = std::mem::replace(&mut facts.generation, generation) == generation;
             facts.nobody.retain(|uid| is_same && uids.contains(uid.as_str()));
+            let again = Duration::from_secs(UNKEPT_AGAIN.unsigned_abs());
+            let is_unkept = |uid: &str, at: Instant| uids.contains(uid) && at.elapsed() < again;
+            facts.unkept.retain(|uid, at| is_same && is_unkept(uid, *at));
         });
     }
 }

@@ -261,21 +261,45 @@ fn the_sets_of_one_namespace_have_half_of_the_places() {
     assert_eq!(state.due(later(Instant::now(), Duration::from_secs(1))).len(), AT_ONCE / 2);
 }
 
-/// A program runs for months, and sets come and go.
+/// A program runs for months, and sets come and go; some go while the watch is away, and a list says so.
 #[test]
 fn nothing_is_remembered_of_a_set_that_is_gone() {
+    let shows = [vec![Shown::Gone("a".to_owned())], vec![Shown::ListBegins, Shown::ListEnds]];
+    for (at, shown) in shows.into_iter().enumerate() {
+        let (mut state, metrics) = (state(), Metrics::default());
+        let (events, _told) = events::channel();
+        let now = Instant::now();
+        let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
+        show(&mut state, "a", 1, false);
+        state.look("a", look());
+        assert_eq!(state.memory.len(), 1);
+        for shown in shown {
+            let concerned = state.cluster.take(Input::Set(KINDS[0], shown));
+            state.concerns(concerned);
+        }
+        for uid in state.due(later(now, Duration::from_secs(1))) {
+            state.look(&uid, look());
+        }
+        assert!(state.memory.is_empty(), "{at}");
+    }
+}
+
+/// An event about a set that is set aside is looked at, and the look that is due later stays.
+#[test]
+fn a_set_that_is_set_aside_is_looked_at_later_whatever_happens_meanwhile() {
     let (mut state, metrics) = (state(), Metrics::default());
     let (events, _told) = events::channel();
     let now = Instant::now();
-    let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
-    show(&mut state, "a", 1, false);
-    state.look("a", look());
-    let gone = state.cluster.take(Input::Set(KINDS[0], Shown::Gone("a".to_owned())));
-    state.turns.take(gone, Vec::new);
-    for uid in state.due(later(now, Duration::from_secs(1))) {
-        state.look(&uid, look());
-    }
-    assert!(state.memory.is_empty());
+    let look = |now| Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
+    show(&mut state, "bad", 1, true);
+    state.look("bad", look(now));
+    let after = state.turns.agenda.next(AT_ONCE);
+    assert_eq!(after, Some(now + Duration::from_secs(600)));
+    state.concerns(Concerned::Some(vec!["bad".to_owned()]));
+    let soon = later(Instant::now(), Duration::from_secs(1));
+    assert_eq!(state.due(soon), ["bad"]);
+    assert!(matches!(state.look("bad", look(soon)), Next::Nothing));
+    assert_eq!(state.turns.agenda.next(AT_ONCE), after);
 }
 
 #[test]

@@ -192,7 +192,8 @@ impl Picture for UnitedDeployments {
         work.read().await
     }
 
-    fn wrote(&mut self, uid: &str, wrote: Wrote) {
+    /// Whatever is written is of one alone.
+    fn wrote(&mut self, uid: &str, wrote: Wrote) -> Vec<String> {
         match wrote {
             Wrote::United(filed) => self.united.wrote(filed),
             Wrote::UnitedGone(uid) => self.united.ended(&uid),
@@ -209,6 +210,7 @@ impl Picture for UnitedDeployments {
                 self.revisions.found(&[uid], revisions);
             }
         }
+        Vec::new()
     }
 }
 

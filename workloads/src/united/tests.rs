@@ -186,3 +186,28 @@ async fn a_revision_that_is_not_shown_is_asked_for_less_and_less() {
     let tries = served.count("POST controllerrevisions");
     assert!((2..=5).contains(&tries), "{tries}: {served:?}");
 }
+
+/// A webhook changes the template of each revision: none is made under another name, and the status says why.
+#[tokio::test]
+async fn a_revision_that_the_cluster_changes_is_made_once() {
+    let (served, shop) = (Served::default(), of_one_subset());
+    served.change(|object| {
+        if object["kind"] == "ControllerRevision" {
+            object["data"]["spec"]["template"]["deploymentTemplate"]["spec"]["paused"] = true.into();
+        }
+    });
+    served.put("uniteddeployments", &shop);
+    let _one = replica(&served, &[shop]).await;
+    let says = |served: &Served| {
+        served
+            .get("uniteddeployments", "shop")
+            .is_some_and(|one| one["status"].to_string().contains("webhooks"))
+    };
+    served.until("it is said", says).await;
+    tokio::time::sleep(Duration::from_millis(1400)).await;
+    assert_eq!(served.names("controllerrevisions").len(), 1);
+    // After 0.1, 0.5 and 1 s at the earliest.
+    let tries = served.count("POST controllerrevisions");
+    assert!((1..=5).contains(&tries), "{tries}: {served:?}");
+    assert!(served.names("deployments").is_empty());
+}

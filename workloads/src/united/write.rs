@@ -142,19 +142,26 @@ impl Work<UnitedDeployments> {
         }
     }
 
-    /// Makes a revision. One that is there already is as good, if it is the same.
+    /// Makes a revision. One that is there already is as good, if it is the same. What the API server has
+    /// just made is as it was sent, or never will be: so it would be under the next name, without end.
     async fn create_revision(&mut self, object: Value) -> Result<(), Failure> {
+        let changed = || Err(Failure::Refused(CHANGED_BY_CLUSTER.to_owned()));
         match self.writer.create_revision(self.object.namespace(), &object).await {
             Err(Failure::Taken) => {}
             made => {
-                self.wrote.extend(revision(&made?).map(Wrote::Revision));
-                return Ok(());
+                let made = made?;
+                self.wrote.extend(revision(&made).map(Wrote::Revision));
+                return if json!(made.data) == object["data"] { Ok(()) } else { changed() };
             }
         }
         let (api, object) = (self.revisions(), typed::<ControllerRevision>(object)?);
         let there = self.writer.fetch("read", api.get(&object.name_any())).await?;
-        if there.data != object.data || !self.owns(&there.metadata) {
+        if !self.owns(&there.metadata) {
             return Err(Failure::Taken);
+        }
+        if there.data != object.data {
+            let is_other = Revision::of(&there).is_some_and(|one| one.is_named_after_its_template());
+            return if is_other { Err(Failure::Taken) } else { changed() };
         }
         let uid = self.object.uid().to_owned();
         let is_found = |one: &ControllerRevision| one.labels().get(UID_LABEL) == Some(&uid);

@@ -2,6 +2,7 @@
 //! that is used up is not asked for a thousand pods. One that cannot be made keeps none of the others
 //! from it.
 
+use berth_base::sent::{Received, Sent};
 use berth_workloads_policy::{action::Action, clone_set::ClaimView, pod::PodView};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    End, Work, Writer, Wrote,
+    CHANGED_BY_CLUSTER, End, Work, Writer, Wrote,
     failure::Failure,
     order::{key, units},
     params,
@@ -22,13 +23,15 @@ use super::{
 };
 use crate::{
     trimmed::TrimmedPod,
-    watch::{Pods, Watched},
+    watch::{Claims, Pods, Watched},
 };
 
 /// The most pods that are made at once for one set.
 const MOST_AT_ONCE: usize = 32;
 /// Failures of one plan after which the rest is not asked for: a quota that is used up refuses all.
 const MOST_FAILED: usize = 4;
+/// Owner of a new pod, in the manifest.
+const OWNER: &str = "/metadata/ownerReferences/0/uid";
 
 impl Work {
     /// Makes pods, each after its claims, and claims of pods that are there. Those that fail come last in the
@@ -41,11 +44,12 @@ impl Work {
             if batch.is_empty() || failures >= MOST_FAILED {
                 return Outcome { end: first_failed, failed: late };
             }
-            let keys: Vec<Option<String>> = batch.iter().map(|unit| key(unit).map(str::to_owned)).collect();
+            let of = |unit: &Vec<Action>| (key(unit).map(str::to_owned), !makes_pod(unit));
+            let keys: Vec<(Option<String>, bool)> = batch.iter().map(of).collect();
             let done =
                 join_all(batch.into_iter().map(|unit| make(&self.writer, &self.namespace, unit))).await;
             let (mut end, before) = (End::Done, failures);
-            for ((wrote, failure), key) in done.into_iter().zip(keys) {
+            for ((wrote, failure), (key, is_claim)) in done.into_iter().zip(keys) {
                 for wrote in wrote {
                     if let Wrote::Pod(pod) = &wrote {
                         self.tell("SuccessfulCreate", format!("succeed to create pod {}", pod.name));
@@ -54,6 +58,7 @@ impl Work {
                 }
                 if let Some((name, failure)) = failure {
                     let failed = match failure {
+                        Failure::Taken if is_claim => self.claim_taken(&name).await,
                         Failure::Taken => self.pod_taken(&name).await,
                         failure => self.failed(failure, "FailedCreate", End::ScaleFailed).await,
                     };
@@ -98,6 +103,29 @@ impl Work {
         self.warn("FailedCreate", text.clone());
         End::ScaleFailed(text)
     }
+
+    /// A claim of that name is there, and the picture has none: it is old, or the claim is somebody else's,
+    /// and never shown as the set's. It would be asked for by each plan, as long as its pod waits for a node.
+    async fn claim_taken(&mut self, name: &str) -> End {
+        let client = self.writer.client.clone();
+        let api = Api::<Sent<PersistentVolumeClaim>>::namespaced(client, &self.namespace);
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found = match self.writer.fetch("read", api.list(&params)).await {
+            Ok(found) => found.items.into_iter().next(),
+            Err(failure) => return self.failed(failure, "FailedCreate", End::ScaleFailed).await,
+        };
+        // It has gone since.
+        let Some(found) = found else { return End::Changed };
+        let claim = found.read().ok().and_then(Claims::view);
+        if let Some(claim) = claim.filter(|claim| self.set.has_claim(claim)) {
+            self.wrote.push(Wrote::Claim(claim));
+            return End::Done;
+        }
+        let set = self.set.entry_owner();
+        let text = format!("claim {name} is there, and is none of {set}: take its owner off, or delete it");
+        self.warn("FailedCreate", text.clone());
+        End::ScaleFailed(text)
+    }
 }
 
 impl Writer {
@@ -123,6 +151,7 @@ async fn make(
     unit: Vec<Action>,
 ) -> (Vec<Wrote>, Option<(String, Failure)>) {
     let mut wrote = Vec::new();
+    let makes_pod = makes_pod(&unit);
     for action in unit {
         let name = name(&action);
         let made = match action {
@@ -130,14 +159,21 @@ async fn make(
                 let made = writer.create_untyped::<PersistentVolumeClaim>(namespace, object).await;
                 match made {
                     Ok(claim) => Ok(Wrote::Claim(ClaimView::of(&claim))),
-                    // Made before: the watch shows it.
-                    Err(Failure::Taken) => continue,
+                    // Made before: the watch shows it, and the pod has it.
+                    Err(Failure::Taken) if makes_pod => continue,
                     Err(failure) => Err(failure),
                 }
             }
             Action::CreatePod(object) => {
+                let owner = object.pointer(OWNER).and_then(Value::as_str).map(str::to_owned);
                 let made = writer.create_untyped::<Pod>(namespace, object).await;
-                made.map(|pod| Wrote::Pod(PodView::of(&pod)))
+                match made.map(|pod| PodView::of(&pod)) {
+                    // It is nobody's, and each plan would make one more.
+                    Ok(pod) if owner.as_deref().is_some_and(|owner| owner != pod.owner()) => {
+                        Err(Failure::Refused(format!("owner of pod {name}: {CHANGED_BY_CLUSTER}")))
+                    }
+                    made => made.map(Wrote::Pod),
+                }
             }
             _ => continue,
         };
@@ -147,6 +183,11 @@ async fn make(
         }
     }
     (wrote, None)
+}
+
+/// Tells whether a pod is made with these claims, or they are those of one that is there.
+fn makes_pod(unit: &[Action]) -> bool {
+    unit.iter().any(|action| matches!(action, Action::CreatePod(_)))
 }
 
 fn name(action: &Action) -> String {

@@ -5,7 +5,7 @@ use berth_workloads_policy::{action::Target, predownload::PullJobView};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde_json::Value;
 
-use super::{CHANGED_BY_CLUSTER, End, Failure, Work, Wrote, has_metadata};
+use super::{End, Work, Wrote, kept::has_metadata};
 use crate::watch::Revisions;
 
 impl Work {
@@ -34,10 +34,7 @@ impl Work {
         let is_changed = matches!(&written, Ok(Some(one)) if !has_metadata(&one.metadata, &patch));
         let (there, gone) = (Wrote::Revision, Wrote::RevisionGone);
         let end = self.settle::<Revisions>(written, &target.uid, there, gone, End::PullFailed).await;
-        if !is_changed {
-            return end;
-        }
-        let text = format!("labels of revision {}: {CHANGED_BY_CLUSTER}", target.name);
-        self.failed(Failure::Refused(text), "FailedUpdate", End::PullFailed).await
+        let what = format!("labels of revision {}", target.name);
+        if is_changed { self.changed(&what, End::PullFailed).await } else { end }
     }
 }

@@ -13,20 +13,27 @@ use crate::{
 };
 
 impl Work {
-    /// Another revision may have this name, or the picture is old.
-    pub(super) async fn name_taken(&mut self) -> End {
+    /// Another revision may have this name, or the picture is old. One of the set's own that has another
+    /// template than its name says was changed on its way: so it would be under the next name, without end.
+    pub(super) async fn name_taken(&mut self, name: &str) -> End {
         let before = self.wrote.len();
         match self.read().await {
             End::Done => {}
             end => return end,
         }
-        let found = self.wrote.get(before..).unwrap_or_default().iter().any(|wrote| match wrote {
-            Wrote::Read(_, _, _, revisions) => {
-                revisions.objects.iter().any(|revision| revision.has(self.set.template()))
+        let (mut is_there, mut is_changed) = (false, false);
+        for wrote in self.wrote.get(before..).unwrap_or_default() {
+            let Wrote::Read(_, _, _, revisions) = wrote else { continue };
+            for one in &revisions.objects {
+                is_there |= one.has(self.set.template());
+                is_changed |= one.name == name && !one.is_named_after_its_template();
             }
-            _ => false,
-        });
-        if found { End::Changed } else { End::NameTaken }
+        }
+        match (is_there, is_changed) {
+            (true, _) => End::Changed,
+            (false, true) => self.revision_changed(name).await,
+            (false, false) => End::NameTaken,
+        }
     }
 
     /// Reads all objects of the set.

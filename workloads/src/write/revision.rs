@@ -5,11 +5,35 @@
 //! it is, as in a command of a shell, would then differ from themselves, and the revision could be neither
 //! raised nor adopted: nobody could go back to its template. So they are written as Go writes them.
 
+use berth_workloads_policy::revision::Revision;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{Resource, api::Request};
 use serde_json::Value;
 
-use super::{Failure, Writer, params};
+use super::{CHANGED_BY_CLUSTER, End, Failure, Work, Writer, Wrote, params};
+
+impl Work {
+    /// Makes the revision of the set's template. What the API server has just made has that template, or
+    /// never will.
+    pub(super) async fn make_revision(&mut self, object: &Value) -> End {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let made = match self.writer.create_revision(&self.namespace, object).await {
+            Ok(made) => Revision::of(&made),
+            Err(Failure::Taken) => return self.name_taken(name).await,
+            Err(failure) => return self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
+        };
+        let is_so = |made: &Revision| made.owner == self.set.uid() && made.has(self.set.template());
+        let is_so = made.as_ref().is_some_and(is_so);
+        self.wrote.extend(made.map(Wrote::Revision));
+        if is_so { End::Done } else { self.revision_changed(name).await }
+    }
+
+    /// A revision is not as it was made.
+    pub(super) async fn revision_changed(&mut self, name: &str) -> End {
+        let text = format!("revision {name}: {CHANGED_BY_CLUSTER}; delete it when these let it be");
+        self.failed(Failure::Refused(text), "FailedUpdate", End::UpdateFailed).await
+    }
+}
 
 impl Writer {
     /// Makes a revision as it is given.

@@ -14,11 +14,17 @@ impl Work {
         let meta = self.set.meta();
         let patch = json!({
             "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
-            "spec": { "scaleStrategy": { "podsToDelete": names } },
+            "spec": { "scaleStrategy": { "podsToDelete": &names } },
         });
         let (api, params, patch) = (self.sets(), params::patch(), Patch::Merge(&patch));
         let written = self.writer.ask("workload", api.patch(self.set.name(), &params, &patch)).await;
-        self.settle_set(written).await
+        let kept = |set: &DynamicObject| {
+            let there = set.data.pointer("/spec/scaleStrategy/podsToDelete").and_then(Value::as_array);
+            there.map(Vec::as_slice).unwrap_or_default().iter().eq(&names)
+        };
+        let is_changed = matches!(&written, Ok(set) if !kept(set));
+        let end = self.settle_set(written).await;
+        if is_changed { self.changed("podsToDelete", End::UpdateFailed).await } else { end }
     }
 
     /// Writes the status. What the API server has just written is as it was sent, or never will be.

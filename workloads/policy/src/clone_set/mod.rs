@@ -19,6 +19,7 @@ mod priority;
 mod refresh;
 mod rules;
 mod scale;
+mod short_lived;
 mod status;
 mod update;
 
@@ -41,6 +42,7 @@ use self::{
     claims::Claims,
     member::Member,
     numbers::{Course, Numbers, goes_back, numbers},
+    short_lived::ShortLived,
 };
 pub(crate) use self::{
     rules::template_labels,
@@ -50,7 +52,7 @@ use crate::{
     action::Action,
     agents::Agents,
     hash::Suffixes,
-    in_place::{self, InPlaceState, Settled, change},
+    in_place::{self, Changes, InPlaceState, Settled},
     plan::{self, Failures, LateWrites, Nodes, count, release},
     pod::PodView,
     predownload::{self, Ahead},
@@ -131,8 +133,12 @@ struct Pass<'a> {
     claims_differ: Option<String>,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// Changes between revisions, as far as they were looked at.
+    changes: Changes,
     /// States of pods that could not be written to.
     late_states: LateWrites,
+    /// New pods that it has lost, and does not make anew yet.
+    short_lived: ShortLived,
 }
 
 /// Decides on the next writes.
@@ -149,7 +155,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     // Pods that are not selected any more are given free, unless all are about to go.
     let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
         input.pods.iter().copied().partition(|pod| is_going || rules.selector.takes(&pod.labels));
-    plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
+    let short_lived = ShortLived::of(&ours, &left, rules.replicas, now);
+    let left = left.into_iter().filter(|pod| pod.new_for(now).is_none());
+    plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
     let status = set.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
     let live = settle(
@@ -187,7 +195,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         waits: None,
         claims_differ: None,
         settled: Settled::new(),
+        changes: Changes::default(),
         late_states: LateWrites::default(),
+        short_lived,
     };
     if !is_going {
         pass.plan.begin_part();
@@ -258,7 +268,7 @@ impl Pass<'_> {
         let in_place = self.rules.update_type != UpdateType::ReCreate;
         Course {
             rolls_back: self.input.settings.partition_rollback && is_other,
-            in_place: in_place && is_other && change(&current.template, &update.template).is_some(),
+            in_place: in_place && is_other && self.changes.of(current, update).is_some(),
         }
     }
 
@@ -308,7 +318,7 @@ impl Pass<'_> {
         self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
     }
 
-    /// Time until the next pod has served for long enough, or is asked for again.
+    /// Time until the next pod has served for long enough, is asked for again, or is new no longer.
     fn again(&self) -> Option<Duration> {
         let seconds = self.rules.min_ready_seconds;
         let waiting = self.members.iter().filter(|member| member.ready && !member.available);
@@ -316,6 +326,7 @@ impl Pass<'_> {
             .filter_map(|member| Some(until(member.pod.ready_since?, seconds, self.now)))
             .filter(|left| !left.is_zero())
             .chain(self.input.in_place.values().filter_map(|known| known.asked_again_in(self.now)))
+            .chain(self.short_lived.again)
             .min()
     }
 }

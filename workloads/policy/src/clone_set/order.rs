@@ -10,6 +10,10 @@ use crate::plan::Nodes;
 /// Node label that every node has, with its own name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
+/// The most constraints of a template that count: each is looked at for each pod, and a template has room for
+/// tens of thousands.
+const MOST_CONSTRAINTS: usize = 64;
+
 /// Which keys count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
@@ -57,7 +61,8 @@ pub(super) fn waiting(members: &mut [Member<'_>]) {
 fn ranks(members: &[Member<'_>], template: &Map<String, Value>, nodes: &Nodes) -> Vec<f64> {
     let constraints = template.get("spec").and_then(|spec| spec.get("topologySpreadConstraints"));
     let constraints = constraints.and_then(Value::as_array).into_iter().flatten();
-    let keys: Vec<&str> = constraints.filter_map(|one| one.get("topologyKey")?.as_str()).collect();
+    let keys = constraints.filter_map(|one| one.get("topologyKey")?.as_str());
+    let keys: Vec<&str> = keys.take(MOST_CONSTRAINTS).collect();
     if keys.is_empty() {
         return positions(members, |member| Some(member.pod.node.clone())).0;
     }

@@ -17,6 +17,8 @@ use crate::{
 
 /// The most pods that a set may have; what is beyond is no number that anybody means.
 const MOST_REPLICAS: i64 = 1_000_000;
+/// The most requirements of all weights together: each is looked at for each pod.
+const MOST_REQUIREMENTS: usize = 1024;
 /// Share of pods that may be unavailable where nothing is said: 20 %.
 const MAX_UNAVAILABLE: Amount = Amount::Share(200_000);
 
@@ -185,7 +187,13 @@ impl Priority {
                     Selector::parse(&format!("{field}.weightPriority.matchSelector"), &term.match_selector)?;
                 Ok((term.weight, selector))
             });
-            return Ok(Self::Weights(terms.collect::<Result<_, Fault>>()?));
+            let terms: Vec<(i32, Selector)> = terms.collect::<Result<_, Fault>>()?;
+            let all = terms.iter().map(|(_, selector)| selector.len()).fold(0, usize::saturating_add);
+            if all > MOST_REQUIREMENTS {
+                let why = format!("asks for {all} labels: give at most {MOST_REQUIREMENTS} together");
+                return Err(Fault::new(format!("{field}.weightPriority"), why));
+            }
+            return Ok(Self::Weights(terms));
         }
         let keys: Vec<_> = given.order_priority.iter().map(|term| term.ordered_key.clone()).collect();
         Ok(if keys.is_empty() { Self::None } else { Self::Labels(keys) })

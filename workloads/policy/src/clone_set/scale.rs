@@ -104,7 +104,15 @@ impl<'a> Pass<'a> {
         if numbers.limit <= 0 {
             return;
         }
-        let limit = numbers.limit.min(most_created(self.rules.template, self.rules.claims));
+        if let Some(why) = &self.short_lived.why {
+            let text = why.clone();
+            self.plan.notes.push(Note { warning: true, reason: "NewPodsLost", text });
+        }
+        let limit = numbers.limit - self.short_lived.held;
+        let limit = limit.min(most_created(self.rules.template, self.rules.claims));
+        if limit <= 0 {
+            return;
+        }
         let mut instances = self.instances(pods);
         let old = numbers.up_old.min(limit);
         let in_place = self.course().in_place;

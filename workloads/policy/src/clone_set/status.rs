@@ -32,7 +32,7 @@ impl Pass<'_> {
         let not_up = in_place::not_up(self.members.iter().map(|one| (one.pod, one.in_place)));
         let waits = self.waits.as_ref().or(not_up.as_ref());
         let failed = [
-            (FAILED_SCALE, failures.scale.as_ref()),
+            (FAILED_SCALE, failures.scale.as_ref().or(self.short_lived.why.as_ref())),
             (FAILED_UPDATE, failures.update.as_ref().or(waits)),
             (CLAIMS_DIFFER, self.claims_differ.as_ref()),
         ];

@@ -136,7 +136,8 @@ impl<'a> Pass<'a> {
         let from = self.input.revisions.iter().find(|one| one.is_of(label)).copied();
         let generation = self.input.set.metadata.generation;
         let update = Update { pod, known: member.in_place, target, generation, now: self.now };
-        let change = update.possible(self.input.revisions, from, &self.input.agents, KIND)?;
+        let revisions = (self.input.revisions, &self.changes);
+        let change = update.possible(revisions, from, &self.input.agents, KIND)?;
         if target.name != self.live.update.name && !change.is_metadata_alone(&target.template) {
             self.may_go_back(pod, target, &change)?;
         }

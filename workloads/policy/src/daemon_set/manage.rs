@@ -46,10 +46,15 @@ impl<'a> Pass<'a> {
             }
             let rests = self.input.rests_until.get(&name).is_some_and(|until| *until > self.now);
             for one in ended.iter().filter(|_| !rests) {
-                let text = format!("pod {} on node {name} has ended, and is made anew", one.pod.name);
-                self.plan.notes.push(Note { warning: true, reason: "FailedDaemonPod", text });
-                self.plan.ended_on.push(name.clone());
+                let left = self.deletes_left;
                 self.delete(one);
+                // Beyond the burst it stays for now. That counts as no end: its node would rest for it, and
+                // longer each time, until its turn comes.
+                if self.deletes_left < left {
+                    let text = format!("pod {} on node {name} has ended, and is made anew", one.pod.name);
+                    self.plan.notes.push(Note { warning: true, reason: "FailedDaemonPod", text });
+                    self.plan.ended_on.push(name.clone());
+                }
             }
             // One that is going is waited for, unless there may be two.
             let is_empty = !is_taken && (!terminating || self.surge > 0);

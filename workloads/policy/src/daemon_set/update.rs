@@ -163,7 +163,8 @@ impl<'a> Pass<'a> {
         let from = self.input.revisions.iter().find(|one| one.is_of(pod.label(REVISION_LABEL))).copied();
         let generation = self.input.set.metadata.generation;
         let update = Update { pod, known: member.in_place, target, generation, now: self.now };
-        update.possible(self.input.revisions, from, &self.input.agents, KIND)
+        let revisions = (self.input.revisions, &self.changes);
+        update.possible(revisions, from, &self.input.agents, KIND)
     }
 
     /// Labels of pods that their nodes have updated, but not of `busy` nodes; then the updates may be

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::{ByteString, api::core::v1::Pod};
 use serde_json::{Map, Value, json};
 
-use super::{Change, InPlacePhase, InPlaceState, SETTLED, images};
+use super::{Change, InPlacePhase, InPlaceState, SETTLED, named_images};
 use crate::{
     action::Action,
     names::{GRACE_ANNOTATION, IN_PLACE_GATE, REVISION_LABEL},
@@ -59,8 +59,7 @@ impl Grace {
     /// Adds what waits to a change to this template; `None`: a running pod cannot follow it.
     pub(super) fn added_to(&self, change: Change, to: &Map<String, Value>) -> Option<Change> {
         let mut change = change;
-        let mut template = to.clone();
-        let images = images(&mut template).into_iter().filter(|(_, image)| !image.is_empty());
+        let images = named_images(to).filter(|(_, image)| !image.is_empty());
         let Some(left) = &self.left else {
             let all = |key| Some(super::metadata(&Map::new(), to, key)?.0);
             change.images.extend(images);

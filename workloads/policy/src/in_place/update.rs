@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{Change, InPlacePhase, InPlaceState, change_of, first_entry};
+use super::{Change, Changes, InPlacePhase, InPlaceState, change_of, first_entry};
 use crate::{
     action::{Action, InPlaceUpdate},
     agents::Agents,
@@ -83,7 +83,7 @@ impl Update<'_> {
     /// `kind`: of the set.
     pub(crate) fn possible(
         &self,
-        revisions: &[&Revision],
+        revisions: (&[&Revision], &Changes),
         from: Option<&Revision>,
         agents: &Agents<'_>,
         kind: &str,

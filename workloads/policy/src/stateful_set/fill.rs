@@ -14,7 +14,12 @@ impl<'a> Pass<'a> {
         let mut ended = Vec::new();
         let may_go_on = self.fill_slots(&mut ended);
         self.plan.begin_part();
-        ended.iter().for_each(|member| self.discard(member));
+        for member in ended {
+            if !self.unkept.contains_key(&member.ordinal) {
+                self.plan.ended_on.push(member.pod.name.clone());
+            }
+            self.discard(&member);
+        }
         may_go_on
     }
 
@@ -42,7 +47,9 @@ impl<'a> Pass<'a> {
                 left -= 1;
                 continue;
             };
-            if member.pod.phase == Phase::Ended && !member.pod.terminating {
+            // One that its node refuses ends as soon as it is there, and would be made anew without end.
+            let rests = self.input.rests_until.get(&member.pod.name).is_some_and(|until| *until > self.now);
+            if member.pod.phase == Phase::Ended && !member.pod.terminating && !rests {
                 let text = format!("pod {} has ended, and is made anew", member.pod.name);
                 self.plan.notes.push(Note { warning: true, reason: "RecreatingFailedPod", text });
                 ended.push(member);

@@ -38,7 +38,7 @@ use crate::{
     adopt::{Adopting, Unadopted},
     agents::Agents,
     clone_set::{ClaimView, UpdateType},
-    in_place::{self, InPlaceState, Settled},
+    in_place::{self, Changes, InPlaceState, Settled},
     lifecycle::{State, is_available, is_ready_anew},
     names::{REVISION_LABEL, SPECIFIED_DELETE_LABEL},
     plan::{self, Failures, LateWrites, most_created, release},
@@ -70,6 +70,8 @@ pub struct Input<'a> {
     pub agents: Agents<'a>,
     /// Pulls ahead of its updates.
     pub ahead: Ahead<'a>,
+    /// Pods that have ended again and again, by name, and when each may be made anew.
+    pub rests_until: &'a BTreeMap<String, Timestamp>,
     /// Failures of the last writes.
     pub failures: &'a Failures,
     /// Pods and claims that could not be written to: they come after all others.
@@ -129,6 +131,8 @@ struct Pass<'a> {
     mended_in: Option<Duration>,
     /// Updates in place that may be forgotten.
     settled: Settled,
+    /// Changes between revisions, as far as they were looked at.
+    changes: Changes,
     /// Numbers of pods whose claims do not yet say what they go with: whether that could not be written. To
     /// delete such a pod could delete its claims, or leave them for good.
     unkept: BTreeMap<i64, bool>,
@@ -215,6 +219,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         update_waits: split.refused,
         mended_in: None,
         settled: Settled::new(),
+        changes: Changes::default(),
         unkept: BTreeMap::new(),
         late_states: LateWrites::default(),
     };
@@ -316,11 +321,12 @@ impl Pass<'_> {
         self.plan.actions.extend(surplus(self.input.revisions, self.rules.history_limit, is_live));
     }
 
-    /// Time until the next pod has served for long enough, or is asked for again.
+    /// Time until the next pod has served for long enough, is asked for again, or has rested.
     fn again(&self) -> Option<Duration> {
         let waiting = self.members.values().filter(|member| member.pod.is_ready() && !member.available);
         waiting
             .filter_map(|member| Some(until(member.pod.ready_since?, self.rules.min_ready_seconds, self.now)))
+            .chain(self.input.rests_until.values().map(|at| until(*at, 0, self.now)))
             .filter(|left| !left.is_zero())
             .chain(self.input.in_place.values().filter_map(|known| known.asked_again_in(self.now)))
             .chain(self.mended_in)

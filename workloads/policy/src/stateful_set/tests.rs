@@ -45,6 +45,7 @@ struct World {
     claims: Vec<ClaimView>,
     in_place: BTreeMap<String, InPlaceState>,
     failures: Failures,
+    rests: BTreeMap<String, Timestamp>,
     unadopted: Unadopted,
     /// Nodes whose agents say nothing.
     silent: BTreeSet<String>,
@@ -148,6 +149,7 @@ impl World {
             claims: Vec::new(),
             in_place: BTreeMap::new(),
             failures: Failures::default(),
+            rests: BTreeMap::new(),
             unadopted: Unadopted::default(),
             silent: BTreeSet::new(),
             is_going: false,
@@ -182,6 +184,7 @@ impl World {
                 silent: &self.silent,
             },
             ahead: Ahead::default(),
+            rests_until: &self.rests,
             failures: &self.failures,
             put_off: &self.put_off,
             collisions: 0,
@@ -308,4 +311,17 @@ fn a_pod_that_is_not_selected_any_more_is_given_free() {
         panic!("{actions:?}")
     };
     assert_eq!((target.name.as_str(), &patch["metadata"]["ownerReferences"]), ("db-1", &json!([])));
+}
+
+/// A node that has no room left refuses a pod: it ends as soon as it is there.
+#[test]
+fn a_pod_that_ends_again_and_again_is_made_anew_after_a_rest() {
+    let mut world = World::new(2, json!({}), "0n 1nF");
+    assert_eq!((world.effect(), world.plan().ended_on), ("-1".to_owned(), vec!["db-1".to_owned()]));
+    let mut rests = |seconds| {
+        world.rests.insert("db-1".to_owned(), Timestamp::constant(1_000_000 + seconds, 0));
+        (world.effect(), world.plan().again.map(|again| again.as_secs()))
+    };
+    assert_eq!(rests(30), (String::new(), Some(30)));
+    assert_eq!(rests(0), ("-1".to_owned(), None));
 }

@@ -299,7 +299,8 @@ impl<'a> Pass<'a> {
         let from = self.input.revisions.iter().find(|one| one.name == label).copied();
         let generation = self.input.set.metadata.generation;
         let update = Update { pod, known: member.in_place, target, generation, now: self.now };
-        update.possible(self.input.revisions, from, &self.input.agents, KIND)
+        let revisions = (self.input.revisions, &self.changes);
+        update.possible(revisions, from, &self.input.agents, KIND)
     }
 
     fn update_in_place(&mut self, member: &Member<'a>, target: &Revision, change: Change) {

@@ -43,6 +43,7 @@ use crate::{
     action::{self, Note, Target},
     fault::Fault,
     hash::Suffixes,
+    plan::weight,
     revision::{Live, Owner, Revision, settle, surplus},
 };
 
@@ -280,7 +281,7 @@ impl Pass<'_> {
                     continue;
                 }
             };
-            self.room = self.room.saturating_sub(workload.to_string().len());
+            self.room = self.room.saturating_sub(weight(&workload));
             let action = match known {
                 Some(child) => Action::Update(rules.kind, child.target(), workload),
                 None => {

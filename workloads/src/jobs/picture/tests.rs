@@ -100,3 +100,33 @@ fn a_node_concerns_the_jobs_that_it_changes_anything_for() {
     picture.take(Input::Node(Shown::ListBegins));
     assert_eq!(picture.take(Input::Node(Shown::ListEnds)), some(&["all", "disk"]));
 }
+
+/// An answer to the plan of one object is news for others, and the watch, which comes later, shows none.
+#[test]
+fn an_answer_concerns_those_that_it_is_news_for() {
+    let zone = jiff::tz::TimeZone::UTC;
+    let settings = Settings { broadcast_jobs: true, cron_jobs: true, by_scheduler: true, zone };
+    let mut picture = Jobs::new(settings);
+    let run = |version: u32, status: &Value| {
+        let job = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob",
+            "metadata": meta(version, "AdvancedCronJob"),
+            "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [] } } },
+            "status": status,
+        });
+        Kind::Broadcast.read(serde_json::from_value(job).unwrap()).unwrap()
+    };
+    let ended = json!({ "phase": "completed", "conditions": [{ "type": "Complete", "status": "True" }] });
+    // Each row: whose plan it is, the answer, and those that it is news for; the owner's UID is `x`.
+    let table = [
+        ("made by the owner's plan", "x", run(1, &json!({})), vec!["x", "u"]),
+        ("its own first status", "u", run(2, &json!({ "phase": "running" })), vec!["u"]),
+        ("its own last status", "u", run(3, &ended), vec!["x", "u"]),
+        ("an answer that comes late", "u", run(2, &json!({ "phase": "running" })), vec![]),
+    ];
+    for (case, of, filed, news) in table {
+        assert_eq!(picture.wrote(of, Wrote::Object(Box::new(filed))), news, "{case}");
+    }
+    let shown = Input::Object(Kind::Broadcast, Shown::Applied(run(3, &ended)));
+    assert_eq!(picture.take(shown), Concerned::None);
+}

@@ -114,8 +114,9 @@ impl Picture for Fake {
         Ok(())
     }
 
-    fn wrote(&mut self, _uid: &str, wrote: Self::Wrote) {
+    fn wrote(&mut self, _uid: &str, wrote: Self::Wrote) -> Vec<String> {
         self.counts.reads.fetch_add(wrote.reads.load(Ordering::Relaxed), Ordering::Relaxed);
+        Vec::new()
     }
 }
 

@@ -1,11 +1,15 @@
 //! Ends of plans, and what is said of them.
 
 use berth_base::lease::Tenure;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
-use crate::{event_loop::Listed, events, served::Served};
+use crate::{
+    event_loop::Listed,
+    events,
+    served::{self, Served},
+};
 
 /// Rows: how plans end one after the other, and how often it is said by then that a name is taken.
 #[tokio::test]
@@ -47,16 +51,7 @@ async fn a_name_that_is_taken_is_said_once() {
 #[tokio::test]
 async fn a_revision_that_is_there_is_taken_in_after_a_pause() {
     let served = Served::default();
-    let of = |name: &str| {
-        let owner = json!({
-            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "name": "mesh", "uid": "u",
-            "controller": true,
-        });
-        json!({
-            "metadata": { "namespace": "ns", "name": name, "uid": name, "ownerReferences": [owner] },
-            "revision": 1,
-        })
-    };
+    let of = |name: &str| revision(name, 1);
     served.put("controllerrevisions", &of("mesh-1"));
     let set: Arc<FiledSet> = FiledSet { uid: "u".to_owned(), ..FiledSet::default() }.into();
     for (names, is_done) in [(["mesh-1", "mesh-2"], false), (["mesh-3", "mesh-4"], true)] {
@@ -65,4 +60,29 @@ async fn a_revision_that_is_there_is_taken_in_after_a_pause() {
         let made: Vec<&str> = report.made.iter().map(|copy| copy.0.name.as_str()).collect();
         assert_eq!((made, matches!(report.end, End::Done)), (names.to_vec(), is_done), "{:?}", report.end);
     }
+}
+
+/// A webhook holds on to the number: the plan is made again after a pause, and not at once.
+#[tokio::test]
+async fn a_revision_that_is_not_changed_is_a_failure() {
+    let set: Arc<FiledSet> = FiledSet { uid: "u".to_owned(), ..FiledSet::default() }.into();
+    for (number, is_done) in [(2, true), (1, false)] {
+        let writer = served::writer(move |_, _, _| revision("mesh-1", number));
+        let there = FiledRevision::of(&serde_json::from_value(revision("mesh-1", 1)).unwrap()).unwrap();
+        let patch = json!({ "metadata": { "labels": {} }, "revision": 2 });
+        let report =
+            carry_out(writer, "ns".to_owned(), set.clone(), vec![Refile::Change(there, patch)]).await;
+        assert_eq!((report.made.len(), matches!(report.end, End::Done)), (1, is_done), "{:?}", report.end);
+    }
+}
+
+fn revision(name: &str, number: i64) -> Value {
+    let owner = json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "SidecarSet", "name": "mesh", "uid": "u",
+        "controller": true,
+    });
+    json!({
+        "metadata": { "namespace": "ns", "name": name, "uid": name, "ownerReferences": [owner] },
+        "revision": number,
+    })
 }

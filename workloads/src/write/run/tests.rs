@@ -15,7 +15,7 @@ use berth_workloads_policy::action::{InPlaceUpdate, Target};
 use serde_json::{Value, json};
 
 use self::server::{
-    BUSY, CHANGED, HANGS, NONE, OWN, Refused, TAKEN, carried_out, carry_out, late, report, report_after,
+    BUSY, CHANGED, HANGS, HELD, NONE, OWN, Refused, TAKEN, carried_out, carry_out, late, report, report_after,
 };
 use super::*;
 use crate::kinds::Set;

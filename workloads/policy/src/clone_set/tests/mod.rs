@@ -11,6 +11,7 @@ mod not_up;
 mod order;
 mod refused;
 mod retries;
+mod short_lived;
 mod surge;
 mod worked;
 mod world;

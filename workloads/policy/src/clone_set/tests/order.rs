@@ -46,18 +46,36 @@ fn victims() {
     }
 }
 
-/// The zone with more pods gives one, whatever else is said.
+/// The zone with more pods gives one, whatever else is said. A template has room for tens of thousands of
+/// constraints: few of them count.
 #[test]
 fn pods_stay_spread() {
-    let mut world = World::new(json!({ "replicas": 2 }), "3n");
-    world.set.spec.template.0["spec"]["topologySpreadConstraints"] = json!([{ "topologyKey": "zone" }]);
-    world.revisions[1].template = world.set.spec.template.0.clone();
-    for (at, zone) in [(0, "a"), (1, "b"), (2, "b")] {
-        world.pods[at].node = format!("node-{at}");
-        let labels = [("zone".to_owned(), zone.to_owned())].into();
-        world.nodes.insert(format!("node-{at}"), NodeView { labels, ..NodeView::default() });
+    for (others, first) in [(0, "p1"), (63, "p1"), (64, "p0")] {
+        let mut world = World::new(json!({ "replicas": 2 }), "3n");
+        let others = (0..others).map(|at| json!({ "topologyKey": format!("none-{at}") }));
+        let all: Vec<_> = others.chain([json!({ "topologyKey": "zone" })]).collect();
+        world.set.spec.template.0["spec"]["topologySpreadConstraints"] = all.into();
+        world.revisions[1].template = world.set.spec.template.0.clone();
+        for (at, zone) in [(0, "a"), (1, "b"), (2, "b")] {
+            world.pods[at].node = format!("node-{at}");
+            let labels = [("zone".to_owned(), zone.to_owned())].into();
+            world.nodes.insert(format!("node-{at}"), NodeView { labels, ..NodeView::default() });
+        }
+        assert_eq!(deleted(&world), [first]);
     }
-    assert_eq!(deleted(&world), ["p1"]);
+}
+
+/// Each requirement is looked at for each pod. Rows: weights with 32 of them each, and the effect.
+#[test]
+fn weights_with_too_many_requirements_are_a_fault() {
+    let absent = |at: usize| json!({ "key": format!("k{at}"), "operator": "DoesNotExist" });
+    let absent: Vec<_> = (0..32).map(absent).collect();
+    let weight = json!({ "weight": 1, "matchSelector": { "matchExpressions": absent } });
+    for (weights, effect) in [(32, ""), (33, "InvalidSpec")] {
+        let priority = json!({ "weightPriority": vec![weight.clone(); weights] });
+        let spec = json!({ "replicas": 1, "updateStrategy": { "priorityStrategy": priority } });
+        assert_eq!(World::new(spec, "1n").effect(), effect);
+    }
 }
 
 fn updated(

@@ -114,6 +114,17 @@ fn a_node_that_rests_gets_no_pod() {
     assert_eq!(world.plan().again, Some(std::time::Duration::from_secs(30)));
 }
 
+/// The pods of all nodes have ended, as after a power cut: each node rests when its pod was made anew, and not
+/// while that waits for the burst.
+#[test]
+fn a_node_rests_when_its_pod_is_made_anew() {
+    let mut world = World::new(json!({}), &ten("nF"));
+    world.spec["burstReplicas"] = json!(2);
+    let plan = world.plan();
+    assert_eq!((plan.actions.len(), plan.notes.len()), (2, 2), "{plan:?}");
+    assert_eq!(plan.ended_on, ["a", "b"]);
+}
+
 #[test]
 fn only_what_places_pods_is_minded_of_a_node() {
     let mut world = World::new(json!({ "selector": { "matchLabels": { "canary": "1" } } }), "");
@@ -131,4 +142,18 @@ fn only_what_places_pods_is_minded_of_a_node() {
     assert!(minds(Some(&plain), Some(&ssd)) && minds(Some(&ssd), Some(&canary)));
     assert!(minds(Some(&ssd), Some(&tainted)) && minds(Some(&ssd), None) && minds(None, Some(&ssd)));
     assert!(!minds(Some(&ssd), Some(&other)) && !minds(None, Some(&plain)) && !minds(Some(&plain), None));
+}
+
+/// A webhook takes off the label by which pods are selected, and each would be given free and made anew.
+#[test]
+fn a_new_pod_that_loses_its_labels_keeps_its_node_for_a_while() {
+    let mut world = World::new(json!({}), &ten("n"));
+    world.pods[2].labels.remove("app");
+    assert_eq!(world.effect(), "held c +cn", "long after it was made");
+    let mut made = |seconds| {
+        world.pods[2].created = Timestamp::constant(1_000_000 - seconds, 0);
+        (world.effect(), world.plan().again.map(|again| again.as_secs()))
+    };
+    assert_eq!(made(59), (String::new(), Some(1)));
+    assert_eq!(made(60), ("held c +cn".to_owned(), None));
 }

@@ -128,6 +128,7 @@ impl History {
                 silent: &self.played.silent,
             },
             ahead: Ahead::default(),
+            rests_until: &BTreeMap::new(),
             failures: &self.played.failures,
             put_off: &self.played.put_off,
             collisions: 0,

@@ -31,6 +31,8 @@ pub(super) const TAKEN: u16 = 2;
 pub(super) const OWN: u16 = 3;
 /// There is no pod of that name any more.
 pub(super) const NONE: u16 = 4;
+/// It is deleted, and a finalizer holds it.
+pub(super) const HELD: u16 = 5;
 
 /// Requests, and the codes that they are answered with.
 pub(super) type Refused = &'static [(&'static str, u16)];
@@ -109,8 +111,10 @@ fn in_short(parts: &Parts, body: &Value) -> String {
         Method::POST => format!("+{}", body["metadata"]["name"].as_str().unwrap_or_default()),
         Method::DELETE => format!("-{}", named(path)),
         Method::GET if path.contains("clonesets") => "read".to_owned(),
-        // The workloads may not get a pod.
-        Method::GET if path.ends_with("/pods") => format!("find {}", selected(&parts.uri)),
+        // The workloads may get neither a pod nor a claim.
+        Method::GET if path.ends_with("/pods") || path.ends_with("/persistentvolumeclaims") => {
+            format!("find {}", selected(&parts.uri))
+        }
         _ if path.contains("clonesets") => "status".to_owned(),
         _ => format!("open {}", named(path)),
     }
@@ -157,6 +161,14 @@ fn answer(what: &str, parts: &Parts, body: &Value, code: Option<u16>) -> (u16, V
             });
             (200, json!({ "metadata": meta }))
         }
+        (None, Some(HELD)) if what.starts_with('-') => {
+            let name = named(parts.uri.path());
+            let meta = json!({
+                "name": name, "uid": name, "resourceVersion": "2", "finalizers": ["a.example.com/b"],
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            });
+            (200, json!({ "metadata": meta, "revision": 1 }))
+        }
         (_, Some(code @ 400..)) => {
             let failure = json!({
                 "kind": "Status", "status": "Failure", "code": code, "metadata": {},
@@ -191,5 +203,13 @@ fn done(parts: &Parts, body: &Value) -> Value {
     if let Some(labels) = meta["labels"].as_object_mut() {
         labels.retain(|_, value| !value.is_null());
     }
-    json!({ "metadata": meta, "spec": {} })
+    let mut object = json!({ "metadata": meta, "spec": {} });
+    // Of what is written, what is looked at again.
+    let part = if path.contains("clonesets") { "spec" } else { "status" };
+    for part in [part, "revision"] {
+        if let Some(written) = body.get(part) {
+            object[part] = written.clone();
+        }
+    }
+    object
 }
