@@ -155,9 +155,8 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     // Pods that are not selected any more are given free, unless all are about to go.
     let (ours, left): (Vec<&PodView>, Vec<&PodView>) =
         input.pods.iter().copied().partition(|pod| is_going || rules.selector.takes(&pod.labels));
-    let short_lived = ShortLived::of(&ours, &left, rules.replicas, now);
-    let left = left.into_iter().filter(|pod| pod.new_for(now).is_none());
-    plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
+    let short_lived = ShortLived::of(&ours, rules.replicas, now);
+    plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
     let status = set.status.as_ref();
     let counted = status.and_then(|status| status.collision_count).unwrap_or(0);
     let live = settle(

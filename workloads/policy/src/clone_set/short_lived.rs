@@ -1,6 +1,5 @@
-//! New pods that a set loses at once: their nodes refuse them, or a webhook takes off a label by which they
-//! are selected. To make another one for each would be to make pods without end, as fast as the API server
-//! takes them. So for a while they keep their places.
+//! New pods that end at once, since their nodes refuse them. To make another one for each would be to make
+//! pods without end, as fast as the API server takes them. So for a while they keep their places.
 
 use std::time::Duration;
 
@@ -26,22 +25,19 @@ pub(super) struct ShortLived {
 }
 
 impl ShortLived {
-    /// Looks at the pods that the set selects, and at the `others` that it owns all the same. As many of the
-    /// former as it is to have may end, and are made anew at once.
-    pub(super) fn of(selected: &[&PodView], others: &[&PodView], replicas: i64, now: Timestamp) -> Self {
+    /// Looks at the pods that the set selects. As many of them as it is to have may end, and are made anew at
+    /// once.
+    pub(super) fn of(selected: &[&PodView], replicas: i64, now: Timestamp) -> Self {
         let ended = selected.iter().filter(|pod| pod.phase == Phase::Ended);
         let ended: Vec<Duration> = ended.filter_map(|pod| pod.new_for(now)).collect();
-        let others: Vec<Duration> = others.iter().filter_map(|pod| pod.new_for(now)).collect();
         let (most, refused) = (replicas.max(FEW), count(ended.len()));
-        let held = (refused - most).max(0) + count(others.len());
+        let held = (refused - most).max(0);
         if held == 0 {
             return Self::default();
         }
-        let why = match others.len() {
-            0 => format!("{refused} new pods have ended: see why their nodes refuse them"),
-            many => format!("{many} new pods have not the labels of the template: see mutating webhooks"),
-        };
-        let again = ended.into_iter().chain(others).min();
-        Self { held, again, why: Some(format!("{why}; they are made anew later")) }
+        let why = format!(
+            "{refused} new pods have ended: see why their nodes refuse them; they are made anew later"
+        );
+        Self { held, again: ended.into_iter().min(), why: Some(why) }
     }
 }

@@ -142,11 +142,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     }
     plan.begin_part();
     let input = &Input { pods: &split.pods, revisions: &split.revisions, ..*input };
-    // Pods that are not selected any more are given free. A new one keeps its node for a while: where a
-    // webhook takes its labels off, it would be given free and made anew without end.
-    let left = input.pods.iter().copied().filter(|pod| !rules.selector.takes(&pod.labels));
-    let (new, left): (Vec<&PodView>, Vec<&PodView>) = left.partition(|pod| pod.new_for(now).is_some());
-    plan.actions.extend(left.into_iter().map(|pod| release(pod, owner.uid)));
+    // Pods that are not selected any more are given free.
+    let left = input.pods.iter().filter(|pod| !rules.selector.takes(&pod.labels));
+    plan.actions.extend(left.map(|pod| release(pod, owner.uid)));
     let selected = || input.pods.iter().copied().filter(|pod| rules.selector.takes(&pod.labels));
     let mut gates = input.agents.open_gates(selected(), input.in_place, now);
     gates.extend(rules.hooks().mark(selected(), now));
@@ -162,7 +160,6 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     };
     let mut places = places(input, &rules, live, now);
     nodes::take(&mut places, &split.orphans, rules.min_ready_seconds, now);
-    nodes::take(&mut places, &new, rules.min_ready_seconds, now);
     let desired = places.values().filter(|place| place.should_run).count();
     let desired = i64::try_from(desired).unwrap_or(i64::MAX);
     let burst = rules.burst.up(desired);
@@ -200,8 +197,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     in_place::open(gates, &mut pass.plan.actions);
     pass.plan.actions.extend(ahead.delete);
     pass.shorten_history();
-    let new_for = new.iter().filter_map(|pod| pod.new_for(now)).min();
-    pass.plan.again = [pass.again(), ahead.again, split.again, new_for].into_iter().flatten().min();
+    pass.plan.again = [pass.again(), ahead.again, split.again].into_iter().flatten().min();
     let status = pass.status();
     let mut plan = pass.plan;
     plan.status = (set.status.as_ref() != Some(&status)).then_some(status);

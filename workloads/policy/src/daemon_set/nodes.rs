@@ -69,7 +69,7 @@ pub(super) fn places<'a>(
     places
 }
 
-/// Takes in pods that keep their nodes, though they do not count as the set's.
+/// Takes in pods that are to be the set's and are not.
 pub(super) fn take(
     places: &mut BTreeMap<String, Place<'_>>,
     orphans: &[&PodView],

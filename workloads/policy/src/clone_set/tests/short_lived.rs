@@ -1,7 +1,5 @@
 //! New pods that are lost at once, and made anew after a while.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
 use serde_json::json;
@@ -37,19 +35,12 @@ fn pods_that_end_at_once_are_not_made_without_end(#[case] world: World, #[case] 
     assert_eq!(world.effect(), effect);
 }
 
-/// A webhook takes off the label by which they are selected, and each would be given free and made anew.
 #[test]
-fn new_pods_that_lose_their_labels_are_not_made_without_end() {
-    let mut world = World::new(json!({ "replicas": 3 }), "3n");
-    world.pods[0].labels.remove("app");
-    assert_eq!(world.effect(), "release n, create n", "by hand, and long after");
-    world.pods[0].created = made(59);
-    assert_eq!(world.effect(), "NewPodsLost");
+fn a_set_says_why_it_waits() {
+    let world = ended("6n", 6, 59);
     let plan = world.plan();
-    assert_eq!(plan.again, Some(Duration::from_secs(1)));
+    assert_eq!(plan.again.map(|again| again.as_secs()), Some(1));
     let condition = plan.status.unwrap().conditions.remove(0);
     assert_eq!(condition.type_, "FailedScale");
-    assert!(condition.message.unwrap().contains("see mutating webhooks"));
-    world.pods[0].created = made(60);
-    assert_eq!(world.effect(), "release n, create n");
+    assert!(condition.message.unwrap().contains("see why their nodes refuse them"));
 }

@@ -143,17 +143,3 @@ fn only_what_places_pods_is_minded_of_a_node() {
     assert!(minds(Some(&ssd), Some(&tainted)) && minds(Some(&ssd), None) && minds(None, Some(&ssd)));
     assert!(!minds(Some(&ssd), Some(&other)) && !minds(None, Some(&plain)) && !minds(Some(&plain), None));
 }
-
-/// A webhook takes off the label by which pods are selected, and each would be given free and made anew.
-#[test]
-fn a_new_pod_that_loses_its_labels_keeps_its_node_for_a_while() {
-    let mut world = World::new(json!({}), &ten("n"));
-    world.pods[2].labels.remove("app");
-    assert_eq!(world.effect(), "held c +cn", "long after it was made");
-    let mut made = |seconds| {
-        world.pods[2].created = Timestamp::constant(1_000_000 - seconds, 0);
-        (world.effect(), world.plan().again.map(|again| again.as_secs()))
-    };
-    assert_eq!(made(59), (String::new(), Some(1)));
-    assert_eq!(made(60), ("held c +cn".to_owned(), None));
-}
