@@ -97,10 +97,21 @@ pub(crate) struct InFlight {
 
 #[derive(Clone, Debug)]
 pub(crate) enum InFlightKind {
-    Create { sandbox: SandboxId, container: ContainerName, attempt: u32 },
-    Stop { sandbox: SandboxId, container: ContainerId, whole_pod: bool, grace: Option<Duration> },
+    Create {
+        sandbox: SandboxId,
+        container: ContainerName,
+        attempt: u32,
+    },
+    Stop {
+        sandbox: SandboxId,
+        container: ContainerId,
+        whole_pod: bool,
+        grace: Option<Duration>,
+    },
     /// The kubelet's lifecycle hook. Told to an agent that has just begun before it knows the container.
-    Hook { container: ContainerId },
+    Hook {
+        container: ContainerId,
+    },
     Relist,
 }
 

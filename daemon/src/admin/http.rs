@@ -161,7 +161,8 @@ impl OfShim {
             return Some(text);
         }
         let scraped = berth_shim::remote::scrape(&self.socket).await;
-        let text = scraped.inspect_err(|error| debug!(error = %chain(error), "No metrics of the shim")).ok()?;
+        let text =
+            scraped.inspect_err(|error| debug!(error = %chain(error), "No metrics of the shim")).ok()?;
         self.learned(text.clone());
         Some(text)
     }

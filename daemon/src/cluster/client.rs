@@ -125,7 +125,9 @@ impl Source {
         if let Some(account) = &self.account {
             // Read here only to find what is wrong with it; kube reads it again every minute.
             match token::read(&account.token_file) {
-                Ok(token) if account.bound_to_pod && self.has_ended(account, &token) => return client(config),
+                Ok(token) if account.bound_to_pod && self.has_ended(account, &token) => {
+                    return client(config);
+                }
                 Err(TokenError::Missing(_)) if account.bound_to_pod => return client(config),
                 read => read.map_err(ClientError::Token)?,
             };

@@ -11,15 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_proto::template_history::Part;
 use serde_json::{Map, Value, json};
 
-pub use self::{
-    grace::Grace,
-    shown::Shown,
-    state::{InPlacePhase, InPlaceState},
-};
 pub(crate) use self::{
     changes::Changes,
     grace::{annotations_of, end_grace, open},
     update::{Obstacle, Own, Update},
+};
+pub use self::{
+    grace::Grace,
+    shown::Shown,
+    state::{InPlacePhase, InPlaceState},
 };
 use crate::{
     action::Action,

@@ -17,8 +17,7 @@ const SILENT: SignedDuration = SignedDuration::from_mins(10);
 /// Most names in a finding.
 const MOST_NAMES: usize = 5;
 /// Remedy for definitions that are another's: their fields have another owner.
-const TAKE: &str =
-    "apply your kustomization again, as a whole, with --server-side --force-conflicts; docs/migration.md#the-change";
+const TAKE: &str = "apply your kustomization again, as a whole, with --server-side --force-conflicts; docs/migration.md#the-change";
 /// Service that converts Berth's kinds.
 const CONVERTER: &str = "berth-system/berth-manager";
 /// Ways to see the agents that are pods, and the page on those that are services.

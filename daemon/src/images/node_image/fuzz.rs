@@ -22,7 +22,7 @@ pub fn node_image(data: &[u8]) {
     );
     let status = object.status.clone().unwrap_or_default();
     // Read without a panic, and of no other names.
-    let due = spec::due(&object.spec.images, &status, Timestamp::UNIX_EPOCH);
+    let due = spec::due(&object.spec.images, &status, spec::copies(&status), Timestamp::UNIX_EPOCH);
     assert!(due.changes.len() <= object.spec.images.len() + status.desired_images.len());
     let mut images = Images::new(ImageLimits { parallel: 3, per_registry: 2, seed: 0 });
     let begin = Instant::now();

@@ -213,9 +213,7 @@ mod tests {
 
     #[test]
     fn a_tag_goes_when_its_time_after_its_end_is_over() {
-        let tag = |version: i64| {
-            json!({ "tag": "v1", "version": version, "pullPolicy": { "ttlSecondsAfterFinished": 20 } })
-        };
+        let tag = |version: i64| json!({ "tag": "v1", "version": version, "pullPolicy": { "ttlSecondsAfterFinished": 20 } });
         let told = |phase: &str| {
             json!({ "imageStatuses": { "app": { "tags": [{ "tag": "v1", "version": 1, "phase": phase,
                 "completionTime": "2026-01-01T00:00:00Z" }] } } })

@@ -134,7 +134,11 @@ fn reports(scene: &Scene, phases: [WishPhase; 3]) -> Vec<WishReport> {
     reports_of(scene, asked, phases)
 }
 
-fn reports_of<const N: usize>(scene: &Scene, asked: NodeImageWishes, phases: [WishPhase; N]) -> Vec<WishReport> {
+fn reports_of<const N: usize>(
+    scene: &Scene,
+    asked: NodeImageWishes,
+    phases: [WishPhase; N],
+) -> Vec<WishReport> {
     let report = |(wish, phase): (berth_policy::Wish, WishPhase)| WishReport {
         id: wish.id,
         image: wish.image,
@@ -202,7 +206,8 @@ fn a_copy_of_what_is_desired_asks_for_nothing() {
         { "tag": "v1", "ownerReferences": owner("status.desiredImages") },
         { "tag": "v2", "ownerReferences": owner("") },
     ]);
-    let NodeImageWishes { wishes, faults } = read(json!({ "images": { "app": { "tags": tags } } }), json!({}));
+    let NodeImageWishes { wishes, faults } =
+        read(json!({ "images": { "app": { "tags": tags } } }), json!({}));
     assert!(faults.is_empty(), "{faults:?}");
     let given: Vec<&str> = wishes.iter().map(|wish| &*wish.image.given).collect();
     assert_eq!(given, ["app:v2"]);

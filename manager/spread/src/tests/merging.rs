@@ -197,9 +197,8 @@ fn annotations(#[case] text: &str, #[case] is: bool) {
 /// A text may stand for eighty times as much memory, and nobody has checked how long that of a new pod is.
 #[test]
 fn an_annotation_of_many_maps_says_nothing() {
-    let text = |maps: usize| {
-        format!(r#"{{"name":"ws","subset":"a","more":[{}{{}}]}}"#, r#"{"a":1},"#.repeat(maps))
-    };
+    let text =
+        |maps: usize| format!(r#"{{"name":"ws","subset":"a","more":[{}{{}}]}}"#, r#"{"a":1},"#.repeat(maps));
     assert!(Matched::read(&text(1_000)).is_some());
     assert!(Matched::read(&text(100_000)).is_none());
 }

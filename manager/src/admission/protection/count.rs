@@ -84,7 +84,9 @@ impl Counter {
                 Ok(Err(_)) | Err(_) if number > 0 => break,
                 Ok(Err(error)) => return Counted::Unknown(chain(&error)),
                 Err(_) => {
-                    return Counted::Unknown("the API server did not list them in time; try again".to_owned());
+                    return Counted::Unknown(
+                        "the API server did not list them in time; try again".to_owned(),
+                    );
                 }
             };
             number = number.saturating_add(list.items.iter().filter(|object| counts(object)).count());
@@ -186,9 +188,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_crowd_reads_few_pages_at_once() {
         let takes = Duration::from_millis(100);
-        let (client, asked) = served::slow_client(takes, |_| {
-            json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": [] })
-        });
+        let (client, asked) = served::slow_client(
+            takes,
+            |_| json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": [] }),
+        );
         let counter = Counter::new(client);
         let crowd = futures::future::join_all((0..20).map(|_| counter.of_namespace("shop")));
         let (counted, early) = tokio::join!(crowd, async {

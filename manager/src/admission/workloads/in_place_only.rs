@@ -90,7 +90,8 @@ mod tests {
         let plain = template(&json!({ "name": "a", "image": "a:1" }), &json!({ "app": "web" }));
         let new = template(&container, &labels);
         for (kind, field) in [("CloneSet", "updateStrategy.type"), ("StatefulSet", "podUpdatePolicy")] {
-            let Verdict::Allowed { object: Some(whole), .. } = update(kind, ONLY, &Value::Null, &plain) else {
+            let Verdict::Allowed { object: Some(whole), .. } = update(kind, ONLY, &Value::Null, &plain)
+            else {
                 panic!("{kind}: a new one is let in");
             };
             // What is stored has its defaults or, where nobody filled them in, has not.

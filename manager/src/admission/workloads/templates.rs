@@ -215,10 +215,14 @@ mod tests {
             let update = Request { old_object: with(by_label()).object, ..with(selector.clone()) };
             let told = fault(&update).unwrap_or_default();
             assert_eq!(told.is_empty(), stays, "{selector}: {told}");
-            assert!(stays || told.starts_with("UnitedDeployment shop/web: spec.selector is immutable"), "{told}");
+            assert!(
+                stays || told.starts_with("UnitedDeployment shop/web: spec.selector is immutable"),
+                "{told}"
+            );
             assert_eq!(fault(&with(selector)), None, "a new one has any");
         }
-        let mended = Request { old_object: with(expression("app", "Exists", &[])).object, ..with(by_label()) };
+        let mended =
+            Request { old_object: with(expression("app", "Exists", &[])).object, ..with(by_label()) };
         assert_eq!(fault(&mended), None, "it was set aside");
     }
 

@@ -123,11 +123,9 @@ fn shim_is_well(looked: anyhow::Result<ShimState>) -> Check {
             "no berthd is connected to it: order, hooks and updates wait, and creations may be refused",
             "what the check berthd says; shimSocket in /etc/berth/berthd.yaml has to be /run/berth/shim.sock",
         ),
-        Ok(state) if state.program != own => Check::warn(
-            NAME,
-            format!("berth-shim is {}, berthctl is {own}", state.program),
-            OF_ONE_RELEASE,
-        ),
+        Ok(state) if state.program != own => {
+            Check::warn(NAME, format!("berth-shim is {}, berthctl is {own}", state.program), OF_ONE_RELEASE)
+        }
         Ok(state) if state.filtered == Some(false) => Check::warn(
             NAME,
             "system calls of berth-shim are not filtered",
