@@ -46,7 +46,7 @@ const HANDSHAKE: Duration = Duration::from_millis(200);
 /// How long the hook of `WEB=slow` takes: time to do something meanwhile, on a slow machine too.
 const SLOW: Duration = Duration::from_secs(10);
 /// Connections that wait to be accepted.
-const BACKLOG: i32 = 1024;
+const BACKLOG: i32 = 4096;
 
 /// State that all threads share.
 #[derive(Default)]
@@ -166,14 +166,27 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
+/// Listens. A process that has no turn on a busy machine gets what comes meanwhile from its queue: one that is
+/// full has connections reset.
 fn listen_alone() -> io::Result<TcpListener> {
-    until("the port is free", || TcpListener::bind(("0.0.0.0", PORT)))
+    until("the port is free", || {
+        let socket = reusing()?;
+        bind(socket.as_raw_fd(), &SockaddrIn::new(0, 0, 0, 0, PORT))?;
+        listen(&socket, Backlog::new(BACKLOG)?)?;
+        Ok(TcpListener::from(socket))
+    })
+}
+
+/// A socket whose port may have connections of an earlier one.
+fn reusing() -> io::Result<OwnedFd> {
+    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    Ok(socket)
 }
 
 /// Listens beside whoever does, and gets all connections that come from now on.
 fn listen_beside() -> io::Result<TcpListener> {
-    let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    let socket = reusing()?;
     setsockopt(&socket, sockopt::ReusePort, &true)?;
     bind(socket.as_raw_fd(), &SockaddrIn::new(0, 0, 0, 0, PORT))?;
     listen(&socket, Backlog::new(BACKLOG)?)?;

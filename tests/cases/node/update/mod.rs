@@ -43,8 +43,9 @@ impl<'a> Scene<'a> {
         fill: impl FnOnce(PodManifest, &Evidence) -> PodManifest,
     ) -> Result<Self> {
         let evidence = Evidence::new(case.node.run(), &case.namespace, pod)?;
-        let manifest =
-            evidence.mount(case.manifest(pod)).spec("readinessGates", json!([{ "conditionType": GATE }]));
+        // A busy machine takes long to begin a hook, and the kubelet waits for one as long as the grace is.
+        let manifest = evidence.mount(case.manifest(pod).grace(60));
+        let manifest = manifest.spec("readinessGates", json!([{ "conditionType": GATE }]));
         let manifest = fill(manifest, &evidence);
         case.create(&manifest).await?;
         let scene = Self { case, pod: pod.to_owned(), evidence };
