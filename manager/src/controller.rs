@@ -95,8 +95,8 @@ impl Controller {
         let (mut counted, mut count_at) = (None, None);
         loop {
             let next = self.indexes.all().next_deadline();
-            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure, webhooks and
-            // budgets keep their newest value, and a deadline that was not waited for to its end is still
+            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure, webhooks
+            // and budgets keep their newest value, and a deadline that was not waited for to its end is still
             // there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {

@@ -15,7 +15,7 @@ use crate::json::Object;
 const MOST_BYTES: usize = 16 << 20;
 /// The most memory that it takes when it is read: small maps take eighty times as much as their text.
 const MOST_MEMORY: usize = 64 << 20;
-/// What a revision takes of it beside the values of its fields, or less.
+/// Bytes of it that a revision takes at most beside the values of its fields.
 const EACH: usize = 4096;
 /// Fields of the spec that make a revision: what a pod gets.
 pub(crate) const FIELDS: [&str; 5] =

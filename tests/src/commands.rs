@@ -113,11 +113,6 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("cargo test --workspace --lib NAME", "tests/all.sh", "--lib --bins"),
     ("cargo test --workspace --test in_process NAME", "tests/all.sh", "--test in_process"),
     (
-        "cargo test --workspace --features berthd/fault-points --test node -- --exact CASE",
-        "tests/node.sh",
-        "cargo test --workspace --features berthd/fault-points --test node",
-    ),
-    (
         "cargo clippy --workspace --all-targets -- -D warnings",
         "tests/all.sh",
         "cargo clippy --workspace --all-targets",

@@ -149,8 +149,9 @@ impl<I, R: Send + 'static> EventLoop<I, R> {
         uids.into_iter().for_each(|uid| self.agenda.add(uid, now));
     }
 
-    /// Tells whether another term of this replica has begun since this was asked last: all is due then. So one
-    /// that does not lead keeps nothing of what is due: it may stand by for months, while objects come and go.
+    /// Tells whether another term of this replica has begun since this was asked last: all is due then. So
+    /// one that does not lead keeps nothing of what is due: it may stand by for months, while objects come
+    /// and go.
     pub(crate) fn begins_term(&mut self) -> bool {
         let term = self.term();
         let before = std::mem::replace(&mut self.term, term);

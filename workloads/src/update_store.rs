@@ -26,7 +26,7 @@ pub(crate) struct News {
     pub(crate) all: bool,
     /// These, by UID.
     pub(crate) sets: Vec<String>,
-    /// Those with pods on these nodes: their agents are able to something else, or are silent, or were.
+    /// Nodes whose sets it concerns, too: their agents are able to something else, or are silent, or were.
     pub(crate) nodes: BTreeSet<String>,
 }
 
@@ -91,8 +91,8 @@ impl UpdateStore {
     }
 
     /// A write was answered with this. An answer that comes late says nothing: a newer version is known, or
-    /// that the object is gone. Others than the workload that has written may learn something by it: where the
-    /// object was read for the write, it has what the watch shows later, as no news.
+    /// that the object is gone. Others than the workload that has written may learn something by it: where
+    /// the object was read for the write, it has what the watch shows later, as no news.
     pub(crate) fn wrote(&mut self, node_updates: NodeUpdates) -> News {
         let uid = node_updates.uid().to_owned();
         let before = self.store.get(&uid).cloned();
@@ -135,8 +135,8 @@ impl UpdateStore {
         self.deaf = true;
     }
 
-    /// Takes in who has given a sign of life, and who has not for too long. It is news where an agent is silent
-    /// now, or is not any more.
+    /// Takes in who has given a sign of life, and who has not for too long. It is news where an agent is
+    /// silent now, or is not any more.
     pub(crate) fn listen(&mut self, now: Instant) -> News {
         if std::mem::take(&mut self.deaf) {
             self.silence.was_deaf(now);

@@ -63,7 +63,7 @@ pub(crate) struct Pages {
 pub(crate) struct OfShim {
     socket: PathBuf,
     turns: Semaphore,
-    /// What it said last, and when. A std mutex: nothing awaits inside.
+    /// Last answer, and its time. A std mutex: nothing awaits inside.
     last: Mutex<Option<(Instant, String)>>,
 }
 

@@ -58,7 +58,7 @@ impl Events {
     }
 }
 
-/// What an Event says.
+/// Contents of an Event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'a> {
     /// For programs.

@@ -18,7 +18,8 @@ pub struct Images {
     pub parallel_pulls_per_registry: NonZeroU16,
     /// Space that stays free on the filesystem of images.
     pub reserve: Reserve,
-    /// The NodeImage of this node shows in `spec.images` what jobs want, as OpenKruise's controllers write it.
+    /// The NodeImage of this node shows in `spec.images` what jobs want, as OpenKruise's controllers write
+    /// it.
     pub jobs_in_spec: bool,
     /// How long a pulled image is kept from the kubelet's image collection; 0 = not at all.
     pub pin_for: GoDuration,

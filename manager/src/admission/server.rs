@@ -118,7 +118,7 @@ struct Shared<D> {
     metrics: Admission,
     /// Room of bodies that have come.
     read: Semaphore,
-    /// That of those whose decisions may take long.
+    /// Room of bodies whose decisions may take long.
     read_slow: Semaphore,
     work: Semaphore,
     /// The part of it that decisions have that may take long.

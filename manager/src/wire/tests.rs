@@ -83,7 +83,7 @@ fn a_pod_in_full() {
     assert_eq!(containers, expected);
 }
 
-/// What a kubelet writes by protobuf has no bounds, and an API server shows it as it is.
+/// Times that a kubelet writes by protobuf have no bounds, and an API server shows them as they are.
 #[test]
 fn a_time_that_makes_no_sense_hides_no_pod() {
     let time = "292277026596-12-04T15:30:07Z";

@@ -130,7 +130,7 @@ pub struct AdvancedCronJobStatus {
     /// The runs that were missed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<MissedRuns>,
-    /// Those that were missed before them, the newest first: fifteen times at the most.
+    /// Runs that were missed before them, the newest first: fifteen times at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed_before: Vec<MissedRuns>,
     /// Faults of it.

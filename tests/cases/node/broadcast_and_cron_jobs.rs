@@ -254,7 +254,8 @@ async fn ticks(case: &Case, client: &Client, workloads: &Workloads) -> Result<()
     let spec = json!({ "schedule": "@every 2s", "template": { "jobTemplate": template } });
     let cron = serde_json::from_value(named("AdvancedCronJob", "tick", spec))?;
     crons.create(&PostParams::default(), &cron).await.context("make the cron job")?;
-    // The status has the last times alone that runs were missed, and a slow machine misses some again and again.
+    // The status has the last times alone that runs were missed, and a slow machine misses some again and
+    // again.
     let told = RefCell::new(BTreeSet::<(i64, i64)>::new());
     let made = async || {
         let status = crons.get("tick").await?.status.unwrap_or_default();

@@ -166,8 +166,8 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-/// Listens. A process that has no turn on a busy machine gets what comes meanwhile from its queue: one that is
-/// full has connections reset.
+/// Listens. A process that has no turn on a busy machine gets what comes meanwhile from its queue: one that
+/// is full has connections reset.
 fn listen_alone() -> io::Result<TcpListener> {
     until("the port is free", || {
         let socket = reusing()?;

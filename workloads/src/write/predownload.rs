@@ -5,7 +5,7 @@ use berth_workloads_policy::{action::Target, predownload::PullJobView};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde_json::Value;
 
-use super::{End, Work, Wrote, kept::has_metadata};
+use super::{End, Work, Wrote, patch::has_metadata};
 use crate::watch::Revisions;
 
 impl Work {

@@ -97,6 +97,7 @@ mod tests {
         let names: Vec<String> = known().into_keys().collect();
         let expected = [
             "BERTH_HTTP_ADDRESS",
+            "BERTH_IMAGES_JOBS_IN_SPEC",
             "BERTH_IMAGES_RESERVE",
             "BERTH_LAUNCH_ORDER_DISTINCT_SECONDS",
             "BERTH_LOG_FORMAT",

@@ -179,7 +179,7 @@ fn each_wish_has_its_answer_and_each_image_one() {
     );
 }
 
-/// What users ask for has the name that they give it.
+/// Names of images that users ask for stay as they give them.
 #[test]
 fn the_image_of_a_job_has_the_name_that_openkruise_gives_it() {
     let scene = Scene::new();

@@ -168,7 +168,7 @@ fn a_pod_gets_the_rules_of_its_subset() {
     assert_eq!(required["nodeSelectorTerms"], json!([term("a")]));
 }
 
-/// Of two lists that cannot be merged the one of the patch stays. Which subset the pod is in no patch says.
+/// The list of the patch stays where two cannot be merged. No patch says which subset the pod is in.
 #[test]
 fn a_patch_comes_after_the_rules() {
     let subsets = json!([{

@@ -52,7 +52,7 @@ struct Stage {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What comes at all comes within it.
+/// Everything that comes at all comes within it.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than any test takes.
 const FOR_EVER: Duration = Duration::from_secs(3600);

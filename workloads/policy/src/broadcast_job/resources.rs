@@ -61,8 +61,8 @@ impl Resources {
         Self(given.map(|(name, value)| (name.clone(), amount(value).unwrap_or(0))).collect())
     }
 
-    /// Tells whether an empty node has as much, and room for a pod. One whose kubelet has said nothing yet has
-    /// none: the scheduler would give it no pod either.
+    /// Tells whether an empty node has as much, and room for a pod. One whose kubelet has said nothing yet
+    /// has none: the scheduler would give it no pod either.
     pub(super) fn are_within(&self, node: &Self) -> bool {
         let has = |name: &str| node.0.get(name).copied().unwrap_or(0);
         has("pods") >= NANO && self.0.iter().all(|(name, asks)| *asks <= has(name))

@@ -199,7 +199,7 @@ fn what_was_missed_is_told_and_stays_so() {
     assert_eq!(json!(world.job.status)["decidedUntil"], "2026-01-01T13:29:00Z");
 }
 
-/// Who looks once a day finds each of them, though runs are missed again and again.
+/// Everybody who looks once a day finds each of them, though runs are missed again and again.
 #[test]
 fn what_was_missed_before_is_told_too() {
     let spec = json!({ "startingDeadlineSeconds": 60 });

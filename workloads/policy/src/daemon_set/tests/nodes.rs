@@ -114,8 +114,8 @@ fn a_node_that_rests_gets_no_pod() {
     assert_eq!(world.plan().again, Some(std::time::Duration::from_secs(30)));
 }
 
-/// The pods of all nodes have ended, as after a power cut: each node rests when its pod was made anew, and not
-/// while that waits for the burst.
+/// The pods of all nodes have ended, as after a power cut: each node rests when its pod was made anew, and
+/// not while that waits for the burst.
 #[test]
 fn a_node_rests_when_its_pod_is_made_anew() {
     let mut world = World::new(json!({}), &ten("nF"));

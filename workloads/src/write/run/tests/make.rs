@@ -27,8 +27,8 @@ async fn a_name_that_somebody_else_has_is_read_by_itself() {
 }
 
 /// A claim of a pod that is there is somebody else's: it would be asked for again and again, as long as that
-/// pod waits. One that comes with a new pod is as good. Rows: writes, what is refused, what is asked, the end,
-/// and the number of answers.
+/// pod waits. One that comes with a new pod is as good. Rows: writes, what is refused, what is asked, the
+/// end, and the number of answers.
 #[tokio::test]
 async fn a_claim_that_somebody_else_has_is_not_asked_for_again_and_again() {
     let claim = || {
