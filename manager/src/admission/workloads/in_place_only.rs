@@ -1,6 +1,5 @@
 //! Templates of sets that make no new pods: one that running pods cannot follow is refused, as OpenKruise
-//! refuses it, and not left to an update that waits for good. It refuses labels and annotations as well,
-//! which running pods follow here. Pure.
+//! refuses it, and not left to an update that waits for good. Pure.
 //!
 //! Templates are compared by what they ask for: a client with types writes the same one in other words. One
 //! that was let in before can be scaled, and changes when the set may make new pods.
