@@ -74,6 +74,10 @@ impl Finder {
     /// Finds the budgets that the pod may count for, as it was or as it is, in the order of their names. It
     /// need not be one of theirs.
     pub(super) fn of_pod(&self, PodChange { key, before, after }: &PodChange) -> BudgetNames {
+        // Most namespaces have none, and a pod has many places.
+        if !self.spaces.contains_key(&key.namespace) {
+            return BudgetNames::new();
+        }
         let mut found = self.of(&key.namespace, &[Place::Any, Place::Permit(key.name.clone())]);
         for pod in [before, after].into_iter().flatten() {
             found.append(&mut self.of(&key.namespace, &of_pod(pod)));

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::store::Key;
 
-/// All requests that exist. Those that are over are in none of the other collections.
+/// All requests that exist. Those that are over are in none of the other collections, but for the timers of
+/// those that are to be deleted.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// With the number of the list that showed it last.

@@ -124,7 +124,7 @@ impl Request {
             replaced,
             ended: is_over || before.is_some_and(|before| before.ended),
             stage: stage(seen, before, first, now, texts),
-            expires: expires(seen, now),
+            expires: expires(seen, before, now),
             asked: before.and_then(|before| before.asked.clone()),
             permit: before.map(|before| before.permit.clone()).unwrap_or_default(),
             timer: None,
@@ -194,13 +194,23 @@ fn noted<S: Spec, T>(seen: &CustomSeen<S, T>) -> Option<Noted> {
 /// that does it.
 const DELETED_AFTER: i64 = 10_000;
 
-/// When a request that has ended, and does not go already, is to be deleted.
-fn expires<S: Spec, T: Status>(seen: &CustomSeen<S, T>, now: Now) -> Option<Instant> {
+/// When a request that has ended, and does not go already, is to be deleted. The time of its end is by its
+/// agent's clock, which may be wrong: one whose end was seen here has all its time by ours.
+fn expires<S: Spec, T: Status>(
+    seen: &CustomSeen<S, T>,
+    before: Option<&Request>,
+    now: Now,
+) -> Option<Instant> {
     if seen.deleting {
         return None;
     }
-    let ended = seen.status.as_ref().ok()?.ended()?.as_millisecond();
+    let ended = seen.status.as_ref().ok()?.ended()?;
     let kept = i64::from(seen.spec.as_ref().ok()?.kept_seconds()?.max(0));
+    let ended = match before {
+        Some(Request { expires: Some(at), .. }) => return Some(*at),
+        Some(_) => now.wall.as_millisecond(),
+        None => ended.as_millisecond(),
+    };
     let at = i128::from(ended) + i128::from(kept) * 1000 + i128::from(DELETED_AFTER);
     let left = u64::try_from(at - i128::from(now.wall.as_millisecond())).unwrap_or(0);
     now.instant.checked_add(Duration::from_millis(left))

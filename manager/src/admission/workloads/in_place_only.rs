@@ -1,6 +1,5 @@
 //! Templates of sets that make no new pods: one that running pods cannot follow is refused, as OpenKruise
-//! refuses it, and not left to an update that waits for good. It refuses labels and annotations as well,
-//! which running pods follow here. Pure.
+//! refuses it, and not left to an update that waits for good. Pure.
 //!
 //! Templates are compared by what they ask for: a client with types writes the same one in other words. One
 //! that was let in before can be scaled, and changes when the set may make new pods.
@@ -26,7 +25,7 @@ pub(super) fn fault(request: &Request, object: &Value) -> Option<String> {
         return None;
     }
     let (old, new) = (template(&request.old_object)?, template(object)?);
-    if same(old, new) || change(old, new).is_some() {
+    if same(&old, &new) || change(&old, &new).is_some() {
         return None;
     }
     Some(format!(
@@ -36,8 +35,10 @@ pub(super) fn fault(request: &Request, object: &Value) -> Option<String> {
     ))
 }
 
-fn template(set: &Value) -> Option<&Map<String, Value>> {
-    set.pointer("/spec/template")?.as_object()
+/// The template without its metadata, which may change as in OpenKruise.
+fn template(set: &Value) -> Option<Map<String, Value>> {
+    let spec = set.pointer("/spec/template/spec").filter(|spec| spec.is_object())?;
+    Some(Map::from_iter([("spec".to_owned(), spec.clone())]))
 }
 
 #[cfg(test)]
@@ -89,6 +90,8 @@ mod tests {
     ) {
         let plain = template(&json!({ "name": "a", "image": "a:1" }), &json!({ "app": "web" }));
         let new = template(&container, &labels);
+        let mut ordered = new.clone();
+        ordered["metadata"]["annotations"] = json!({ "apps.kruise.io/container-launch-priority": "Ordered" });
         for (kind, field) in [("CloneSet", "updateStrategy.type"), ("StatefulSet", "podUpdatePolicy")] {
             let Verdict::Allowed { object: Some(whole), .. } = update(kind, ONLY, &Value::Null, &plain)
             else {
@@ -105,6 +108,8 @@ mod tests {
                     }
                     other => panic!("{other:?}"),
                 }
+                let metadata = update(kind, ONLY, &new, &ordered);
+                assert!(matches!(metadata, Verdict::Allowed { .. }), "{kind}: any metadata");
                 let may_be_made = update(kind, "InPlaceIfPossible", old, &new);
                 assert!(matches!(may_be_made, Verdict::Allowed { .. }), "{kind}: new pods can have it");
             }

@@ -1,7 +1,5 @@
 //! Templates of CloneSets, StatefulSets, DaemonSets and BroadcastJobs that no pod could be made of, or none
-//! that the set would know: refused where their author sees it, and not by pods that never come. And another
-//! selector of a UnitedDeployment, which none of its workloads could follow; its definition would be a dear
-//! place for that.
+//! that the set would know: refused where their author sees it, and not by pods that never come.
 //!
 //! A definition cannot say it, since templates are kept as they were given. Only what is new is looked at: an
 //! object that is there can be scaled, and deleted, whatever its template is.
@@ -12,7 +10,6 @@ use std::{
 };
 
 use berth_proto::names::is_dns_label;
-use berth_workloads_policy::template::same;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
@@ -27,9 +24,6 @@ const LONGEST_NAME: usize = 63;
 
 /// Reason why the object cannot be let in; `None`: its template is right, or was there before.
 pub(in crate::admission) fn fault(request: &Request) -> Option<String> {
-    if request.object["kind"] == "UnitedDeployment" {
-        return another_selector(request);
-    }
     let kind = request.object["kind"].as_str().filter(|kind| KINDS.contains(kind))?;
     let is_new = |path| request.object.pointer(path) != request.old_object.pointer(path);
     if !["/spec/template", "/spec/selector"].into_iter().any(is_new) {
@@ -37,20 +31,6 @@ pub(in crate::admission) fn fault(request: &Request) -> Option<String> {
     }
     let fault = selected(&request.object).or_else(|| containers(&request.object))?;
     Some(format!("{kind} {}/{}: {fault}", request.namespace, request.name))
-}
-
-/// Tells that the selector is not what it was, whatever its words are. One that its controller sets aside may
-/// be mended.
-fn another_selector(request: &Request) -> Option<String> {
-    let selector = |object: &Value| object.pointer("/spec/selector")?.as_object().cloned();
-    let (old, new) = (selector(&request.old_object)?, selector(&request.object)?);
-    let is_followed = old.get("matchLabels")?.as_object().is_some_and(|labels| !labels.is_empty());
-    (is_followed && !same(&old, &new)).then(|| {
-        format!(
-            "UnitedDeployment {}/{}: spec.selector is immutable: make a new UnitedDeployment",
-            request.namespace, request.name
-        )
-    })
 }
 
 /// Tells what is wrong with the selector, or with labels that it does not select. One that is no selector, or
@@ -200,30 +180,6 @@ mod tests {
         assert_eq!(fault(&update), None);
         update.object["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
         assert!(fault(&update).is_some());
-    }
-
-    #[test]
-    fn a_united_deployment_keeps_its_selector() {
-        let with = |selector: Value| request("UnitedDeployment", json!({ "selector": selector }));
-        for (selector, stays) in [
-            (by_label(), true),
-            // As a client with types writes it back.
-            (json!({ "matchLabels": { "app": "web" }, "matchExpressions": null }), true),
-            (json!({ "matchLabels": { "app": "other" } }), false),
-            (json!({ "matchLabels": { "app": "web", "tier": "1" } }), false),
-        ] {
-            let update = Request { old_object: with(by_label()).object, ..with(selector.clone()) };
-            let told = fault(&update).unwrap_or_default();
-            assert_eq!(told.is_empty(), stays, "{selector}: {told}");
-            assert!(
-                stays || told.starts_with("UnitedDeployment shop/web: spec.selector is immutable"),
-                "{told}"
-            );
-            assert_eq!(fault(&with(selector)), None, "a new one has any");
-        }
-        let mended =
-            Request { old_object: with(expression("app", "Exists", &[])).object, ..with(by_label()) };
-        assert_eq!(fault(&mended), None, "it was set aside");
     }
 
     #[test]

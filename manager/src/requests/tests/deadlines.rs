@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use berth_proto::crd::RecreatePhase;
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::world::*;
@@ -130,6 +131,17 @@ fn a_request_that_no_agent_deletes_is_deleted_10_s_after_its_time() {
     assert!(world.pass(seconds(3600)).is_empty(), "asked for once");
     world.no_request("r");
     assert_eq!(world.index.next_deadline(), None);
+
+    // The clock of its node is an hour behind; what is seen anew changes nothing.
+    let (mut world, request) = begin(None);
+    let mut behind = ended(request, Some(20));
+    let hour = SignedDuration::from_hours(1);
+    behind.status.as_mut().unwrap().completion_time = Some(Time(World::BEGUN - hour));
+    assert!(world.request(behind.clone()).is_empty());
+    assert!(world.pass(seconds(15)).is_empty());
+    assert!(world.request(changed(behind)).is_empty());
+    assert!(world.pass(seconds(15) - A_MOMENT).is_empty());
+    assert_eq!(only(&world.pass(A_MOMENT)), Said::Deleted);
 
     let (mut world, request) = begin(None);
     let going = RecreateSeen { deleting: true, ..ended(request, Some(0)) };
