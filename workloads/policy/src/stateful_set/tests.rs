@@ -325,4 +325,8 @@ fn a_pod_that_ends_again_and_again_is_made_anew_after_a_rest() {
     };
     assert_eq!(rests(30), (String::new(), Some(30)));
     assert_eq!(rests(0), ("-1".to_owned(), None));
+    // Its containers have ended: it cannot be updated in place meanwhile.
+    let mut world = World::new(2, rolling(json!({ "podUpdatePolicy": "InPlaceIfPossible" })), "0n 1oF");
+    world.rests.insert("db-1".to_owned(), Timestamp::constant(1_000_030, 0));
+    assert_eq!(world.effect(), "-1");
 }
