@@ -133,7 +133,7 @@ impl State {
         if let Some(held) = plan.held.take() {
             memory.held = held;
         }
-        plan.ended_on.iter().for_each(|node| memory.rests.ended(node, Timestamp::now()));
+        plan.ended_on.iter().for_each(|(node, uid)| memory.rests.ended(node, uid, Timestamp::now()));
         let mut again = plan.again.map(|again| later(look.now, again));
         let waits = plan.status.as_ref().and_then(|status| {
             let unkept = memory.unkept.waits(status, look.now);

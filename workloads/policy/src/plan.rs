@@ -40,8 +40,8 @@ pub struct Plan<S> {
     /// Things to tell.
     pub notes: Vec<Note>,
     /// Nodes whose pods have ended and are made anew, or the names of such pods where these come again: they
-    /// may end again and again.
-    pub ended_on: Vec<String>,
+    /// may end again and again. Each with the UID of the pod.
+    pub ended_on: Vec<(String, String)>,
     /// Writes to pods that are more than they look, by UID: what is told of them.
     pub causes: BTreeMap<String, Cause>,
     /// Revisions that nodes have which keep what they have, for the next pass; `None`: nothing is new.

@@ -150,7 +150,7 @@ async fn make(
     namespace: &str,
     unit: Vec<Action>,
 ) -> (Vec<Wrote>, Option<(String, Failure)>) {
-    let mut wrote = Vec::new();
+    let (mut wrote, mut taken) = (Vec::new(), None);
     let makes_pod = makes_pod(&unit);
     for action in unit {
         let name = name(&action);
@@ -161,6 +161,11 @@ async fn make(
                     Ok(claim) => Ok(Wrote::Claim(ClaimView::of(&claim))),
                     // Made before: the watch shows it, and the pod has it.
                     Err(Failure::Taken) if makes_pod => continue,
+                    // The pod waits for its other claims, too.
+                    Err(Failure::Taken) => {
+                        taken.get_or_insert((name, Failure::Taken));
+                        continue;
+                    }
                     Err(failure) => Err(failure),
                 }
             }
@@ -182,7 +187,7 @@ async fn make(
             Err(failure) => return (wrote, Some((name, failure))),
         }
     }
-    (wrote, None)
+    (wrote, taken)
 }
 
 /// Tells whether a pod is made with these claims, or they are those of one that is there.

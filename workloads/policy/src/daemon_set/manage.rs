@@ -53,7 +53,7 @@ impl<'a> Pass<'a> {
                 if self.deletes_left < left {
                     let text = format!("pod {} on node {name} has ended, and is made anew", one.pod.name);
                     self.plan.notes.push(Note { warning: true, reason: "FailedDaemonPod", text });
-                    self.plan.ended_on.push(name.clone());
+                    self.plan.ended_on.push((name.clone(), one.pod.uid.clone()));
                 }
             }
             // One that is going is waited for, unless there may be two.

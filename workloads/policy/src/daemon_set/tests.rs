@@ -391,14 +391,3 @@ fn a_revision_that_cannot_be_made_is_said() {
     assert_eq!((status.observed_generation, status.conditions.len()), (Some(4), 1));
     assert_eq!(status.conditions[0].message.as_deref(), Some("no room"));
 }
-
-#[test]
-fn a_pod_that_is_not_selected_any_more_is_given_free() {
-    let mut world = World::new(json!({}), &ten("n"));
-    world.pods[2].labels.remove("app");
-    let actions = world.plan().actions;
-    let [Action::PatchPod(target, patch), Action::CreatePod(_)] = actions.as_slice() else {
-        panic!("{actions:?}")
-    };
-    assert_eq!((target.name.as_str(), &patch["metadata"]["ownerReferences"]), ("log-2-c", &json!([])));
-}

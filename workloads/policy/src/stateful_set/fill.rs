@@ -16,7 +16,7 @@ impl<'a> Pass<'a> {
         self.plan.begin_part();
         for member in ended {
             if !self.unkept.contains_key(&member.ordinal) {
-                self.plan.ended_on.push(member.pod.name.clone());
+                self.plan.ended_on.push((member.pod.name.clone(), member.pod.uid.clone()));
             }
             self.discard(&member);
         }

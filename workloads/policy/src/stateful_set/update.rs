@@ -295,6 +295,10 @@ impl<'a> Pass<'a> {
 
     fn possible(&self, member: &Member<'a>, target: &Revision) -> Result<Change, Obstacle> {
         let pod = member.pod;
+        // One that rests before it is made anew.
+        if !pod.is_active() {
+            return Err(Obstacle::NewPod("it has ended".to_owned()));
+        }
         let label = pod.label(REVISION_LABEL);
         let from = self.input.revisions.iter().find(|one| one.name == label).copied();
         let generation = self.input.set.metadata.generation;

@@ -1,4 +1,4 @@
-//! Pods that nothing decides on.
+//! Pods that nothing decides on, and those that the set lets go.
 
 use super::*;
 
@@ -63,4 +63,15 @@ fn what_was_refused_is_tried_again_beside_the_rest() {
     let plan = world.plan();
     assert!(matches!(plan.actions[..], [Action::AdoptPod(..), Action::CreatePod(_)]), "{plan:?}");
     assert_eq!(plan.parts[0], 1);
+}
+
+#[test]
+fn a_pod_that_is_not_selected_any_more_is_given_free() {
+    let mut world = World::new(json!({}), &ten("n"));
+    world.pods[2].labels.remove("app");
+    let actions = world.plan().actions;
+    let [Action::PatchPod(target, patch), Action::CreatePod(_)] = actions.as_slice() else {
+        panic!("{actions:?}")
+    };
+    assert_eq!((target.name.as_str(), &patch["metadata"]["ownerReferences"]), ("log-2-c", &json!([])));
 }

@@ -31,20 +31,29 @@ async fn a_name_that_somebody_else_has_is_read_by_itself() {
 /// end, and the number of answers.
 #[tokio::test]
 async fn a_claim_that_somebody_else_has_is_not_asked_for_again_and_again() {
-    let claim = || {
+    let named = |name: &str| {
         Action::CreateClaim(json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": { "namespace": "ns", "name": "data-a-0" }, "spec": {},
+            "metadata": { "namespace": "ns", "name": name }, "spec": {},
         }))
     };
+    let claim = || named("data-a-0");
     let text = "claim data-a-0 is there, and is none of CloneSet/shop: take its owner off, or delete it";
-    let table: [(Vec<Action>, Refused, &str, End, usize); 4] = [
+    let table: [(Vec<Action>, Refused, &str, End, usize); 5] = [
         (
             vec![claim(), open("b")],
             &[("+data-a-0", TAKEN)],
             "+data-a-0 find data-a-0 open b",
             End::ScaleFailed(text.to_owned()),
             1,
+        ),
+        // The pod waits for its other claim, too.
+        (
+            vec![claim(), named("log-a-0"), open("b")],
+            &[("+data-a-0", TAKEN)],
+            "+data-a-0 +log-a-0 find data-a-0 open b",
+            End::ScaleFailed(text.to_owned()),
+            2,
         ),
         (
             vec![claim(), open("b")],
