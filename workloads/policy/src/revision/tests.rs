@@ -1,3 +1,5 @@
+//! Revisions as they are made, found and compared.
+
 use super::*;
 
 fn template(image: &str) -> Map<String, Value> {
