@@ -319,8 +319,8 @@ impl Decision<'_> {
         }
     }
 
-    /// Tells whether a pod says its revision from the beginning of its grace, as with OpenKruise. By that label
-    /// the pods of a workload are counted.
+    /// Tells whether a pod says its revision from the beginning of its grace, as with OpenKruise. By that
+    /// label the pods of a workload are counted.
     fn is_announced(&self) -> bool {
         self.update.bears_crashes && self.update.migrations.is_empty() && !self.diff.unread.is_empty()
     }
