@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::{
     job_sidecars::SidecarMark,
-    model::{ContainerId, Hook, PodRef, RequestId, SandboxId},
+    model::{ContainerId, ContainerName, Hook, PodRef, RequestId, SandboxId},
     probes::ProbeRun,
     recreate::{RecreateMark, RecreateReport, Source},
 };
@@ -127,6 +127,8 @@ pub enum About {
 pub struct DirectStop {
     /// Which one.
     pub container: ContainerId,
+    /// Its name, for people.
+    pub name: ContainerName,
     /// Its pod, for events and the address of an HTTP hook.
     pub pod: PodRef,
     /// Its sandbox.

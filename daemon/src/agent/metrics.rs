@@ -87,7 +87,7 @@ impl AgentMetrics {
         );
         registry.register(
             "policy_panics",
-            "Evaluations in which the policy panicked: of a call, which was let through, or of an object, which was set aside",
+            "Evaluations in which the policy panicked: of a call, which was let through, or of an object, which was set aside; and steps that panicked, which are tried again",
             metrics.panics.clone(),
         );
         registry.register(

@@ -191,8 +191,7 @@ impl Runtime {
         Ok(self.answered(id, false).await?.and_then(|answer| answer.status))
     }
 
-    /// Returns how a container was created; `None` when there is no such container, or the runtime does not
-    /// tell.
+    /// Returns how a container was created; `None`: there is no such container, or the runtime does not tell.
     pub(crate) async fn creation_record(
         &self,
         id: &ContainerId,

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use ::http::{HeaderMap, Request, Response};
+use berth_shim::RuntimeEndpoint;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http_body_util::{BodyExt, StreamBody};
@@ -67,9 +68,14 @@ impl Played {
         Self { directory, calls, waiting, connections, accepting }
     }
 
+    /// Its endpoint.
+    pub(crate) fn endpoint(&self) -> RuntimeEndpoint {
+        self.directory.path().join("cri.sock").into()
+    }
+
     /// A client of it.
     pub(crate) fn client(&self) -> Runtime {
-        Runtime::new(&self.directory.path().join("cri.sock").into())
+        Runtime::new(&self.endpoint())
     }
 
     /// The methods that were called, in order.

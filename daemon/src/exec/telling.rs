@@ -135,9 +135,9 @@ mod tests {
 
     fn stop_of(container: &str, hook: Option<Hook>) -> Step {
         let pod = PodRef { uid: "u".into(), namespace: "shop".to_owned(), name: "web".to_owned() };
-        let (container, sandbox) = (container.into(), "s".into());
+        let (container, name, sandbox) = (container.into(), "proxy".into(), "s".into());
         let (mark, grace) = (None, Duration::ZERO);
-        let stop = DirectStop { container, pod, sandbox, ip: None, hook, mark, grace };
+        let stop = DirectStop { container, name, pod, sandbox, ip: None, hook, mark, grace };
         Step::Effect(Effect::Runtime(RuntimeEffect::StopContainer(Box::new(stop))))
     }
 

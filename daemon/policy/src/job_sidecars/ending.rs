@@ -134,6 +134,7 @@ impl Node {
         let hook = hook.filter(|_| marked.hook_due).cloned();
         let stop = DirectStop {
             container: mark.container.clone(),
+            name: mark.name.clone(),
             pod: pod.pod.clone(),
             sandbox: sandbox.clone(),
             ip: pod.ip.clone(),

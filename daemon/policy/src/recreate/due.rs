@@ -249,6 +249,7 @@ impl Node {
         let hook = self.hook_of(&request.asked.pod, &mark.name).flatten().filter(|_| first);
         let stop = DirectStop {
             container: mark.container.clone(),
+            name: mark.name.clone(),
             pod,
             sandbox: sandbox.clone(),
             ip: self.pods.get(&request.asked.pod).and_then(|pod| pod.ip.clone()),

@@ -30,7 +30,7 @@ pub(crate) struct StopOutcome {
 impl StopOutcome {
     /// Events of the stop, by the reasons of the kubelet, which does not tell of a stop that is not its own.
     pub(crate) fn notices(&self, stop: &DirectStop) -> Vec<Notice> {
-        let container = &stop.container;
+        let container = &stop.name;
         let notice = |reason, warning, note| Notice { about: About::Pod, reason, warning, note };
         let failed = match &self.hook {
             Some(Err(error)) => {

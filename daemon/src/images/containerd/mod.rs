@@ -102,7 +102,7 @@ impl Containerd {
         Ok(statuses.into_iter().map(download).collect())
     }
 
-    /// A small blob; `None` when it is not there, or too large for a manifest.
+    /// A small blob; `None` when it is not there, and nothing of one that is too large for a manifest.
     async fn read(&self, digest: &str) -> Result<Option<Vec<u8>>, Status> {
         let request = in_namespace(ReadContentRequest { digest: digest.to_owned(), offset: 0, size: 0 });
         let mut stream = match self.content().read(request).await {
@@ -119,7 +119,7 @@ impl Containerd {
                 Err(status) => return Err(status),
             }
             if all.len() > MANIFEST_LIMIT {
-                return Ok(None);
+                return Ok(Some(Vec::new()));
             }
         }
     }

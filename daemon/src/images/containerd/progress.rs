@@ -39,6 +39,8 @@ pub(in crate::images) struct Progress {
     /// Seconds and nanoseconds since the epoch, by the clock that containerd has as well.
     began: (i64, i32),
     manifest: Option<Manifest>,
+    /// What should be it is none, or too large. A digest names the same for ever, so it is not read again.
+    unreadable: bool,
     /// Blobs that are there: they are asked for once, and count even if they are thrown away once they are
     /// unpacked.
     there: HashSet<String>,
@@ -59,12 +61,16 @@ impl Progress {
                 since.subsec_nanos().try_into().unwrap_or(0),
             ),
             manifest: None,
+            unreadable: false,
             there: HashSet::new(),
         }
     }
 
     /// Returns how far it is now; `None` as long as its manifest is not known.
     pub(in crate::images) async fn look(&mut self) -> Result<Option<Bytes>, Status> {
+        if self.unreadable {
+            return Ok(None);
+        }
         // The downloads first: one that ends in between is found as a blob after it.
         let downloads = self.containerd.downloads().await?;
         if self.manifest.is_none() {
@@ -95,7 +101,7 @@ impl Progress {
         Some(manifest.blobs.iter().map(|blob| blob.digest.as_str()))
     }
 
-    async fn find(&self, downloads: &[Download]) -> Result<Option<Manifest>, Status> {
+    async fn find(&mut self, downloads: &[Download]) -> Result<Option<Manifest>, Status> {
         let digest = match &self.digest {
             Some(digest) => Some(digest.clone()),
             None => self.newest(downloads).await?,
@@ -121,8 +127,11 @@ impl Progress {
         }
     }
 
-    async fn document(&self, digest: &str) -> Result<Option<Document>, Status> {
-        Ok(self.containerd.read(digest).await?.and_then(|bytes| Document::parse(&bytes)))
+    async fn document(&mut self, digest: &str) -> Result<Option<Document>, Status> {
+        let Some(bytes) = self.containerd.read(digest).await? else { return Ok(None) };
+        let document = Document::parse(&bytes);
+        self.unreadable = document.is_none();
+        Ok(document)
     }
 
     async fn newest(&self, downloads: &[Download]) -> Result<Option<String>, Status> {

@@ -1,6 +1,10 @@
 //! Progress that is recognised as a pull's own.
 
 use super::*;
+use crate::{
+    cri::played::{Answer, Played},
+    images::runtime::ImageRuntime,
+};
 
 fn info(updated: (i64, i32), labels: &[(&str, &str)]) -> Info {
     let mut info = Info { digest: "sha256:m".to_owned(), ..Info::default() };
@@ -83,4 +87,24 @@ fn the_later_one_moved_last() {
     let mut made = info((-62_135_596_800, 0), &[]);
     made.created_at.get_or_insert_default().seconds = 9;
     assert_eq!(moved(&made), (9, 0));
+}
+
+#[tokio::test]
+async fn a_manifest_that_cannot_be_read_is_read_once() {
+    let played = Played::new(|method, _| {
+        // A `ReadContentResponse` with the two bytes of a blob, or nothing.
+        Answer::Message(if method == "Read" { b"\x12\x02{}".to_vec() } else { Vec::new() })
+    });
+    let image = ImageReference {
+        given: format!("example.com/app@sha256:{}", "0".repeat(64)).into(),
+        record: "example.com/app".into(),
+        registry: "example.com".into(),
+        repository: "app".into(),
+    };
+    let channel = ImageRuntime::new(&played.endpoint()).channel();
+    let mut progress = Progress::new(Containerd::new(channel), &image);
+    for _ in 0..3 {
+        assert_eq!(progress.look().await.unwrap(), None);
+    }
+    assert_eq!(played.calls(), ["ListStatuses", "Read"]);
 }

@@ -35,7 +35,7 @@ pub(super) async fn checks(global: &Global, host: &Host, facts: &Facts, is_servi
         let restart = format!("systemctl restart {}", units.join(" "));
         checks.push(answers(global, "socket", &socket, &restart).await);
     }
-    checks.push(berthd(global).await);
+    checks.push(berthd(global, is_service).await);
     if two {
         let looked = berth_shim::remote::look(Path::new(shim::SOCKET)).await;
         checks.push(shim_is_well(looked.map_err(anyhow::Error::from)));
@@ -81,7 +81,7 @@ async fn answers(global: &Global, check: &'static str, endpoint: &str, remedy: &
     }
 }
 
-async fn berthd(global: &Global) -> Check {
+async fn berthd(global: &Global, is_service: bool) -> Check {
     let status = match ready::status(global).await {
         Ok(status) => status,
         Err(error) => {
@@ -101,7 +101,7 @@ async fn berthd(global: &Global) -> Check {
     }
     if status.version != own {
         let found = format!("berthd is {}, berthctl is {own}", status.version);
-        return Check::warn("berthd", found, OF_ONE_RELEASE);
+        return Check::warn("berthd", found, of_one_release(is_service));
     }
     if !view.synced && view.source != "none" {
         let found = format!("it does not see the pods: {}", view.error);
@@ -111,6 +111,12 @@ async fn berthd(global: &Global) -> Check {
     let found =
         format!("berthd {own} serves {} connections, pod view {}", status.client_connections, view.source);
     Check::ok("berthd", found)
+}
+
+/// Remedy for a berthd of another release than this program. An installation beside a pod would be a second
+/// agent.
+fn of_one_release(is_service: bool) -> &'static str {
+    if is_service { OF_ONE_RELEASE } else { "take the berthctl of the release that the pod's image is of" }
 }
 
 fn shim_is_well(looked: anyhow::Result<ShimState>) -> Check {
@@ -142,6 +148,13 @@ fn shim_is_well(looked: anyhow::Result<ShimState>) -> Check {
 mod tests {
     use super::*;
     use crate::findings::Verdict;
+
+    #[test]
+    fn nothing_is_installed_beside_the_agent_of_a_daemon_set() {
+        for is_service in [true, false] {
+            assert_eq!(of_one_release(is_service).contains("berthctl install"), is_service);
+        }
+    }
 
     #[test]
     fn a_shim_is_well_with_its_berthd() {

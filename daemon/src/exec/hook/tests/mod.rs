@@ -20,6 +20,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn stop(hook: Option<Hook>, grace: Duration) -> DirectStop {
     DirectStop {
         container: "c".into(),
+        name: "app".into(),
         pod: PodRef { uid: "u".into(), namespace: "shop".to_owned(), name: "web".to_owned() },
         sandbox: "s".into(),
         ip: None,
@@ -177,6 +178,7 @@ async fn a_stop_is_hook_then_signal() {
         let reasons: Vec<_> = notices.iter().map(|notice| (notice.reason, notice.warning)).collect();
         let failed = ran.filter(|code| *code != 0).map(|_| ("FailedPreStopHook", true));
         assert_eq!(reasons, failed.into_iter().chain([("Killing", false)]).collect::<Vec<_>>());
+        assert!(notices.iter().all(|notice| notice.note.contains("container app")), "{notices:?}");
         assert_eq!(outcome.hook.map(|hook| hook.is_ok()), ran.map(|code| code == 0));
     }
 }
