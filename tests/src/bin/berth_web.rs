@@ -40,7 +40,7 @@ use nix::{cmsg_space, libc};
 const PORT: u16 = 8080;
 const CONTROL: &str = "berth-web";
 /// Time to answer what is there, and to find the twin.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(50);
 /// A handshake that began before the newest socket was there is over by then.
 const HANDSHAKE: Duration = Duration::from_millis(200);
 /// How long the hook of `WEB=slow` takes: time to do something meanwhile, on a slow machine too.
