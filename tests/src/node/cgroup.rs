@@ -35,8 +35,7 @@ pub(super) fn make(name: &str) -> Result<()> {
         fs::create_dir_all(&path).with_context(|| format!("create cgroup {}", path.display()))?;
         for (file, share) in SHARES {
             if path.join(file).exists() {
-                fs::write(path.join(file), share)
-                    .with_context(|| format!("{file} of {}", path.display()))?;
+                fs::write(path.join(file), share).with_context(|| format!("{file} of {}", path.display()))?;
             }
         }
         // A new cpuset (v1) may run nowhere until it is told where.
