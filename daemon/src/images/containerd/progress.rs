@@ -39,7 +39,8 @@ pub(in crate::images) struct Progress {
     /// Seconds and nanoseconds since the epoch, by the clock that containerd has as well.
     began: (i64, i32),
     manifest: Option<Manifest>,
-    /// What should be it is none, or too large. A digest names the same for ever, so it is not read again.
+    /// The blob that should be the manifest is none, or too large. A digest names the same for ever, so it is
+    /// not read again.
     unreadable: bool,
     /// Blobs that are there: they are asked for once, and count even if they are thrown away once they are
     /// unpacked.
