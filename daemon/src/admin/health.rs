@@ -32,7 +32,7 @@ pub(crate) struct Health {
     pub agent: Arc<Agent>,
     /// The runtime.
     pub runtime: Runtime,
-    /// Whether it answered last.
+    /// Last answer of it.
     pub answered: LastAnswer,
     /// The data path's pulse.
     pub heartbeat: Arc<Heartbeat>,

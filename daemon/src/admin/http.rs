@@ -39,7 +39,7 @@ const CONNECTIONS: usize = 64;
 /// The head of a request must fit into it.
 const HEAD_BYTES: usize = 16 << 10;
 /// Pages that ask the shim at the same time: it has few places for connections, and the agent needs one.
-/// Those that wait meanwhile have the answer to the first.
+/// Others wait, and have the answer to the first.
 const SHIM_AT_ONCE: usize = 1;
 /// The shim's metrics count for so long: what it is asked, the kubelet's calls wait for.
 const FRESH: Duration = Duration::from_millis(100);

@@ -104,7 +104,7 @@ where
 /// Merges a change into the spec of the node's object: of this version, and of no later one.
 ///
 /// # Errors
-/// What the API server said: a conflict where somebody else wrote in between.
+/// A refusal of the API server: a conflict where somebody else wrote in between.
 pub(crate) async fn merge_spec<K>(
     connection: &Connection,
     node: &str,

@@ -8,14 +8,14 @@ use std::{
 use berth_proto::crd::{PodUnavailableBudgetSpec, PodUnavailableBudgetStatus};
 
 use super::{
-    ASKED_AFTER, ENTERED_WITHIN,
+    ENTERED_WITHIN,
     count::Permits,
     lookup::{Fact, Lookup},
     spec::Budget,
 };
 use crate::{
     observed::Observed,
-    store::{BudgetSeen, Entered, Key},
+    store::{ASKED_AFTER, BudgetSeen, Entered, Key},
     time::later,
 };
 
@@ -118,20 +118,8 @@ mod tests {
     fn known(counted: Option<i64>) -> Known {
         let spec = json!({ "selector": { "matchLabels": { "app": "web" } }, "maxUnavailable": 1 });
         let status = PodUnavailableBudgetStatus { observed_generation: counted, ..Default::default() };
-        let seen = BudgetSeen {
-            namespace: "shop".to_owned(),
-            name: "b".to_owned(),
-            uid: "u".to_owned(),
-            resource_version: "1".to_owned(),
-            generation: Some(1),
-            created: None,
-            deleting: false,
-            annotations: Default::default(),
-            pod_uid: None,
-            spec: Ok(serde_json::from_value(spec).unwrap()),
-            status: Ok(status),
-        };
-        Known::new(&seen, 1)
+        let seen = BudgetSeen::of_test("shop", "b", Ok(serde_json::from_value(spec).unwrap()));
+        Known::new(&BudgetSeen { status: Ok(status), ..seen }, 1)
     }
 
     /// One that says how many of its pods may go lets no more go.

@@ -74,8 +74,6 @@ pub const COUNTED_EVERY: Duration = Duration::from_millis(200);
 const LOOKED_UP_WITHIN: Duration = Duration::from_secs(30);
 /// A new budget is counted after it, though its webhook entries do not stand.
 const ENTERED_WITHIN: Duration = Duration::from_secs(3);
-/// An API server asks by an entry a moment after it stands: it learns of a change by a watch, as we do.
-const ASKED_AFTER: Duration = Duration::from_millis(100);
 /// Facts that a budget waits for at once.
 const MOST_OF_ROUND: usize = 64;
 /// The controller of a ReplicaSet that may have another one by now is asked for again after it.

@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 
+pub(crate) use self::webhooks::ASKED_AFTER;
 pub(crate) use self::{
     container_id::ContainerId,
     key::Texts,

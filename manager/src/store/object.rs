@@ -203,6 +203,26 @@ pub struct CustomSeen<S, T> {
     pub status: Result<T, String>,
 }
 
+#[cfg(test)]
+impl<S, T: Default> CustomSeen<S, T> {
+    /// Makes one in its first version, of which nobody has said anything yet.
+    pub(crate) fn of_test(namespace: &str, name: &str, spec: Result<S, String>) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: format!("uid-of-{name}"),
+            resource_version: "1".to_owned(),
+            generation: Some(1),
+            created: None,
+            deleting: false,
+            annotations: BTreeMap::new(),
+            pod_uid: None,
+            spec,
+            status: Ok(T::default()),
+        }
+    }
+}
+
 /// A namespace as it is now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceSeen {

@@ -5,11 +5,15 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
 use super::Key;
+
+/// An API server asks by an entry a moment after it stands: it learns of a change by a watch, as we do.
+pub(crate) const ASKED_AFTER: Duration = Duration::from_millis(100);
 
 /// Fields of a set that its webhook entry is made of.
 #[derive(Clone, Debug, Default, PartialEq)]

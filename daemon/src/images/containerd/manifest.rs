@@ -1,7 +1,7 @@
 //! Manifests, as far as the size of a pull needs them.
 //!
-//! Whoever may push an image can write one of hundreds of thousands of layers. Each of them is asked for
-//! again and again while a pull goes on, so such an image is pulled without a word of how far it is.
+//! One of hundreds of thousands of layers can be written by everybody who may push an image. Each layer is
+//! asked for again and again while a pull goes on, so such an image is pulled without telling how far it is.
 
 use std::{fmt, marker::PhantomData};
 

@@ -22,13 +22,11 @@ use crate::{
         spreads::SpreadKept,
         view::View,
     },
-    store::{Entry, Webhooks},
+    store::{ASKED_AFTER, Entry, Webhooks},
 };
 
 /// The entry of a new set or spread stands within it, or the object is stored without.
 const STANDS_WITHIN: Duration = Duration::from_millis(1500);
-/// An API server asks by an entry a moment after it stands: it learns of a change by a watch, as we do.
-const ASKED_AFTER: Duration = Duration::from_millis(100);
 
 impl Handler {
     /// Waits until the entry of a new set stands, or the second one of a set that gets another reach: its

@@ -102,17 +102,9 @@ impl Crowd {
     pub(super) fn show_budget(&mut self, key: &(String, String)) {
         let (version, spec, status) = &self.budgets[key];
         let seen = BudgetSeen {
-            namespace: key.0.clone(),
-            name: key.1.clone(),
-            uid: format!("uid-of-{}", key.1),
             resource_version: version.to_string(),
-            generation: Some(1),
-            created: None,
-            deleting: false,
-            annotations: BTreeMap::new(),
-            pod_uid: None,
-            spec: Ok(serde_json::from_value(spec.clone()).unwrap()),
             status: Ok(status.clone()),
+            ..BudgetSeen::of_test(&key.0, &key.1, Ok(serde_json::from_value(spec.clone()).unwrap()))
         };
         let now = self.now();
         let effects = self.set().apply(&Object::Budget(Box::new(seen)), now);

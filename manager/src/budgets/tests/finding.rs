@@ -1,6 +1,6 @@
 //! Budgets by what they cover: which of them an event of a pod looks at.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use berth_proto::crd::PodUnavailableBudgetStatus as Status;
 use rstest::rstest;
@@ -34,20 +34,8 @@ fn budget(cover: &Value, permit: &str) -> Known {
     spec.as_object_mut().unwrap().extend(cover.as_object().unwrap().clone());
     let since = json!({ permit: "2026-07-02T10:00:00Z" });
     let status: Status = serde_json::from_value(json!({ "unavailablePods": since })).unwrap();
-    let seen = BudgetSeen {
-        namespace: SPACE.to_owned(),
-        name: "b".to_owned(),
-        uid: "b".to_owned(),
-        resource_version: "1".to_owned(),
-        generation: Some(1),
-        created: None,
-        deleting: false,
-        annotations: BTreeMap::new(),
-        pod_uid: None,
-        spec: Ok(serde_json::from_value(spec).unwrap()),
-        status: Ok(status),
-    };
-    Known::new(&seen, 0)
+    let seen = BudgetSeen::of_test(SPACE, "b", Ok(serde_json::from_value(spec).unwrap()));
+    Known::new(&BudgetSeen { status: Ok(status), ..seen }, 0)
 }
 
 fn by_label(value: &str) -> Value {

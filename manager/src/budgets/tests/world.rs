@@ -136,17 +136,10 @@ impl World {
 
     fn budget(&self, version: u64, status: &Status) -> Object {
         Object::Budget(Box::new(BudgetSeen {
-            namespace: SPACE.to_owned(),
-            name: "b".to_owned(),
-            uid: "uid-of-b".to_owned(),
             resource_version: version.to_string(),
-            generation: Some(1),
-            created: None,
-            deleting: false,
             annotations: self.annotations.clone(),
-            pod_uid: None,
-            spec: Ok(self.spec.clone()),
             status: Ok(status.clone()),
+            ..BudgetSeen::of_test(SPACE, "b", Ok(self.spec.clone()))
         }))
     }
 

@@ -1,9 +1,6 @@
 //! Requests for pods that a budget covers: asked for before they are assigned, and what a refusal means.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use berth_proto::crd::{ContainerRecreateRequestStatus, PodUnavailableBudgetStatus};
 
@@ -83,17 +80,8 @@ impl Asking {
     /// The budget's status says so many may go.
     fn budget(&mut self, name: &str, allowed: i32) {
         let budget = BudgetSeen {
-            namespace: NAMESPACE.to_owned(),
-            name: name.to_owned(),
-            uid: "uid".to_owned(),
-            resource_version: "1".to_owned(),
-            generation: Some(1),
-            created: None,
-            deleting: false,
-            annotations: BTreeMap::new(),
-            pod_uid: None,
-            spec: Err("not looked at".to_owned()),
             status: Ok(PodUnavailableBudgetStatus { unavailable_allowed: allowed, ..Default::default() }),
+            ..BudgetSeen::of_test(NAMESPACE, name, Err("not looked at".to_owned()))
         };
         let effects = self.index.apply(Object::Budget(Box::new(budget)), self.now());
         self.keep(effects);
