@@ -1,6 +1,9 @@
 //! Cold upgrades of the pods of a real node: some of them at a time, and at first without those that the
 //! partition keeps. A pod's time is that from when it is asked for until it shows that the new sidecar is
 //! ready. The sidecar ends as soon as it is told to, so its stop is in these times and next to nothing.
+//!
+//! The first upgrade of a pod is a figure of its own. Each later one finds an exited instance of the sidecar,
+//! removes it, and waits until the kubelet has seen that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +29,7 @@ use crate::Options;
 use crate::report::Row;
 
 pub(super) const CASE: &str = "cold-20";
-pub(super) const METRICS: &[&str] = &["pod_s", "longest_s", "elapsed_s", "restarts"];
+pub(super) const METRICS: &[&str] = &["first_pod_s", "pod_s", "longest_s", "elapsed_s", "restarts"];
 const NAMESPACE: &str = "default";
 const LABEL: &str = "upgraded";
 const PODS: usize = 20;
@@ -42,25 +45,29 @@ pub(super) async fn run(options: &Options) -> Result<Vec<Row>> {
     let node = Node::updating().await?;
     let manager = Manager::leading(&node, NAMESPACE).await?;
     let bed = Bed::begin(&node).await?;
-    let (mut times, mut elapsed) = (Vec::new(), Vec::new());
+    let (mut first, mut later, mut elapsed) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..options.runs {
         let image = if round % 2 == 0 { BUSYBOX_NEXT } else { BUSYBOX };
         let begun = Instant::now();
         let of_pods = bed.upgrade(image).await?;
         elapsed.push(begun.elapsed().as_secs_f64());
         eprintln!("{CASE}: {of_pods:.2?}");
+        let times = if round == 0 { &mut first } else { &mut later };
         times.extend(of_pods);
     }
     let restarts = bed.restarts_of_apps().await?;
-    let longest = times.iter().copied().fold(0.0, f64::max);
+    let pods = first.len() + later.len();
+    let longest = first.iter().chain(&later).copied().fold(0.0, f64::max);
     drop((manager, bed));
     node.down()?;
     let row = |metric, unit| Row::new(&BENCH, CASE, metric, unit);
     Ok(vec![
-        row("pod_s", "s").medians(&times, &[])?,
-        row("longest_s", "s").measured(longest, None, times.len()),
+        row("first_pod_s", "s").medians(&first, &[])?,
+        // One run has no later round, and the list says that there is a figure.
+        row("pod_s", "s").medians(if later.is_empty() { &first } else { &later }, &[])?,
+        row("longest_s", "s").measured(longest, None, pods),
         row("elapsed_s", "s").medians(&elapsed, &[])?,
-        row("restarts", "").measured(f64::from(restarts), None, times.len()),
+        row("restarts", "").measured(f64::from(restarts), None, pods),
     ])
 }
 
