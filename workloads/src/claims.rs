@@ -1,7 +1,7 @@
 //! Claims: those that a set owns, and those that belong to a set by their names.
 //!
-//! A StatefulSet's claim outlives its pod and its set unless the set says otherwise, so nothing owns it; it
-//! is found by its name, `<template>-<set>-<number>`.
+//! A StatefulSet's claim outlives its pod and its set unless the set says otherwise, so nothing need own it.
+//! It is found by its name, `<template>-<set>-<number>`, also where another controller owns it.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -18,11 +18,11 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     owned: Owned<ClaimView>,
-    /// UIDs of those without an owner, by `<namespace>/<name>`.
+    /// UIDs of those whose names end in a number, by `<namespace>/<name>`.
     by_name: BTreeMap<String, String>,
 }
 
-/// Namespace and name of a claim without an owner.
+/// Namespace and name of a claim that can belong to a set by its name.
 pub(crate) type Named = (String, String);
 
 fn key(claim: &ClaimView) -> String {
@@ -30,7 +30,11 @@ fn key(claim: &ClaimView) -> String {
 }
 
 fn named(claim: &ClaimView) -> Option<Named> {
-    claim.owner().is_empty().then(|| (claim.namespace.clone(), claim.name.clone()))
+    is_numbered(&claim.name).then(|| (claim.namespace.clone(), claim.name.clone()))
+}
+
+fn is_numbered(name: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(_, digits)| is_number(digits))
 }
 
 impl Claims {
@@ -42,7 +46,7 @@ impl Claims {
             Shown::ListBegins => return (self.owned.take(shown), None),
             Shown::ListEnds => {
                 let concerned = self.owned.take(shown);
-                let of = self.owned.iter().filter(|claim| claim.owner().is_empty());
+                let of = self.owned.iter().filter(|claim| is_numbered(&claim.name));
                 self.by_name = of.map(|claim| (key(claim), claim.uid.clone())).collect();
                 return (concerned, None);
             }
@@ -80,15 +84,16 @@ impl Claims {
     /// of those that belong to it by name, the watch says so. Sets that something new was found for, and new
     /// claims that belong to a set by their names.
     pub(crate) fn found(&mut self, sets: &[&str], listed: Listed<ClaimView>) -> (Vec<String>, Vec<Named>) {
-        let (by_name, owned): (Vec<_>, Vec<_>) =
-            listed.objects.into_iter().partition(|claim| claim.owner().is_empty());
-        let concerned = self.owned.found(sets, Listed { version: listed.version, objects: owned });
-        let mut new = Vec::new();
-        for claim in by_name {
-            if self.owned.get(claim.uid()).is_none_or(|known| known.version() < claim.version()) {
-                new.extend(named(&claim));
-            }
-            self.wrote(claim);
+        let is_new = |claim: &&ClaimView| {
+            self.owned.get(claim.uid()).is_none_or(|known| known.version() < claim.version())
+        };
+        let new: Vec<Named> = listed.objects.iter().filter(is_new).filter_map(named).collect();
+        let uids: Vec<String> = listed.objects.iter().map(|claim| claim.uid.clone()).collect();
+        let mut concerned = self.owned.found(sets, listed);
+        // The empty owner is nobody.
+        concerned.retain(|set| !set.is_empty());
+        for uid in &uids {
+            self.remember(uid);
         }
         (concerned, new)
     }
@@ -177,7 +182,7 @@ mod tests {
         {
             let (concerned, named) = claims.take(Shown::Applied(claim(name, "1")));
             assert_eq!(concerned, Concerned::Some(vec![]), "nobody owns it");
-            assert_eq!(named, Some(("ns".to_owned(), name.to_owned())));
+            assert_eq!(named, (name != "data-db-x").then(|| ("ns".to_owned(), name.to_owned())));
         }
         let names = |claims: &Claims, set: &AdvancedStatefulSet| {
             claims.of(set).into_iter().map(|claim| claim.name.clone()).collect::<Vec<_>>()
@@ -197,6 +202,28 @@ mod tests {
         assert_eq!(names(&claims, &set("db")), ["log-db-7"]);
         let set: &dyn Workload = &set("db");
         assert!(set.has_claim(&claim("log-db-7", "9")) && !set.has_claim(&claim("log-db-x-7", "9")));
+    }
+
+    #[test]
+    fn a_claim_that_another_controller_owns_is_found_by_its_name_too() {
+        let other = json!([{
+            "apiVersion": "v1", "kind": "Other", "name": "x", "uid": "x", "controller": true,
+        }]);
+        let mut owned = claim("data-db-0", "2");
+        owned.owners = serde_json::from_value(other).unwrap();
+        let db = set("db");
+        let set: &dyn Workload = &db;
+        assert!(set.has_claim(&owned));
+        let mut claims = Claims::default();
+        claims.take(Shown::Applied(claim("data-db-0", "1")));
+        let (concerned, named) = claims.take(Shown::Applied(owned.clone()));
+        assert_eq!(concerned, Concerned::Some(vec!["x".to_owned()]));
+        assert_eq!(named, Some(("ns".to_owned(), "data-db-0".to_owned())), "its set hears of it");
+        assert_eq!(claims.of(set), [&owned]);
+        let mut claims = Claims::default();
+        let (_, new) = claims.found(&["set-db"], Listed { version: 5, objects: vec![owned.clone()] });
+        assert_eq!(new, [("ns".to_owned(), "data-db-0".to_owned())]);
+        assert_eq!(claims.of(set), [&owned]);
     }
 
     #[test]

@@ -189,7 +189,8 @@ impl dyn Workload + '_ {
         format!("{}/{}", self.kind().name, self.name())
     }
 
-    /// Tells whether the claim belongs to it, by its owner or by its name.
+    /// Tells whether the claim belongs to it: by its name, whoever owns it, where it has templates of such
+    /// claims, and by its owner otherwise.
     pub(crate) fn has_claim(&self, claim: &ClaimView) -> bool {
         let templates = self.named_claims();
         if templates.is_empty() {
@@ -199,9 +200,7 @@ impl dyn Workload + '_ {
             let rest = claim.name.strip_prefix(*template)?.strip_prefix('-')?.strip_prefix(self.name())?;
             rest.strip_prefix('-').filter(|digits| is_number(digits))
         };
-        claim.owner().is_empty()
-            && claim.namespace == self.namespace()
-            && templates.iter().any(|template| of(template).is_some())
+        claim.namespace == self.namespace() && templates.iter().any(|template| of(template).is_some())
     }
 }
 

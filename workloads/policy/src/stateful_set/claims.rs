@@ -6,6 +6,8 @@
 //! | Retain | Delete | the set | the set |
 //! | Delete | Retain | nothing | the pod |
 //! | Delete | Delete | the set | the pod |
+//!
+//! One that another controller owns is used as it is, as Kubernetes does: it goes with what that one says.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +28,10 @@ impl Pass<'_> {
         self.claims.get(name).copied()
     }
 
+    fn pod_name(&self, ordinal: i64) -> String {
+        format!("{}-{ordinal}", self.owner.name)
+    }
+
     fn claim_names(&self, ordinal: i64) -> impl Iterator<Item = String> {
         self.rules.claims.iter().map(move |claim| claim_name(claim.name(), self.owner.name, ordinal))
     }
@@ -37,9 +43,13 @@ impl Pass<'_> {
             if claim.terminating {
                 return Some(format!("claim {name} is being deleted: its pod is made when it is gone"));
             }
-            // It goes with a pod that is gone, so soon; a new pod would lose it.
-            let of_a_pod = claim.owners.iter().find(|owner| owner.kind == "Pod")?;
-            let pod = &of_a_pod.name;
+            // It goes with a pod that is gone, so soon; a new pod would lose it. A pod of another name that
+            // decides on it need not end.
+            let is_its_pod = |owner: &&OwnerReference| {
+                let of_others = owner.controller == Some(true) && owner.name != self.pod_name(ordinal);
+                owner.kind == "Pod" && !of_others
+            };
+            let pod = &claim.owners.iter().find(is_its_pod)?.name;
             self.rules.deletes_with_pod.then(|| {
                 format!("claim {name} still goes with an earlier pod {pod}: waiting for its deletion")
             })
@@ -86,7 +96,8 @@ impl Pass<'_> {
             } else {
                 self.rules.deletes_with_set.then(|| self.set_reference())
             };
-            for claim in self.claim_names(member.ordinal).filter_map(|name| self.claim(&name)) {
+            let claims = self.claim_names(member.ordinal).filter_map(|name| self.claim(&name));
+            for claim in claims.filter(|claim| !self.is_anothers(claim)) {
                 let is_managed = |owner: &&OwnerReference| owner.uid == self.owner.uid || owner.kind == "Pod";
                 let managed: Vec<&OwnerReference> = claim.owners.iter().filter(is_managed).collect();
                 let is_so = match &wanted {
@@ -107,6 +118,11 @@ impl Pass<'_> {
         }
         self.plan.actions.extend(patches);
         self.unkept = unkept;
+    }
+
+    fn is_anothers(&self, claim: &ClaimView) -> bool {
+        let owner = claim.owner();
+        !owner.is_empty() && owner != self.owner.uid
     }
 
     fn set_reference(&self) -> OwnerReference {

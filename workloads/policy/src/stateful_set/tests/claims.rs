@@ -153,6 +153,25 @@ fn n12_a_claim_that_goes_with_an_earlier_pod_is_waited_for() {
     }
 }
 
+/// As Kubernetes does: it is the pod's, nothing is written to it, and no pod waits for that.
+#[test]
+fn a_claim_that_another_controller_owns_is_used_as_it_is() {
+    let owned = |ordinal: i64, kind: &str| {
+        let owner =
+            json!([{ "apiVersion": "v1", "kind": kind, "name": "data", "uid": "x", "controller": true }]);
+        ClaimView { owners: serde_json::from_value(owner).unwrap(), ..claim(ordinal) }
+    };
+    let mut world = World::new(1, with_claims("Delete", "Delete"), "0n! 1n");
+    world.pods[0].phase = Phase::Pending;
+    world.claims = vec![owned(0, "Other"), owned(1, "Other")];
+    let actions = world.plan().actions;
+    assert!(matches!(&actions[..], [Action::DeletePod(pod)] if pod.name == "db-1"), "{actions:?}");
+    // A pod that is no earlier one of the set.
+    let mut world = World::new(1, with_claims("Delete", "Delete"), "");
+    world.claims = vec![owned(0, "Pod")];
+    assert_eq!(world.effect(), "+0n");
+}
+
 #[test]
 fn a_claim_that_somebody_has_deleted_is_made_again() {
     let mut world = World::new(1, with_claims("Retain", "Retain"), "0n!");
