@@ -1,7 +1,9 @@
 //! Marks that are to be written, and which of them are given to be written now. Pure.
 //!
 //! One that was written rests until the watch has had time to show it, and one that failed until it is tried
-//! again. What is remembered is bounded by the requests that are shown, and by those that ended a moment ago.
+//! again: longer each time. So does one that was written and is shown as before: something in the cluster
+//! puts it back. What is remembered is bounded by the requests that are shown, and by those that ended a
+//! moment ago.
 
 use std::{
     collections::HashMap,
@@ -13,7 +15,7 @@ use crate::{steps::Queued, store::Key, time::later};
 
 /// One that was written, or failed, is not written again before it.
 const PAUSE: Duration = Duration::from_secs(10);
-/// It doubles so often for one that fails again and again, to some ten minutes.
+/// It doubles so often for one that ends the same way again and again, to some ten minutes.
 const MOST_DOUBLINGS: u32 = 6;
 
 /// Request whose marks are not as its status says.
@@ -53,8 +55,8 @@ pub(super) struct Pending {
     on_their_way: HashMap<String, Due>,
     /// By UID.
     rests: HashMap<String, Rest>,
-    /// Failures in a row, by UID, of those that are shown.
-    failures: HashMap<String, u32>,
+    /// Ends of one kind in a row, by UID, of those that are shown.
+    in_a_row: HashMap<String, (Outcome, u32)>,
 }
 
 #[derive(Debug)]
@@ -69,10 +71,10 @@ impl Pending {
     pub(super) fn take<'a>(&mut self, all: impl Iterator<Item = &'a Due>, now: Instant) -> Vec<Due> {
         self.rests.retain(|_, rest| rest.until > now);
         let mut before = std::mem::take(&mut self.on_their_way);
-        let mut failures = std::mem::take(&mut self.failures);
+        let mut in_a_row = std::mem::take(&mut self.in_a_row);
         let mut due = Vec::new();
         for one in all {
-            self.failures.extend(failures.remove_entry(&one.uid));
+            self.in_a_row.extend(in_a_row.remove_entry(&one.uid));
             let is_news = before.remove(&one.uid).is_none_or(|before| before != *one);
             if is_news && self.rests(one) {
                 continue;
@@ -82,8 +84,8 @@ impl Pending {
             }
             self.on_their_way.insert(one.uid.clone(), one.clone());
         }
-        let failures = &self.failures;
-        self.rests.retain(|uid, rest| rest.written.is_some() || failures.contains_key(uid));
+        let shown = &self.in_a_row;
+        self.rests.retain(|uid, rest| rest.written.is_some() || shown.contains_key(uid));
         due
     }
 
@@ -94,15 +96,15 @@ impl Pending {
             self.on_their_way.remove(&one.uid);
         }
         let uid = one.uid.clone();
-        let failures = self.failures.remove(&uid).unwrap_or_default();
-        let (pause, written) = match outcome {
+        let before = self.in_a_row.remove(&uid);
+        let written = match outcome {
             Outcome::Left => return,
-            Outcome::Written => (PAUSE, Some(one)),
-            Outcome::Failed => {
-                self.failures.insert(uid.clone(), failures.saturating_add(1));
-                (PAUSE.saturating_mul(1 << failures.min(MOST_DOUBLINGS)), None)
-            }
+            Outcome::Written => Some(one),
+            Outcome::Failed => None,
         };
+        let count = before.filter(|(last, _)| *last == outcome).map_or(0, |(_, count)| count);
+        self.in_a_row.insert(uid.clone(), (outcome, count.saturating_add(1)));
+        let pause = PAUSE.saturating_mul(1 << count.min(MOST_DOUBLINGS));
         self.rests.insert(uid, Rest { until: later(now, pause), written });
     }
 
@@ -178,22 +180,23 @@ mod tests {
         assert_eq!(pending.take(all.iter(), now), all);
         pending.end(due("a", false), Outcome::Failed, now);
         assert_eq!(pending.take(std::iter::empty(), later(now, PAUSE)), []);
-        assert!(pending.on_their_way.is_empty() && pending.rests.is_empty() && pending.failures.is_empty());
+        assert!(pending.on_their_way.is_empty() && pending.rests.is_empty() && pending.in_a_row.is_empty());
     }
 
-    /// Marks that nobody lets through are tried less and less often; once they were, as at first.
+    /// Marks that nobody lets through, or that somebody puts back, are tried less and less often; once they
+    /// end otherwise, as at first.
     #[test]
-    fn what_fails_again_and_again_is_given_less_often() {
+    fn what_ends_the_same_way_again_and_again_is_given_less_often() {
         let (mut pending, mut now, one) = (Pending::default(), Instant::now(), due("r", false));
         let mut pauses = Vec::new();
-        let failures = [Outcome::Failed; 9].into_iter();
-        for outcome in failures.chain([Outcome::Written, Outcome::Failed]) {
+        let ends = [Outcome::Failed; 9].into_iter().chain([Outcome::Written; 4]);
+        for outcome in ends.chain([Outcome::Failed]) {
             assert_eq!(pending.take([&one].into_iter(), now), std::slice::from_ref(&one), "{outcome:?}");
             pending.end(one.clone(), outcome, now);
             let pause = pending.next(now).unwrap();
             pauses.push(pause.as_secs());
             now = later(now, pause);
         }
-        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 640, 640, 10, 10]);
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 640, 640, 10, 20, 40, 80, 10]);
     }
 }

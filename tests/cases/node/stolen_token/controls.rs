@@ -138,11 +138,18 @@ pub(super) fn controls(world: &World) -> Vec<Attempt> {
             cluster(&format!("nodeimages/{A}")),
             spec(json!({ "images": { "registry.example/a": { "tags": [copy] } } })),
         ),
+        // What stands under another name stays as it is.
+        (
+            Agent,
+            Merge,
+            cluster(&format!("nodeimages/{A}")),
+            spec(json!({ "images": { "registry.example/b": { "tags": [copy] } } })),
+        ),
         (
             Kubelet,
             Merge,
             cluster(&format!("nodeimages/{A}")),
-            spec(json!({ "images": { "registry.example/a": null } })),
+            spec(json!({ "images": { "registry.example/a": null, "registry.example/b": null } })),
         ),
         (Manager, Merge, kruise("imagepulljobs/job/status"), status(json!({ "desired": 1 }))),
         (Manager, Delete, kruise("imagepulljobs/done-with-ttl"), Value::Null),
