@@ -1,5 +1,6 @@
 //! Facts about the node: which kubelet, what it is told, and what of Berth is there already. Only reads.
 
+mod certificate;
 mod kubelet;
 mod rancher;
 #[cfg(test)]
@@ -11,6 +12,7 @@ use super::host::Host;
 use super::places::{
     self, BERTH_SHIM, BERTHCTL, BERTHD, CONFIG, Flavour, SHIM_ENV, SHIM_UNITS, UNITS, unit_path,
 };
+use super::plan::texts;
 use super::unit::Unit;
 
 /// A file in the folder that systemd makes when it starts berthd (`ConfigurationDirectory=`).
@@ -44,8 +46,12 @@ pub(crate) struct Kubelet {
     pub overruled: Option<String>,
     /// Its kubeconfig, where there is that file.
     pub kubeconfig: Option<String>,
-    /// `--hostname-override`.
+    /// `nodeName` of berthd's configuration, which the administrator may have written.
+    pub configured: Option<String>,
+    /// `--hostname-override`, or `node-name` of k3s and RKE2, as the kubelet takes it: in lower case.
     pub node_name: Option<String>,
+    /// The Node that its client certificate is for, where its kubeconfig has one.
+    pub certified: Option<String>,
     /// Where it says that it is healthy; `None` where it does not.
     pub healthz: Option<String>,
     /// `imagePullCredentialsVerificationPolicy`, where it is given.
@@ -110,16 +116,25 @@ impl Facts {
             (None, [only]) => Some(*only),
             (None, _) => None,
         };
-        let kubelet = match chosen {
+        let mut kubelet = match chosen {
             Some(flavour) => Kubelet::read(host, flavour)?,
             None => None,
         };
         let installed = Installed::read(host, chosen)?;
+        if let Some(kubelet) = &mut kubelet {
+            kubelet.configured = installed.config.as_deref().and_then(texts::node_name_of);
+        }
         Ok(Self { candidates, kubelet, installed })
     }
 }
 
 impl Kubelet {
+    /// Returns the name of its Node, where something says it; otherwise that is the host name.
+    pub(crate) fn named(&self) -> Option<&str> {
+        let names = [&self.configured, &self.node_name, &self.certified];
+        names.into_iter().flatten().next().map(String::as_str)
+    }
+
     fn read(host: &Host, flavour: Flavour) -> Result<Option<Self>> {
         let Some(unit) = Unit::read(host, flavour.unit(), &flavour.drop_in())? else { return Ok(None) };
         match flavour.rancher() {

@@ -138,6 +138,7 @@ pub(crate) fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
         }
         (None, _) => return Err(PlanError::NoKubelet),
     };
+    one_node(kubelet)?;
     let runtime = runtime(facts, kubelet, wishes)?;
     let two = two_programs(facts, wishes, &runtime)?;
     let socket = places::socket_for(&runtime);
@@ -166,6 +167,18 @@ pub(crate) fn plan(facts: &Facts, wishes: &Wishes) -> Result<Plan, PlanError> {
         take_settings(facts, two, &mut plan);
     }
     Ok(plan)
+}
+
+/// Checks that one Node is named, by the flags and by the certificate.
+fn one_node(kubelet: &Kubelet) -> Result<(), PlanError> {
+    match (&kubelet.configured, &kubelet.node_name, &kubelet.certified) {
+        (None, Some(told), Some(certified)) if told != certified => Err(PlanError::NodeNames {
+            told: told.clone(),
+            certified: certified.clone(),
+            kubeconfig: kubelet.kubeconfig.clone().unwrap_or_default(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The runtime behind Berth.

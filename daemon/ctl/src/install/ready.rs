@@ -189,10 +189,10 @@ pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     Client::try_from(config).with_context(failed)
 }
 
-/// The node's name as the kubelet finds it.
+/// The node's name as it is configured, or else as the kubelet finds it.
 pub(crate) fn node_name(kubelet: &Kubelet) -> Result<String> {
-    if let Some(name) = &kubelet.node_name {
-        return Ok(name.clone());
+    if let Some(name) = kubelet.named() {
+        return Ok(name.to_owned());
     }
     let name = nix::unistd::gethostname().context("the host name")?;
     Ok(name.to_string_lossy().trim().to_lowercase())

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::super::host::Host;
 use super::super::places::Flavour;
 use super::super::unit::{Unit, expand, flag};
-use super::Kubelet;
+use super::{Kubelet, certificate};
 
 /// The kubelet's defaults (KubeletConfiguration).
 const HEALTHZ_ADDRESS: &str = "127.0.0.1";
@@ -31,6 +31,7 @@ pub(super) fn read(host: &Host, flavour: Flavour, unit: &Unit) -> Result<Kubelet
         (None, Some(_)) => Some(flavour.kubeconfig()),
         (None, None) => None,
     };
+    let kubeconfig = kubeconfig.filter(|path| host.exists(path));
     Ok(Kubelet {
         flavour,
         program: program(&args),
@@ -39,8 +40,10 @@ pub(super) fn read(host: &Host, flavour: Flavour, unit: &Unit) -> Result<Kubelet
             .map_or_else(|| flavour.runtime().to_owned(), endpoint),
         image_endpoint: told("image-service-endpoint", "imageServiceEndpoint").map(endpoint),
         overruled: None,
-        kubeconfig: kubeconfig.filter(|path| host.exists(path)),
-        node_name: flag(&args, "hostname-override").map(str::to_owned).filter(|name| !name.is_empty()),
+        configured: None,
+        node_name: flag(&args, "hostname-override").and_then(node_name),
+        certified: kubeconfig.as_deref().and_then(|path| certificate::of_kubeconfig(host, path)),
+        kubeconfig,
         healthz: healthz(
             told("healthz-bind-address", "healthzBindAddress"),
             told("healthz-port", "healthzPort"),
@@ -56,6 +59,11 @@ pub(super) fn read(host: &Host, flavour: Flavour, unit: &Unit) -> Result<Kubelet
             .and_then(|port| port.parse().ok())
             .filter(|port| *port != 0),
     })
+}
+
+/// A name of a Node as the kubelet takes it.
+pub(super) fn node_name(given: &str) -> Option<String> {
+    Some(given.trim().to_lowercase()).filter(|name| !name.is_empty())
 }
 
 /// Reads what a list of feature gates, as flags have it, says of the verification of images.

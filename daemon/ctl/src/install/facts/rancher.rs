@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::super::host::Host;
 use super::super::places::Flavour;
 use super::super::unit::{Unit, expand, flag};
-use super::{Kubelet, kubelet};
+use super::{Kubelet, certificate, kubelet};
 
 /// Socket of cri-dockerd in k3s.
 const DOCKER: &str = "unix:///run/k3s/cri-dockerd/cri-dockerd.sock";
@@ -38,6 +38,10 @@ pub(super) fn read(host: &Host, flavour: Flavour, name: &str, unit: &Unit) -> Re
     let data = told("data-dir");
     let kubeconfig =
         data.map_or_else(|| flavour.kubeconfig(), |dir| format!("{dir}/agent/kubelet.kubeconfig"));
+    let kubeconfig = Some(kubeconfig).filter(|path| host.exists(path));
+    // An identifier of the machine comes after the name then, and only the certificate has it.
+    let with_id = args.iter().any(|arg| arg == "--with-node-id")
+        || told("with-node-id").is_some_and(|value| value == "true");
     Ok(Kubelet {
         flavour,
         program: kubelet::program(&args),
@@ -48,8 +52,10 @@ pub(super) fn read(host: &Host, flavour: Flavour, name: &str, unit: &Unit) -> Re
             .map_or_else(|| flavour.runtime().to_owned(), kubelet::endpoint),
         image_endpoint: told("image-service-endpoint").map(kubelet::endpoint),
         overruled,
-        kubeconfig: Some(kubeconfig).filter(|path| host.exists(path)),
-        node_name: told("node-name").filter(|name| !name.is_empty()),
+        configured: None,
+        node_name: told("node-name").filter(|_| !with_id).and_then(|name| kubelet::node_name(&name)),
+        certified: kubeconfig.as_deref().and_then(|path| certificate::of_kubeconfig(host, path)),
+        kubeconfig,
         healthz: kubelet::healthz(None, None),
         // In a file that is not looked at.
         image_policy: None,

@@ -228,6 +228,15 @@ fn k3s_and_rke2() {
     assert_eq!(found.endpoint, "unix:///run/k3s/containerd/containerd.sock");
     assert_eq!(found.kubeconfig.as_deref(), Some("/data/agent/kubelet.kubeconfig"));
     assert_eq!(found.node_name.as_deref(), Some("r"));
+    let config = "/etc/rancher/k3s/config.yaml";
+    for (more, name) in [
+        ((unit, &*service("--node-name Edge-1")), Some("edge-1")),
+        // The identifier that comes after it is in the certificate alone.
+        ((unit, &*service("--node-name=edge-1 --with-node-id")), None),
+        ((config, "with-node-id: true\n"), None),
+    ] {
+        assert_eq!(kubelet(K3S, &[more]).named(), name, "{more:?}");
+    }
 }
 
 #[test]

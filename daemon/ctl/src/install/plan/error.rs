@@ -49,6 +49,20 @@ pub(crate) enum PlanError {
         /// The flag.
         flag: String,
     },
+    /// The kubelet is told to be one Node, and its certificate is that of another one.
+    #[error(
+        "the kubelet is told to be node {told} (--hostname-override, or node-name of k3s and RKE2), and the client \
+         certificate in {kubeconfig} is that of node {certified}, so the API server keeps it from its Node; correct the \
+         flag or join the node anew, or write nodeName into {CONFIG} if you know which one it is"
+    )]
+    NodeNames {
+        /// By its flags.
+        told: String,
+        /// By its certificate.
+        certified: String,
+        /// The file.
+        kubeconfig: String,
+    },
     /// The kubelet speaks to Berth by its own configuration, so the runtime is not known.
     #[error(
         "the kubelet's own configuration names Berth's socket, so its runtime is not known; name that with --runtime"

@@ -88,6 +88,39 @@ fn a_kubeadm_node() {
     assert_eq!(config.pod_view.kubeconfig.unwrap().to_str(), Some("/etc/kubernetes/kubelet.conf"));
 }
 
+/// As where a cloud names the node. Rows: the kubelet's flags, berthd's configuration of before, and the name
+/// that is written or why there is no plan.
+#[test]
+fn the_node_is_named_by_flags_and_certificate() {
+    const CERTIFIED: &str = "ip-10-0-0-1.ec2.internal";
+    let kubeconfig = "current-context: c\ncontexts: [{ name: c, context: { user: u } }]\n\
+                      users: [{ name: u, user: { client-certificate: /pki/node.pem } }]\n";
+    let certificate = include_str!("../facts/node.pem");
+    let named = "runtimeEndpoint: unix:///run/containerd/containerd.sock\nnodeName: node-a\n";
+    for (flag, config, expected) in [
+        ("", None, Ok(CERTIFIED)),
+        ("--hostname-override=IP-10-0-0-1.ec2.internal", None, Ok(CERTIFIED)),
+        ("--hostname-override=node-a", None, Err("is that of node ip-10-0-0-1.ec2.internal")),
+        ("--hostname-override=node-a", Some(named), Ok("node-a")),
+    ] {
+        let flags = format!("KUBELET_KUBEADM_ARGS={flag}\n");
+        let mut more = vec![
+            ("/var/lib/kubelet/kubeadm-flags.env", flags.as_str()),
+            ("/etc/kubernetes/kubelet.conf", kubeconfig),
+            ("/pki/node.pem", certificate),
+        ];
+        more.extend(config.map(|config| (CONFIG, config)));
+        match (planned(KUBEADM, &more, &wishes()), expected) {
+            (Ok(plan), Ok(name)) if config.is_none() => {
+                assert_eq!(configuration(&plan).node_name.as_deref(), Some(name), "{flag}");
+            }
+            (Ok(plan), Ok(_)) => assert_eq!(written(&plan, CONFIG), None, "{flag}"),
+            (Err(error), Err(says)) => assert!(error.to_string().contains(says), "{error}"),
+            (found, expected) => panic!("{flag}: {found:?}, not {expected:?}"),
+        }
+    }
+}
+
 #[test]
 fn what_is_there_is_left_as_it_is() {
     let tree = Tree::of(KUBEADM);

@@ -28,7 +28,7 @@ pub(crate) fn config(
         text += &format!("shimSocket: {}\n", quoted(crate::shim::SOCKET));
     }
     text += &format!("runtimeEndpoint: {}\n", quoted(runtime));
-    if let Some(name) = &kubelet.node_name {
+    if let Some(name) = kubelet.named() {
         text += &format!("nodeName: {}\n", quoted(name));
     }
     // A kubelet may ask for tokens of the pods of its node; another user may be anybody.
@@ -72,12 +72,13 @@ pub(crate) fn shim_runtime_of(env: &str) -> Option<String> {
     unit::variables(env).remove("BERTH_RUNTIME_ENDPOINT")
 }
 
-/// Sockets that a configuration names.
+/// Sockets and the Node that a configuration names.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Named {
     runtime_endpoint: Option<String>,
     shim_socket: Option<String>,
+    node_name: Option<String>,
 }
 
 /// The runtime that a configuration names.
@@ -88,6 +89,11 @@ pub(crate) fn runtime_of(config: &str) -> Option<String> {
 /// The socket of `berth-shim` that a configuration names.
 pub(crate) fn shim_socket_of(config: &str) -> Option<String> {
     yaml::from_str::<Named>(config).ok()?.shim_socket
+}
+
+/// The Node that a configuration names.
+pub(crate) fn node_name_of(config: &str) -> Option<String> {
+    yaml::from_str::<Named>(config).ok()?.node_name.filter(|name| !name.is_empty())
 }
 
 /// The drop-in of a kubelet's own service: its command line with one flag more, of which the last one counts.
