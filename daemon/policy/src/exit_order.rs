@@ -8,13 +8,15 @@
 //! Only the end of a whole pod is ordered. `StopContainer` says nothing of its reason. What tells is one of:
 //!
 //! - a `deletionTimestamp` in the pod view, or its word that the pod has ended (a deadline that passed);
+//! - less grace than the kubelet gives to any stop of this container alone;
 //! - a second container of the same pod that is being stopped at the same time, or whose preStop hook runs.
 //!
 //! Everything else (liveness, a changed image, a failed postStart) stops one container after the other.
 //!
-//! An eviction and the shutdown of a node are not in the pod view before all has exited. A hook that is no
-//! command does not pass here, and the stop after it comes too late to be a sign: where all other containers
-//! have one, the first stop does not wait.
+//! An eviction and the shutdown of a node are not in the pod view before all has exited. They may give all
+//! containers less grace than the pod says. A hook that is no command does not pass here, and the stop after
+//! it comes too late to be a sign: where all other containers have one, and the grace is that of the pod, the
+//! first stop does not wait.
 //!
 //! An order is unknown and not absent as long as nobody has said which pods there are: the stop of a pod
 //! that may have one waits for the pod view, for a moment of its grace.
@@ -54,7 +56,7 @@ impl Node {
         if !self.config.exit_order {
             return Verdict::Forward;
         }
-        let (grace, whole_pod) = self.note_stop(call, &sandbox, &request.container);
+        let (grace, whole_pod) = self.note_stop(call, &sandbox, request);
         match self.reason_to_wait(call, request, &sandbox, whole_pod, grace, now) {
             Some((limit, why)) if now < later(call.arrived, limit.min(budget)) => {
                 Verdict::Hold { until: later(call.arrived, limit.min(budget)), why }
@@ -64,18 +66,18 @@ impl Node {
     }
 
     /// Takes note of a stop, whatever is decided about it.
-    fn note_stop(&mut self, call: &Call, sandbox: &SandboxId, container: &ContainerId) -> (Grace, bool) {
+    fn note_stop(&mut self, call: &Call, sandbox: &SandboxId, request: &StopContainer) -> (Grace, bool) {
         self.track(
             call.id,
             call.connection,
             InFlightKind::Stop {
                 sandbox: sandbox.clone(),
-                container: container.clone(),
+                container: request.container.clone(),
                 whole_pod: false,
                 grace: None,
             },
         );
-        (self.note_grace(call.id, sandbox), self.note_pod_kill(call.id, sandbox, container))
+        (self.note_grace(call.id, sandbox), self.note_pod_kill(call, sandbox, request))
     }
 
     /// Takes note of a stop that goes on already.
@@ -84,7 +86,7 @@ impl Node {
             return;
         }
         if let Some(sandbox) = self.containers.get(&request.container).cloned() {
-            self.note_stop(call, &sandbox, &request.container);
+            self.note_stop(call, &sandbox, request);
         }
     }
 
@@ -161,13 +163,17 @@ impl Node {
     }
 
     /// Tells whether the whole pod is being stopped; once known it stays known for this call.
-    fn note_pod_kill(&mut self, call: CallId, sandbox: &SandboxId, container: &ContainerId) -> bool {
-        let Some(InFlight { kind: InFlightKind::Stop { whole_pod, .. }, .. }) = self.calls.get(&call) else {
+    fn note_pod_kill(&mut self, call: &Call, sandbox: &SandboxId, request: &StopContainer) -> bool {
+        let id = call.id;
+        let Some(InFlight { kind: InFlightKind::Stop { whole_pod, .. }, .. }) = self.calls.get(&id) else {
             return false;
         };
         // All calls are looked through last: where many pods end at once there are many, and each asks often.
-        let is_known = *whole_pod || self.is_ending_pod(sandbox) || self.has_partner(sandbox, container);
-        if let Some(InFlight { kind: InFlightKind::Stop { whole_pod, .. }, .. }) = self.calls.get_mut(&call) {
+        let is_known = *whole_pod
+            || self.is_ending_pod(sandbox)
+            || self.has_less_grace(call, sandbox, request)
+            || self.has_partner(sandbox, &request.container);
+        if let Some(InFlight { kind: InFlightKind::Stop { whole_pod, .. }, .. }) = self.calls.get_mut(&id) {
             *whole_pod = is_known;
         }
         is_known
@@ -177,6 +183,18 @@ impl Node {
     fn is_ending_pod(&self, sandbox: &SandboxId) -> bool {
         let pod = self.sandboxes.get(sandbox).and_then(|sandbox| self.pods.get(&sandbox.pod.uid));
         pod.is_some_and(|pod| pod.deletion.is_some() || pod.ended)
+    }
+
+    /// The stop comes with less grace than any stop of this container alone does. A client that lists all
+    /// pods is the kubelet; somebody else who stops a container gives it what they like.
+    fn has_less_grace(&self, call: &Call, sandbox: &SandboxId, request: &StopContainer) -> bool {
+        let lists = self.connections.get(&call.connection).is_some_and(|client| client.relisted.is_some());
+        let Some(home) = self.sandboxes.get(sandbox).filter(|_| lists) else { return false };
+        let Some(instance) = home.instances.get(&request.container) else { return false };
+        let Some(pod) = self.pods.get(&home.pod.uid) else { return false };
+        let graces = pod.containers.get(&instance.container.name).map(|spec| &spec.graces);
+        request.timeout < pod.grace
+            && graces.is_some_and(|graces| !graces.is_empty() && !graces.contains(&request.timeout))
     }
 
     /// Another container in this sandbox is being stopped, or its preStop hook runs.

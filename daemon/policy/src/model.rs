@@ -149,6 +149,9 @@ pub struct ContainerSpec {
     pub readiness: Readiness,
     /// `lifecycle.preStop`.
     pub pre_stop: Option<Hook>,
+    /// Graces that the kubelet gives to a stop of it alone: the pod's, and those of its startup and liveness
+    /// probes. Empty where it has a `preStop`, whose time is taken off them.
+    pub graces: Vec<Duration>,
     /// `startupProbe`, where the agent can run it as the kubelet does.
     pub startup_probe: Option<Probe>,
     /// `readinessProbe`, where the agent can run it as the kubelet does, and `startupProbe` too if there is

@@ -55,8 +55,16 @@ pub(crate) struct Container {
     pub(crate) lifecycle: Option<Lifecycle>,
     pub(crate) readiness_probe: Option<Probe>,
     pub(crate) startup_probe: Option<Probe>,
+    pub(crate) liveness_probe: Option<LivenessProbe>,
     pub(crate) restart_policy: Option<String>,
     pub(crate) restart_policy_rules: Option<Vec<RestartRule>>,
+}
+
+/// A probe by which the kubelet stops a container. Only the grace of that stop is read.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LivenessProbe {
+    pub(crate) termination_grace_period_seconds: Option<i64>,
 }
 
 /// A rule about exits of a container. Only that there is one is read.

@@ -224,6 +224,7 @@ fn shown(which: u8, length: Duration) -> Pod {
         restart_rules: which > 240,
         readiness: Readiness::ReadinessProbe,
         pre_stop: Some(Hook::Sleep(length)),
+        graces: Vec::new(),
         startup_probe: Some(probe(length)),
         readiness_probe: Some(probe(length)),
         ends_with_job: job,

@@ -1,6 +1,6 @@
 //! From a v1 Pod to the pod of the policy.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use berth_policy::{
     ContainerName, ContainerReport, ContainerSpec, Deletion, Hook, JOB_SIDECAR_ENV, Pod, PodRef, Probe,
@@ -33,7 +33,7 @@ pub(crate) fn pod(pod: core::Pod) -> Option<Pod> {
         deletion: meta
             .deletion_timestamp
             .map(|_| Deletion { grace: seconds(meta.deletion_grace_period_seconds.unwrap_or(0)) }),
-        grace: seconds(spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE)),
+        grace: grace(&spec),
         ended,
         ip: status.pod_ip,
         mirror: mirror.map(Into::into),
@@ -82,20 +82,32 @@ fn containers(spec: &core::PodSpec) -> BTreeMap<ContainerName, ContainerSpec> {
         .map(|(position, (sidecar, container))| {
             let pre_stop = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
             let (startup_probe, readiness_probe) = own_probes(container);
-            let spec = ContainerSpec {
+            let converted = ContainerSpec {
                 position,
                 sidecar,
                 restart_policy: container.restart_policy.as_deref().filter(|_| !sidecar).map(read::policy),
                 restart_rules: container.restart_policy_rules.as_ref().is_some_and(|rules| !rules.is_empty()),
                 readiness: becomes_ready_by(container),
                 pre_stop: pre_stop.and_then(|handler| hook(container, handler)),
+                graces: if pre_stop.is_some() { Vec::new() } else { graces(spec, container) },
                 startup_probe,
                 readiness_probe,
                 ends_with_job: env(container, JOB_SIDECAR_ENV).is_some_and(is_job_sidecar),
             };
-            (container.name.as_str().into(), spec)
+            (container.name.as_str().into(), converted)
         })
         .collect()
+}
+
+fn grace(spec: &core::PodSpec) -> Duration {
+    seconds(spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE))
+}
+
+/// The graces that a stop of this container alone may have.
+fn graces(spec: &core::PodSpec, container: &core::Container) -> Vec<Duration> {
+    let startup = container.startup_probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
+    let liveness = container.liveness_probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
+    [Some(grace(spec)), startup.map(seconds), liveness.map(seconds)].into_iter().flatten().collect()
 }
 
 /// The container's own startup and readiness probes, where the agent can run them. Without the first, the
@@ -181,8 +193,6 @@ fn is_update_gate_unwritten(pod: &core::Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use berth_policy::{RestartPolicy, launch_priority::OrderError, time::LONGEST};
 
     use super::*;
@@ -244,6 +254,23 @@ spec:
             assert_eq!(pod.deletion, Some(Deletion { grace: meant }));
             assert_eq!(pod.containers[&"a".into()].pre_stop, Some(Hook::Sleep(meant)));
         }
+    }
+
+    #[test]
+    fn graces_of_a_stop_of_one_container() {
+        let of = |spec: &str| {
+            let pod = read(&format!("metadata: {{name: m, namespace: n}}\nspec: {{{spec}}}\n"));
+            let graces = &pod.containers[&"a".into()].graces;
+            graces.iter().map(Duration::as_secs).collect::<Vec<_>>()
+        };
+        let probe = "terminationGracePeriodSeconds";
+        assert_eq!(of("containers: [{name: a}]"), [30]);
+        assert_eq!(of("terminationGracePeriodSeconds: 60, containers: [{name: a}]"), [60]);
+        let probes =
+            format!("containers: [{{name: a, startupProbe: {{{probe}: 5}}, livenessProbe: {{{probe}: 7}}}}]");
+        assert_eq!(of(&probes), [30, 5, 7]);
+        assert_eq!(of("containers: [{name: a, livenessProbe: {}}]"), [30]);
+        assert_eq!(of("containers: [{name: a, lifecycle: {preStop: {httpGet: {port: none}}}}]"), [0_u64; 0]);
     }
 
     #[test]

@@ -80,6 +80,42 @@ fn without_a_deletion_a_second_stop_tells_a_pod_kill() {
     assert_waits(&world.ask(&a), &["b", "c"]);
 }
 
+/// Rows: the graces that a stop of a alone may have, whether the client lists pods, the grace that it comes
+/// with, and whether that tells.
+#[test]
+fn less_grace_than_any_stop_of_one_container_has_tells_a_pod_kill() {
+    for (graces, lists, timeout, tells) in [
+        (vec![30], true, 15, true),
+        (vec![30], true, 30, false),
+        (vec![30], true, 45, false),
+        // A probe that has failed.
+        (vec![30, 15], true, 15, false),
+        // A hook has taken of it.
+        (vec![], true, 15, false),
+        // Somebody stops it by hand.
+        (vec![30], false, 15, false),
+    ] {
+        let what = format!("{graces:?} {lists} {timeout}");
+        let mut pod = three();
+        pod.containers.get_mut(&"a".into()).unwrap().graces = graces.into_iter().map(secs).collect();
+        let mut world = running(&pod);
+        let (call, connection) = (CallId(1001), super::world::KUBELET);
+        if lists {
+            world.apply(Event::RelistAsked { call, connection });
+            world.apply(Event::RelistAnswered { call, connection });
+        }
+        let (a, verdict) = world.stop("a-0", timeout);
+        if tells {
+            assert_waits(&verdict, &["b", "c"]);
+        } else {
+            let unclear = matches!(verdict, Verdict::Hold { why: HoldReason::PodKillUnclear, .. });
+            assert!(unclear, "{what}: {verdict:?}");
+            world.pass(Duration::from_millis(100));
+            assert_eq!(world.ask(&a), Verdict::Forward, "{what}");
+        }
+    }
+}
+
 #[test]
 fn a_pod_that_has_ended_stops_in_order_however_late_the_second_stop_comes() {
     let mut world = running(&three());

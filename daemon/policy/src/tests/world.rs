@@ -216,6 +216,7 @@ pub(super) fn pod(containers: &[(&str, &str)]) -> Pod {
                     restart_rules: false,
                     readiness,
                     pre_stop: None,
+                    graces: Vec::new(),
                     startup_probe: None,
                     readiness_probe: None,
                     ends_with_job: false,
