@@ -35,6 +35,9 @@ pub struct InAdvance {
     pub pulls_pass: bool,
 }
 
+/// Rows of sandboxes and of containers.
+pub(crate) type Rows = (BTreeMap<SandboxId, Creations>, BTreeMap<ContainerId, Foretold>);
+
 /// Creations in a sandbox that pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Creations {
@@ -92,24 +95,40 @@ impl Node {
 
     /// Returns what is known before it is asked.
     pub fn in_advance(&self, now: Instant) -> InAdvance {
-        let confirmed = || self.sandboxes.iter().filter(|(_, sandbox)| sandbox.confirmed);
-        let mut known = InAdvance {
-            sandboxes: confirmed().map(|(id, sandbox)| (id.clone(), self.creations(sandbox))).collect(),
-            containers: BTreeMap::new(),
+        let (sandboxes, containers) = self.rows(self.sandboxes.iter(), now);
+        InAdvance {
+            sandboxes,
+            containers,
             env: self.creation_env.clone(),
-            nudges: self.recreates.has_marks() || self.sidecars_unseen().next().is_some(),
+            nudges: self.may_nudge(),
             pulls_pass: !self.images_busy,
-        };
-        for (sandbox_id, sandbox) in confirmed() {
+        }
+    }
+
+    /// Returns what is known of a pod alone, and what follows from all of them.
+    pub(crate) fn foretold_of(&self, pod: &PodUid, now: Instant) -> (Rows, bool) {
+        let own = self.sandboxes.iter().filter(|(_, sandbox)| sandbox.pod.uid == *pod);
+        (self.rows(own, now), self.may_nudge())
+    }
+
+    fn may_nudge(&self) -> bool {
+        self.recreates.has_marks() || self.sidecars_unseen().next().is_some()
+    }
+
+    fn rows<'a>(&self, sandboxes: impl Iterator<Item = (&'a SandboxId, &'a Sandbox)>, now: Instant) -> Rows {
+        let (mut of_sandboxes, mut of_containers) = Rows::default();
+        for (sandbox_id, sandbox) in sandboxes.filter(|(_, sandbox)| sandbox.confirmed) {
             let ordered =
                 self.config.exit_order && (self.order_of(sandbox).is_some() || self.may_be_ordered(sandbox));
+            let creations = self.creations(sandbox);
             // Where creations are in an order, a look is a sign of how far the kubelet is.
-            let quiet = known.sandboxes.get(sandbox_id) == Some(&Creations::All);
+            let quiet = creations == Creations::All;
             for id in sandbox.instances.keys() {
-                known.containers.insert(id.clone(), self.foretell(id, ordered, quiet, now));
+                of_containers.insert(id.clone(), self.foretell(id, ordered, quiet, now));
             }
+            of_sandboxes.insert(sandbox_id.clone(), creations);
         }
-        known
+        (of_sandboxes, of_containers)
     }
 
     fn foretell(&self, id: &ContainerId, ordered: bool, quiet: bool, now: Instant) -> Foretold {
@@ -166,6 +185,13 @@ impl Node {
                 Creations::Of(open.map(|(name, _)| name.clone()).chain(created()).collect())
             }
         }
+    }
+
+    /// Returns what is known of the pod that an event shows. With a mark, any event may alter anything.
+    pub(crate) fn foretold_of_shown(&self, event: &Event, now: Instant) -> Option<(PodUid, (Rows, bool))> {
+        let Event::PodSeen(pod) = event else { return None };
+        let uid = &pod.pod.uid;
+        (!self.recreates.has_marks()).then(|| (uid.clone(), self.foretold_of(uid, now)))
     }
 
     /// Takes note of an event that may alter what is known in advance.

@@ -233,6 +233,8 @@ impl Node {
     /// Takes a fact. Total: whatever comes, in whatever order, and however often.
     pub fn apply(&mut self, event: Event, now: Instant) {
         self.seq += 1;
+        // A pod is shown with each change of its status, and mostly nothing follows from that in advance.
+        let (number, shown) = (self.foretold, self.foretold_of_shown(&event, now));
         self.note_foretold(&event);
         self.note_event(&event, now);
         self.only_asked = self.is_question(&event);
@@ -345,6 +347,11 @@ impl Node {
             Event::ViewFresh(fresh) => self.view_fresh = fresh,
             Event::KubeletPollStarted => self.kubelet_poll.in_flight = true,
             Event::KubeletPollEnded => self.kubelet_poll = KubeletPoll { in_flight: false, ended: Some(now) },
+        }
+        if let Some((pod, before)) = shown
+            && self.foretold_of(&pod, now) == before
+        {
+            self.foretold = number;
         }
     }
 

@@ -81,6 +81,24 @@ fn env_values_are_told_and_the_number_grows_with_them() {
     assert_eq!(world.node.foretold(), now, "a list each second alters nothing");
 }
 
+/// That nothing else is altered under the same number all tests try: their world looks.
+#[test]
+fn the_number_grows_with_a_pod_that_is_shown_only_where_something_follows() {
+    let mut world = World::new();
+    let ordered = pod(&[("a", "2"), ("b", "1")]);
+    world.apply(ordered.seen());
+    world.launch(&ordered, "a");
+    let before = world.node.foretold();
+    let ready = ordered.report("a", "a-0", true);
+    world.apply(ready.seen());
+    assert_eq!(world.node.foretold(), before, "its status");
+    let (_, verdict) = world.create(&ready, "b");
+    assert_eq!(verdict, latch(1));
+    let before = world.node.foretold();
+    world.apply(ready.deleting(30).seen());
+    assert!(world.node.foretold() > before, "only restarts pass now");
+}
+
 #[test]
 fn a_pull_passes_when_the_agent_has_none_that_it_could_wait_for() {
     let mut world = World::new();
