@@ -103,10 +103,16 @@ impl Socket {
         loop {
             let rest = &self.gathered[self.next..];
             let left = rest.len();
-            let mut slices = Vec::with_capacity(more.len() + 1);
-            slices.push(IoSlice::new(rest));
-            slices.extend(more.iter().map(|slice| IoSlice::new(slice)));
-            match self.stream.get_ref().write_vectored(&slices) {
+            let sent = if more.is_empty() {
+                // The end of nearly every turn.
+                self.stream.get_ref().write(rest)
+            } else {
+                let mut slices = Vec::with_capacity(more.len() + 1);
+                slices.push(IoSlice::new(rest));
+                slices.extend(more.iter().map(|slice| IoSlice::new(slice)));
+                self.stream.get_ref().write_vectored(&slices)
+            };
+            match sent {
                 Ok(0) => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
                 Ok(sent) if sent < left => self.next += sent,
                 Ok(sent) => {
