@@ -58,13 +58,14 @@ pub(super) async fn run(options: &Options) -> Result<Vec<Row>> {
     let restarts = bed.restarts_of_apps().await?;
     let pods = first.len() + later.len();
     let longest = first.iter().chain(&later).copied().fold(0.0, f64::max);
+    // One run has no later round, and the list says that there is a figure.
+    let after: &[f64] = if later.is_empty() { &first } else { &later };
     drop((manager, bed));
     node.down()?;
     let row = |metric, unit| Row::new(&BENCH, CASE, metric, unit);
     Ok(vec![
         row("first_pod_s", "s").medians(&first, &[])?,
-        // One run has no later round, and the list says that there is a figure.
-        row("pod_s", "s").medians(if later.is_empty() { &first } else { &later }, &[])?,
+        row("pod_s", "s").medians(after, &[])?,
         row("longest_s", "s").measured(longest, None, pods),
         row("elapsed_s", "s").medians(&elapsed, &[])?,
         row("restarts", "").measured(f64::from(restarts), None, pods),
