@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, ops::Bound};
 use berth_workloads_policy::{clone_set::ClaimView, store::Stored};
 
 use crate::{
-    kinds::{Workload, is_number},
+    kinds::{Workload, is_number, is_numbered},
     owned::{Concerned, Owned},
     reading::Listed,
     watch::Shown,
@@ -31,10 +31,6 @@ fn key(claim: &ClaimView) -> String {
 
 fn named(claim: &ClaimView) -> Option<Named> {
     is_numbered(&claim.name).then(|| (claim.namespace.clone(), claim.name.clone()))
-}
-
-fn is_numbered(name: &str) -> bool {
-    name.rsplit_once('-').is_some_and(|(_, digits)| is_number(digits))
 }
 
 impl Claims {
@@ -154,6 +150,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::watch::Watched;
 
     fn claim(name: &str, version: &str) -> ClaimView {
         let claim = json!({
@@ -206,11 +203,18 @@ mod tests {
 
     #[test]
     fn a_claim_that_another_controller_owns_is_found_by_its_name_too() {
-        let other = json!([{
-            "apiVersion": "v1", "kind": "Other", "name": "x", "uid": "x", "controller": true,
-        }]);
-        let mut owned = claim("data-db-0", "2");
-        owned.owners = serde_json::from_value(other).unwrap();
+        let shown = |name: &str| {
+            let other = json!({
+                "apiVersion": "v1", "kind": "Other", "name": "x", "uid": "x", "controller": true,
+            });
+            let claim = json!({
+                "metadata": { "namespace": "ns", "name": name, "uid": format!("uid-{name}"),
+                    "resourceVersion": "2", "ownerReferences": [other] },
+            });
+            crate::watch::Claims::view(serde_json::from_value(claim).unwrap())
+        };
+        assert_eq!(shown("data-db"), None, "no set's");
+        let owned = shown("data-db-0").unwrap();
         let db = set("db");
         let set: &dyn Workload = &db;
         assert!(set.has_claim(&owned));

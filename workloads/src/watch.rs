@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::{
-    kinds::{Kind, Set, is_decided, is_number},
+    kinds::{Kind, Set, is_decided, is_number, is_numbered},
     metrics::Metrics,
     node_updates::NodeUpdates,
     object::Filed,
@@ -135,7 +135,9 @@ impl Watched for Claims {
 
     fn view(object: PersistentVolumeClaim) -> Option<ClaimView> {
         let meta = &object.metadata;
-        (is_decided(meta) || may_be_named(meta, is_number)).then(|| ClaimView::of(&object))
+        // A set has claims by their names, whoever decides on them.
+        let is_named = meta.name.as_deref().is_some_and(is_numbered);
+        (is_decided(meta) || is_named).then(|| ClaimView::of(&object))
     }
 
     fn input(shown: Shown<ClaimView>) -> Input {
@@ -213,8 +215,8 @@ impl Watched for NodePodUpdates {
     }
 }
 
-/// Tells whether a claim or pod may belong to a set by its name: nothing decides on it, and it ends as names
-/// of a set's do.
+/// Tells whether a pod may belong to a set by its name: nothing decides on it, and it ends as names of a
+/// set's do.
 fn may_be_named(meta: &ObjectMeta, ends: fn(&str) -> bool) -> bool {
     let has_controller = meta.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
     let end = meta.name.as_deref().and_then(|name| name.rsplit_once('-'));

@@ -224,6 +224,11 @@ pub(crate) fn is_number(digits: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Tells whether a name ends in such a number.
+pub(crate) fn is_numbered(name: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(_, digits)| is_number(digits))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
