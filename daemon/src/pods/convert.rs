@@ -86,7 +86,7 @@ fn containers(spec: &core::PodSpec) -> BTreeMap<ContainerName, ContainerSpec> {
                 position,
                 sidecar,
                 restart_policy: container.restart_policy.as_deref().filter(|_| !sidecar).map(read::policy),
-                restart_rules: container.restart_policy_rules.as_ref().is_some_and(|rules| !rules.is_empty()),
+                restart_rules: read::restart_rules(container),
                 readiness: becomes_ready_by(container),
                 pre_stop: pre_stop.and_then(|handler| hook(container, handler)),
                 startup_probe,
@@ -183,7 +183,7 @@ fn is_update_gate_unwritten(pod: &core::Pod) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use berth_policy::{RestartPolicy, launch_priority::OrderError, time::LONGEST};
+    use berth_policy::{RestartPolicy, RestartRule, launch_priority::OrderError, time::LONGEST};
 
     use super::*;
 
@@ -275,17 +275,26 @@ spec:
   containers:
   - {name: a}
   - {name: b, restartPolicy: OnFailure, restartPolicyRules: []}
-  - {name: c, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]}
+  - name: c
+    restartPolicy: Never
+    restartPolicyRules:
+    - {action: Restart, exitCodes: {operator: In, values: [42, 43]}}
+    - {action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}
+    - {action: Restart, exitCodes: {operator: Between, values: [1, 9]}}
+    - {action: FailPod, exitCodes: {operator: In, values: [1]}}
+    - {action: Restart}
 ",
         );
         let of = |name: &str| {
             let name = name.into();
-            (pod.restart_policy_of(&name), pod.containers[&name].restart_rules)
+            (pod.restart_policy_of(&name), pod.containers[&name].restart_rules.clone())
         };
         use RestartPolicy::{Always, Never, OnFailure};
+        use RestartRule::{In, NotIn, Unknown};
+        let rules = vec![In(vec![42, 43]), NotIn(vec![0]), Unknown, Unknown, Unknown];
         assert_eq!(
             ["s", "a", "b", "c"].map(of),
-            [(Always, false), (Never, false), (OnFailure, false), (Never, true)]
+            [(Always, Vec::new()), (Never, Vec::new()), (OnFailure, Vec::new()), (Never, rules)]
         );
     }
 
