@@ -181,7 +181,7 @@ pub enum RestartRule {
 
 impl RestartRule {
     /// Tells whether it takes in an exit with this code. One whose code is not known yet it may take in.
-    fn takes_in(&self, code: Option<i32>) -> bool {
+    pub(crate) fn takes_in(&self, code: Option<i32>) -> bool {
         match (self, code) {
             (Self::In(codes), Some(code)) => codes.contains(&code),
             (Self::NotIn(codes), Some(code)) => !codes.contains(&code),

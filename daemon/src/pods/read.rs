@@ -71,7 +71,7 @@ pub(crate) fn policy(name: &str) -> RestartPolicy {
 }
 
 /// The rules about exits of a container. More than one can have count as one that is not known.
-pub(super) fn restart_rules(container: &core::Container) -> Vec<RestartRule> {
+pub(crate) fn restart_rules(container: &core::Container) -> Vec<RestartRule> {
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
     if rules.len() > MOST_RULES {
         return vec![RestartRule::Unknown];
