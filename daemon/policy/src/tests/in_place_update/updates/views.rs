@@ -46,8 +46,17 @@ fn where_the_runtime_is_not_watched_the_status_tells_of_a_restart() {
     node.instances.insert(name.clone(), created);
     let mut view = play.view();
     let status = view.containers[0].status.as_mut().unwrap();
-    (status.id, status.restarts) = (Some(id), 3);
-    assert_eq!(pod_of(view, node).instances()[&name].state, ContainerState::Running, "started since");
+    (status.id, status.restarts) = (Some(id.clone()), 3);
+    assert_eq!(
+        pod_of(view.clone(), node.clone()).instances()[&name].state,
+        ContainerState::Running,
+        "started since"
+    );
+    // The runtime has lost count of what was there before.
+    let exited = ContainerState::Exited { code: Some(1) };
+    let again = InstanceView { id, attempt: 0, state: exited, stopping: false, hooked: false };
+    node.instances.insert(name.clone(), again);
+    assert_eq!(pod_of(view, node).instances()[&name].state, exited, "it has exited since");
 }
 
 /// A version that the kubelet has made by its status alone is not waited for.
