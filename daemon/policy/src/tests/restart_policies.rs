@@ -1,5 +1,5 @@
-//! Exited containers that are started again: by their own restart policy, a sidecar's, the pod's, and where
-//! they have rules by the kubelet's word. All who ask go by the same.
+//! Exited containers that are started again: by their own rules and restart policy, a sidecar's, the pod's,
+//! and where a rule is unknown by the kubelet's word. All who ask go by the same.
 
 use super::world::{World, latch, pod, waiting};
 use crate::{ContainerName, Event, Pod, RestartPolicy, RestartPolicy::*, RestartRule};
