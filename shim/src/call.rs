@@ -176,7 +176,7 @@ impl Context {
             Asked::RemoveContainer(container) => {
                 observer.on_success(OnSuccess::ContainerRemoved(container));
             }
-            Asked::AllSandboxes => self.relists.sandboxes(),
+            Asked::AllSandboxes { empty_filter } => self.relists.sandboxes(empty_filter),
             // Others list and look as well: what they see says nothing about the kubelet.
             Asked::Relist | Asked::ContainerStatus(_) if !self.kubelet => {}
             Asked::Relist => {

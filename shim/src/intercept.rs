@@ -47,7 +47,10 @@ pub(crate) enum Asked {
     /// Known when it succeeded.
     RemoveContainer(ContainerId),
     /// All sandboxes, as PLEG asks for them: the first half of its relist.
-    AllSandboxes,
+    AllSandboxes {
+        /// With a filter that says nothing.
+        empty_filter: bool,
+    },
     /// All containers: the second half.
     Relist,
     /// The kubelet looks at this container.
@@ -198,8 +201,13 @@ impl Method {
             // The streams of CRI 0.36 (kubelet's gate `CRIListStreaming`) have the messages of the lists.
             Self::ListPodSandbox | Self::StreamPodSandboxes => {
                 let request: cri::ListPodSandboxRequest = decoded(message)?;
-                // The kubelet's statistics send a filter that says nothing.
-                if request.filter.is_none() { Asked::AllSandboxes } else { Asked::Nothing }
+                match request.filter {
+                    None => Asked::AllSandboxes { empty_filter: false },
+                    Some(filter) if filter == cri::PodSandboxFilter::default() => {
+                        Asked::AllSandboxes { empty_filter: true }
+                    }
+                    Some(_) => Asked::Nothing,
+                }
             }
             Self::ListContainers | Self::StreamContainers => {
                 let request: cri::ListContainersRequest = decoded(message)?;
@@ -272,19 +280,24 @@ mod tests {
     }
 
     #[test]
-    fn plegs_list_of_sandboxes_has_no_filter_at_all() {
-        let read = |filter| {
-            let message: Bytes = cri::ListPodSandboxRequest { filter }.encode_to_vec().into();
-            let all = [Method::ListPodSandbox, Method::StreamPodSandboxes]
-                .map(|method| matches!(method.read(message.clone()).unwrap(), Asked::AllSandboxes));
-            assert_eq!(all[0], all[1]);
-            all[0]
+    fn plegs_list_of_sandboxes_has_no_filter_or_an_empty_one() {
+        let read = |method: Method, filter| {
+            let message = cri::ListPodSandboxRequest { filter }.encode_to_vec();
+            match method.read(message.into()).unwrap() {
+                Asked::AllSandboxes { empty_filter } => Some(empty_filter),
+                _ => None,
+            }
         };
-        assert!(read(None));
-        assert!(!read(Some(cri::PodSandboxFilter::default())));
         // SANDBOX_READY is 0 on the wire.
-        let ready = Some(cri::PodSandboxStateValue { state: 0 });
-        assert!(!read(Some(cri::PodSandboxFilter { state: ready, ..Default::default() })));
+        let ready = || {
+            let state = Some(cri::PodSandboxStateValue { state: 0 });
+            cri::PodSandboxFilter { state, ..Default::default() }
+        };
+        for method in [Method::ListPodSandbox, Method::StreamPodSandboxes] {
+            assert_eq!(read(method, None), Some(false));
+            assert_eq!(read(method, Some(cri::PodSandboxFilter::default())), Some(true));
+            assert_eq!(read(method, Some(ready())), None);
+        }
     }
 
     #[test]

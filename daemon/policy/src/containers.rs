@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::{
     call::Declared,
-    model::{CallId, Container, ContainerId, ContainerState, PodRef, SandboxId},
+    model::{CallId, Container, ContainerId, ContainerName, ContainerState, PodRef, SandboxId},
     node::{InFlight, InFlightKind, Node},
     sandbox::{Instance, PostStart, Sandbox, Start},
 };
@@ -108,9 +108,15 @@ impl Node {
         self.close_if_empty(sandbox_id);
     }
 
-    /// Forgets the open levels of a sandbox of which no container is left.
+    /// Forgets the open levels of a sandbox in which no container is left that its order is about.
     pub(crate) fn close_if_empty(&mut self, id: SandboxId) {
-        if self.sandboxes.get_mut(&id).is_some_and(Sandbox::begins_anew) {
+        let Some(sandbox) = self.sandboxes.get(&id).filter(|sandbox| !sandbox.latched.is_empty()) else {
+            return;
+        };
+        let order = self.order_of(sandbox);
+        let is_ordered =
+            |name: &ContainerName| order.as_ref().is_none_or(|order| order.priority(name).is_some());
+        if self.sandboxes.get_mut(&id).is_some_and(|sandbox| sandbox.begins_anew(is_ordered)) {
             self.forgotten.insert(id);
         }
     }

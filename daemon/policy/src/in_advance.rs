@@ -33,6 +33,8 @@ pub struct InAdvance {
     pub nudges: bool,
     /// A pull goes on as it came: the agent has none that it could wait for.
     pub pulls_pass: bool,
+    /// Creations in sandboxes that are not the kubelet's and have no plan go on as they came.
+    pub strangers_pass: bool,
 }
 
 /// Rows of sandboxes and of containers.
@@ -102,6 +104,7 @@ impl Node {
             env: self.creation_env.clone(),
             nudges: self.may_nudge(),
             pulls_pass: !self.images_busy,
+            strangers_pass: self.strangers_pass(),
         }
     }
 

@@ -231,8 +231,7 @@ impl Node {
             return Verdict::Forward;
         }
         let Declared { hinted, foreign, .. } = request.declared;
-        // No view will ever show a pod that is not the kubelet's, whatever it declares.
-        if foreign && self.config.unknown_pods == UnknownPods::Open {
+        if foreign && self.strangers_pass() {
             return Verdict::Forward;
         }
         let until = patience(call, PATIENCE_FOR_POD_VIEW);
@@ -247,6 +246,13 @@ impl Node {
         } else {
             Verdict::Forward
         }
+    }
+
+    /// Nobody waits for a pod that is not the kubelet's, whatever it declares beside a plan: no view will ever
+    /// show it.
+    pub(crate) fn strangers_pass(&self) -> bool {
+        let config = &self.config;
+        !config.launch_order || config.view == View::None || config.unknown_pods == UnknownPods::Open
     }
 
     pub(crate) fn source(&self, request: &CreateContainer) -> Source<'_> {

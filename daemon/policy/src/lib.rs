@@ -105,8 +105,8 @@ pub use instances::{InstanceView, Moment};
 pub use job_sidecars::{JOB_SIDECAR_ENV, SidecarMark, is_job_sidecar};
 pub use model::{
     CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerReport, ContainerSpec,
-    ContainerState, Deletion, Hook, Pod, PodRef, PodUid, Readiness, RequestId, RestartPolicy, SandboxId,
-    Unready,
+    ContainerState, Deletion, Hook, Pod, PodRef, PodUid, Readiness, RequestId, RestartPolicy, RestartRule,
+    SandboxId, Unready,
 };
 pub use node::Node;
 pub use probes::{

@@ -124,12 +124,20 @@ impl Pod {
         }
     }
 
+    /// The kubelet starts a container again that has exited so: by a rule of the container, or by its policy.
+    pub fn restarts_exited(&self, name: &ContainerName, code: Option<i32>) -> bool {
+        let by_rule = |rule: &RestartRule| rule.takes_in(code);
+        self.containers.get(name).is_some_and(|spec| spec.restart_rules.iter().any(by_rule))
+            || self.restart_policy_of(name).restarts(code)
+    }
+
     /// The kubelet does not start this instance again, which has exited so. Where it has rules, that is not
-    /// known before the kubelet has said that it has ended.
+    /// known before the kubelet has said that it has ended, as one may be unknown here. That word alone says
+    /// nothing: the kubelet also says it of one that it starts again in the very next moment.
     pub fn leaves_exited(&self, name: &ContainerName, id: &ContainerId, code: Option<i32>) -> bool {
         let is_told = || self.statuses.get(name).is_some_and(|report| report.ended && report.id == *id);
-        let rules = self.containers.get(name).is_some_and(|spec| spec.restart_rules);
-        !self.restart_policy_of(name).restarts(code) && (!rules || is_told())
+        let rules = self.containers.get(name).is_some_and(|spec| !spec.restart_rules.is_empty());
+        !self.restarts_exited(name, code) && (!rules || is_told())
     }
 }
 
@@ -143,8 +151,8 @@ pub struct ContainerSpec {
     pub sidecar: bool,
     /// `restartPolicy` of a regular container; it takes the place of the pod's.
     pub restart_policy: Option<RestartPolicy>,
-    /// It has `restartPolicyRules`: which exits are restarted, against its policy, only the kubelet says.
-    pub restart_rules: bool,
+    /// `restartPolicyRules`: which exits are restarted against its policy.
+    pub restart_rules: Vec<RestartRule>,
     /// How it becomes Ready.
     pub readiness: Readiness,
     /// `lifecycle.preStop`.
@@ -160,6 +168,30 @@ pub struct ContainerSpec {
     /// It is to end when the other containers of a job have ended: env
     /// `KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT`.
     pub ends_with_job: bool,
+}
+
+/// Rule about the exits of a container: those that it takes in are followed by a restart, of the container or
+/// of all containers of the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestartRule {
+    /// Exits with one of these codes.
+    In(Vec<i32>),
+    /// Exits with any other code.
+    NotIn(Vec<i32>),
+    /// One of a later version of the API: only the kubelet knows what it means.
+    Unknown,
+}
+
+impl RestartRule {
+    /// Tells whether it takes in an exit with this code. One whose code is not known yet it may take in.
+    pub(crate) fn takes_in(&self, code: Option<i32>) -> bool {
+        match (self, code) {
+            (Self::In(codes), Some(code)) => codes.contains(&code),
+            (Self::NotIn(codes), Some(code)) => !codes.contains(&code),
+            (Self::In(_) | Self::NotIn(_), None) => true,
+            (Self::Unknown, _) => false,
+        }
+    }
 }
 
 /// A lifecycle handler, its named port resolved.
@@ -257,7 +289,7 @@ pub struct ContainerReport {
     pub ready: bool,
     /// `restartCount`.
     pub restart_count: u32,
-    /// `state.terminated` is there: the kubelet does not start it again.
+    /// `state.terminated` is there: unless a rule or its policy says so, the kubelet does not start it again.
     pub ended: bool,
 }
 

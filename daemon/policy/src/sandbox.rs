@@ -197,11 +197,12 @@ impl Sandbox {
         }
     }
 
-    /// Closes its levels if none of its containers is left: its pod begins anew then (`RestartAllContainers`
-    /// of KEP-5532 removes all of them), and in its order; otherwise the kubelet keeps the newest instance of
-    /// each. Tells whether any level was open.
-    pub(crate) fn begins_anew(&mut self) -> bool {
-        let begins = self.instances.is_empty() && !self.stopping && !self.latched.is_empty();
+    /// Closes its levels if none of its ordered containers is left: its pod begins anew then
+    /// (`RestartAllContainers` of KEP-5532 removes all of them, and leaves ephemeral ones alone), and in its
+    /// order; otherwise the kubelet keeps the newest instance of each. Tells whether any level was open.
+    pub(crate) fn begins_anew(&mut self, is_ordered: impl Fn(&ContainerName) -> bool) -> bool {
+        let is_left = self.instances.values().any(|instance| is_ordered(&instance.container.name));
+        let begins = !is_left && !self.stopping && !self.latched.is_empty();
         if begins {
             self.latched.clear();
         }

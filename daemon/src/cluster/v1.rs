@@ -67,9 +67,24 @@ pub(crate) struct LivenessProbe {
     pub(crate) termination_grace_period_seconds: Option<i64>,
 }
 
-/// A rule about exits of a container. Only that there is one is read.
+/// A rule about exits of a container.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub(crate) struct RestartRule {}
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct RestartRule {
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) action: String,
+    pub(crate) exit_codes: Option<ExitCodes>,
+}
+
+/// The exits that a rule is about.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct ExitCodes {
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) operator: String,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) values: Vec<i32>,
+}
 
 /// An env variable.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -15,6 +15,8 @@ use crate::cluster::{node_pods::identity, v1 as core};
 
 /// The API server's default for `terminationGracePeriodSeconds`; a static pod may come without it.
 const DEFAULT_GRACE: i64 = 30;
+/// The least that the kubelet gives to a stop (`minimumGracePeriodInSeconds`).
+const LEAST_GRACE: Duration = Duration::from_secs(2);
 
 /// Converts a pod to the fields that the policy needs; `None` for an object without name or UID, which the
 /// API never shows.
@@ -86,7 +88,7 @@ fn containers(spec: &core::PodSpec) -> BTreeMap<ContainerName, ContainerSpec> {
                 position,
                 sidecar,
                 restart_policy: container.restart_policy.as_deref().filter(|_| !sidecar).map(read::policy),
-                restart_rules: container.restart_policy_rules.as_ref().is_some_and(|rules| !rules.is_empty()),
+                restart_rules: read::restart_rules(container),
                 readiness: becomes_ready_by(container),
                 pre_stop: pre_stop.and_then(|handler| hook(container, handler)),
                 graces: if pre_stop.is_some() { Vec::new() } else { graces(spec, container) },
@@ -107,7 +109,8 @@ fn grace(spec: &core::PodSpec) -> Duration {
 fn graces(spec: &core::PodSpec, container: &core::Container) -> Vec<Duration> {
     let startup = container.startup_probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
     let liveness = container.liveness_probe.as_ref().and_then(|probe| probe.termination_grace_period_seconds);
-    [Some(grace(spec)), startup.map(seconds), liveness.map(seconds)].into_iter().flatten().collect()
+    let given = [Some(grace(spec)), startup.map(seconds), liveness.map(seconds)];
+    given.into_iter().flatten().map(|grace| grace.max(LEAST_GRACE)).collect()
 }
 
 /// The container's own startup and readiness probes, where the agent can run them. Without the first, the
@@ -193,7 +196,7 @@ fn is_update_gate_unwritten(pod: &core::Pod) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use berth_policy::{RestartPolicy, launch_priority::OrderError, time::LONGEST};
+    use berth_policy::{RestartPolicy, RestartRule, launch_priority::OrderError, time::LONGEST};
 
     use super::*;
 
@@ -270,6 +273,8 @@ spec:
             format!("containers: [{{name: a, startupProbe: {{{probe}: 5}}, livenessProbe: {{{probe}: 7}}}}]");
         assert_eq!(of(&probes), [30, 5, 7]);
         assert_eq!(of("containers: [{name: a, livenessProbe: {}}]"), [30]);
+        assert_eq!(of(&format!("containers: [{{name: a, livenessProbe: {{{probe}: 1}}}}]")), [30, 2]);
+        assert_eq!(of("terminationGracePeriodSeconds: 0, containers: [{name: a}]"), [2]);
         assert_eq!(of("containers: [{name: a, lifecycle: {preStop: {httpGet: {port: none}}}}]"), [0_u64; 0]);
     }
 
@@ -302,17 +307,26 @@ spec:
   containers:
   - {name: a}
   - {name: b, restartPolicy: OnFailure, restartPolicyRules: []}
-  - {name: c, restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]}
+  - name: c
+    restartPolicy: Never
+    restartPolicyRules:
+    - {action: Restart, exitCodes: {operator: In, values: [42, 43]}}
+    - {action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}
+    - {action: Restart, exitCodes: {operator: Between, values: [1, 9]}}
+    - {action: FailPod, exitCodes: {operator: In, values: [1]}}
+    - {action: Restart}
 ",
         );
         let of = |name: &str| {
             let name = name.into();
-            (pod.restart_policy_of(&name), pod.containers[&name].restart_rules)
+            (pod.restart_policy_of(&name), pod.containers[&name].restart_rules.clone())
         };
         use RestartPolicy::{Always, Never, OnFailure};
+        use RestartRule::{In, NotIn, Unknown};
+        let rules = vec![In(vec![42, 43]), NotIn(vec![0]), Unknown, Unknown, Unknown];
         assert_eq!(
             ["s", "a", "b", "c"].map(of),
-            [(Always, false), (Never, false), (OnFailure, false), (Never, true)]
+            [(Always, Vec::new()), (Never, Vec::new()), (OnFailure, Vec::new()), (Never, rules)]
         );
     }
 

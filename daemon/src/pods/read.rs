@@ -1,7 +1,7 @@
 //! Reading of a v1 Pod: questions that more than one place asks.
 
 use berth_policy::{
-    PodRef, RestartPolicy,
+    PodRef, RestartPolicy, RestartRule,
     launch_priority::{LaunchOrder, ORDERED_ANNOTATION, OrderError},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,6 +15,9 @@ use crate::cluster::{
 
 /// More containers than any pod has. What is remembered and looked at of a pod grows with them.
 const MOST_CONTAINERS: usize = 1000;
+/// The most `restartPolicyRules` of a container and the most codes of a rule, as the API server has them.
+const MOST_RULES: usize = 20;
+const MOST_CODES: usize = 255;
 
 /// Reads a pod. The error says which one it is, and why it cannot be read.
 pub(super) fn pod(object: Raw) -> Result<core::Pod, (PodRef, Untyped)> {
@@ -64,6 +67,24 @@ pub(crate) fn policy(name: &str) -> RestartPolicy {
         "Never" => RestartPolicy::Never,
         "OnFailure" => RestartPolicy::OnFailure,
         _ => RestartPolicy::Always,
+    }
+}
+
+/// The rules about exits of a container. More than one can have count as one that is not known.
+pub(crate) fn restart_rules(container: &core::Container) -> Vec<RestartRule> {
+    let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
+    if rules.len() > MOST_RULES {
+        return vec![RestartRule::Unknown];
+    }
+    rules.iter().map(restart_rule).collect()
+}
+
+fn restart_rule(rule: &core::RestartRule) -> RestartRule {
+    let is_restart = matches!(rule.action.as_str(), "Restart" | "RestartAllContainers");
+    match rule.exit_codes.as_ref().filter(|exits| is_restart && exits.values.len() <= MOST_CODES) {
+        Some(exits) if exits.operator == "In" => RestartRule::In(exits.values.clone()),
+        Some(exits) if exits.operator == "NotIn" => RestartRule::NotIn(exits.values.clone()),
+        Some(_) | None => RestartRule::Unknown,
     }
 }
 
@@ -131,5 +152,23 @@ mod tests {
             assert_eq!(too_wide(&pod).is_none(), is_read, "{containers} {init}");
         }
         assert_eq!(too_wide(&core::Pod::default()), None);
+    }
+
+    #[test]
+    fn more_rules_than_a_container_can_have_are_an_unknown_one() {
+        let rule = |codes: usize| core::RestartRule {
+            action: "Restart".to_owned(),
+            exit_codes: Some(core::ExitCodes { operator: "In".to_owned(), values: vec![1; codes] }),
+        };
+        let table = [
+            (vec![rule(MOST_CODES); MOST_RULES], vec![RestartRule::In(vec![1; MOST_CODES]); MOST_RULES]),
+            (vec![rule(1); MOST_RULES + 1], vec![RestartRule::Unknown]),
+            (vec![rule(MOST_CODES + 1)], vec![RestartRule::Unknown]),
+        ];
+        for (rules, expected) in table {
+            let container =
+                core::Container { restart_policy_rules: Some(rules), ..core::Container::default() };
+            assert_eq!(restart_rules(&container), expected);
+        }
     }
 }

@@ -111,6 +111,7 @@ fn declared(container: &core::Container, metadata: &Metadata) -> DeclaredContain
         image: image.into(),
         definition: env::definition(&container.name, image),
         restart_policy: container.restart_policy.as_deref().map(read::policy),
+        restart_rules: read::restart_rules(container),
         priority: None,
         env: env::expected(&references, metadata).hash(),
         references: references.iter().map(reference).collect::<BTreeMap<_, _>>(),

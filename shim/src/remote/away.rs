@@ -14,7 +14,8 @@
 //! moment later. An agent that is there has been told of the removal, and is asked about each creation in
 //! such a pod; what waits for it is decided by the table as soon as it is away.
 //!
-//! A container of a pod in the agents' own namespace is created at once: else none could come by a pod.
+//! A container of a pod in the agents' own namespace is created at once: else none could come by a pod. So is
+//! one in a sandbox that is not the kubelet's, if the agent has said that such ones are nothing to it.
 //!
 //! Before an agent has come for the first time nothing is known, and statuses and hooks are undecided, too,
 //! hooks for [`HOOK_PATIENCE`] only.
@@ -57,7 +58,7 @@ pub(crate) fn longest(request: &Request) -> Option<Duration> {
 /// The decision about a call that came `age` ago and has waited without an agent for so long; `None` while it
 /// goes on waiting.
 pub(crate) fn of_call(table: &Table, request: &Request, waited: Duration, age: Duration) -> Option<Decision> {
-    if passes(table, request, false) {
+    if passes(table, request, false) || is_strangers(table, request) {
         return Some(Decision::Pass(None));
     }
     if waited < PATIENCE && longest(request).is_none_or(|longest| age < longest) {
@@ -73,6 +74,14 @@ pub(crate) fn of_call(table: &Table, request: &Request, waited: Duration, age: D
             Decision::Pass((left != stop.timeout).then_some(Amendment::StopTimeout(left)))
         }
     })
+}
+
+/// Tells whether it is a creation in a sandbox that is not the kubelet's, for which no agent would wait.
+fn is_strangers(table: &Table, request: &Request) -> bool {
+    match request {
+        Request::CreateContainer(create) => table.creates_for_stranger(create),
+        Request::StopContainer(_) => false,
+    }
 }
 
 /// The decision about a call of a pod that may be the agent which is waited for.

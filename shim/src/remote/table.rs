@@ -31,6 +31,7 @@ pub(crate) struct Table {
     env_bytes: usize,
     nudges: bool,
     pulls_pass: bool,
+    strangers_pass: bool,
     /// An agent has said all of it, once.
     whole: bool,
     /// The table that is being told anew. An agent that dies before all of it is told leaves what was known.
@@ -65,6 +66,7 @@ impl Table {
         }
         told.nudges = change.nudges;
         told.pulls_pass = change.pulls_pass;
+        told.strangers_pass = change.strangers_pass;
         told.version = change.version;
         if !change.complete {
             self.next = next;
@@ -127,6 +129,12 @@ impl Table {
         self.pulls_pass
     }
 
+    /// The creation of this container goes on while nobody is there to be asked, as it is in a sandbox that is
+    /// not the kubelet's: no order concerns it but that of a plan.
+    pub(crate) fn creates_for_stranger(&self, create: &CreateContainer) -> bool {
+        self.strangers_pass && create.declared.foreign && create.declared.plan.is_none()
+    }
+
     /// Tells whether this container is shown as one that ended well.
     pub(crate) fn is_completed(&self, container: &ContainerId) -> bool {
         let status = self.containers.get(container).and_then(|row| row.status);
@@ -152,7 +160,7 @@ impl Table {
     pub(super) fn check_empty(&self) {
         assert!(self.sandboxes.is_empty() && self.containers.is_empty() && self.env.is_empty());
         assert!(self.bytes == 0 && self.env_bytes == 0 && self.next.is_none());
-        assert!(!self.nudges && !self.pulls_pass);
+        assert!(!self.nudges && !self.pulls_pass && !self.strangers_pass);
     }
 }
 

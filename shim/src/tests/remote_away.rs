@@ -39,6 +39,7 @@ fn table() -> Table {
             ("undecided".into(), Foretold { status: None, hook: None, ..plain }),
         ]
         .into(),
+        strangers_pass: true,
         ..InAdvance::default()
     };
     let mut table = Table::default();
@@ -55,6 +56,14 @@ fn create(sandbox: &str, container: &str) -> Request {
         declared: Declared::default(),
         images: Vec::new(),
     })
+}
+
+/// A creation in a sandbox that is not the kubelet's, with a plan or without.
+fn strangers(priority: Option<i64>) -> Request {
+    let Request::CreateContainer(create) = create("unknown", "a") else { panic!("not a create") };
+    let plan = priority.map(|priority| Ok(vec![("a".into(), priority)]));
+    let declared = Declared { plan, hinted: true, foreign: true };
+    Request::CreateContainer(CreateContainer { declared, ..create })
 }
 
 fn stop(container: &str, timeout: u64) -> Request {
@@ -74,7 +83,9 @@ fn calls() {
         (create("plain", "any"), pass.clone(), pass.clone(), pass.clone()),
         (create("ordered", "open"), pass.clone(), pass.clone(), pass.clone()),
         (create("ordered", "closed"), None, None, refused.clone()),
-        (create("unknown", "open"), None, None, refused),
+        (create("unknown", "open"), None, None, refused.clone()),
+        (strangers(None), pass.clone(), pass.clone(), pass.clone()),
+        (strangers(Some(1)), None, None, refused.clone()),
         (stop("plain", 30), pass.clone(), pass.clone(), pass.clone()),
         (stop("ordered", 30), None, None, shorter(25)),
         (stop("unknown", 30), None, None, shorter(25)),
@@ -105,6 +116,9 @@ fn calls() {
         let alone = of_call(&table, &request, Duration::ZERO, Duration::ZERO).is_some();
         assert_eq!(passes(&table, &request, false), alone, "{request:?}");
     }
+    // An agent that is there is asked about these, too, and none has said anything of them in the beginning.
+    assert!(!passes(&table, &strangers(None), true));
+    assert_eq!(of_call(&Table::default(), &strangers(None), PATIENCE, PATIENCE), refused);
     let endless = stop("unknown", u64::MAX / 1_000_000_000_000);
     assert_eq!(of_call(&table, &endless, Duration::MAX, Duration::MAX), shorter(2));
 

@@ -46,6 +46,7 @@ fn changes_make_what_is_said_now_of_what_was_said_before() {
         env: [("p".into(), env("1")), ("q".into(), env("1"))].into(),
         nudges: true,
         pulls_pass: true,
+        strangers_pass: true,
     };
     let second = InAdvance {
         sandboxes: [("s".into(), Creations::Of(["other".into()].into()))].into(),
@@ -53,15 +54,20 @@ fn changes_make_what_is_said_now_of_what_was_said_before() {
         env: [("q".into(), env("2"))].into(),
         nudges: false,
         pulls_pass: false,
+        strangers_pass: false,
     };
+    let strangers =
+        CreateContainer { declared: Declared { foreign: true, ..Declared::default() }, ..create("p") };
     let mut table = Table::default();
     told(&mut table, None, &first);
     assert!(table.creates(&create("p")) && table.nudges() && table.pulls_pass());
+    assert!(!table.creates_for_stranger(&create("p")) && table.creates_for_stranger(&strangers));
     assert_eq!(["s", "t", "u"].map(|sandbox| table.creates_all(&sandbox.into())), [true, false, false]);
     assert_eq!(table.env(&create("p")), env("1")[&"main".into()]);
     assert!(table.stops(&"a".into()) && table.stops(&"b".into()) && !table.stops(&"c".into()));
     told(&mut table, Some(&first), &second);
     assert!(!table.creates(&create("p")) && !table.nudges() && !table.pulls_pass());
+    assert!(!table.creates_for_stranger(&strangers));
     assert_eq!(table.env(&create("p")), EnvValues::default());
     assert_eq!(table.env(&create("q")), env("2")[&"main".into()]);
     assert!(!table.stops(&"a".into()) && table.stops(&"b".into()));
@@ -130,6 +136,7 @@ fn what_is_beyond_the_bounds_is_not_taken_and_so_is_asked_about() {
         env: (0..30).map(|id| (id.to_string().into(), env(&"x".repeat(MAX_ENV / 20)))).collect(),
         nudges: false,
         pulls_pass: false,
+        strangers_pass: false,
     };
     let mut table = Table::default();
     assert!(told(&mut table, None, &known) > 10, "more than one message has room for");
@@ -185,6 +192,7 @@ fn an_agent_tells_no_more_than_the_line_and_the_shim_have_room_for() {
         .into(),
         nudges: true,
         pulls_pass: true,
+        strangers_pass: true,
     };
     let sandboxes = known.sandboxes.len();
     let left_out = fit(&mut known);

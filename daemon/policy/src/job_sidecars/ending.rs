@@ -79,7 +79,7 @@ impl Node {
                     ContainerState::Running | ContainerState::Unknown => true,
                     // The kubelet would start it again.
                     ContainerState::Exited { code } => {
-                        let again = pod.restart_policy_of(name).restarts(code) && code.is_some();
+                        let again = code.is_some() && pod.restarts_exited(name, code);
                         if !again || self.sidecars.is_marked(&instance.id) {
                             return None;
                         }

@@ -6,7 +6,7 @@ use super::world::{World, latch, pod};
 use crate::{
     CallId, Config, ConnectionId, Container, ContainerState, CreateContainer, CreationEnv, Creations,
     CredentialKey, Declared, EnvValues, Event, Foretold, HookTurn, InAdvance, Request, RestartPolicy,
-    Showing, ShownInAdvance, StopContainer, Verdict,
+    Showing, ShownInAdvance, StopContainer, UnknownPods, Verdict, View,
 };
 
 fn foretold(world: &World) -> InAdvance {
@@ -47,6 +47,23 @@ fn creations_pass_where_nothing_is_ordered_and_where_a_barrier_is_open() {
     world.apply(ordered.seen());
     world.launch(&ordered, "a");
     assert_eq!(creations(&world), Some(Creations::All));
+}
+
+#[test]
+fn creations_of_strangers_pass_where_nobody_waits_for_their_pods() {
+    let closed = Config { unknown_pods: UnknownPods::Closed, ..Config::default() };
+    for (config, passes) in [
+        (Config::default(), true),
+        (Config { view: View::None, ..closed.clone() }, true),
+        (Config { launch_order: false, ..closed.clone() }, true),
+        (closed, false),
+    ] {
+        let mut world = World::with(config.clone());
+        assert_eq!(foretold(&world).strangers_pass, passes, "{config:?}");
+        let foreign = Declared { foreign: true, ..Declared::default() };
+        let (_, verdict) = world.create_in(&pod(&[]), "sandbox", "a", foreign);
+        assert_eq!(verdict == Verdict::Forward, passes, "{config:?}");
+    }
 }
 
 #[test]

@@ -1,15 +1,15 @@
-//! Exited containers that are started again: by their own restart policy, a sidecar's, the pod's, and where
-//! they have rules by the kubelet's word. All who ask go by the same.
+//! Exited containers that are started again: by their own rules and restart policy, a sidecar's, the pod's,
+//! and where a rule is unknown by the kubelet's word. All who ask go by the same.
 
 use super::world::{World, latch, pod, waiting};
-use crate::{ContainerName, Event, Pod, RestartPolicy, RestartPolicy::*};
+use crate::{ContainerName, Event, Pod, RestartPolicy, RestartPolicy::*, RestartRule};
 
 /// The exit of container `a`.
 struct Exit {
     pods: RestartPolicy,
     own: Option<RestartPolicy>,
     sidecar: bool,
-    rules: bool,
+    rules: Vec<RestartRule>,
     /// The kubelet has said that it has ended.
     told: bool,
     code: i32,
@@ -19,7 +19,8 @@ impl Exit {
     fn pod(&self) -> Pod {
         let mut pod = pod(&[("a", "2"), ("b", "1")]).restarts(self.pods).report("a", "a-0", false);
         let spec = pod.containers.get_mut(&ContainerName::from("a")).unwrap();
-        (spec.restart_policy, spec.sidecar, spec.restart_rules) = (self.own, self.sidecar, self.rules);
+        (spec.restart_policy, spec.sidecar) = (self.own, self.sidecar);
+        spec.restart_rules.clone_from(&self.rules);
         pod.statuses.get_mut(&ContainerName::from("a")).unwrap().ended = self.told;
         pod
     }
@@ -27,8 +28,11 @@ impl Exit {
 
 #[test]
 fn of_every_kind() {
-    let plain = |pods, own, code| Exit { pods, own, sidecar: false, rules: false, told: false, code };
-    let ruled = |own, told, code| Exit { rules: true, told, ..plain(Always, Some(own), code) };
+    let plain = |pods, own, code| Exit { pods, own, sidecar: false, rules: Vec::new(), told: false, code };
+    let with = |rules, own, told, code| Exit { rules, told, ..plain(Always, Some(own), code) };
+    let ruled = |own, told, code| with(vec![RestartRule::In(vec![42])], own, told, code);
+    let others = |own, told, code| with(vec![RestartRule::NotIn(vec![0, 3])], own, told, code);
+    let unknown = |own, told, code| with(vec![RestartRule::Unknown], own, told, code);
     let table = [
         (plain(Always, None, 0), false),
         (plain(OnFailure, None, 0), true),
@@ -46,6 +50,13 @@ fn of_every_kind() {
         (ruled(OnFailure, true, 0), true),
         (ruled(OnFailure, false, 0), false),
         (ruled(OnFailure, true, 1), false),
+        // The kubelet says that it has ended, and starts it again in the same SyncPod.
+        (ruled(Never, true, 42), false),
+        (others(Never, true, 42), false),
+        (others(Never, true, 3), true),
+        (others(OnFailure, true, 3), false),
+        (unknown(Never, false, 42), false),
+        (unknown(Never, true, 42), true),
     ];
     for (number, (exit, stays)) in table.iter().enumerate() {
         let pod = exit.pod();

@@ -213,7 +213,7 @@ pub(super) fn pod(containers: &[(&str, &str)]) -> Pod {
                     position,
                     sidecar: false,
                     restart_policy: None,
-                    restart_rules: false,
+                    restart_rules: Vec::new(),
                     readiness,
                     pre_stop: None,
                     graces: Vec::new(),

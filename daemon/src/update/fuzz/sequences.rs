@@ -9,7 +9,7 @@ use std::{
 
 use berth_policy::{
     Config, ContainerId, ContainerState, Event, InstanceView, Node, Path, PodRef, RequestId, RestartPolicy,
-    StepOutcome,
+    RestartRule, StepOutcome,
     in_place_update::{
         ContainerStatusView, CreatedWith, DeclaredContainer, DeclaredHook, EnvHash, EnvReference, Failure,
         Fetched, GateView, Liveness, MergePatch, MetadataKey, NodeView, PodView, Presence, Record,
@@ -182,6 +182,7 @@ impl Play {
             image: format!("{name}:{}", which % 3).into(),
             definition: u32::from(which),
             restart_policy: which.is_multiple_of(5).then_some(RestartPolicy::Never),
+            restart_rules: if which > 240 { vec![RestartRule::In(vec![i32::MIN])] } else { Vec::new() },
             priority: priorities[usize::from(which) % priorities.len()],
             references: BTreeMap::from([("K".to_owned(), EnvReference { key, is_expanded: which > 128 })]),
             env: EnvHash(u64::from(which)),

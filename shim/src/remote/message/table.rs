@@ -27,6 +27,10 @@ pub(crate) struct TableChange {
     /// Nobody need be asked about a pull. A shim of before asks, and an agent of before never says it.
     #[prost(bool, tag = "9")]
     pub(crate) pulls_pass: bool,
+    /// Nobody need be asked about a creation in a sandbox that is not the kubelet's and has no plan. A shim of
+    /// before asks, and an agent of before never says it.
+    #[prost(bool, tag = "10")]
+    pub(crate) strangers_pass: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

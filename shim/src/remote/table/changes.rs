@@ -125,6 +125,7 @@ pub(crate) fn changes(before: Option<&InAdvance>, after: &InAdvance, version: u6
         part.complete = index + 1 == count;
         part.nudges = after.nudges;
         part.pulls_pass = after.pulls_pass;
+        part.strangers_pass = after.strangers_pass;
         part.version = version;
     }
     parts

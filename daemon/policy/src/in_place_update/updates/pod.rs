@@ -117,10 +117,14 @@ impl UpdatedPod {
             let known = node.instances.get(&container.name);
             let status = container.status.as_ref().filter(|status| status.runs);
             let told = status.and_then(|status| Some((status.id.clone()?, status.restarts)));
-            // Where the runtime was looked at before the container was started, the status is newer.
+            // Where the runtime was looked at before the container was started, the status is newer. Of the
+            // same instance the runtime knows more, whatever the count: kubelets from 1.36 on never lower
+            // theirs.
             let newer = told.filter(|(id, attempt)| {
-                let begun = |known: &InstanceView| known.id == *id && known.state == ContainerState::Created;
-                known.is_none_or(|known| known.attempt < *attempt || begun(known))
+                known.is_none_or(|known| match known.id == *id {
+                    true => known.state == ContainerState::Created,
+                    false => known.attempt < *attempt,
+                })
             });
             let newest = match newer {
                 Some((id, attempt)) => Some(InstanceView {

@@ -188,9 +188,13 @@ impl Look<'_> {
             self.again.push(at);
             ready = false;
         }
-        // With rules, the kubelet may start again what the policy leaves: its status says so.
+        // By a rule that is not known here the kubelet may start again what the policy leaves: its status
+        // says so.
         let backs_off = status.is_some_and(|status| status.backs_off);
         let policy = container.restart_policy.unwrap_or(self.view.restart_policy);
+        let restarts = |code: Option<i32>| {
+            policy.restarts(code) || container.restart_rules.iter().any(|rule| rule.takes_in(code))
+        };
         match newest.state {
             // The kubelet has seen this very instance end. Nobody else need have: an exit between two looks
             // at the runtime tells nobody.
@@ -199,7 +203,7 @@ impl Look<'_> {
             ContainerState::Running => Life::Running { ready },
             ContainerState::Created | ContainerState::Unknown => Life::Restarting,
             ContainerState::Exited { .. } if backs_off => Life::Crashing,
-            ContainerState::Exited { code } if policy.restarts(code) => Life::Restarting,
+            ContainerState::Exited { code } if restarts(code) => Life::Restarting,
             ContainerState::Exited { .. } => self.after_the_end(created),
         }
     }

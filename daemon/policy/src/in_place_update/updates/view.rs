@@ -10,7 +10,7 @@ use std::{
 use crate::{
     in_place_update::{EnvHash, Liveness, Metadata, MetadataKey, Presence, Records},
     instances::{InstanceView, Moment},
-    model::{ContainerId, ContainerName, PodUid, RestartPolicy},
+    model::{ContainerId, ContainerName, PodUid, RestartPolicy, RestartRule},
 };
 
 /// One version of a pod, as the API server shows it.
@@ -77,6 +77,8 @@ pub struct DeclaredContainer {
     pub definition: u32,
     /// Its own `restartPolicy`; it takes the place of the pod's.
     pub restart_policy: Option<RestartPolicy>,
+    /// Its `restartPolicyRules`: exits that are followed by a restart, against its policy.
+    pub restart_rules: Vec<RestartRule>,
     /// Its launch priority; `None` in a pod without a launch order.
     pub priority: Option<i32>,
     /// Env variables that come from labels and annotations, by name.

@@ -8,7 +8,7 @@ use self::play::{Play, hooked, job};
 use super::world::KUBELET;
 use crate::{
     Config, Container, ContainerState, Deletion, Event, HookTurn, MarkPhase, Origin, Path, RecreateMark,
-    RestartPolicy, Restate, Showing, SidecarMark, Turn,
+    RestartPolicy, RestartRule, Restate, Showing, SidecarMark, Turn,
 };
 
 const GRACE: u64 = 30;
@@ -47,7 +47,7 @@ fn mains_that_are_over() {
     }
 }
 
-/// A container's own policy takes the place of the pod's, and may have rules that nobody here knows.
+/// A container's own policy takes the place of the pod's, and may have rules.
 #[test]
 fn a_main_with_a_policy_of_its_own() {
     let mut pod = job(RestartPolicy::Never, &[("m", "0"), ("s", "0")]);
@@ -57,10 +57,12 @@ fn a_main_with_a_policy_of_its_own() {
         play.exits("m-0", code);
         assert_eq!(play.done(), ended);
     }
-    pod.containers.get_mut(&"m".into()).unwrap().restart_rules = true;
+    let spec = pod.containers.get_mut(&"m".into()).unwrap();
+    (spec.restart_policy, spec.restart_rules) = (Some(RestartPolicy::Never), vec![RestartRule::In(vec![42])]);
     let mut reported = pod.clone().report("m", "m-0", false);
     reported.statuses.get_mut(&"m".into()).unwrap().ended = true;
-    for (code, ended) in [(0, &["mark s", "stop s-0 30s"][..]), (1, &[])] {
+    // The kubelet says so of an exit that it answers with a restart, too, in the moment before.
+    for (code, ended) in [(0, &["mark s", "stop s-0 30s"][..]), (1, &["mark s", "stop s-0 30s"]), (42, &[])] {
         let mut play = Play::of(&pod);
         play.exits("m-0", code);
         assert_eq!(play.done(), [""; 0], "the kubelet has not said that it stays so");

@@ -45,6 +45,27 @@ fn begins_in_its_order_again(told_by: &str) {
     assert_eq!(world.create(&pod, "b").1, latch(1));
 }
 
+/// `RestartAllContainers` leaves ephemeral containers where they are.
+#[test]
+fn an_ephemeral_container_keeps_no_level_open() {
+    let pod = pod(&[("b", "1"), ("a", "2")]);
+    let mut world = world(&pod);
+    for name in ["a", "b", "debugger"] {
+        world.launch(&pod, name);
+        world.relist();
+    }
+    for (id, forgets) in [("b-0", false), ("a-0", true)] {
+        world.runtime.remove(&id.into());
+        world.apply(Event::ContainerRemoved(id.into()));
+        let steps = world.node.plan(world.now);
+        assert_eq!(steps.contains(&crate::Step::ForgetLatches("sandbox".into())), forgets, "{id}");
+    }
+    assert_eq!(world.create(&pod, "b").1, waiting(&["a"]));
+    world.launch(&pod, "a");
+    world.relist();
+    assert_eq!(world.create(&pod, "b").1, latch(1));
+}
+
 /// The runtime is listed: the sandbox has no container.
 fn list(world: &mut World, pod: &Pod) {
     world.apply(Event::ListingStarted);

@@ -185,6 +185,7 @@ impl Play {
                 image: simulated.image.clone(),
                 definition: definition(&simulated.image),
                 restart_policy: None,
+                restart_rules: Vec::new(),
                 priority: simulated.priority,
                 references: references.collect(),
                 env: seen.env,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{super::world::World, play::Play};
 use crate::{
-    ContainerState, InstanceView, RestartPolicy,
+    ContainerState, InstanceView, RestartPolicy, RestartRule,
     in_place_update::{
         CreatedWith, DeclaredHook, GateView, ImageMatch, Life, MetadataKey, NodeView, PodView,
         updates::{clock::Clock, pod::UpdatedPod, settled::SeenPod, snapshot::snapshot},
@@ -46,8 +46,17 @@ fn where_the_runtime_is_not_watched_the_status_tells_of_a_restart() {
     node.instances.insert(name.clone(), created);
     let mut view = play.view();
     let status = view.containers[0].status.as_mut().unwrap();
-    (status.id, status.restarts) = (Some(id), 3);
-    assert_eq!(pod_of(view, node).instances()[&name].state, ContainerState::Running, "started since");
+    (status.id, status.restarts) = (Some(id.clone()), 3);
+    assert_eq!(
+        pod_of(view.clone(), node.clone()).instances()[&name].state,
+        ContainerState::Running,
+        "started since"
+    );
+    // The runtime has lost count of what was there before.
+    let exited = ContainerState::Exited { code: Some(1) };
+    let again = InstanceView { id, attempt: 0, state: exited, stopping: false, hooked: false };
+    node.instances.insert(name.clone(), again);
+    assert_eq!(pod_of(view, node).instances()[&name].state, exited, "it has exited since");
 }
 
 /// A version that the kubelet has made by its status alone is not waited for.
@@ -155,20 +164,26 @@ fn a_hook_is_seen_to_end_and_known_to_be_there() {
 /// An instance that has exited may come again, for a while, whatever the restart policy says.
 #[test]
 fn an_end_is_an_end_after_a_while() {
-    for (policy, own, finished, life) in [
-        (RestartPolicy::Always, None, 0, Life::Restarting),
-        (RestartPolicy::Never, None, 0, Life::Ended),
-        (RestartPolicy::Never, None, 3, Life::Restarting),
-        (RestartPolicy::OnFailure, None, 0, Life::Restarting),
+    use RestartPolicy::{Always, Never, OnFailure};
+    let rule = |rule| (Always, Some(Never), vec![rule], 0);
+    for ((policy, own, rules, finished), life) in [
+        ((Always, None, vec![], 0), Life::Restarting),
+        ((Never, None, vec![], 0), Life::Ended),
+        ((Never, None, vec![], 3), Life::Restarting),
+        ((OnFailure, None, vec![], 0), Life::Restarting),
         // The container's own takes the place of the pod's.
-        (RestartPolicy::Always, Some(RestartPolicy::Never), 0, Life::Ended),
-        (RestartPolicy::Never, Some(RestartPolicy::Always), 0, Life::Restarting),
+        ((Always, Some(Never), vec![], 0), Life::Ended),
+        ((Never, Some(Always), vec![], 0), Life::Restarting),
+        // By a rule it comes again, whenever that is: its image may have to be pulled first.
+        (rule(RestartRule::NotIn(vec![0])), Life::Restarting),
+        (rule(RestartRule::In(vec![0])), Life::Ended),
+        (rule(RestartRule::Unknown), Life::Ended),
     ] {
         let mut play = one();
         play.world.container("a").instance.life = Life::Restarting;
         let mut view = play.view();
         view.restart_policy = policy;
-        view.containers[0].restart_policy = own;
+        (view.containers[0].restart_policy, view.containers[0].restart_rules) = (own, rules.clone());
         let node = play.node_view();
         let mut pod = pod_of(view.clone(), node.clone());
         let clock = Clock { now: play.world.now, wall: play.wall() };
@@ -183,9 +198,9 @@ fn an_end_is_an_end_after_a_while() {
         pod.created.insert(instances[&"a".into()].id.clone(), created);
         let picture = snapshot(&pod, &view, play.world.now, &node, &instances, clock);
         let instance = picture.observed.containers[0].instance.as_ref().unwrap();
-        assert_eq!(instance.life, life, "{policy:?} {own:?} {finished}");
+        assert_eq!(instance.life, life, "{policy:?} {own:?} {rules:?} {finished}");
         let again = (finished > 0).then(|| play.world.now + Duration::from_secs(finished));
-        assert_eq!(picture.again, again, "{policy:?} {own:?} {finished}");
+        assert_eq!(picture.again, again, "{policy:?} {own:?} {rules:?} {finished}");
     }
 }
 
