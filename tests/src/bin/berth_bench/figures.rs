@@ -34,8 +34,12 @@ pub(crate) struct Figures {
     /// Measurements of each case and of its baseline; as many as each bench makes by itself if not given.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
+    /// Without this bench, or this case of one (`soak`, `sidecarset/rollout-30000`); may be given more than
+    /// once.
+    #[arg(long, value_name = "BENCH[/CASE]")]
+    without: Vec<String>,
     /// Page that gets the tables.
-    #[arg(long, default_value = "docs/benchmarks.md")]
+    #[arg(long, default_value = "docs/figures.md")]
     page: PathBuf,
 }
 
@@ -56,12 +60,17 @@ pub(crate) async fn run(options: &Figures, benches: &[Bench]) -> Result<()> {
     if let Some(name) = options.names.iter().find(|name| benches.iter().all(|bench| bench.name != **name)) {
         bail!("there is no bench {name}: see `berth-bench list`");
     }
-    let wanted =
-        |bench: &&Bench| options.names.is_empty() || options.names.iter().any(|name| name == bench.name);
+    if let Some(name) = options.without.iter().find(|name| benches.iter().all(|bench| !has(bench, name))) {
+        bail!("there is no bench and no case {name}: see `berth-bench list`");
+    }
+    let wanted = |bench: &&Bench| {
+        let is_named = options.names.is_empty() || options.names.iter().any(|name| name == bench.name);
+        is_named && options.without.iter().all(|name| name != bench.name)
+    };
     let mut failed = Vec::new();
     for bench in benches.iter().filter(wanted) {
         eprintln!("{}: {}", bench.name, bench.about);
-        match part(bench, options.runs).await.and_then(|part| put(&options.page, bench.name, &part)) {
+        match part(bench, options).await.and_then(|part| put(&options.page, bench.name, &part)) {
             Ok(()) => eprintln!("{}: written to {}", bench.name, options.page.display()),
             Err(error) => {
                 eprintln!("{}: {error:#}", bench.name);
@@ -73,16 +82,37 @@ pub(crate) async fn run(options: &Figures, benches: &[Bench]) -> Result<()> {
     Ok(())
 }
 
+/// Says whether a name of `--without` is this bench or a case of it.
+fn has(bench: &Bench, name: &str) -> bool {
+    match name.split_once('/') {
+        None => bench.name == name,
+        Some((of, case)) => bench.name == of && bench.cases.iter().any(|(one, _)| *one == case),
+    }
+}
+
+/// The cases of a bench that are run, and those that are not.
+fn cases<'a>(bench: &'a Bench, without: &[String]) -> (Vec<&'a str>, Vec<&'a str>) {
+    let is_run = |case: &&str| without.iter().all(|name| *name != format!("{}/{case}", bench.name));
+    bench.cases.iter().map(|(case, _)| *case).partition(is_run)
+}
+
 /// Runs a bench, and makes the part of the page that tells its figures.
-async fn part(bench: &Bench, runs: Option<u32>) -> Result<String> {
+async fn part(bench: &Bench, options: &Figures) -> Result<String> {
     let own = std::env::current_exe().context("path of berth-bench")?;
     let load = fs::read_to_string("/proc/loadavg").context("load of the machine")?;
     let load = load.split(' ').next().unwrap_or_default();
     let mut command = Command::new(&own);
     // A bench says there how far it is; `output` would keep that until the end.
     command.args([bench.name, "--json"]).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    if let Some(runs) = runs {
+    if let Some(runs) = options.runs {
         command.args(["--runs", &runs.to_string()]);
+    }
+    let (run, left_out) = cases(bench, &options.without);
+    ensure!(!run.is_empty(), "all of its cases are left out");
+    if !left_out.is_empty() {
+        for case in run {
+            command.args(["--case", case]);
+        }
     }
     let output = command.spawn()?.wait_with_output().await?;
     ensure!(output.status.success(), "{}", output.status);
@@ -90,8 +120,12 @@ async fn part(bench: &Bench, runs: Option<u32>) -> Result<String> {
     let figures: Vec<Figure> =
         lines.lines().map(serde_json::from_str).collect::<Result<_, _>>().context("rows of the bench")?;
     let profile = own.parent().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let left_out = match &*left_out {
+        [] => String::new(),
+        cases => format!(" Not run: `{}`.", cases.join("`, `")),
+    };
     let heading = format!(
-        "`berth-bench {}`: {}. {}, {} build, load of the machine before it {load}.",
+        "`berth-bench {}`: {}. {}, {} build, load of the machine before it {load}.{left_out}",
         bench.name,
         bench.about,
         Zoned::now().date(),
@@ -156,11 +190,24 @@ mod tests {
 
     #[test]
     fn the_page_has_a_part_for_each_bench() {
-        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/figures.md");
         let page = fs::read_to_string(page).unwrap();
         for bench in crate::BENCHES {
             assert!(replaced(&page, bench.name, "").is_some(), "{} is missing", bench.name);
         }
+    }
+
+    #[test]
+    fn cases_can_be_left_out() {
+        const BENCH: Bench = Bench { name: "b", about: "", cases: &[("short", &[]), ("long", &[])] };
+        let without = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            cases(&BENCH, &names)
+        };
+        assert_eq!(without(&[]), (vec!["short", "long"], vec![]));
+        assert_eq!(without(&["b/long", "c/short"]), (vec!["short"], vec!["long"]));
+        let known = ["b", "b/long", "b/longer", "c", "c/long"].map(|name| has(&BENCH, name));
+        assert_eq!(known, [true, true, false, false, false]);
     }
 
     #[test]
