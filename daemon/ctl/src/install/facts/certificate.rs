@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde_json::{Map, Value};
+use x509_parser::parse_x509_certificate;
 
 use super::super::host::Host;
 use super::super::places::folder_of;
@@ -14,14 +15,6 @@ const USER: &str = "system:node:";
 const GROUP: &str = "system:nodes";
 /// The longest name of a Node.
 const LONGEST: usize = 253;
-
-// Tags of DER, and the two attributes of a name by their identifiers (2.5.4.3 and 2.5.4.10).
-const IDENTIFIER: u8 = 0x06;
-const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
-const VERSION: u8 = 0xa0;
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
 /// Reads the name that a kubeconfig's client certificate is for; `None` where it has no such certificate, as
 /// with a token or a program that gives one, or where that cannot be read.
@@ -46,61 +39,16 @@ fn named<'a>(config: &'a Map<String, Value>, list: &str, name: &str) -> Option<&
 
 /// Reads the name in the first certificate of a file.
 fn node(pem: &[u8]) -> Option<String> {
-    let certificate = CertificateDer::from_pem_slice(pem).ok()?;
-    let mut subject = subject(&certificate)?;
-    let (mut name, mut is_node) = (None, false);
-    while !subject.is_empty() {
-        let mut attributes = content(&mut subject, SET)?;
-        while !attributes.is_empty() {
-            let mut attribute = content(&mut attributes, SEQUENCE)?;
-            let kind = content(&mut attribute, IDENTIFIER)?;
-            let (_, text) = value(&mut attribute)?;
-            let text = std::str::from_utf8(text).unwrap_or_default();
-            match kind {
-                COMMON_NAME => name = text.strip_prefix(USER),
-                ORGANIZATION => is_node |= text == GROUP,
-                _ => {}
-            }
-        }
-    }
-    name.filter(|name| is_node && (1..=LONGEST).contains(&name.len())).map(str::to_owned)
+    node_of(&CertificateDer::from_pem_slice(pem).ok()?)
 }
 
-/// Finds the subject of a certificate.
-fn subject(mut der: &[u8]) -> Option<&[u8]> {
-    let mut certificate = content(&mut der, SEQUENCE)?;
-    let mut signed = content(&mut certificate, SEQUENCE)?;
-    if signed.first() == Some(&VERSION) {
-        value(&mut signed)?;
-    }
-    // Serial number, algorithm, issuer and validity.
-    for _ in 0..4 {
-        value(&mut signed)?;
-    }
-    content(&mut signed, SEQUENCE)
-}
-
-/// Takes the first value off, and gives what is in it if it is of this kind.
-fn content<'a>(from: &mut &'a [u8], wanted: u8) -> Option<&'a [u8]> {
-    value(from).filter(|(tag, _)| *tag == wanted).map(|(_, content)| content)
-}
-
-/// Takes the first value off: its tag, and what is in it.
-fn value<'a>(from: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
-    let (tag, rest) = from.split_first()?;
-    let (first, rest) = rest.split_first()?;
-    let (length, rest) = match *first {
-        short @ 0..=0x7f => (usize::from(short), rest),
-        // The length of the length; no certificate needs more than three bytes.
-        long @ 0x81..=0x83 => {
-            let (bytes, rest) = rest.split_at_checked(usize::from(long & 0x7f))?;
-            (bytes.iter().fold(0, |length: usize, byte| (length << 8) | usize::from(*byte)), rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(length)?;
-    *from = rest;
-    Some((*tag, content))
+/// Reads the name in a certificate.
+fn node_of(der: &[u8]) -> Option<String> {
+    let (_, certificate) = parse_x509_certificate(der).ok()?;
+    let subject = certificate.subject();
+    let is_node = subject.iter_organization().any(|group| group.as_str().is_ok_and(|group| group == GROUP));
+    let name = subject.iter_common_name().last()?.as_str().ok()?.strip_prefix(USER)?;
+    (is_node && (1..=LONGEST).contains(&name.len())).then(|| name.to_owned())
 }
 
 #[cfg(test)]
@@ -127,14 +75,14 @@ mod tests {
         let at = whole.windows(USER.len()).rposition(|part| part == USER.as_bytes()).unwrap();
         let end = at + "system:node:ip-10-0-0-1.ec2.internal".len();
         for length in 0..whole.len() {
-            assert_eq!(subject(&whole[..length]), None, "{length}");
+            assert_eq!(node_of(&whole[..length]), None, "{length}");
         }
         // Whatever a length says, nothing beyond is read.
         for index in 0..end {
             for byte in [0x00, 0x80, 0x83, 0x84, 0xff] {
                 let mut changed = whole.to_vec();
                 changed[index] = byte;
-                let _ = subject(&changed);
+                let _ = node_of(&changed);
             }
         }
     }
