@@ -35,12 +35,10 @@ use self::repeat::Repeats;
 pub(crate) use self::unread::Unread;
 use crate::{
     timing::Backoff,
-    watch::{Claims, Pods, Revisions, Watched},
+    watch::{Claims, PAGE, Pods, Revisions, Watched},
     write::{Failure, Writer},
 };
 
-/// Objects of one answer. It is in memory as a whole, and there are objects of 1.4 MB.
-pub(crate) const PAGE: u32 = 100;
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
 /// Namespaces that are read beside each other.
