@@ -1,5 +1,5 @@
-//! Is a request's spec one that can be carried out? Admission asks the same; it may be absent, so it is asked
-//! again here.
+//! Checks whether a request's spec can be carried out. Admission asks the same; it may be absent, so it is
+//! asked again here.
 
 use std::collections::HashSet;
 
