@@ -34,6 +34,7 @@ use kube::{Api, Resource, api::ListParams};
 use self::repeat::Repeats;
 pub(crate) use self::unread::Unread;
 use crate::{
+    owned::Listed,
     timing::Backoff,
     watch::{Claims, PAGE, Pods, Revisions, Watched},
     write::{Failure, Writer},
@@ -49,13 +50,6 @@ const MOST_AT_ONCE: usize = 64;
 const MOST_APART: usize = 8;
 /// Namespaces in which these are counted; past them all are counted anew.
 const MOST_COUNTED: usize = 4096;
-
-/// Objects of one kind and namespace, all there were at a version.
-#[derive(Debug)]
-pub(crate) struct Listed<T> {
-    pub(crate) version: u64,
-    pub(crate) objects: Vec<T>,
-}
 
 /// Objects of a namespace.
 #[derive(Debug)]
