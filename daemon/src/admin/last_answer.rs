@@ -60,7 +60,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_is_asked_once_in_a_time_however_many_ask() {
         let fresh = Duration::from_secs(1);
-        let (last, asked) = (LastAnswer::default(), Cell::new(0));
+        let (last, asked) = (LastAnswer::<Result<(), String>>::default(), Cell::new(0));
         let ask = || async {
             let question = async {
                 asked.set(asked.get() + 1);
