@@ -1,5 +1,5 @@
-//! Is this replica ready? When every kind has been listed once, or is known not to be installed: then it
-//! could lead at once. And when its admission server, if it has one, could answer.
+//! Readiness of this replica. It is ready when every kind has been listed once, or is known not to be
+//! installed: then it could lead at once. And when its admission server, if it has one, could answer.
 
 use berth_base::http::{Check, Checks};
 use tokio::sync::watch;

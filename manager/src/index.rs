@@ -171,7 +171,7 @@ impl<const N: usize> Set<'_, N> {
         self.settle(now)
     }
 
-    /// From now on this replica leads.
+    /// Takes in that this replica leads from now on.
     pub(crate) fn leads(mut self, now: Now) -> Vec<Effect> {
         let Self { pods, indexes } = &mut self;
         indexes.iter_mut().for_each(|index| index.leads(pods, now));

@@ -114,19 +114,7 @@ mod tests {
     #[test]
     fn a_spec_is_kept_small_and_written_as_it_was() {
         let spec = large();
-        let seen = SpreadSeen {
-            namespace: "shop".to_owned(),
-            name: "s".to_owned(),
-            uid: "u".to_owned(),
-            resource_version: "7".to_owned(),
-            generation: None,
-            created: None,
-            deleting: false,
-            annotations: Default::default(),
-            pod_uid: None,
-            spec: Ok(spec.clone()),
-            status: Ok(WorkloadSpreadStatus::default()),
-        };
+        let seen = SpreadSeen::of_test("shop", "s", Ok(spec.clone()));
         let mut observed: Observed<WorkloadSpreadSpec, WorkloadSpreadStatus> = Observed::new(&seen, 1);
         let bytes = observed.spec.as_ref().unwrap().len();
         assert!((400 << 10..640 << 10).contains(&bytes), "{bytes}: a hundred of them are not 64 MiB");

@@ -12,7 +12,11 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{telemetry::chain, watch::PAGE};
+use crate::telemetry::chain;
+
+/// Objects of one page of a list. A page is read as a whole before anything of it is passed over, and an
+/// object may have 1.5 MB; fifty pods as they usually are come within some milliseconds.
+pub(crate) const PAGE: u32 = 50;
 
 /// Reads an object, if there is one.
 pub(crate) async fn read<K>(api: &Api<Sent<K>>, name: &str) -> Result<Option<K>, String>

@@ -106,7 +106,7 @@ impl Vault {
         self.jobs().insert(uid, Kept { image, credentials });
     }
 
-    /// Nobody needs it any more.
+    /// Forgets what nobody needs any more.
     pub fn forget(&self, uid: &str) {
         self.jobs().remove(uid);
     }

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use crate::{
     metrics::Metrics,
+    reads::PAGE,
     store::{Kind, Object},
     wire::{Watchable, Watched},
 };
@@ -44,10 +45,6 @@ pub enum Input {
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 pub(crate) const WATCH_SECONDS: u32 = 60;
-
-/// Objects of one page of a list. A page is read as a whole before anything of it is passed over, and an
-/// object may have 1.5 MB; fifty pods as they usually are come within some milliseconds.
-pub(crate) const PAGE: u32 = 50;
 
 /// Connections of the watches.
 pub(crate) struct Follower {

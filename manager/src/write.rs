@@ -54,7 +54,7 @@ impl Write {
         }
     }
 
-    /// Which object of that name.
+    /// UID: which object of that name it is.
     pub fn uid(&self) -> &str {
         match self {
             Self::Request(patch) => &patch.uid,
@@ -80,7 +80,7 @@ impl Write {
         }
     }
 
-    /// For metrics and logs.
+    /// Name of it for metrics and logs.
     pub const fn what(&self) -> &'static str {
         match self {
             Self::Request(patch) => match patch.write {

@@ -42,7 +42,7 @@ fn is_dns_part(text: &str) -> bool {
     has_ends(text, end) && text.bytes().all(|byte| end(&byte) || byte == b'-')
 }
 
-/// Not empty, and such at both ends.
+/// Tells whether it is not empty, and such at both ends.
 fn has_ends(text: &str, is: impl Fn(&u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(&is) && bytes.last().is_some_and(&is)

@@ -81,7 +81,7 @@ impl NodeKey {
         Self(Kem::gen_keypair().0)
     }
 
-    /// From what [`NodeKey::to_bytes`] gave.
+    /// Makes it from what [`NodeKey::to_bytes`] gave.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SealError> {
         <Kem as hpke::Kem>::PrivateKey::from_bytes(bytes).map(Self).map_err(|_| SealError::Key)
     }
@@ -144,7 +144,7 @@ impl SealingKey {
 }
 
 impl Context<'_> {
-    /// None of the three can have a NUL, so no two contexts look alike.
+    /// Bytes that the seal is bound to. None of the three can have a NUL, so no two contexts look alike.
     fn authenticated(&self) -> Vec<u8> {
         [self.node, self.wish, self.image].join("\0").into_bytes()
     }

@@ -306,7 +306,7 @@ impl Context {
         Prepared::Forward(Upload::assembled(assembler.into_frames()), None)
     }
 
-    /// Where a call belongs in the trace of its client, for a gate that wants to know.
+    /// Finds where a call belongs in the trace of its client, for a gate that wants to know.
     fn trace(&self, head: &Request<()>) -> Option<TraceParent> {
         self.gate.traces().then(|| TraceParent::of(head.headers()))?
     }

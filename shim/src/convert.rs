@@ -148,7 +148,7 @@ impl HashKey {
     }
 }
 
-/// Which credentials a pull has: equal for equal ones, and for none and empty ones.
+/// Key of the credentials that a pull has: equal for equal ones, and for none and empty ones.
 pub fn credential_key(auth: Option<&cri::AuthConfig>) -> CredentialKey {
     let nothing = cri::AuthConfig::default();
     let auth = auth.unwrap_or(&nothing);

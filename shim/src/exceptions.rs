@@ -57,7 +57,7 @@ enum Kind {
 // === impl Exception ===
 
 impl Exception {
-    /// For `ContainerStatusResponse`; `None` for the truth.
+    /// Exception for `ContainerStatusResponse`; `None` for the truth.
     pub(crate) fn shown(showing: Showing) -> Option<Self> {
         match showing {
             Showing::Truth => None,
@@ -97,7 +97,7 @@ impl Exception {
         Self::with_other_hash(cri::ContainerStatus::default())
     }
 
-    /// And running. What the status says of its end nobody reads then.
+    /// The same, of one that runs. What the status says of its end nobody reads then.
     fn still_running() -> Self {
         let state = cri::ContainerState::ContainerRunning.into();
         Self::with_other_hash(cri::ContainerStatus { state, ..Default::default() })
@@ -114,7 +114,7 @@ impl Exception {
         Self { kind: Kind::Restated, change: Change::Append(Append::new(suffix.into())) }
     }
 
-    /// For `ListContainersResponse`: these entries too. `None` without any.
+    /// Exception for `ListContainersResponse`: these entries too. `None` without any.
     pub(crate) fn nudged(nudges: Vec<Nudge>) -> Option<Self> {
         if nudges.is_empty() {
             return None;

@@ -71,7 +71,8 @@ pub trait Gate: Send + Sync + 'static {
 
 /// Told of each hold of one call.
 pub trait Holds: Send + Sync {
-    /// Where the call belongs in the trace of its client; `None` where the gate [wants](Gate::traces) none.
+    /// Returns where the call belongs in the trace of its client; `None` where the gate [wants](Gate::traces)
+    /// none.
     fn trace(&self) -> Option<TraceParent> {
         None
     }

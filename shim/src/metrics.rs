@@ -322,7 +322,7 @@ impl Drop for Counted {
     }
 }
 
-/// From 10 ms, a hold that ended at once, to 80 s, most of a pod's grace.
+/// Histogram from 10 ms, a hold that ended at once, to 80 s, most of a pod's grace.
 fn hold_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.01, 2.0, 14))
 }

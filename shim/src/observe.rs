@@ -80,7 +80,7 @@ impl Observer {
         }
     }
 
-    /// From now on the policy knows of this call, and will be told of its end.
+    /// Announces a call: from now on the policy knows of this call, and will be told of its end.
     pub(crate) fn announce(&mut self, call: CallId) {
         self.announced = Some(call);
     }

@@ -23,7 +23,7 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Where the content of a length-delimited field lies, without its length.
+    /// Finds where the content of a length-delimited field lies, without its length.
     pub(crate) fn content(&self, message: &[u8]) -> Result<std::ops::Range<usize>, Malformed> {
         let (_, begin) = varint(message, self.value.start)?;
         Ok(begin..self.value.end)
@@ -125,8 +125,8 @@ pub(crate) fn field(message: &[u8], start: usize) -> Result<Field, Malformed> {
     Ok(Field { number, wire_type, value: at..end })
 }
 
-/// Where the group ends that began before `at`. Groups nest, so the open ones are kept in a list and not on
-/// our stack: a hostile message must not overflow it.
+/// Finds where the group ends that began before `at`. Groups nest, so the open ones are kept in a list and
+/// not on our stack: a hostile message must not overflow it.
 fn group_end(message: &[u8], number: u64, mut at: usize) -> Result<usize, Malformed> {
     let mut open = vec![number];
     while let Some(innermost) = open.last() {

@@ -9,8 +9,7 @@ use berth_workloads_policy::{clone_set::ClaimView, store::Stored};
 
 use crate::{
     kinds::{Workload, is_number, is_numbered},
-    owned::{Concerned, Owned},
-    reading::Listed,
+    owned::{Concerned, Listed, Owned},
     watch::Shown,
 };
 

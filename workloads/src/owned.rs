@@ -13,7 +13,14 @@ use berth_workloads_policy::{
     store::{Store, Stored},
 };
 
-use crate::{reading::Listed, watch::Shown};
+use crate::watch::Shown;
+
+/// Objects of one kind and namespace, all there were at a version.
+#[derive(Debug)]
+pub(crate) struct Listed<T> {
+    pub(crate) version: u64,
+    pub(crate) objects: Vec<T>,
+}
 
 /// An object that a set decides on.
 pub(crate) trait Ownable: Stored {

@@ -34,13 +34,12 @@ use kube::{Api, Resource, api::ListParams};
 use self::repeat::Repeats;
 pub(crate) use self::unread::Unread;
 use crate::{
+    owned::Listed,
     timing::Backoff,
-    watch::{Claims, Pods, Revisions, Watched},
+    watch::{Claims, PAGE, Pods, Revisions, Watched},
     write::{Failure, Writer},
 };
 
-/// Objects of one answer. It is in memory as a whole, and there are objects of 1.4 MB.
-pub(crate) const PAGE: u32 = 100;
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
 /// Namespaces that are read beside each other.
@@ -51,13 +50,6 @@ const MOST_AT_ONCE: usize = 64;
 const MOST_APART: usize = 8;
 /// Namespaces in which these are counted; past them all are counted anew.
 const MOST_COUNTED: usize = 4096;
-
-/// Objects of one kind and namespace, all there were at a version.
-#[derive(Debug)]
-pub(crate) struct Listed<T> {
-    pub(crate) version: u64,
-    pub(crate) objects: Vec<T>,
-}
 
 /// Objects of a namespace.
 #[derive(Debug)]

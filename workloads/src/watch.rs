@@ -29,13 +29,14 @@ use crate::{
     metrics::Metrics,
     node_updates::NodeUpdates,
     object::Filed,
-    reading::PAGE,
     revisions::SentRevision,
     trimmed::TrimmedPod,
 };
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 const WATCH_SECONDS: u32 = 60;
+/// Objects of one answer. It is in memory as a whole, and there are objects of 1.4 MB.
+pub(crate) const PAGE: u32 = 100;
 
 /// Event of the objects of a kind.
 #[derive(Debug)]

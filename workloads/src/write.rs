@@ -51,8 +51,8 @@ use crate::{
     kinds::{Plan, Set},
     metrics::Metrics,
     node_updates::NodeUpdates,
+    owned::Listed,
     put_off::Late,
-    reading::Listed,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, PullJobs, Revisions, Watched},
 };

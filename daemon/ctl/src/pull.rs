@@ -127,7 +127,7 @@ impl View {
                 bar.tick();
             }
             Self::Lines { phase, tenths, message } => {
-                let tenth = (state.bytes_done * 10).checked_div(state.bytes_total).unwrap_or_default();
+                let tenth = tenths_done(state);
                 if *phase != state.phase || *tenths != tenth || *message != state.message {
                     progress(&line(state));
                     (*phase, *tenths, *message) = (state.phase.clone(), tenth, state.message.clone());
@@ -141,6 +141,12 @@ impl View {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Tenths of a pull that are there. Sizes are the word of whoever pushed the image, and may be any.
+fn tenths_done(state: &PullState) -> u64 {
+    let tenths = (u128::from(state.bytes_done) * 10).checked_div(state.bytes_total.into());
+    tenths.and_then(|tenths| u64::try_from(tenths).ok()).unwrap_or_default()
 }
 
 fn line(state: &PullState) -> String {
@@ -254,6 +260,16 @@ mod tests {
             bytes_total: total,
             message: message.into(),
             ..PullState::default()
+        }
+    }
+
+    #[test]
+    fn tenths_of_any_size() {
+        for (bytes_done, bytes_total, expected) in
+            [(0, 0, 0), (1, 4, 2), (4, 4, 10), (u64::MAX / 2, u64::MAX, 4), (u64::MAX, u64::MAX, 10)]
+        {
+            let state = PullState { bytes_done, bytes_total, ..PullState::default() };
+            assert_eq!(tenths_done(&state), expected, "{bytes_done} of {bytes_total}");
         }
     }
 

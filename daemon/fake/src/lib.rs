@@ -58,7 +58,7 @@ impl Node {
         Self { fake, dir }
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("cri.sock")
     }

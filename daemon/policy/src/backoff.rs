@@ -36,7 +36,7 @@ impl Pace {
 }
 
 impl Retry {
-    /// It failed once more; `pause` is the one after so many failures in a row.
+    /// Takes in that it failed once more; `pause` is the one after so many failures in a row.
     pub(crate) fn failed(&mut self, now: Instant, pause: impl FnOnce(u32) -> Duration) {
         self.failures = self.failures.saturating_add(1);
         self.next = Some(later(now, pause(self.failures)));
@@ -47,7 +47,7 @@ impl Retry {
         self.failures
     }
 
-    /// Nothing is to be expected before then, although it did not fail.
+    /// Takes in that nothing is to be expected before then, although it did not fail.
     pub(crate) fn rest(&mut self, until: Instant) {
         self.next = Some(until);
     }

@@ -23,8 +23,8 @@ impl Node {
         pod.and_then(|pod| pod.get(&create.container)).cloned().unwrap_or_default()
     }
 
-    /// From now on the containers of this pod are created with these values; without any, as the kubelet
-    /// says.
+    /// Takes in that from now on the containers of this pod are created with these values; without any, as
+    /// the kubelet says.
     pub(crate) fn creation_env_set(&mut self, pod: PodUid, values: CreationEnv) {
         match values.is_empty() {
             true => self.creation_env.remove(&pod),

@@ -165,7 +165,7 @@ impl Node {
         self.early.in_flight.insert(run.container.clone(), Run { run, stage, give_up });
     }
 
-    /// It ended. A run that was given up before says nothing any more.
+    /// Takes in the end of a run. One that was given up before says nothing any more.
     pub(crate) fn probe_ended(&mut self, run: &ProbeRun, result: &ProbeResult) {
         if self.early.in_flight.get(&run.container).is_none_or(|begun| begun.run != *run) {
             return;

@@ -179,13 +179,13 @@ impl Node {
         is_known
     }
 
-    /// The pod view says that the pod of this sandbox ends.
+    /// Tells whether the pod view says that the pod of this sandbox ends.
     fn is_ending_pod(&self, sandbox: &SandboxId) -> bool {
         let pod = self.sandboxes.get(sandbox).and_then(|sandbox| self.pods.get(&sandbox.pod.uid));
         pod.is_some_and(|pod| pod.deletion.is_some() || pod.ended)
     }
 
-    /// The stop comes with less grace than any stop of this container alone does. A client that lists all
+    /// Tells whether the stop has less grace than any stop of this container alone. A client that lists all
     /// pods is the kubelet; somebody else who stops a container gives it what they like.
     fn has_less_grace(&self, call: &Call, sandbox: &SandboxId, request: &StopContainer) -> bool {
         let lists = self.connections.get(&call.connection).is_some_and(|client| client.relisted.is_some());
@@ -197,7 +197,7 @@ impl Node {
             && graces.is_some_and(|graces| !graces.is_empty() && !graces.contains(&request.timeout))
     }
 
-    /// Another container in this sandbox is being stopped, or its preStop hook runs.
+    /// Tells whether another container in this sandbox is being stopped, or its preStop hook runs.
     fn has_partner(&self, sandbox: &SandboxId, container: &ContainerId) -> bool {
         self.calls.values().any(|other| match &other.kind {
             InFlightKind::Stop { sandbox: home, container: its, .. } => home == sandbox && its != container,
@@ -206,8 +206,8 @@ impl Node {
         })
     }
 
-    /// Whether a hook in this container may be the preStop of one in the sandbox. Any other command that
-    /// somebody has the kubelet run says nothing.
+    /// Tells whether a hook in this container may be the preStop of one in the sandbox. Any other command
+    /// that somebody has the kubelet run says nothing.
     fn is_pre_stop(&self, sandbox: &SandboxId, container: &ContainerId) -> bool {
         let Some(home) = self.sandboxes.get(sandbox) else { return false };
         let Some(instance) = home.instances.get(container) else { return false };

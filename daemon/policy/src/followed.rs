@@ -71,8 +71,8 @@ impl Node {
         }
     }
 
-    /// Whether the runtime says which containers end. At each change all pods that are followed are due:
-    /// an end around it may have gone unsaid.
+    /// Takes in whether the runtime says which containers end. At each change all pods that are followed are
+    /// due: an end around it may have gone unsaid.
     pub(crate) fn ends_told(&mut self, told: bool) {
         if self.ends_told == told {
             return;

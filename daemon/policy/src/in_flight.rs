@@ -57,7 +57,7 @@ impl EffectsInFlight {
         true
     }
 
-    /// It is not due again for a while: what it did may not be seen before.
+    /// Lets it rest for a while: what it did may not be seen before.
     pub(crate) fn rest(&mut self, effect: &Effect, now: Instant) {
         if let Some(key) = EffectKey::of(effect) {
             self.paused.entry(key).or_default().rest(later(now, PACE.longest));

@@ -128,7 +128,7 @@ impl LaunchOrder {
         self.containers.iter().find(|(other, _)| other == name).map(|(_, priority)| *priority)
     }
 
-    /// Where the container stands in the spec.
+    /// Finds where the container stands in the spec.
     pub fn index(&self, name: &ContainerName) -> Option<usize> {
         self.containers.iter().position(|(other, _)| other == name)
     }

@@ -117,7 +117,7 @@ impl OwnProbes {
         self.tally_mut(stage).began = Some(now);
     }
 
-    /// It ended.
+    /// Takes in how a run ended.
     pub(crate) fn count(&mut self, stage: Stage, probe: &Probe, result: &ProbeResult) {
         let success = match result {
             ProbeResult::Success(_) => true,

@@ -332,7 +332,7 @@ fn because(why: &HoldReason) -> String {
     }
 }
 
-/// Where a request stands, without what changes all the time.
+/// Says where a request stands, without what changes all the time.
 fn progress(report: &RecreateReport) -> String {
     let mut text = match (&report.outcome, report.phase) {
         (Some(Outcome::Complete), _) => "complete".to_owned(),

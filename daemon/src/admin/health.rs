@@ -1,16 +1,13 @@
-//! Is the agent alive, and is it ready to do its work? One place, for HTTP and for `berthctl status`.
+//! Health of the agent: whether it is alive, and ready to do its work. One place, for HTTP and for
+//! `berthctl status`.
 
 use std::{sync::Arc, time::Duration};
 
 use berth_policy::Size;
-use tokio::{
-    runtime::Handle,
-    sync::{Mutex, watch},
-    time::Instant,
-};
+use tokio::{runtime::Handle, sync::watch};
 
 use crate::{
-    admin::own::OwnMetrics,
+    admin::{last_answer::LastAnswer, own::OwnMetrics},
     agent::Agent,
     base::causes::chain,
     cluster::identity::IdentityState,
@@ -33,7 +30,7 @@ pub(crate) struct Health {
     /// The runtime.
     pub runtime: Runtime,
     /// Last answer of it.
-    pub answered: LastAnswer,
+    pub answered: Answered,
     /// The data path's pulse.
     pub heartbeat: Arc<Heartbeat>,
     /// Which pod view.
@@ -54,32 +51,9 @@ pub(crate) struct Health {
 
 type Checks = Vec<(&'static str, Result<(), String>)>;
 
-/// Last answer of the runtime, for all who ask: every process of the node's network may, and must not keep
-/// the runtime busy by that. A clone is the same.
+/// Last answer of the runtime. A clone is the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LastAnswer(Arc<Mutex<Option<Answered>>>);
-
-#[derive(Debug)]
-struct Answered {
-    at: Instant,
-    answer: Result<(), String>,
-}
-
-impl LastAnswer {
-    /// The answer while it is fresh, and then that to a new question. Who comes meanwhile waits for it.
-    async fn or_ask(&self, question: impl Future<Output = Result<(), String>>) -> Result<(), String> {
-        let mut last = self.0.lock().await;
-        if let Some(Answered { at, answer }) = &*last
-            && at.elapsed() < FRESH
-        {
-            return answer.clone();
-        }
-        // Cancel-safe: the next one asks.
-        let answer = question.await;
-        *last = Some(Answered { at: Instant::now(), answer: answer.clone() });
-        answer
-    }
-}
+pub(crate) struct Answered(Arc<LastAnswer<Result<(), String>>>);
 
 impl Health {
     /// Tells whether a restart would help.
@@ -92,7 +66,7 @@ impl Health {
     pub(crate) async fn ready(&self) -> Checks {
         let mut checks = self.live();
         let question = async { self.runtime.version().await.map(drop).map_err(|error| chain(&error)) };
-        checks.push(("runtime", self.answered.or_ask(question).await));
+        checks.push(("runtime", self.answered.0.turn().await.or_ask(FRESH, question).await));
         checks.push(("store", self.agent.remembers()));
         if let Some(place) = &self.place {
             checks.push(("place", place.health()));
@@ -136,30 +110,5 @@ impl Health {
                 self.agent.metrics().feature(feature.name, feature.off.is_none());
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use futures::future::join_all;
-    use tokio::time::{advance, sleep};
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn the_runtime_is_asked_once_a_second_however_many_ask() {
-        let (last, asked) = (LastAnswer::default(), Cell::new(0));
-        let question = || async {
-            asked.set(asked.get() + 1);
-            sleep(Duration::from_millis(10)).await;
-            Err::<(), _>(asked.get().to_string())
-        };
-        let answers = join_all((0..64).map(|_| last.or_ask(question()))).await;
-        assert_eq!(answers, vec![Err::<(), _>("1".to_owned()); 64]);
-        assert_eq!(last.or_ask(question()).await, Err("1".to_owned()));
-        advance(FRESH).await;
-        assert_eq!(last.or_ask(question()).await, Err("2".to_owned()));
     }
 }

@@ -1,12 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`, on loopback, which every process of the node's network reaches.
 
-use std::{
-    convert::Infallible,
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header::CONTENT_TYPE};
@@ -14,16 +8,12 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
-use tokio::{
-    net::TcpListener,
-    sync::Semaphore,
-    time::{Instant, timeout},
-};
+use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    admin::health::Health,
+    admin::{health::Health, last_answer::LastAnswer},
     base::{
         causes::chain,
         connections::{ACCEPT_PAUSE, Answering, Connections},
@@ -38,9 +28,6 @@ const END: &str = "# EOF\n";
 const CONNECTIONS: usize = 64;
 /// The head of a request must fit into it.
 const HEAD_BYTES: usize = 16 << 10;
-/// Pages that ask the shim at the same time: it has few places for connections, and the agent needs one.
-/// Others wait, and have the answer to the first.
-const SHIM_AT_ONCE: usize = 1;
 /// The shim's metrics count for so long: what it is asked, the kubelet's calls wait for.
 const FRESH: Duration = Duration::from_millis(100);
 /// A page that has no turn within it is without the shim's metrics.
@@ -63,9 +50,9 @@ pub(crate) struct Pages {
 #[derive(Debug)]
 pub(crate) struct OfShim {
     socket: PathBuf,
-    turns: Semaphore,
-    /// Last answer, and its time. A std mutex: nothing awaits inside.
-    last: Mutex<Option<(Instant, String)>>,
+    /// Last answer. One page asks at a time: the shim has few places for connections, and the agent needs
+    /// one.
+    last: LastAnswer<Option<String>>,
 }
 
 /// Serves the pages until the shutdown.
@@ -150,31 +137,19 @@ impl Pages {
 impl OfShim {
     /// Metrics of the process at this socket.
     pub(crate) fn new(socket: PathBuf) -> Self {
-        Self { socket, turns: Semaphore::new(SHIM_AT_ONCE), last: Mutex::default() }
+        Self { socket, last: LastAnswer::default() }
     }
 
     async fn scrape(&self) -> Option<String> {
-        let Ok(Ok(_turn)) = timeout(TURN_WITHIN, self.turns.acquire()).await else {
+        let Ok(turn) = timeout(TURN_WITHIN, self.last.turn()).await else {
             debug!("No metrics of the shim: others ask for them");
             return None;
         };
-        if let Some(text) = self.fresh() {
-            return Some(text);
-        }
-        let scraped = berth_shim::remote::scrape(&self.socket).await;
-        let text =
-            scraped.inspect_err(|error| debug!(error = %chain(error), "No metrics of the shim")).ok()?;
-        self.learned(text.clone());
-        Some(text)
-    }
-
-    fn fresh(&self) -> Option<String> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().filter(|(at, _)| at.elapsed() < FRESH).map(|(_, text)| text.clone())
-    }
-
-    fn learned(&self, text: String) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), text));
+        let question = async {
+            let scraped = berth_shim::remote::scrape(&self.socket).await;
+            scraped.inspect_err(|error| debug!(error = %chain(error), "No metrics of the shim")).ok()
+        };
+        turn.or_ask(FRESH, question).await
     }
 }
 
@@ -214,7 +189,7 @@ mod tests {
 
     /// Every process of the node may ask for the page.
     #[tokio::test]
-    async fn few_ask_the_shim_at_once() {
+    async fn one_asks_the_shim_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("shim.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -222,17 +197,17 @@ mod tests {
         let asking = join_all((0..10).map(|_| shim.scrape()));
         assert!(timeout(TURN_WITHIN / 20, asking).await.is_err(), "nobody answers");
         let asked = std::iter::from_fn(|| listener.accept().now_or_never()).count();
-        assert_eq!(asked, SHIM_AT_ONCE);
+        assert_eq!(asked, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_the_shim_said_a_moment_ago_is_not_asked_again() {
         let shim = OfShim::new("/nowhere/shim.sock".into());
-        assert_eq!(shim.scrape().await, None, "nobody is there");
-        shim.learned("a 1\n# EOF\n".to_owned());
-        assert_eq!(shim.scrape().await.as_deref(), Some("a 1\n# EOF\n"));
+        let said = Some("a 1\n# EOF\n".to_owned());
+        shim.last.turn().await.or_ask(FRESH, async { said.clone() }).await;
+        assert_eq!(shim.scrape().await, said);
         tokio::time::advance(FRESH).await;
-        assert_eq!(shim.scrape().await, None);
+        assert_eq!(shim.scrape().await, None, "nobody is there");
     }
 
     #[test]

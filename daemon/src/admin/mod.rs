@@ -7,6 +7,7 @@ mod explain;
 pub(crate) mod fuzz;
 pub(crate) mod health;
 pub(crate) mod http;
+mod last_answer;
 mod order;
 pub(crate) mod own;
 mod probes;

@@ -71,7 +71,7 @@ pub(super) fn refusal(error: &SubmitError) -> Status {
     }
 }
 
-/// It is one of those that are asked for: by its name, as `namespace/name`, or all by nothing.
+/// Tells whether it is one of those that are asked for: by its name, as `namespace/name`, or all by nothing.
 pub(super) fn is_named(wanted: &str, namespace: &str, name: &str) -> bool {
     wanted.is_empty() || wanted == name || wanted.split_once('/') == Some((namespace, name))
 }

@@ -89,7 +89,7 @@ pub(super) fn answer(mut updates: Vec<UpdateRequest>, wanted: &str, now: Instant
     admin::UpdatesResponse { updates: named.collect() }
 }
 
-/// Where one stands.
+/// Says where one stands.
 fn state(update: UpdateRequest, now: Instant) -> admin::UpdateState {
     let (name, origin) = match update.source {
         // An entry has no name of its own, and there is one for each pod.

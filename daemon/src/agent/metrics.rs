@@ -287,7 +287,7 @@ impl AgentMetrics {
     }
 }
 
-/// From 0.1 s to about 27 minutes.
+/// Histogram from 0.1 s to about 27 minutes.
 fn request_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.1, 2.0, 15))
 }

@@ -110,8 +110,8 @@ impl Agent {
         self.due.subscribe()
     }
 
-    /// From now on the containers of this pod are created with these values, whatever the kubelet read;
-    /// without any, as the kubelet says. Nobody waits for it, so nobody is woken.
+    /// Takes in that from now on the containers of this pod are created with these values, whatever the
+    /// kubelet read; without any, as the kubelet says. Nobody waits for it, so nobody is woken.
     pub fn set_env(&self, pod: &PodUid, values: CreationEnv) {
         self.guarded(|| {
             let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);

@@ -33,7 +33,7 @@ pub(crate) struct Answering(Arc<AtomicBool>);
 // === impl Connections ===
 
 impl Connections {
-    /// None yet, and never more than so many.
+    /// Makes room for so many connections. There are none yet.
     pub(crate) fn new(most: usize) -> Self {
         Self { most, open: VecDeque::new(), tasks: TaskTracker::new() }
     }

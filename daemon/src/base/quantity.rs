@@ -11,7 +11,7 @@ use serde::de::{Deserializer, Error, Visitor};
 pub struct Quantity(pub String);
 
 impl Quantity {
-    /// In thousandths, rounded up as Kubernetes rounds: `0.5` is 500, `1Ki` is 1 024 000.
+    /// Returns it in thousandths, rounded up as Kubernetes rounds: `0.5` is 500, `1Ki` is 1 024 000.
     pub fn milli(&self) -> Result<i64> {
         let text = self.0.as_str();
         let bad = || anyhow!("{text:?} is not a quantity; write it like 500m, 2, 64Mi or 1G");
@@ -28,7 +28,7 @@ impl Quantity {
         i64::try_from(milli).map_err(|_| anyhow!("quantity {text:?} is too large"))
     }
 
-    /// In whole units, rounded up.
+    /// Returns it in whole units, rounded up.
     pub fn whole(&self) -> Result<i64> {
         let milli = self.milli()?;
         Ok(milli / 1000 + i64::from(milli % 1000 != 0))

@@ -199,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// Where its identity comes from.
+    /// Returns where its identity comes from.
     pub(super) fn source(&self) -> &Source {
         &self.source
     }

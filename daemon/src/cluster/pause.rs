@@ -1,4 +1,4 @@
-//! How long to wait between attempts to reach the API server.
+//! Pauses between attempts to reach the API server.
 
 use std::time::Duration;
 

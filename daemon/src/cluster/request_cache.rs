@@ -24,7 +24,7 @@ impl<T: Clone> RequestCache<T> {
         *self.targets() = all.collect();
     }
 
-    /// None any more.
+    /// Forgets all.
     pub(crate) fn clear(&self) {
         self.targets().clear();
     }
@@ -40,12 +40,12 @@ impl<T: Clone> RequestCache<T> {
         !outdated
     }
 
-    /// It is there no more.
+    /// Forgets one that is there no more.
     pub(crate) fn remove(&self, id: &RequestId) {
         self.targets().remove(id);
     }
 
-    /// Where to write to; `None` for a request that is not there.
+    /// Returns where to write to; `None` for a request that is not there.
     pub(crate) fn target(&self, id: &RequestId) -> Option<Target<T>> {
         self.targets().get(id).cloned()
     }

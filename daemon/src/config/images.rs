@@ -91,7 +91,7 @@ impl Images {
 // === impl Reserve ===
 
 impl Reserve {
-    /// In bytes, of a filesystem of this size.
+    /// Returns it in bytes, of a filesystem of this size.
     pub fn of(self, size: u64) -> u64 {
         match self {
             // At most 100 of 100, so it fits.

@@ -1,4 +1,4 @@
-//! Where logs go.
+//! Logs: which lines are written, and how they look.
 
 use serde::{Deserialize, Serialize};
 

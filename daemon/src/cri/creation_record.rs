@@ -61,7 +61,7 @@ struct Process {
 }
 
 impl CreationRecord {
-    /// Nothing is known of a container that is not there any more.
+    /// Record of a container that is not there any more: nothing is known of it.
     pub(crate) fn unknown() -> Self {
         Self { definition: None, env: None, finished: None, pod: None }
     }

@@ -174,8 +174,8 @@ impl Runtime {
         Ok(containers)
     }
 
-    /// Which attempt of its container this instance is: as often it was restarted before. `None` when it is
-    /// not there.
+    /// Finds which attempt of its container this instance is: as often it was restarted before. `None` when
+    /// it is not there.
     pub(crate) async fn attempt(&self, container: &ContainerId) -> Result<Option<u32>, RuntimeError> {
         Ok(self.status(container).await?.map(|container| container.attempt))
     }
@@ -263,7 +263,7 @@ impl Runtime {
         within("ExecSync", limit.saturating_add(start), client.exec_sync(request)).await
     }
 
-    /// Where the network of a sandbox is; `None` while it has no address.
+    /// Finds where the network of a sandbox is; `None` while it has no address.
     pub(crate) async fn network(&self, sandbox: &SandboxId) -> Result<Option<Network>, RuntimeError> {
         let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.as_str().to_owned(), verbose: true };
         let mut client = self.client.clone();

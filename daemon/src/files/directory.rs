@@ -47,7 +47,7 @@ impl Fingerprint {
         Self { modified: metadata.modified().ok(), size: metadata.len(), inode: metadata.ino() }
     }
 
-    /// Nobody has written to it for a while.
+    /// Tells whether nobody has written to it for a while.
     pub(super) fn is_settled(&self) -> bool {
         let age = self.modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
         age.is_some_and(|age| age > SETTLED)
@@ -99,8 +99,8 @@ pub(super) fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Where a link leads, step by step. A link among the directories on the way, as of a ConfigMap, is a step
-/// too.
+/// Finds where a link leads, step by step. A link among the directories on the way, as of a ConfigMap, is a
+/// step too.
 fn steps(link: &Path) -> Vec<PathBuf> {
     let (mut steps, mut at) = (Vec::new(), link.to_owned());
     for _ in 0..HOPS {
@@ -124,7 +124,7 @@ fn is_request(name: &str) -> bool {
     name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
-/// Where the status of a request is.
+/// Returns where the status of a request is.
 pub(crate) fn status_of(request: &Path) -> PathBuf {
     let mut name = request.as_os_str().to_owned();
     name.push(STATUS);

@@ -91,7 +91,8 @@ impl ImageRuntime {
         Ok(answer.into_inner().image_ref)
     }
 
-    /// Where the filesystem is mounted that images are unpacked to; `None` where the runtime does not tell.
+    /// Finds where the filesystem is mounted that images are unpacked to; `None` where the runtime does not
+    /// tell.
     pub(crate) async fn image_fs(&self) -> Result<Option<String>, RuntimeError> {
         let answer =
             within("ImageFsInfo", QUESTION_TIMEOUT, self.images().image_fs_info(ImageFsInfoRequest {}))

@@ -51,8 +51,8 @@ pub(crate) fn pod(pod: core::Pod) -> Option<Pod> {
     })
 }
 
-/// The kubelet writes the phase of a pod that has failed, such as at its deadline, when all has exited, and
-/// this reason before it stops the first container.
+/// Tells whether nothing of the pod runs again. The kubelet writes the phase of one that has failed, such as
+/// at its deadline, when all has exited, and this reason before it stops the first container.
 fn has_ended(pod: &core::Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let has_failed = |condition: &core::PodCondition| {
@@ -187,7 +187,8 @@ fn unready(pod: &core::Pod) -> Option<Unready> {
     Some(Unready { requests: unready::requests(message), unwritten })
 }
 
-/// Nobody has written the condition of the gate of updates yet. The write that opens it opens the other, too.
+/// Tells whether nobody has written the condition of the gate of updates yet. The write that opens it opens
+/// the other, too.
 fn is_update_gate_unwritten(pod: &core::Pod) -> bool {
     read::has_gate(pod, unready::UPDATE_CONDITION)
         && read::condition(pod, unready::UPDATE_CONDITION).is_none()

@@ -38,7 +38,7 @@ pub(super) fn too_wide(pod: &core::Pod) -> Option<String> {
         .then(|| format!("it has {count} containers, more than {MOST_CONTAINERS}: give it fewer"))
 }
 
-/// It mirrors a static pod.
+/// Tells whether it mirrors a static pod.
 pub(crate) fn is_mirror(meta: &ObjectMeta) -> bool {
     meta.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR_ANNOTATION))
 }
@@ -88,7 +88,7 @@ fn restart_rule(rule: &core::RestartRule) -> RestartRule {
     }
 }
 
-/// It has a readiness gate of this type.
+/// Tells whether it has a readiness gate of this type.
 pub(crate) fn has_gate(pod: &core::Pod, condition_type: &str) -> bool {
     let gates = pod.spec.iter().flat_map(|spec| spec.readiness_gates.iter().flatten());
     gates.into_iter().any(|gate| gate.condition_type == condition_type)

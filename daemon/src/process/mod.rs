@@ -31,7 +31,7 @@ use self::{
 use crate::{
     admin::{
         self, Admin,
-        health::{Health, LastAnswer},
+        health::{Answered, Health},
         http,
         own::OwnMetrics,
     },
@@ -110,7 +110,7 @@ async fn serve(config: Configuration, start: Start) -> anyhow::Result<()> {
     let health = Health {
         agent: components.agent.clone(),
         runtime: components.runtime.clone(),
-        answered: LastAnswer::default(),
+        answered: Answered::default(),
         heartbeat: heartbeat.clone(),
         mode: config.pod_view.mode,
         place: front.place.clone(),

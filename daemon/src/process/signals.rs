@@ -1,4 +1,4 @@
-//! How the agent is told to stop.
+//! Signals by which the agent is told to stop.
 
 use std::pin::pin;
 

@@ -29,7 +29,7 @@ type Carry = fn(Request<()>) -> Result<Request<()>, tonic::Status>;
 #[derive(Clone, Debug)]
 pub(crate) struct Span(Option<Context>);
 
-/// From now on spans are made by this one; `false` where another one makes them already.
+/// Has spans made by this one from now on; `false` where another one makes them already.
 pub(super) fn record(tracer: SdkTracer) -> bool {
     TRACER.set(tracer).is_ok()
 }
@@ -81,7 +81,7 @@ impl Span {
         }
     }
 
-    /// It did not succeed.
+    /// Notes that it did not succeed.
     pub(crate) fn failed<T: Into<String>>(&self, why: impl FnOnce() -> T) {
         if let Some(span) = self.recording() {
             span.set_status(Status::error(cut(&why().into())));

@@ -29,7 +29,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// the agent has not, and its tries show in the pod.
 const RETRIES_BEFORE_KUBELET: u32 = 1;
 
-/// Where a test may let the agent die before a write, and after it.
+/// Points at which a test may let the agent die before a write, and after it.
 fn points(write: &PodWrite) -> (Point, Point) {
     match write {
         PodWrite::Close => (Point::Closing, Point::Closed),

@@ -81,7 +81,7 @@ struct Variable<'a> {
 }
 
 impl Values<'_> {
-    /// For comparison in this process.
+    /// Hash for comparison in this process.
     pub(super) fn hash(&self) -> EnvHash {
         let mut hasher = DefaultHasher::new();
         self.0.hash(&mut hasher);

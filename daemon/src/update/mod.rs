@@ -134,7 +134,7 @@ impl Updates {
         }))
     }
 
-    /// Where the pod watch tells what it shows.
+    /// Returns where the pod watch tells what it shows.
     pub(crate) fn pods(&self) -> Arc<Pods> {
         self.0.pods.clone()
     }

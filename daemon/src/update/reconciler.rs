@@ -28,8 +28,8 @@ impl Reconciler {
         Self { parts, tasks: JoinSet::new() }
     }
 
-    /// Until the shutdown, or until an effect was lost. What is under way then is given up: who comes next
-    /// sees in the pod how far it got.
+    /// Runs until the shutdown, or until an effect was lost. What is under way then is given up: who comes
+    /// next sees in the pod how far it got.
     pub(super) async fn run(mut self, shutdown: CancellationToken) {
         // Subscribed before the first look, so that no change in between is lost.
         let mut requests = self.parts.updates.changes();

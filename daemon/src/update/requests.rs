@@ -145,7 +145,7 @@ impl Requests {
         }
     }
 
-    /// Somebody else wrote: what does it look like now? The report is made from that.
+    /// Looks at it again, as somebody else wrote. The report is made from that.
     async fn look_again(&self, id: &RequestId, target: &Target, updates: &SharedUpdates) -> StepOutcome {
         let name = target.name.clone();
         let look = async move |api: Api<Raw>| api.get_opt(&name).await;

@@ -143,7 +143,8 @@ pub(super) fn rule(kept: ContainersMeta) -> fn(&core::Pod) -> bool {
     }
 }
 
-/// It ought to have the annotation, all its containers run, and one of them is not the one in it.
+/// Tells whether it ought to have the annotation, all its containers run, and one of them is not the one in
+/// it.
 fn is_outdated(pod: &core::Pod, kept: ContainersMeta) -> bool {
     let annotation = |key: &str| pod.metadata.annotations.as_ref()?.get(key);
     let text = annotation(ANNOTATION);

@@ -127,7 +127,7 @@ impl SharedUpdates {
         self.apply(UpdateEvent::RequestGone(id.clone()));
     }
 
-    /// It was listed anew: these and no others.
+    /// Takes in a new list: these and no others.
     pub(super) fn listed(&self, source: UpdateSource, entries: Vec<StoredRequest>) {
         self.apply(UpdateEvent::RequestsListed(source, entries));
     }

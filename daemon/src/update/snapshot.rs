@@ -51,7 +51,7 @@ pub(super) fn uids(pod: &core::Pod) -> Vec<PodUid> {
     uids.into_iter().flatten().map(PodUid::from).collect()
 }
 
-/// It is this version of the pod.
+/// Tells whether it is this version of the pod.
 pub(super) fn is_version(pod: &core::Pod, number: u64) -> bool {
     version(&pod.metadata) == number
 }

@@ -76,7 +76,7 @@ impl WorkQueue {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// It is not there any more.
+    /// Forgets a pod that is not there any more.
     pub(super) fn gone(&self, pod: &PodUid) {
         self.pods().remove(pod);
     }
@@ -147,12 +147,12 @@ impl WorkQueue {
 }
 
 impl Taken<'_> {
-    /// Nothing is left to do for it.
+    /// Ends its turn: nothing is left to do for it.
     pub(super) fn done(mut self) {
         self.is_done = true;
     }
 
-    /// It did not work; it is tried again after a pause of its own.
+    /// Ends its turn, as it did not work; it is tried again after a pause of its own.
     pub(super) fn failed(mut self) {
         self.is_done = true;
         let failures = self.failures.saturating_add(1);

@@ -135,7 +135,7 @@ impl Term {
 pub trait Counters: Send + 'static {
     /// The lease could not be taken or renewed.
     fn lease_failed(&self);
-    /// Whether this replica leads now.
+    /// Tells whether this replica leads now.
     fn leads(&self, leads: bool);
 }
 

@@ -53,7 +53,7 @@ impl Silence {
         self.silent.remove(node)
     }
 
-    /// No sign of life could be heard until then: silence is counted from there.
+    /// Takes in that no sign of life could be heard until then: silence is counted from there.
     pub fn was_deaf(&mut self, then: Instant) {
         let until = later(then, SILENT_AFTER);
         for (_, node) in std::mem::take(&mut self.due) {

@@ -110,7 +110,7 @@ pub fn release(
     Some(next)
 }
 
-/// By its number: the first subset up to which there is room for so many.
+/// Chooses by its number: the first subset up to which there is room for so many.
 fn by_number(limits: &[Option<i32>], ordinal: Option<i64>, takes: impl Fn(usize) -> bool) -> Choice {
     let Some(ordinal) = ordinal else { return Choice::Nowhere };
     let mut sum = 0_i64;

@@ -18,16 +18,13 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::LabelSelector};
 use kube::{Api, Client, ResourceExt, api::DynamicObject, core::ApiResource};
 use serde_json::Value;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 use tracing::debug;
 
 use super::{
     configuration::LEFT_OUT,
     evictions,
-    locks::ObjectLocks,
+    locks::{ObjectLocks, TRIES, pause},
     review::{Request, Verdict},
     subject::{Subject, changed, limited},
     view::View,
@@ -43,8 +40,6 @@ use crate::{
     wire::{self, Watched},
 };
 
-/// A decision that is written over so often is left to who asks.
-const TRIES: u32 = 8;
 /// A question is answered within it; the server answers within 4 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
@@ -302,14 +297,7 @@ impl Guard {
                             *known = written.read().ok().map(reads::kept);
                             return Ok(Verdict::AS_IT_IS);
                         }
-                        Err(kube::Error::Api(status)) if status.code == 409 => {
-                            // Others wait as long as their number says, and not all of them as long as this.
-                            let spread = u64::from(Timestamp::now().subsec_nanosecond().unsigned_abs() % 16);
-                            sleep(Duration::from_millis(
-                                spread.saturating_add(u64::from(tried).saturating_mul(10)),
-                            ))
-                            .await;
-                        }
+                        Err(kube::Error::Api(status)) if status.code == 409 => pause(tried).await,
                         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Verdict::AS_IT_IS),
                         Err(error) => {
                             debug!(error = chain(&error), "Permit not written");

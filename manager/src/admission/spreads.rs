@@ -16,17 +16,14 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::DynamicObject, core::ApiResource};
 use serde_json::Value;
-use tokio::{
-    sync::watch,
-    time::{sleep, timeout},
-};
+use tokio::{sync::watch, time::timeout};
 use tracing::debug;
 
 use super::{
     evictions,
     leaver::{LONGEST_NAME, Leaver, controller, leaver, lives},
     lists::Lists,
-    locks::ObjectLocks,
+    locks::{ObjectLocks, TRIES, pause},
     review::{Request, Verdict},
     view::View,
 };
@@ -39,8 +36,6 @@ use crate::{
     wire::{self, Watched},
 };
 
-/// A decision that is written over so often is left to who asks.
-const TRIES: u32 = 8;
 /// A question is answered within it; the server answers within 4 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
@@ -334,12 +329,6 @@ async fn write(
             Err("the status of the WorkloadSpread could not be written")
         }
     }
-}
-
-/// Others wait as long as their number says, and not all of them as long as this.
-async fn pause(tried: u32) {
-    let spread = u64::from(Timestamp::now().subsec_nanosecond().unsigned_abs() % 16);
-    sleep(Duration::from_millis(spread.saturating_add(u64::from(tried).saturating_mul(10)))).await;
 }
 
 fn may_be(spread: &Spread, owner: &Owner) -> bool {

@@ -13,7 +13,10 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use crate::watch::{Failure, Outage, PAGE, WATCH_SECONDS};
+use crate::{
+    reads::PAGE,
+    watch::{Failure, Outage, WATCH_SECONDS},
+};
 
 /// Objects of one kind by name, of namespaced ones by `namespace/name`.
 #[derive(Clone, Debug, PartialEq)]

@@ -102,7 +102,7 @@ impl BudgetIndex {
         self.released(&key.namespace, before);
     }
 
-    /// Nobody recreates the pod any more: a permit of it ends as any other.
+    /// Takes in that nobody recreates the pod any more: a permit of it ends as any other.
     fn released(&mut self, namespace: &Arc<str>, pod: Option<Arc<str>>) {
         let Some(pod) = pod else { return };
         for name in self.finder.of_permit(namespace, &pod) {

@@ -171,7 +171,6 @@ impl<'a> Survey<'a> {
     ) -> Self {
         let mut survey = Self::default();
         let look = |what| Lookup { namespace: key.namespace.clone(), what };
-        let mut scales: BTreeMap<Workload, &Fact> = BTreeMap::new();
         let mut needed: Vec<Workload> = budget.workload().cloned().into_iter().collect();
         let mut candidates = Vec::new();
         for (name, pod) in pods.of_namespace(&key.namespace) {
@@ -202,36 +201,7 @@ impl<'a> Survey<'a> {
         }
         needed.sort();
         needed.dedup();
-        for workload in needed {
-            let lookup = look(What::Scale(workload.clone()));
-            let scale = match found.get(&lookup) {
-                None => {
-                    survey.missing.push(lookup);
-                    continue;
-                }
-                Some(fact)
-                    if budget.workload().is_some()
-                        && (*fact == Fact::NoScale || *fact == Fact::Gone && workload.never_scales()) =>
-                {
-                    let Workload { api_version, kind, .. } = &workload;
-                    survey.fault = Some(format!(
-                        "spec.targetRef: {kind} of {api_version} has no scale; name a workload that has one"
-                    ));
-                    return survey;
-                }
-                Some(Fact::Forbidden(remedy)) if budget.workload().is_some() => {
-                    survey.fault = Some(remedy.clone());
-                    return survey;
-                }
-                // The other workloads of a selector have their limit all the same.
-                Some(Fact::Forbidden(remedy)) => {
-                    survey.left_out.get_or_insert_with(|| remedy.clone());
-                    &Fact::NoScale
-                }
-                Some(fact) => fact,
-            };
-            scales.insert(workload, scale);
-        }
+        let Some(scales) = survey.scales(needed, key, budget, found) else { return survey };
         survey.total = scales.values().fold(0_i32, |sum, fact| match fact {
             Fact::Wants { replicas, .. } => sum.saturating_add(*replicas),
             _ => sum,
@@ -276,6 +246,49 @@ impl<'a> Survey<'a> {
         survey.missing.sort();
         survey.missing.dedup();
         survey
+    }
+
+    /// Finds the scales of these workloads. `None`: the budget cannot be counted, and it is noted why.
+    fn scales<'f>(
+        &mut self,
+        needed: Vec<Workload>,
+        key: &Key,
+        budget: &Budget,
+        found: &'f HashMap<Lookup, Fact>,
+    ) -> Option<BTreeMap<Workload, &'f Fact>> {
+        let mut scales = BTreeMap::new();
+        for workload in needed {
+            let what = What::Scale(workload.clone());
+            let lookup = Lookup { namespace: key.namespace.clone(), what };
+            let scale = match found.get(&lookup) {
+                None => {
+                    self.missing.push(lookup);
+                    continue;
+                }
+                Some(fact)
+                    if budget.workload().is_some()
+                        && (*fact == Fact::NoScale || *fact == Fact::Gone && workload.never_scales()) =>
+                {
+                    let Workload { api_version, kind, .. } = &workload;
+                    self.fault = Some(format!(
+                        "spec.targetRef: {kind} of {api_version} has no scale; name a workload that has one"
+                    ));
+                    return None;
+                }
+                Some(Fact::Forbidden(remedy)) if budget.workload().is_some() => {
+                    self.fault = Some(remedy.clone());
+                    return None;
+                }
+                // The other workloads of a selector have their limit all the same.
+                Some(Fact::Forbidden(remedy)) => {
+                    self.left_out.get_or_insert_with(|| remedy.clone());
+                    &Fact::NoScale
+                }
+                Some(fact) => fact,
+            };
+            scales.insert(workload, scale);
+        }
+        Some(scales)
     }
 
     /// The ReplicaSet of a pod belongs to nobody, or to a workload that is not there any more: it may have

@@ -306,7 +306,8 @@ impl ImageIndex {
         }
     }
 
-    /// Nothing begins without them: what is missing, and what to do about it.
+    /// Takes in that Secrets of a job are missing; the text says what, and what to do about it. Nothing
+    /// begins without them.
     pub fn secrets_missing(&mut self, uid: &Arc<str>, text: &str, now: Now) -> Vec<Effect> {
         self.await_secrets(uid, text, later(now.instant, SECRETS_PAUSE), now)
     }

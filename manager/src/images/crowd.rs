@@ -48,7 +48,7 @@ impl ImageIndex {
         rollout.set(name, Some(Standing::Pending));
     }
 
-    /// It waits for room nowhere any more; whom it held up may be next.
+    /// Takes it from all crowds: it waits for room nowhere any more; whom it held up may be next.
     pub(super) fn uncrowd_all(&mut self, uid: &Arc<str>) {
         let Some(rollout) = self.rollouts.get(uid) else { return };
         for name in rollout.crowded().clone() {

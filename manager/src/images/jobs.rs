@@ -285,7 +285,7 @@ impl ImageIndex {
         self.take_turns(&key.namespace, pods, now);
     }
 
-    /// Nothing is asked for it any more, and its entries go after a time.
+    /// Lets go of it: nothing is asked for it any more, and its entries go after a time.
     pub(super) fn let_go(&mut self, uid: &Arc<str>, now: Now, after: Duration) {
         self.uncrowd_all(uid);
         if self.rollouts.remove(uid).is_some() {

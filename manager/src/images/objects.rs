@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl ImageIndex {
-    /// Only the jobs of its namespace look at it.
+    /// Takes in a change of a pod. Only the jobs of its namespace look at it.
     pub(super) fn pod_changed(
         &mut self,
         namespace: &str,

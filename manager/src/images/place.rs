@@ -28,7 +28,7 @@ impl ImageIndex {
         self.place(uid, name, Some(selected), now);
     }
 
-    /// Where the node stands. Without `selected` it is selected if it was.
+    /// Settles where the node stands. Without `selected` it is selected if it was.
     pub(super) fn place(&mut self, uid: &Arc<str>, name: &Arc<str>, selected: Option<bool>, now: Now) {
         let Some(rollout) = self.rollouts.get_mut(uid) else { return };
         let before = rollout.standing(name);

@@ -268,7 +268,7 @@ impl PodUpdates {
         (orders, again)
     }
 
-    /// From now on this replica leads: everything is owed, whatever was asked for before.
+    /// Takes in that this replica leads from now on: everything is owed, whatever was asked for before.
     pub fn leads(&mut self) {
         for (name, node) in &mut self.nodes {
             if let Some(shown) = &mut node.shown {

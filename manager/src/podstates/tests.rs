@@ -92,18 +92,13 @@ impl World {
     }
 
     fn seen(&self) -> Object {
+        let spec = serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string());
         Object::PodState(Box::new(PodStateSeen {
-            namespace: "shop".to_owned(),
-            name: "pps".to_owned(),
             uid: "u".to_owned(),
             resource_version: self.version.to_string(),
             generation: Some(self.generation),
-            created: None,
-            deleting: false,
-            annotations: BTreeMap::new(),
-            pod_uid: None,
-            spec: serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string()),
             status: Ok(self.status.clone()),
+            ..PodStateSeen::of_test("shop", "pps", spec)
         }))
     }
 

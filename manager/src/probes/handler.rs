@@ -44,7 +44,7 @@ fn fault<T>(field: &str, problem: String) -> Result<T, Fault> {
     Err((field.to_owned(), problem))
 }
 
-/// From the node, any host would be within reach.
+/// Checks that no host is named: from the node, any would be within reach.
 fn own_address(host: Option<&String>, field: &str) -> Result<(), Fault> {
     match host.filter(|host| !host.is_empty()) {
         Some(host) => fault(

@@ -65,7 +65,7 @@ impl Marker {
         (self.plan.is_ok() && !self.deleting).then(|| (self.created, self.name.clone()))
     }
 
-    /// For a pod that it selects.
+    /// Part of it that a pod needs which it selects.
     pub(super) fn selecting(&self) -> Option<Selecting> {
         let plan = self.active()?.clone();
         Some(Selecting { rank: (self.created, self.name.clone()), serial: self.serial, plan })

@@ -146,7 +146,7 @@ impl ProbeIndex {
         self.touched.insert(key);
     }
 
-    /// Whether a marker is carried out now, and another one in its place, or not any more.
+    /// Decides whether a marker is carried out now, and another one in its place, or not any more.
     fn take_turns(&mut self, key: &Key, pods: &Pods) {
         let Some(space) = self.spaces.get_mut(&key.namespace) else { return };
         let Some(marker) = space.markers.get_mut(&key.name) else { return };

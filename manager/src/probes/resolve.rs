@@ -113,7 +113,7 @@ impl Resolver {
 }
 
 impl Resolved {
-    /// Only these parts of it: what one node has room for.
+    /// Takes only these parts of it: what one node has room for.
     pub(super) fn only(&self, parts: &[usize], texts: &mut Texts) -> Self {
         let chosen = parts.iter().filter_map(|part| self.shares.get(*part));
         let probes: Vec<_> =

@@ -50,7 +50,7 @@ impl ProbeIndex {
         std::mem::take(&mut self.orders)
     }
 
-    /// If something is owed to a node, and not yet: when.
+    /// Writes what is owed to a node; returns when, if not yet.
     fn write_node(&mut self, name: &Arc<str>, now: Now) -> Option<Instant> {
         self.choose(name);
         let Node { wanted, chosen, shown, sent_at, .. } = self.nodes.get_mut(name)?;
@@ -115,7 +115,7 @@ impl ProbeIndex {
         }
     }
 
-    /// If something is owed to a marker, it waits for its turn from now on; or when something will be owed.
+    /// Lines up a marker to which something is owed; else returns when something will be.
     fn line_up(&mut self, key: &Key, now: Now) -> Option<Instant> {
         #[cfg(test)]
         {

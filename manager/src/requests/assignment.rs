@@ -1,4 +1,4 @@
-//! Which agent gets a request, and on which instances? Or: why nobody does.
+//! Assignment of a request: which agent gets it, and on which instances; or why nobody does.
 
 use std::{
     borrow::Cow,

@@ -4,7 +4,7 @@ use super::{Reply, RequestIndex, model::Stage};
 use crate::store::{BudgetSeen, Now};
 
 impl RequestIndex {
-    /// From now on no pod is recreated before its budget lets it.
+    /// Asks budgets from now on: no pod is recreated before its budget lets it.
     pub fn ask_budgets(&mut self) {
         self.asks_budgets = true;
     }

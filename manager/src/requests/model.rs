@@ -183,7 +183,7 @@ fn stage<S: Spec, T: Status>(
     })
 }
 
-/// Without the UID nobody can say whose the instances are.
+/// Instances that were noted. Without the UID nobody can say whose the instances are.
 fn noted<S: Spec, T>(seen: &CustomSeen<S, T>) -> Option<Noted> {
     let contexts = seen.spec.as_ref().ok()?.noted();
     let pod = seen.pod_uid.as_deref().filter(|_| !contexts.is_empty())?.into();
@@ -194,8 +194,8 @@ fn noted<S: Spec, T>(seen: &CustomSeen<S, T>) -> Option<Noted> {
 /// that does it.
 const DELETED_AFTER: i64 = 10_000;
 
-/// When a request that has ended, and does not go already, is to be deleted. The time of its end is by its
-/// agent's clock, which may be wrong: one whose end was seen here has all its time by ours.
+/// Returns when a request that has ended, and does not go already, is to be deleted. The time of its end is
+/// by its agent's clock, which may be wrong: one whose end was seen here has all its time by ours.
 fn expires<S: Spec, T: Status>(
     seen: &CustomSeen<S, T>,
     before: Option<&Request>,

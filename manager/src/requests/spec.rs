@@ -1,5 +1,5 @@
-//! Is a request's spec one that can be carried out? Admission asks the same; it may be absent, so it is asked
-//! again here.
+//! Checks whether a request's spec can be carried out. Admission asks the same; it may be absent, so it is
+//! asked again here.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ pub(super) trait Spec {
     fn containers(&self) -> impl Iterator<Item = &str>;
     /// The end it sets itself.
     fn active_deadline_seconds(&self) -> Option<i64>;
-    /// How long it is kept after its end, where the manager sees to it.
+    /// Seconds for which it is kept after its end, where the manager sees to it.
     fn kept_seconds(&self) -> Option<i32>;
     /// The instances that its containers had when it was made, where a webhook noted them.
     fn noted(&self) -> Vec<StatusContext>;

@@ -14,7 +14,7 @@ pub(super) trait Status {
     /// Which of the two it is.
     const KIND: RequestKind;
 
-    /// It ended, however.
+    /// Tells whether it ended, however.
     fn is_over(&self) -> bool;
     /// The agent has said something.
     fn is_answered(&self) -> bool;

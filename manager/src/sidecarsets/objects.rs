@@ -296,7 +296,7 @@ fn scope(rules: &Result<Arc<Rules>, Box<str>>) -> Option<&Scope> {
     rules.as_ref().ok().map(|rules| &rules.scope)
 }
 
-/// No set can select one of them and not the other, or find other sets in it.
+/// Tells whether no set can select one of them and not the other, or find other sets in it.
 fn is_same(one: &Pod, other: &Pod) -> bool {
     let lists = match (one.sidecars.as_deref(), other.sidecars.as_deref()) {
         (None, None) => true,

@@ -236,7 +236,7 @@ impl SidecarIndex {
         }
     }
 
-    /// If something is owed to a set, and not yet: when.
+    /// Writes what is owed to a set; returns when, if not yet.
     fn write_status(&mut self, name: &Arc<str>, now: Now) -> Option<Instant> {
         let known = self.sets.get_mut(name)?;
         let (observed, filed_until) = self.filing.observed(name, known, now.instant);

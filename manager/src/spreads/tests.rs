@@ -1,9 +1,6 @@
 //! The index: what it asks for, what it writes and when.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use berth_proto::crd::WorkloadSpreadStatus as Status;
 use jiff::Timestamp;
@@ -82,18 +79,12 @@ impl World {
     }
 
     fn seen(&self) -> Object {
+        let spec = serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string());
         Object::Spread(Box::new(SpreadSeen {
-            namespace: "shop".to_owned(),
-            name: "ws".to_owned(),
             uid: "u".to_owned(),
             resource_version: self.version.to_string(),
-            generation: Some(1),
-            created: None,
-            deleting: false,
-            annotations: BTreeMap::new(),
-            pod_uid: None,
-            spec: serde_json::from_value(self.spec.clone()).map_err(|error| error.to_string()),
             status: Ok(self.status.clone()),
+            ..SpreadSeen::of_test("shop", "ws", spec)
         }))
     }
 

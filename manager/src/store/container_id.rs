@@ -40,7 +40,7 @@ impl fmt::Display for ContainerId {
     }
 }
 
-/// Only what is written out again exactly as it was.
+/// Parses only what is written out again exactly as it was.
 fn parse(text: &str) -> Option<[u8; 32]> {
     let text = text.as_bytes();
     let mut digits = [0; 32];

@@ -79,7 +79,7 @@ impl Kind {
         Self::AdvancedSet,
     ];
 
-    /// For logs and metrics.
+    /// Name of it for logs and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pod => "pods",

@@ -27,7 +27,7 @@ impl Shape {
         self.0.iter().map(|container| (&container.name, container.role))
     }
 
-    /// It has a container of that name that can be probed.
+    /// Tells whether it has a container of that name that can be probed.
     pub(crate) fn has(&self, container: &str) -> bool {
         self.find(container).is_some()
     }

@@ -39,7 +39,7 @@ impl fmt::Display for Uid {
     }
 }
 
-/// Only what is written out again exactly as it was.
+/// Parses only what is written out again exactly as it was.
 fn parse(text: &[u8]) -> Option<[u8; 16]> {
     if text.len() != 36 || HYPHENS.iter().any(|at| text[*at] != b'-') {
         return None;

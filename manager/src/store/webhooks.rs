@@ -68,7 +68,7 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// Nothing is known of the entries yet.
+    /// Makes one where nothing is known of the entries yet.
     pub(crate) fn unknown() -> Self {
         Self { on: true, ..Self::default() }
     }

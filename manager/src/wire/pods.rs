@@ -212,7 +212,7 @@ fn spread(meta: &ObjectMeta, conditions: &[Condition]) -> Option<Box<PodSpread>>
     Some(Box::new(PodSpread { name, subset, entry: uid, unschedulable: conditions.iter().any(waits) }))
 }
 
-/// Nobody asks for the others: they are numbers already.
+/// Port that has a name. Nobody asks for the others: they are numbers already.
 fn named(port: Port) -> Option<(String, u16)> {
     let name = port.name.filter(|name| !name.is_empty())?;
     Some((name, u16::try_from(port.container_port).ok()?))

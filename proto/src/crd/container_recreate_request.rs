@@ -244,7 +244,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RecreatePh
 }
 
 impl RecreatePhase {
-    /// As it is written.
+    /// Name of it, as it is written.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pending => "Pending",

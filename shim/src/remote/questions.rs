@@ -102,7 +102,7 @@ impl Questions {
         });
     }
 
-    /// Nobody waits for it any more.
+    /// Withdraws a question: nobody waits for it any more.
     pub(crate) fn withdraw(&mut self, id: u64) {
         self.waiting.remove(&id);
     }

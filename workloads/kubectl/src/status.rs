@@ -1,4 +1,4 @@
-//! How far a rollout is. Pure.
+//! Progress of a rollout, by what its object says. Pure.
 //!
 //! A status is about the generation that it names: before the controller has seen the last change, its
 //! numbers say nothing. Done is what is updated and ready (or, for a DaemonSet, available), never what was

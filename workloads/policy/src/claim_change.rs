@@ -7,7 +7,10 @@ use berth_proto::crd::{ClaimTemplate, WorkloadCondition};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::Value;
 
-use crate::{action::Note, clone_set::CLAIMS_DIFFER, quantity::quantity};
+use crate::{action::Note, quantity::quantity};
+
+/// Condition of a set: claims of pods that are there are not what their templates say.
+pub(crate) const CLAIMS_DIFFER: &str = "ClaimTemplatesChanged";
 
 /// Things that a claim asks for and its template may say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

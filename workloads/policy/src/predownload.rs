@@ -18,7 +18,7 @@ use crate::{
     hash,
     in_place::change,
     names::REVISION_LABEL,
-    revision::{Owner, Revision, controller},
+    revision::{CREATED_LABEL, IGNORED_LABEL, Mark, Owner, Revision, controller},
     selector::Labels,
     store::{Stored, version},
 };
@@ -29,10 +29,6 @@ const PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";
 const TIMEOUT_SECONDS: &str = "apps.kruise.io/image-predownload-timeout-seconds";
 /// Annotation of a workload: new pods that are ready before anything is pulled ahead, a number or a share.
 const MIN_READY: &str = "apps.kruise.io/image-predownload-min-updated-ready-pods";
-/// Label of a revision: jobs were made for its images.
-const CREATED_LABEL: &str = "apps.kruise.io/pre-predownload-created";
-/// Label of a revision: nothing is pulled ahead of it.
-const IGNORED_LABEL: &str = "apps.kruise.io/image-predownload-ignored";
 /// Attempts after the first one; a pull that fails is made up for by the update's own.
 const BACKOFF_LIMIT: i32 = 1;
 /// The most pods of a set for which nothing is pulled ahead.
@@ -62,15 +58,6 @@ pub struct PullJobView {
     pub hash: String,
     /// It is being deleted.
     pub terminating: bool,
-}
-
-/// Mark of a revision, by one of the labels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// Jobs were made.
-    Created,
-    /// It was decided that there are none.
-    Ignored,
 }
 
 /// Pulls ahead, as far as they are known and wanted.
@@ -141,15 +128,6 @@ impl PullJobView {
 
     fn target(&self) -> Target {
         Target { name: self.name.clone(), uid: self.uid.clone(), version: self.version.clone() }
-    }
-}
-
-impl Mark {
-    /// Reads the labels of a revision.
-    pub(crate) fn of(labels: Option<&Labels>) -> Option<Self> {
-        let has = |key| labels.is_some_and(|labels| labels.contains_key(key));
-        let ignored = has(IGNORED_LABEL).then_some(Self::Ignored);
-        if has(CREATED_LABEL) { Some(Self::Created) } else { ignored }
     }
 }
 

@@ -3,6 +3,8 @@
 //! A template that was there before gets its old revision back, name and hash: pods that still have it need
 //! no update.
 
+mod mark;
+
 use berth_proto::template_history::TEMPLATE_HISTORY;
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -11,11 +13,12 @@ use k8s_openapi::{
 };
 use serde_json::{Map, Value, json};
 
+pub use self::mark::Mark;
+pub(crate) use self::mark::{CREATED_LABEL, IGNORED_LABEL};
 use crate::{
     action::{Action, Target},
     hash,
     names::{HASH_LABEL, REVISION_LABEL},
-    predownload::Mark,
     selector::Labels,
     store::{Stored, version},
     template::{PATCH, plain, same},

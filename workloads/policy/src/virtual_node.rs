@@ -55,7 +55,7 @@ fn env<'a>(container: &'a Container, name: &str) -> Option<&'a str> {
     container.env.iter().flatten().rfind(|env| env.name == name)?.value.as_deref()
 }
 
-/// It is not started again under this policy.
+/// Tells whether it is not started again under this policy.
 fn has_ended(status: &ContainerStatus, policy: Option<&str>) -> bool {
     let terminated = status.state.as_ref().and_then(|state| state.terminated.as_ref());
     match policy {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    reading::Listed,
+    owned::Listed,
     watch::{Pods, Revisions, Watched},
 };
 

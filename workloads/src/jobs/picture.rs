@@ -24,7 +24,7 @@ use crate::{
     object::Object,
     owned::{self, Concerned, Ownable, Owned},
     planner::{End, Memory, Picture, Plan, Work},
-    reading::{self, Ended},
+    reading::Ended,
     watch::Shown,
     write::{Failure, Writer},
 };
@@ -277,7 +277,7 @@ impl Picture for Jobs {
         if let Some((jobs, made)) = cron {
             let owners: Vec<&str> = crons.iter().map(String::as_str).collect();
             let objects = broadcast_jobs.objects.iter().filter_map(child).collect();
-            let listed = reading::Listed { version: broadcast_jobs.version, objects };
+            let listed = owned::Listed { version: broadcast_jobs.version, objects };
             concerned.extend(self.broadcasts.found(&owners, listed));
             concerned.extend(self.jobs.found(&owners, made));
             concerned.extend(owned::found(&mut self.cron_jobs, &crons, jobs));

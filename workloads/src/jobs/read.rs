@@ -17,7 +17,8 @@ use super::{
     watches,
 };
 use crate::{
-    reading::{Ended, Listed, each},
+    owned::Listed,
+    reading::{Ended, each},
     write::{Failure, Writer},
 };
 

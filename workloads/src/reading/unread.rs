@@ -14,7 +14,7 @@ pub(crate) struct Unread {
 }
 
 impl Unread {
-    /// Nobody knows what was written for it; so many readings had been begun by then.
+    /// Takes in that nobody knows what was written for it; so many readings had been begun by then.
     pub(crate) fn add(&mut self, readings: u64) {
         self.since = Some(readings);
     }
@@ -29,7 +29,7 @@ impl Unread {
         self.waits = true;
     }
 
-    /// It was read by itself.
+    /// Takes in that it was read by itself.
     pub(crate) fn was_read_apart(&mut self) {
         self.since = None;
     }

@@ -3,21 +3,19 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use berth_base::time::later;
-use berth_sidecarset::{FiledRevision, FiledSet, Refile, RefileError, refile};
+use berth_sidecarset::{FiledRevision, RefileError, refile};
 use berth_workloads_policy::{action::Note, store::Store};
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use kube::{Api, api::Patch};
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
 use super::{
     KINDS,
     view::{CopyView, SetView},
+    write::{End, Report, carry_out},
 };
 use crate::{
     agenda::Share,
@@ -25,7 +23,6 @@ use crate::{
     owned::{Concerned, Owned},
     timing::{AT_ONCE, Backoff},
     watch::Shown,
-    write::{CHANGED_BY_CLUSTER, Failure, Writer, params},
 };
 
 /// A namespace that is not there is looked for again after it.
@@ -36,28 +33,6 @@ const NAMESPACE_WAITS: Duration = Duration::from_secs(30);
 pub(super) enum Input {
     Set(Shown<SetView>),
     Copy(Shown<CopyView>),
-}
-
-/// Report of a plan.
-#[derive(Debug)]
-pub(super) struct Report {
-    uid: String,
-    made: Vec<CopyView>,
-    /// UIDs of ControllerRevisions.
-    gone: Vec<String>,
-    end: End,
-}
-
-#[derive(Debug)]
-enum End {
-    Done,
-    /// Somebody else has written in between.
-    Changed,
-    /// There is no such namespace.
-    NoNamespace,
-    /// The name of a revision is another one's.
-    Taken(String),
-    Failed(String),
 }
 
 /// Sets and ControllerRevisions as they are known, and their connections.
@@ -256,77 +231,6 @@ impl Controller {
 /// UIDs of all sets.
 fn all(sets: &Store<SetView>) -> Vec<String> {
     sets.iter().map(|view| view.set.uid.clone()).collect()
-}
-
-/// Writes what was decided, one after the other; the first failure ends it.
-async fn carry_out(writer: Writer, namespace: String, set: Arc<FiledSet>, writes: Vec<Refile>) -> Report {
-    let mut report = Report { uid: set.uid.clone(), made: Vec::new(), gone: Vec::new(), end: End::Done };
-    let api = Api::<ControllerRevision>::namespaced(writer.client.clone(), &namespace);
-    for write in writes {
-        let failure = match write {
-            Refile::Make(object) => {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                match writer.create_revision(&namespace, &object).await {
-                    Ok(made) => {
-                        report.made.extend(FiledRevision::of(&made).map(CopyView));
-                        continue;
-                    }
-                    Err(Failure::Gone) => report.end = End::NoNamespace,
-                    Err(Failure::Taken) => match writer.fetch("read", api.get_opt(&name)).await {
-                        Ok(Some(there)) => match FiledRevision::of(&there) {
-                            // The watch has not shown it yet, so the next plan may ask for it again: after a
-                            // pause.
-                            Some(one) if one.owner == set.uid => {
-                                report.made.push(CopyView(one));
-                                report.end = End::Changed;
-                                continue;
-                            }
-                            // That of a set of this name that was deleted: it is collected in a moment.
-                            Some(_) => report.end = End::Changed,
-                            None => report.end = End::Taken(name),
-                        },
-                        Ok(None) => report.end = End::Changed,
-                        Err(failure) => report.end = End::Failed(failure.text()),
-                    },
-                    Err(failure) => report.end = End::Failed(failure.text()),
-                }
-                return report;
-            }
-            Refile::Change(one, mut patch) => {
-                patch["metadata"]["uid"] = one.uid.as_str().into();
-                patch["metadata"]["resourceVersion"] = one.version.as_str().into();
-                let (params, body) = (params::patch(), Patch::Merge(&patch));
-                match writer.ask("patch", api.patch(&one.name, &params, &body)).await {
-                    Ok(written) => {
-                        let written = FiledRevision::of(&written);
-                        let is_so = written.as_ref().is_some_and(|one| one.has(&patch));
-                        report.made.extend(written.map(CopyView));
-                        if is_so {
-                            continue;
-                        }
-                        // The next plan would write the same, and so on.
-                        Failure::Refused(CHANGED_BY_CLUSTER.to_owned())
-                    }
-                    Err(failure) => failure,
-                }
-            }
-            Refile::Delete(one) => {
-                match writer.ask("delete", api.delete(&one.name, &params::delete(&one.uid))).await {
-                    Ok(_) | Err(Failure::Gone) => {
-                        report.gone.push(one.uid);
-                        continue;
-                    }
-                    Err(failure) => failure,
-                }
-            }
-        };
-        report.end = match failure {
-            Failure::Changed | Failure::Gone => End::Changed,
-            failure => End::Failed(failure.text()),
-        };
-        return report;
-    }
-    report
 }
 
 #[cfg(test)]

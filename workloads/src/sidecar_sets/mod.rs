@@ -6,6 +6,7 @@
 
 mod controller;
 mod view;
+mod write;
 
 use berth_base::sent::Sent;
 use berth_sidecarset::{FiledRevision, SET_LABEL};

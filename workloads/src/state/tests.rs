@@ -14,7 +14,8 @@ use crate::{
     events,
     kinds::{KINDS, Kind, Known, Workload},
     object::Filed,
-    reading::{Found, Listed, Reading},
+    owned::Listed,
+    reading::{Found, Reading},
     watch::Shown,
     write::End,
 };

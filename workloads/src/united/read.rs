@@ -18,7 +18,8 @@ use super::{
     watches::revision,
 };
 use crate::{
-    reading::{Ended, Listed, each},
+    owned::Listed,
+    reading::{Ended, each},
     revisions::SentRevision,
     write::{Failure, Writer},
 };

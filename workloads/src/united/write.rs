@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     object::Object,
+    owned::Listed,
     planner::{End, MOST_ERRORS, Plan, Work},
-    reading::Listed,
     revisions::SentRevision,
     write::{CHANGED_BY_CLUSTER, Failure, params, stays, typed},
 };

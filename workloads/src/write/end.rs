@@ -1,4 +1,4 @@
-//! How plans end.
+//! Ends of plans: by these the controller decides when the next one of the workload begins.
 
 /// End of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]

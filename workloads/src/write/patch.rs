@@ -78,7 +78,7 @@ impl Work {
         if is_changed { self.changed(&what, End::UpdateFailed).await } else { end }
     }
 
-    /// Something is not as it was written.
+    /// Ends a write after which something is not as it was written.
     pub(super) async fn changed(&mut self, what: &str, end: fn(String) -> End) -> End {
         let text = format!("{what}: {CHANGED_BY_CLUSTER}");
         self.failed(Failure::Refused(text), "FailedUpdate", end).await

@@ -66,7 +66,7 @@ impl Host {
         self.root == Path::new("/")
     }
 
-    /// Where `path` of the node is for us.
+    /// Returns where `path` of the node is for us.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }

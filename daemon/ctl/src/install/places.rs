@@ -136,7 +136,7 @@ pub(crate) fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
-/// Where a unit of ours is written.
+/// Returns where a unit of ours is written.
 pub(crate) fn unit_path(unit: &str) -> String {
     format!("{UNIT_DIR}/{unit}")
 }

@@ -109,7 +109,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Without a kubeconfig there is no Node.
+    /// Checks that the Node is Ready again; without a kubeconfig there is none.
     async fn is_ready(&self, restarted: Timestamp) -> Result<()> {
         let Some(path) = &self.kubelet.kubeconfig else { return Ok(()) };
         let name = node_name(self.kubelet)?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use berth_policy::launch_priority::PLAN_ANNOTATION;
 use berth_proto::cri::{
-    DnsConfig, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOption,
-    PodSandboxConfig, PodSandboxMetadata, PortMapping, Protocol,
+    DnsConfig, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, PodSandboxConfig, PodSandboxMetadata,
+    PortMapping, Protocol,
 };
 
 use super::types::PodSpec;
@@ -85,23 +85,6 @@ pub(crate) fn pod_labels(manifest: &Manifest) -> [(String, String); 3] {
     ]
 }
 
-/// The namespaces of the sandbox and of every container in it.
-pub(crate) fn namespaces(spec: &PodSpec) -> NamespaceOption {
-    let pod_or_node = |node| if node { NamespaceMode::Node } else { NamespaceMode::Pod };
-    let pid = match (spec.host_pid, spec.share_process_namespace) {
-        (true, _) => NamespaceMode::Node,
-        (false, true) => NamespaceMode::Pod,
-        (false, false) => NamespaceMode::Container,
-    };
-    NamespaceOption {
-        network: pod_or_node(spec.host_network).into(),
-        pid: pid.into(),
-        ipc: pod_or_node(spec.host_ipc).into(),
-        // No mode is TARGET.
-        target_id: String::new(),
-    }
-}
-
 /// A path as the CRI wants it.
 pub(crate) fn path_text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_owned).with_context(|| format!("the path {} is not UTF-8", path.display()))
@@ -140,7 +123,7 @@ fn port_mappings(spec: &PodSpec) -> Vec<PortMapping> {
 fn sandbox_security(spec: &PodSpec) -> LinuxSandboxSecurityContext {
     let context = spec.security_context.as_ref();
     LinuxSandboxSecurityContext {
-        namespace_options: Some(namespaces(spec)),
+        namespace_options: Some(security::namespaces(spec)),
         run_as_user: context.and_then(|context| context.run_as_user).map(security::number),
         run_as_group: context.and_then(|context| context.run_as_group).map(security::number),
         supplemental_groups: security::groups(spec),

@@ -1,10 +1,12 @@
 //! Security contexts and resources of a container, in the kubelet's manner.
 
 use anyhow::{Context, Result, bail};
-use berth_proto::cri::{Capability, Int64Value, LinuxContainerResources, LinuxContainerSecurityContext};
+use berth_proto::cri::{
+    Capability, Int64Value, LinuxContainerResources, LinuxContainerSecurityContext, NamespaceMode,
+    NamespaceOption,
+};
 use berthd::base::quantity::{CPU_PERIOD, cpu_quota, cpu_shares};
 
-use super::sandbox::namespaces;
 use super::types::{Container, PodSpec, Resources};
 
 /// Paths of /proc and /sys that the kubelet hides by default. The runtime hides the paths it is told to, and
@@ -34,6 +36,23 @@ pub(crate) fn number(value: i64) -> Int64Value {
 pub(crate) fn groups(spec: &PodSpec) -> Vec<i64> {
     let Some(context) = &spec.security_context else { return Vec::new() };
     context.supplemental_groups.iter().copied().chain(context.fs_group).collect()
+}
+
+/// The namespaces of the sandbox and of every container in it.
+pub(crate) fn namespaces(spec: &PodSpec) -> NamespaceOption {
+    let pod_or_node = |node| if node { NamespaceMode::Node } else { NamespaceMode::Pod };
+    let pid = match (spec.host_pid, spec.share_process_namespace) {
+        (true, _) => NamespaceMode::Node,
+        (false, true) => NamespaceMode::Pod,
+        (false, false) => NamespaceMode::Container,
+    };
+    NamespaceOption {
+        network: pod_or_node(spec.host_network).into(),
+        pid: pid.into(),
+        ipc: pod_or_node(spec.host_ipc).into(),
+        // No mode is TARGET.
+        target_id: String::new(),
+    }
 }
 
 /// The security context of a container: its own fields, else the pod's.

@@ -180,7 +180,7 @@ async fn make(cri: &Cri, manifest: &Manifest, places: &Places, args: &PlayArgs) 
     Ok(())
 }
 
-/// Nobody watches the containers from here on: which of them have ended already is said now.
+/// Notes which containers have ended already: nobody watches them from here on.
 async fn note_ended(playing: &Playing<'_>, record: &mut Record) {
     for (index, one) in playing.manifest.pod.spec.containers.iter().enumerate() {
         let Some(id) = record.container(index).container_id.clone() else { continue };

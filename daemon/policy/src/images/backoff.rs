@@ -18,7 +18,7 @@ pub(super) fn pause(seed: u64, of: &impl Hash, failures: u32) -> Duration {
     spread(PACE.pause(failures), seed, of, failures)
 }
 
-/// For what nobody expects to be better in a moment.
+/// Pause before what nobody expects to be better in a moment.
 pub(super) fn longest_pause(seed: u64, of: &impl Hash, failures: u32) -> Duration {
     spread(PACE.longest, seed, of, failures)
 }

@@ -64,7 +64,7 @@ impl Images {
         }
     }
 
-    /// Somebody waits for it who will get it.
+    /// Tells whether somebody waits for it who will get it.
     pub(super) fn is_joined(&self, pull: PullId) -> bool {
         self.joiners.values().any(|joiner| joiner.pull == pull && !joiner.outpaced)
     }

@@ -52,7 +52,7 @@ impl Pull {
         }
     }
 
-    /// It has its slot.
+    /// Tells whether it has its slot.
     pub(super) fn is_running(&self) -> bool {
         self.done.is_none()
     }
@@ -63,7 +63,7 @@ impl Pull {
         self.asked.is_none()
     }
 
-    /// It runs, and will go on as long as somebody needs it.
+    /// Tells whether it runs, and will go on as long as somebody needs it.
     pub(super) fn is_open(&self) -> bool {
         self.is_running() && !self.cancelled
     }

@@ -119,7 +119,7 @@ impl Images {
     }
 }
 
-/// Somebody sits and waits for it.
+/// Tells whether somebody sits and waits for it.
 fn is_hurried(source: WishSource) -> bool {
     match source {
         WishSource::Admin | WishSource::Update => true,

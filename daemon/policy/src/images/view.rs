@@ -9,12 +9,12 @@ use super::{
 };
 
 impl Images {
-    /// Where all wishes stand, in the order of their identities.
+    /// Says where all wishes stand, in the order of their identities.
     pub fn reports(&self) -> Vec<WishReport> {
         self.wishes.values().map(|wanted| self.report_of(wanted)).collect()
     }
 
-    /// Where one stands; `None` when it is not wished.
+    /// Says where one stands; `None` when it is not wished.
     pub fn report(&self, id: &WishId) -> Option<WishReport> {
         self.wishes.get(id).map(|wanted| self.report_of(wanted))
     }

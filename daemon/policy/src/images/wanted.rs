@@ -212,7 +212,7 @@ impl Wanted {
         self.not_before = Some(later(now, pause));
     }
 
-    /// It says nothing about what this wish allows. Its deadline goes on.
+    /// Takes in a failure that says nothing about what this wish allows. Its deadline goes on.
     fn not_counted(&mut self, failure: &PullFailure, seed: u64, now: Instant) {
         self.expire(now);
         if !self.is_open() {

@@ -50,7 +50,7 @@ pub(super) fn going_on(
     (request.id.clone(), report)
 }
 
-/// Where it is on its way back already, the first failure stands.
+/// Report of a request that turns back. Where it is on its way back already, the first failure stands.
 pub(super) fn turn_back(
     request: &UpdateRequest,
     failure: &Failure,
@@ -116,12 +116,12 @@ pub(super) fn end(
     (request.id.clone(), report)
 }
 
-/// Where the swaps of a request stand.
+/// Says where the swaps of a request stand.
 pub(super) fn swaps(request: &UpdateRequest, seen: &Observed) -> Vec<SwapReport> {
     request.stages(seen).into_iter().filter_map(|staged| staged.report).collect()
 }
 
-/// Where the containers stand that this request changes, and last those that are not there.
+/// Says where the containers stand that this request changes, and last those that are not there.
 pub(super) fn containers(
     request: &UpdateRequest,
     seen: &Observed,

@@ -304,7 +304,7 @@ impl Decision<'_> {
         (!missing.is_empty()).then_some(Next::Pull(missing))
     }
 
-    /// Before anything is restarted the pod is set not ready, and the grace passes.
+    /// Drains the pod: before anything is restarted it is set not ready, and the grace passes.
     fn drain(&self) -> Option<Next> {
         match self.seen.gate {
             Gate::Absent => None,

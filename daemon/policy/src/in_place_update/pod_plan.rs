@@ -359,7 +359,8 @@ fn take_up(open: &[&UpdateRequest], seen: &Observed) -> Vec<(RequestId, UpdateRe
         .collect()
 }
 
-/// Without the containers that cannot be updated: what is wanted then, of which pod, and why they cannot.
+/// Takes out the containers that cannot be updated: returns what is wanted then, of which pod, and why they
+/// cannot.
 fn reduced(mut update: Update, seen: &Observed) -> (Update, Observed, BTreeMap<ContainerName, String>) {
     let own = seen.record.as_ref().filter(|record| record.is_of(&update.revision));
     let moved = |name: &ContainerName| own.is_some_and(|record: &Record| record.has_moved(name));

@@ -265,35 +265,35 @@ impl UpdateRequest {
         values
     }
 
-    /// It stands in the node's object, with all other entries.
+    /// Tells whether it stands in the node's object, with all other entries.
     pub(super) fn is_entry(&self) -> bool {
         self.source == UpdateSource::NodePodUpdate
     }
 
-    /// It is an entry of a workload that leaves the pod as it is when it fails: nobody returns to what was
-    /// before it, so that need not be written down before it begins.
+    /// Tells whether it is an entry of a workload that leaves the pod as it is when it fails: nobody returns
+    /// to what was before it, so that need not be written down before it begins.
     pub fn is_one_way(&self) -> bool {
         self.is_entry() && self.owner == UpdateOwner::Workload && !self.rollback_on_failure
     }
 
-    /// It is an entry of a workload whose pod stays whatever its containers do, as the kubelet would keep it:
-    /// one that falls over may come up yet, and a newer entry takes the place of this one.
+    /// Tells whether it is an entry of a workload whose pod stays whatever its containers do, as the kubelet
+    /// would keep it: one that falls over may come up yet, and a newer entry takes the place of this one.
     pub(super) fn bears_crashes(&self) -> bool {
         self.is_one_way() && self.leaves_pull
     }
 
-    /// It is an entry of another owner than the other one, which no other one replaces.
+    /// Tells whether it is an entry of another owner than the other one, which no other one replaces.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         self.is_entry() && other.is_entry() && self.owner != other.owner
     }
 
-    /// It said of this container that it runs what it asked for.
+    /// Tells whether it said of this container that it runs what it asked for.
     pub(super) fn says_moved(&self, name: &ContainerName) -> bool {
         let mut states = self.reported.containers.iter();
         states.any(|state| state.name == *name && state.phase == ContainerUpdatePhase::Succeeded)
     }
 
-    /// It failed, and what was before is wanted.
+    /// Tells whether it failed, and what was before is wanted.
     pub(super) fn is_going_back(&self) -> bool {
         self.reported.rolling_back.is_some()
     }

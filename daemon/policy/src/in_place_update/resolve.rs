@@ -162,7 +162,8 @@ fn values_there(
     Ok(own)
 }
 
-/// Only the own members go back. A value that became no JSON meanwhile is left to whoever wrote it.
+/// Values of the way back: only the own members go back. A value that became no JSON meanwhile is left to
+/// whoever wrote it.
 fn values_back(request: &UpdateRequest, on_top: &Values, seen: &Observed) -> Values {
     let Some(previous) = &request.reported.previous else { return Values::new() };
     let back = request.merges.iter().filter_map(|(name, patch)| {

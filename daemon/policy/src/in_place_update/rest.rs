@@ -61,7 +61,7 @@ impl UpdateRequest {
         }
     }
 
-    /// It is the rest of a request.
+    /// Tells whether it is the rest of a request.
     pub(super) fn rests(&self) -> bool {
         !self.swaps.is_empty() && self.swaps.values().all(|swap| swap.image.is_none())
     }

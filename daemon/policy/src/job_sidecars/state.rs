@@ -85,7 +85,7 @@ impl JobSidecars {
         }
     }
 
-    /// It ends when its mains end, and has sidecars.
+    /// Tells whether it ends when its mains end, and has sidecars.
     pub(crate) fn has(&self, pod: &PodUid) -> bool {
         self.pods.contains(pod)
     }

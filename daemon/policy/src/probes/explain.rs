@@ -47,7 +47,7 @@ pub struct ProbesSize {
 }
 
 impl Probes {
-    /// Where all probes stand, by pod and name.
+    /// Says where all probes stand, by pod and name.
     pub fn explain(&self) -> Vec<ProbeView> {
         let pods = self.pods.values();
         pods.flat_map(|pod| pod.probes.values().map(|watch| watch.view(&pod.pod))).collect()

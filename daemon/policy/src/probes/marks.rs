@@ -174,8 +174,8 @@ impl Changes {
 }
 
 impl ProbedPod {
-    /// In what the pod differs from what it should show. `former` is what was asked since the pod last showed
-    /// what it should.
+    /// Finds in what the pod differs from what it should show. `former` is what was asked since the pod last
+    /// showed what it should.
     pub(super) fn changes(&self, face: &Face, former: &AllowedMarks, now: Instant) -> Changes {
         let mut changes = Changes::default();
         let mut taken = BTreeSet::new();

@@ -142,7 +142,7 @@ impl Watch {
         std::mem::take(&mut self.news)
     }
 
-    /// It is asked for in another way, of the same container.
+    /// Takes in that it is asked for in another way, of the same container.
     pub(super) fn change(&mut self, wanted: WantedProbe, agent_began: Instant, now: Instant) {
         let old = std::mem::replace(&mut self.wanted, wanted);
         self.news = true;

@@ -126,7 +126,7 @@ impl Marking {
         self.waits = None;
     }
 
-    /// Nothing more is to be taken away.
+    /// Lets go of the marks: nothing more is to be taken away.
     pub(super) fn let_go(&mut self) {
         self.former = AllowedMarks::default();
     }

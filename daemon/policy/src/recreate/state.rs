@@ -199,7 +199,7 @@ impl Recreates {
         }
     }
 
-    /// It is known.
+    /// Tells whether it is known.
     pub(crate) fn has(&self, id: &RequestId) -> bool {
         self.requests.contains(id)
     }
@@ -325,7 +325,7 @@ impl Request {
         self.end.is_some() && (!self.has_status() || self.reported.phase == Some(RequestPhase::Completed))
     }
 
-    /// It is kept somewhere, with a status that can be written.
+    /// Tells whether it is kept somewhere, with a status that can be written.
     pub(super) fn has_status(&self) -> bool {
         self.asked.origin.source().is_some()
     }

@@ -208,7 +208,7 @@ impl Store {
         })
     }
 
-    /// After a failure; nothing otherwise.
+    /// Opens the database anew after a failure; does nothing otherwise.
     fn open_anew(&self) -> Result<(), StoreError> {
         if !matches!(*self.database.read().unwrap_or_else(PoisonError::into_inner), State::Failed) {
             return Ok(());

@@ -40,7 +40,8 @@ impl Target {
         }
     }
 
-    /// Where this leads; `None` for where it must not be followed to. `named` is the `Host` that was sent.
+    /// Returns where this leads; `None` for where it must not be followed to. `named` is the `Host` that was
+    /// sent.
     pub(super) fn redirected(
         &self,
         location: &HeaderValue,

@@ -81,7 +81,7 @@ pub(crate) async fn stop_directly(
     Ok(StopOutcome { hook, took })
 }
 
-/// Without any grace there is no time for a hook, and the kubelet leaves it out too.
+/// Runs the hook. Without any grace there is no time for a hook, and the kubelet leaves it out too.
 async fn run_hook(
     runtime: &Runtime,
     stop: &DirectStop,

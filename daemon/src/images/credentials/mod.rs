@@ -58,7 +58,7 @@ pub(super) struct Candidate {
 }
 
 impl CredentialFinder {
-    /// For the node of this name. Without its key no seal is opened.
+    /// Makes them for the node of this name. Without its key no seal is opened.
     pub(crate) fn new(
         node: String,
         key: Option<Arc<NodeKey>>,
@@ -119,9 +119,9 @@ impl fmt::Debug for CredentialFinder {
     }
 }
 
-/// In the words of the CRI, and in one of its ways: docker writes a user's name beside each identity token,
-/// and containerd 1.6.20 takes no look at the token when it is given a name. A registry token alone is passed
-/// on as well, but that version pulls as if there were none; so it comes last.
+/// Says it in the words of the CRI, and in one of its ways: docker writes a user's name beside each identity
+/// token, and containerd 1.6.20 takes no look at the token when it is given a name. A registry token alone is
+/// passed on as well, but that version pulls as if there were none; so it comes last.
 ///
 /// The address stays empty: a runtime checks it against the registry's and drops what differs, and what is
 /// for which registry is decided here.

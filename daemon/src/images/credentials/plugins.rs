@@ -121,7 +121,7 @@ impl Plugins {
         kept.insert(key, Kept { until, logins: logins.to_vec() });
     }
 
-    /// Once for each change, not for each pull.
+    /// Says what was left out, once for each change, not for each pull.
     fn tell_left_out(&self, providers: &Providers) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if *told != providers.left_out {

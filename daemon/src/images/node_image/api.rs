@@ -165,41 +165,28 @@ impl NodeImages {
             let mut again = None;
             if let Some(object) = now_seen {
                 let before = written.as_ref().filter(|(uid, _)| *uid == object.uid).map(|(_, status)| status);
-                let owed = self.status(&object, before.unwrap_or(&object.status), &clock);
-                let due = match (before, last) {
-                    (Some(before), _) if *before == owed => None,
-                    (Some(before), Some(last))
-                        if status::without_progress(before) == status::without_progress(&owed) =>
-                    {
-                        Some(later(last, PROGRESS_APART))
-                    }
-                    (_, Some(last)) => Some(later(last, WRITES_APART)),
-                    (_, None) => Some(Instant::now()),
-                };
-                match due {
-                    Some(due) if due <= Instant::now() => {
-                        last = Some(Instant::now());
-                        match self.write(&object.uid, &owed).await {
-                            Ok(()) => {
-                                let before = before.unwrap_or(&object.status);
-                                for one in news::ended(before, &owed, &object.status.desired_images) {
-                                    if allowance.take(Instant::now()) {
-                                        // Where there is no room nobody waits for it.
-                                        let _ = news.try_send((object.uid.clone(), one));
-                                    }
-                                }
-                                written = Some((object.uid, owed));
-                                attempt = 0;
-                                continue;
+                let shown = before.unwrap_or(&object.status);
+                let owed = self.status(&object, shown, &clock);
+                again = write_due(before, &owed, last);
+                if again.is_some_and(|due| due <= Instant::now()) {
+                    last = Some(Instant::now());
+                    match self.write(&object.uid, &owed).await {
+                        Ok(()) => {
+                            let ended = news::ended(shown, &owed, &object.status.desired_images);
+                            for one in ended.into_iter().filter(|_| allowance.take(Instant::now())) {
+                                // Where there is no room nobody waits for it.
+                                let _ = news.try_send((object.uid.clone(), one));
                             }
-                            Err(error) => {
-                                warn!(node = self.node, error = %chain(&error), "NodeImage not answered, trying again");
-                                again = Some(later(Instant::now(), pause::after(attempt)));
-                                attempt += 1;
-                            }
+                            written = Some((object.uid, owed));
+                            attempt = 0;
+                            continue;
+                        }
+                        Err(error) => {
+                            warn!(node = self.node, error = %chain(&error), "NodeImage not answered, trying again");
+                            again = Some(later(Instant::now(), pause::after(attempt)));
+                            attempt += 1;
                         }
                     }
-                    due => again = due,
                 }
             }
             let again = async {
@@ -296,5 +283,22 @@ impl NodeImages {
         let written = write.await;
         Point::Answered.reached();
         written.map(drop)
+    }
+}
+
+/// Time at which the status that is owed is to be written, after the one before and the last write; `None`:
+/// it is written.
+fn write_due(
+    before: Option<&NodeImageStatus>,
+    owed: &NodeImageStatus,
+    last: Option<Instant>,
+) -> Option<Instant> {
+    match (before, last) {
+        (Some(before), _) if before == owed => None,
+        (Some(before), Some(last)) if status::without_progress(before) == status::without_progress(owed) => {
+            Some(later(last, PROGRESS_APART))
+        }
+        (_, Some(last)) => Some(later(last, WRITES_APART)),
+        (_, None) => Some(Instant::now()),
     }
 }

@@ -97,12 +97,12 @@ impl SharedImages {
         self.busy.subscribe()
     }
 
-    /// Where all wishes stand.
+    /// Says where all wishes stand.
     pub(crate) fn reports(&self) -> Vec<WishReport> {
         self.guarded(|images| images.reports()).unwrap_or_default()
     }
 
-    /// Where one stands; `None` when it is not wished.
+    /// Says where one stands; `None` when it is not wished.
     pub(crate) fn report(&self, id: &WishId) -> Option<WishReport> {
         self.guarded(|images| images.report(id)).flatten()
     }

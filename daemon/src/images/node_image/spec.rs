@@ -89,7 +89,7 @@ pub(super) fn due(
     due
 }
 
-/// When the time of a tag after its end is over.
+/// Returns when the time of a tag after its end is over.
 fn over_at(name: &str, tag: &ImageTagSpec, status: &NodeImageStatus) -> Option<Timestamp> {
     let kept = tag.pull_policy.as_ref()?.ttl_seconds_after_finished?;
     let told = status.image_statuses.get(name)?.tags.iter().find(|told| told.tag == tag.tag)?;

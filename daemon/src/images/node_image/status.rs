@@ -148,7 +148,7 @@ pub(super) fn phase(phase: WishPhase) -> ImagePhase {
     }
 }
 
-/// From the end: what succeeded has none left.
+/// Distance of a phase from the end: what succeeded has none left.
 fn distance(phase: ImagePhase) -> u8 {
     match phase {
         ImagePhase::Succeeded => 0,

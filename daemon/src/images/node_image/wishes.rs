@@ -175,7 +175,7 @@ fn settled(phase: ImagePhase, image_id: Option<&str>, message: Option<&str>) -> 
     Some(Settled { succeeded, image_id, message: message.unwrap_or_default().to_owned() })
 }
 
-/// In the words of the policy.
+/// Says it in the words of the policy.
 fn reference_of(reference: &Reference) -> ImageReference {
     ImageReference {
         given: Arc::from(reference.as_str()),

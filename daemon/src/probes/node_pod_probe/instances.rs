@@ -27,7 +27,7 @@ pub(super) struct Instances {
 type Told = Option<BTreeMap<ContainerName, Instance>>;
 
 impl Instances {
-    /// For ever.
+    /// Follows them for ever.
     pub(super) async fn follow(&self) {
         let (mut facts, mut wanted) = (self.agent.containers(), self.probes.wanted());
         let mut told: BTreeMap<PodUid, Told> = BTreeMap::new();

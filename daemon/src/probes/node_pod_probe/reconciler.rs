@@ -27,7 +27,7 @@ pub(super) struct Reconciler {
 }
 
 impl Reconciler {
-    /// For ever. Dropped, its runs and writes end with it.
+    /// Runs for ever. Dropped, its runs and writes end with it.
     pub(super) async fn run(&self) {
         // Subscribed before the first question, so that no change in between is lost.
         let mut changes = self.probes.changes();

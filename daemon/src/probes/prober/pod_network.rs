@@ -83,7 +83,7 @@ impl PodNetworks {
         Self { runtime, namespaces: Namespaces::default(), known: Arc::default() }
     }
 
-    /// Where this sandbox is; `host_ip` is for one on the host's network.
+    /// Finds where this sandbox is; `host_ip` is for one on the host's network.
     pub(super) async fn of<'a>(
         &'a self,
         sandbox: &'a SandboxId,

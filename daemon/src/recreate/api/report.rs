@@ -105,7 +105,7 @@ impl Reporter {
         }
     }
 
-    /// Somebody else wrote: what does it look like now?
+    /// Looks at it again, as somebody else wrote.
     async fn look_again(&self, id: &RequestId, target: &Target) -> StepOutcome {
         let name = target.name.clone();
         let look = async move |api: Api<Raw>| api.get_opt(&name).await;

@@ -88,12 +88,12 @@ impl Record {
         Ok(format!("# Written by berthd; what is changed here is lost.\n{}", serde_saphyr::to_string(&wire)?))
     }
 
-    /// It has a pod, or has ended without one: nothing of what it asks for changes any more.
+    /// Tells whether it has a pod, or has ended without one: nothing of what it asks for changes any more.
     pub(super) fn is_accepted(&self) -> bool {
         self.accepted.is_some()
     }
 
-    /// It ended; it is not run again.
+    /// Tells whether it ended; it is not run again.
     pub(super) fn has_ended(&self) -> bool {
         codec::has_ended(&self.status)
     }
@@ -130,7 +130,7 @@ impl Record {
         self.accepted = Some(accepted);
     }
 
-    /// Nothing was assigned in time.
+    /// Ends it, as nothing was assigned in time.
     pub(super) fn expire(&mut self, accepted: Accepted, now: Timestamp) {
         let why = self.status.message.take().unwrap_or_default();
         self.report(

@@ -67,7 +67,7 @@ impl FromStr for TakeOver {
     }
 }
 
-/// Where a process that is to be succeeded listens: beside its admin socket.
+/// Returns where a process that is to be succeeded listens: beside its admin socket.
 pub(crate) fn socket_beside(admin_socket: &Path) -> PathBuf {
     admin_socket.with_file_name("handover.sock")
 }

@@ -32,7 +32,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Nobody answers at `front`, although the runtime is there.
+    /// Tells whether nobody answers at `front`, although the runtime is there.
     pub(super) fn is_deserted(self) -> bool {
         let answers = matches!(self.front, Shown::Ours | Shown::Runtime | Shown::Other);
         !answers && (self.aside == Shown::Runtime || self.next == Shown::Runtime)
@@ -98,7 +98,7 @@ pub(super) fn to_leave(view: View) -> Step {
     }
 }
 
-/// Nobody answered at `front` for too long: the runtime's socket has to be there.
+/// Gives the step by which the runtime's socket is at `front` again, where nobody answered for too long.
 pub(super) fn to_restore(view: View) -> Step {
     if let Some(step) = first(view) {
         return step;

@@ -71,17 +71,17 @@ impl Paths {
         Ok(paths)
     }
 
-    /// Where everybody dials.
+    /// Returns where everybody dials.
     pub fn front(&self) -> &Path {
         &self.front
     }
 
-    /// Where berthd listens.
+    /// Returns where berthd listens.
     pub fn own(&self) -> PathBuf {
         self.with(".berth")
     }
 
-    /// Where the runtime is meanwhile.
+    /// Returns where the runtime is meanwhile.
     pub fn aside(&self) -> PathBuf {
         self.with(".runtime")
     }

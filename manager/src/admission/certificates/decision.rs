@@ -1,4 +1,4 @@
-//! Is the certificate of the Secret kept, or which step of its renewal comes now? Pure.
+//! Decision whether the certificate of the Secret is kept, or which step of its renewal comes now. Pure.
 //!
 //! ```text
 //!   nothing usable ──Replace──▶ one is served

@@ -175,7 +175,7 @@ impl Entry {
         Self { name, failure, pods: LabelSelector::default(), namespaces: selectors::elsewhere() }
     }
 
-    /// For objects that are in no namespace.
+    /// Entry for objects that are in no namespace.
     fn of_cluster(name: String, failure: &'static str) -> Self {
         Self { name, failure, pods: LabelSelector::default(), namespaces: LabelSelector::default() }
     }
@@ -205,7 +205,7 @@ impl Entry {
         }
     }
 
-    /// For workloads that are made, and those whose spec changes.
+    /// Entry for workloads that are made, and those whose spec changes.
     fn of_workloads(self, bundle: &[u8], service: &Service) -> MutatingWebhook {
         let rule = RuleWithOperations {
             api_versions: Some(["v1alpha1", "v1beta1"].map(str::to_owned).into()),
@@ -218,7 +218,7 @@ impl Entry {
         }
     }
 
-    /// For those whose controllers refuse what no definition can say. They look at them again.
+    /// Entry for those whose controllers refuse what no definition can say. They look at them again.
     fn of_rules(self, bundle: &[u8], service: &Service) -> ValidatingWebhook {
         let rule = RuleWithOperations {
             resources: Some(workloads::rules::RESOURCES.map(str::to_owned).into()),

@@ -43,7 +43,7 @@ pub(super) fn entries(bundle: &[u8], service: &Service) -> [ValidatingWebhook; 2
     })
 }
 
-/// Nothing more is deleted of what is being deleted.
+/// Condition that the object is not being deleted: nothing more is deleted of one that is.
 fn not_deleting() -> MatchCondition {
     MatchCondition {
         name: "not-deleting".to_owned(),

@@ -118,7 +118,7 @@ fn parts(inner: &str) -> Vec<&str> {
     parts
 }
 
-/// Where the string that the text begins with ends.
+/// Finds where the string ends that the text begins with.
 fn end_of_string(text: &str) -> Option<usize> {
     let mut escaped = false;
     let ends = |byte: u8| {

@@ -17,7 +17,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::{telemetry::chain, time::later_timer, watch::PAGE};
+use crate::{reads::PAGE, telemetry::chain, time::later_timer};
 
 /// A number is exact below so many pages; a person reads it, and one is enough to refuse.
 const EXACT: usize = 40;

@@ -236,23 +236,13 @@ impl World {
     /// The leader sees a request to recreate a container of a pod, which an agent has; or its end.
     pub(super) fn recreate(&mut self, pod: &str, ended: bool) {
         let phase = if ended { RecreatePhase::Completed } else { RecreatePhase::Recreating };
-        let request = RecreateSeen {
-            namespace: SPACE.to_owned(),
-            name: "r".to_owned(),
-            uid: "uid".to_owned(),
-            resource_version: "1".to_owned(),
-            generation: None,
-            created: None,
-            deleting: false,
-            annotations: BTreeMap::new(),
-            pod_uid: None,
-            spec: Ok(ContainerRecreateRequestSpec { pod_name: pod.to_owned(), ..Default::default() }),
-            status: Ok(ContainerRecreateRequestStatus {
-                phase: Some(phase),
-                node_name: Some("n0".to_owned()),
-                ..Default::default()
-            }),
+        let spec = ContainerRecreateRequestSpec { pod_name: pod.to_owned(), ..Default::default() };
+        let status = ContainerRecreateRequestStatus {
+            phase: Some(phase),
+            node_name: Some("n0".to_owned()),
+            ..Default::default()
         };
+        let request = RecreateSeen { status: Ok(status), ..RecreateSeen::of_test(SPACE, "r", Ok(spec)) };
         let now = self.now();
         let effects = self.set().apply(&Object::Request(Box::new(request)), now);
         self.carry_out(effects);

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_proto::crd::{ImagePhase, ImagePullJobSpec, ImagePullJobStatus, PullStatus};
+use berth_proto::crd::{ImagePhase, ImagePullJobSpec, PullStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
@@ -279,17 +279,10 @@ impl World {
         let spec = spec.map_err(|error| error.to_string());
         let (resource_version, uid) = (self.next_version(), format!("job-{name}-{}", self.version));
         let made = JobSeen {
-            namespace: NAMESPACE.to_owned(),
-            name: name.to_owned(),
             uid,
-            resource_version: String::new(),
             generation: None,
             created: Some(self.now().wall),
-            deleting: false,
-            annotations: BTreeMap::new(),
-            pod_uid: None,
-            spec: Err(String::new()),
-            status: Ok(ImagePullJobStatus::default()),
+            ..JobSeen::of_test(NAMESPACE, name, Err(String::new()))
         };
         let job = self.jobs.entry(name.to_owned()).or_insert(made);
         (job.spec, job.resource_version) = (spec, resource_version);

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_proto::crd::{PodProbe, PodProbeMarkerSpec, PodProbeMarkerStatus};
+use berth_proto::crd::{PodProbe, PodProbeMarkerSpec};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
@@ -197,17 +197,10 @@ impl World {
         let spec: Result<PodProbeMarkerSpec, _> = serde_json::from_value(spec);
         let (resource_version, created) = (self.next_version(), self.now().wall);
         let made = MarkerSeen {
-            namespace: NAMESPACE.to_owned(),
-            name: name.to_owned(),
             uid: format!("uid-of-marker-{}", self.version),
-            resource_version: String::new(),
             generation: Some(0),
             created: Some(created),
-            deleting: false,
-            annotations: BTreeMap::new(),
-            pod_uid: None,
-            spec: Err(String::new()),
-            status: Ok(PodProbeMarkerStatus::default()),
+            ..MarkerSeen::of_test(NAMESPACE, name, Err(String::new()))
         };
         let marker = self.markers.entry(name.to_owned()).or_insert(made);
         marker.spec = spec.map_err(|error| error.to_string());

@@ -7,8 +7,8 @@ use std::{
 };
 
 use berth_proto::crd::{
-    ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, ContainerUpdateRequestSpec,
-    ContainerUpdateRequestStatus, RecreateContainer, RecreatePhase, RecreateState, UpdateContainer,
+    ContainerRecreateRequestSpec, ContainerUpdateRequestSpec, RecreateContainer, RecreatePhase,
+    RecreateState, UpdateContainer,
 };
 use jiff::Timestamp;
 
@@ -86,45 +86,27 @@ pub(super) fn pod(name: &str, containers: &[ContainerSeen]) -> PodSeen {
 /// A request for containers of `pod`, as a user makes it.
 pub(super) fn request(name: &str, pod: &str, containers: &[&str]) -> RecreateSeen {
     let container = |name: &&str| RecreateContainer { name: (*name).to_owned(), ..Default::default() };
-    RecreateSeen {
-        namespace: NAMESPACE.to_owned(),
-        name: name.to_owned(),
-        uid: format!("uid-of-{name}"),
-        resource_version: "1".to_owned(),
-        generation: None,
-        created: Some(World::BEGUN),
-        annotations: BTreeMap::new(),
-        pod_uid: None,
-        deleting: false,
-        spec: Ok(ContainerRecreateRequestSpec {
-            pod_name: pod.to_owned(),
-            containers: containers.iter().map(container).collect(),
-            ..Default::default()
-        }),
-        status: Ok(ContainerRecreateRequestStatus::default()),
-    }
+    let spec = ContainerRecreateRequestSpec {
+        pod_name: pod.to_owned(),
+        containers: containers.iter().map(container).collect(),
+        ..Default::default()
+    };
+    RecreateSeen { created: Some(World::BEGUN), ..RecreateSeen::of_test(NAMESPACE, name, Ok(spec)) }
 }
 
 /// A request to update containers of `pod` to another image, as a user makes it.
 pub(super) fn update(name: &str, pod: &str, containers: &[&str]) -> UpdateSeen {
     let container =
         |name: &&str| UpdateContainer { name: (*name).to_owned(), image: "r.example.com/a:2".to_owned() };
+    let spec = ContainerUpdateRequestSpec {
+        pod_name: pod.to_owned(),
+        containers: containers.iter().map(container).collect(),
+        ..Default::default()
+    };
     UpdateSeen {
-        namespace: NAMESPACE.to_owned(),
-        name: name.to_owned(),
         uid: format!("uid-of-update-{name}"),
-        resource_version: "1".to_owned(),
-        generation: None,
         created: Some(World::BEGUN),
-        annotations: BTreeMap::new(),
-        pod_uid: None,
-        deleting: false,
-        spec: Ok(ContainerUpdateRequestSpec {
-            pod_name: pod.to_owned(),
-            containers: containers.iter().map(container).collect(),
-            ..Default::default()
-        }),
-        status: Ok(ContainerUpdateRequestStatus::default()),
+        ..UpdateSeen::of_test(NAMESPACE, name, Ok(spec))
     }
 }
 

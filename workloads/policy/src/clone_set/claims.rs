@@ -124,7 +124,7 @@ pub(super) struct Instances {
 }
 
 impl<'a> Pass<'a> {
-    /// Where claims are not used again, those of pods that are over go with them.
+    /// Deletes claims: where they are not used again, those of pods that are over go with them.
     pub(super) fn tidy_claims(&mut self, pods: &[&PodView]) {
         if self.rules.reuses_claims || self.input.claims.is_empty() {
             return;

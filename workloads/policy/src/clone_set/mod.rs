@@ -46,7 +46,7 @@ use self::{
 };
 pub(crate) use self::{
     rules::template_labels,
-    status::{CLAIMS_DIFFER, condition, unsettled_conditions},
+    status::{condition, unsettled_conditions},
 };
 use crate::{
     action::Action,

@@ -5,14 +5,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Input, Pass, Plan};
-use crate::{action::Note, fault::Fault, in_place, time::whole_second};
+use crate::{action::Note, claim_change::CLAIMS_DIFFER, fault::Fault, in_place, time::whole_second};
 
 /// Condition: pods cannot be made or deleted.
 const FAILED_SCALE: &str = "FailedScale";
 /// Condition: pods cannot be updated.
 const FAILED_UPDATE: &str = "FailedUpdate";
-/// Condition: claims of pods that are there are not what their templates say.
-pub(crate) const CLAIMS_DIFFER: &str = "ClaimTemplatesChanged";
 /// The longest message of a condition.
 const LONGEST_MESSAGE: usize = 1024;
 

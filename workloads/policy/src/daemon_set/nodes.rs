@@ -85,7 +85,7 @@ pub(super) fn take(
 }
 
 impl Member<'_> {
-    /// It is held before its deletion.
+    /// Tells whether it is held before its deletion.
     pub(super) fn is_going(&self) -> bool {
         State::of(self.pod) == State::PreparingDelete
     }
@@ -96,7 +96,7 @@ impl<'a> Place<'a> {
         self.members.iter().filter(|member| member.pod.is_active())
     }
 
-    /// It should have an available pod, and has none.
+    /// Tells whether it should have an available pod, and has none.
     pub(super) fn is_out(&self) -> bool {
         let serves = self.orphan == Some(true) || self.active().any(|member| member.available);
         self.should_run && !serves

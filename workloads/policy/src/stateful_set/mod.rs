@@ -277,7 +277,7 @@ impl<'a> Member<'a> {
         self.in_place.is_some_and(InPlaceState::is_pending)
     }
 
-    /// It is held before its deletion.
+    /// Tells whether it is held before its deletion.
     fn is_going(&self) -> bool {
         State::of(self.pod) == State::PreparingDelete
     }

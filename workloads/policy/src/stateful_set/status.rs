@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use super::{Input, Member, Pass, Plan};
 use crate::{
     action::Note,
-    clone_set::{CLAIMS_DIFFER, condition, unsettled_conditions},
+    claim_change::CLAIMS_DIFFER,
+    clone_set::{condition, unsettled_conditions},
     fault::Fault,
     in_place,
     names::REVISION_LABEL,

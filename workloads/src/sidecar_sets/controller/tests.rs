@@ -1,6 +1,9 @@
 //! Ends of plans, and what is said of them.
 
+use std::sync::Arc;
+
 use berth_base::lease::Tenure;
+use berth_sidecarset::{FiledSet, Refile};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -9,6 +12,7 @@ use crate::{
     event_loop::Listed,
     events,
     served::{self, Served},
+    write::Writer,
 };
 
 /// Rows: how plans end one after the other, and how often it is said by then that a name is taken.

@@ -33,7 +33,7 @@ const PRELOADED: &str = "NeverVerifyPreloadedImages";
 /// Selectable fields and node-bound tokens.
 pub(crate) const API: (u32, u32) = (1, 32);
 
-/// All of them; one line when there is no cluster.
+/// Runs all checks; gives one line when there is no cluster.
 pub(super) async fn checks(host: &Host, facts: &Facts) -> Vec<Check> {
     let configuration = Configuration::read(&host.path(CONFIG)).ok();
     let named = configuration.as_ref().and_then(|config| config.node_name.clone());
@@ -97,7 +97,7 @@ async fn api(client: &Client) -> Vec<Check> {
     [at_least("api", "API server", &version, API, remedy)].into_iter().chain(clock).collect()
 }
 
-/// Whether the admission policies keep this identity to its node, by a write that they must refuse.
+/// Checks whether the admission policies keep this identity to its node, by a write that they must refuse.
 async fn admission(client: &Client, user: &str) -> Check {
     let tried = match policies::attempt(client.clone(), "").await {
         Ok(_) => policies::judge(Ok(())),
@@ -128,7 +128,7 @@ fn node_name(named: Option<&str>, kubelet: &Kubelet) -> Result<String> {
     named.map_or_else(|| ready::node_name(kubelet), |name| Ok(name.to_owned()))
 }
 
-/// Its version, where it is known.
+/// Checks the version of the kubelet, and returns it where it is known.
 async fn kubelet(client: &Client, facts: &Facts, named: Option<&str>) -> (Option<String>, Vec<Check>) {
     let Some(kubelet) = &facts.kubelet else { return (None, Vec::new()) };
     let version = async {
@@ -151,7 +151,7 @@ async fn kubelet(client: &Client, facts: &Facts, named: Option<&str>) -> (Option
     }
 }
 
-/// Whether images that Berth pulls with a job's credentials are open to every pod of the node.
+/// Checks whether images that Berth pulls with a job's credentials are open to every pod of the node.
 async fn secrets(client: &Client, facts: &Facts, named: Option<&str>, version: Option<&str>) -> Vec<Check> {
     let (Some(kubelet), Some(version)) = (&facts.kubelet, version.and_then(|version| parse(version).ok()))
     else {

@@ -77,7 +77,7 @@ pub(super) fn program(args: &[String]) -> String {
     args.first().map_or("", |program| program.trim_start_matches(['-', '@', ':', '+', '!'])).to_owned()
 }
 
-/// Where it says that it is healthy.
+/// Address at which it says that it is healthy.
 pub(super) fn healthz(address: Option<String>, port: Option<String>) -> Option<String> {
     let port = port.map_or(Some(HEALTHZ_PORT), |port| port.parse().ok()).filter(|port| *port != 0)?;
     let address = match address.as_deref() {

@@ -32,14 +32,14 @@ impl Decision<'_> {
             && self.seen.containers.iter().all(settled)
     }
 
-    /// It has the new version of twins, which has taken over.
+    /// Tells whether it has the new version of twins, which has taken over.
     pub(super) fn has_taken_over(&self, container: &ContainerView) -> bool {
         let mut migrations = self.update.migrations.iter();
         migrations.any(|migration| migration.taken_over && migration.target == container.name)
     }
 
-    /// It is the twin that served, and the new version has still to take over: that it falls over is no fault
-    /// of the new one, which may be the remedy.
+    /// Tells whether it is the twin that served, and the new version has still to take over: that it falls
+    /// over is no fault of the new one, which may be the remedy.
     pub(super) fn is_left_behind(&self, container: &ContainerView) -> bool {
         let mut under_way = self.update.migrations.iter().filter(|migration| !migration.back);
         under_way.any(|migration| migration.limit.is_some() && migration.other == container.name)

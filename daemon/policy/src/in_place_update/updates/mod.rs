@@ -375,7 +375,7 @@ impl Updates {
 }
 
 impl Wake {
-    /// Something may be owed then.
+    /// Takes note that something may be owed then.
     fn at(&mut self, then: Instant) {
         let is_ahead = self.planned.is_none_or(|planned| then > planned);
         if is_ahead && self.next.is_none_or(|next| then < next) {

@@ -37,7 +37,8 @@ pub fn is_news(request: &UpdateRequest, report: &UpdateReport) -> bool {
         || failed(report) != failed(old)
 }
 
-/// Nobody waits for the word that it has begun; one that takes long says how far it is.
+/// Tells whether this says only that it has begun. Nobody waits for that word; one that takes long says how
+/// far it is.
 fn begins(request: &UpdateRequest, report: &UpdateReport) -> bool {
     request.is_one_way() && request.reported.phase.is_none() && report.outcome.is_none()
 }

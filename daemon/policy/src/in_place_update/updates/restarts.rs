@@ -94,7 +94,7 @@ impl Restarts {
         self.in_flight.values().map(|restart| &restart.request)
     }
 
-    /// Nobody wants any of them any more.
+    /// Drops all of them: nobody wants any of them any more.
     pub(crate) fn drop_all(&mut self) -> impl Iterator<Item = RequestId> {
         self.done.clear();
         std::mem::take(&mut self.in_flight).into_values().map(|restart| restart.request.id)

@@ -99,7 +99,7 @@ fn is_being_started(view: &PodView, instance: &InstanceView, image: ImageMatch) 
     }
 }
 
-/// Nobody has said that its hook has ended: the kubelet says that it runs only after that.
+/// Tells whether nobody has said yet that its hook has ended: the kubelet says that it runs only after that.
 fn is_in_hook(container: &DeclaredContainer, newest: &InstanceView) -> bool {
     let told = |status: &ContainerStatusView| status.id.as_ref() == Some(&newest.id) && status.runs;
     container.hook != DeclaredHook::None && !newest.hooked && !container.status.as_ref().is_some_and(told)
@@ -219,8 +219,8 @@ impl Look<'_> {
         Life::Restarting
     }
 
-    /// It runs steadily, has nothing that would have to succeed before it is Ready, and is the first one
-    /// after the one that the kubelet told of last, which ran: it has not fallen over.
+    /// Tells whether it runs steadily, has nothing that would have to succeed before it is Ready, and is the
+    /// first one after the one that the kubelet told of last, which ran: it has not fallen over.
     fn is_early_ready(&mut self, container: &DeclaredContainer, newest: &InstanceView) -> bool {
         let follows = |status: &ContainerStatusView| {
             status.runs && status.ready && newest.attempt == status.restarts.saturating_add(1)

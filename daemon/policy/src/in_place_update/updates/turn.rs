@@ -274,8 +274,8 @@ fn unknown(pod: &UpdatedPod, instances: &BTreeMap<ContainerName, InstanceView>) 
         .collect()
 }
 
-/// It is known what is to be done next: not while something has to be reported first, or the kubelet has to
-/// learn of it.
+/// Tells whether it is known what is to be done next: not while something has to be reported first, or the
+/// kubelet has to learn of it.
 fn is_decided(planned: &PodPlan) -> bool {
     match &planned.next {
         None => false,
