@@ -1,5 +1,7 @@
 //! Words of the cluster about its jobs and images.
 
+use berth_proto::crd::ImagePullJobStatus;
+
 use super::*;
 
 impl World {
