@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A change of a phase is written at once, progress at most once a second. While the API server is away
-//! everything that was seen stays wished, and what happened is written when it is back. `spec.images` gets
-//! what OpenKruise's clients look for there (see `spec`), and pulls that end have Events (see `news`).
+//! everything that was seen stays wished, and what happened is written when it is back. What somebody else
+//! has written over is written again (see `written`). `spec.images` gets what OpenKruise's clients look for
+//! there (see `spec`), and pulls that end have Events (see `news`).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -31,6 +32,7 @@ use super::{
     spec,
     status::{self, Told},
     wishes,
+    written::Written,
 };
 use crate::{
     agent::fault::Point,
@@ -46,6 +48,7 @@ use crate::{
         follow::{Shown, Watch, follow},
         node_object, pause,
         raw::{self, Raw},
+        target::version,
     },
 };
 
@@ -53,7 +56,7 @@ use crate::{
 const DEBOUNCE: Duration = Duration::from_millis(10);
 /// Pause between two writes; what changes meanwhile goes with the next one.
 const WRITES_APART: Duration = Duration::from_millis(50);
-/// Pause between two writes of nothing but progress.
+/// Pause between two writes of nothing but progress, or of what somebody else writes over.
 const PROGRESS_APART: Duration = Duration::from_secs(1);
 /// Pause between two writes into `spec.images`: jobs come and go in crowds.
 const SPECS_APART: Duration = Duration::from_secs(1);
@@ -84,6 +87,8 @@ pub(crate) struct NodeImages {
 struct Seen {
     uid: String,
     version: String,
+    /// The version as a number.
+    number: u64,
     images: Arc<spec::Images>,
     status: NodeImageStatus,
     faults: Vec<String>,
@@ -144,6 +149,7 @@ impl NodeImages {
         seen.send_replace(Some(Seen {
             uid: object.metadata.uid.clone().unwrap_or_default(),
             version: object.metadata.resource_version.clone().unwrap_or_default(),
+            number: version(&object.metadata),
             images: Arc::new(object.spec.images.clone()),
             status: object.status.clone().unwrap_or_default(),
             faults: asked.faults,
@@ -154,7 +160,7 @@ impl NodeImages {
     async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>, news: mpsc::Sender<(String, News)>) {
         let mut changes = self.images.news();
         let mut clock = Clock::read();
-        let mut written: Option<(String, NodeImageStatus)> = None;
+        let mut written: Option<Written> = None;
         let mut last = None;
         let mut attempt = 0;
         let mut allowance = Allowance::new(Instant::now());
@@ -164,10 +170,13 @@ impl NodeImages {
             clock = clock.kept(Clock::read());
             let mut again = None;
             if let Some(object) = now_seen {
-                let before = written.as_ref().filter(|(uid, _)| *uid == object.uid).map(|(_, status)| status);
+                let own = written.as_ref().filter(|written| written.uid == object.uid);
+                let over = own.is_some_and(|own| own.is_written_over(&object.status, object.number));
+                let before = own.map(|own| &own.sent);
                 let owed = self.status(&object, before.unwrap_or(&object.status), &clock);
                 let due = match (before, last) {
-                    (Some(before), _) if *before == owed => None,
+                    (Some(before), _) if *before == owed && !over => None,
+                    (Some(_), Some(last)) if over => Some(later(last, PROGRESS_APART)),
                     (Some(before), Some(last))
                         if status::without_progress(before) == status::without_progress(&owed) =>
                     {
@@ -180,7 +189,7 @@ impl NodeImages {
                     Some(due) if due <= Instant::now() => {
                         last = Some(Instant::now());
                         match self.write(&object.uid, &owed).await {
-                            Ok(()) => {
+                            Ok(answered) => {
                                 let before = before.unwrap_or(&object.status);
                                 for one in news::ended(before, &owed, &object.status.desired_images) {
                                     if allowance.take(Instant::now()) {
@@ -188,7 +197,7 @@ impl NodeImages {
                                         let _ = news.try_send((object.uid.clone(), one));
                                     }
                                 }
-                                written = Some((object.uid, owed));
+                                written = Some(Written::new(object.uid, owed, answered));
                                 attempt = 0;
                                 continue;
                             }
@@ -289,12 +298,12 @@ impl NodeImages {
         status::status(&told, previous, clock, Time(whole_second(Timestamp::now())))
     }
 
-    async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<(), CallError> {
+    async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<NodeImage, CallError> {
         Point::Answering.reached();
         let write =
             node_object::apply_status::<NodeImage>(&self.connection, &self.node, uid, FIELD_MANAGER, status);
         let written = write.await;
         Point::Answered.reached();
-        written.map(drop)
+        written
     }
 }
