@@ -8,10 +8,10 @@ use berth_base::time::later;
 use berth_workloads_policy::action::Note;
 use serde_json::Value;
 
-use crate::write::STATUS_NOT_KEPT;
-
 /// The same status is written again after it: the definition may be the right one by then.
 const AGAIN: Duration = Duration::from_secs(600);
+/// Reason of the Event of a status that the API server answers otherwise than it was sent.
+const STATUS_NOT_KEPT: &str = "StatusNotKept";
 /// Times in conditions. Where the API server keeps no condition, each plan has other ones.
 const TIMES: [&str; 2] = ["lastTransitionTime", "lastUpdateTime"];
 
