@@ -13,7 +13,7 @@ const AGAIN: Duration = Duration::from_secs(600);
 /// Reason of the Event of a status that the API server answers otherwise than it was sent.
 const STATUS_NOT_KEPT: &str = "StatusNotKept";
 /// Times in conditions. Where the API server keeps no condition, each plan has other ones.
-const TIMES: [&str; 2] = ["lastTransitionTime", "lastUpdateTime"];
+const TIMES: [&str; 3] = ["lastTransitionTime", "lastUpdateTime", "lastProbeTime"];
 
 /// Status of a set that was written last and is not kept, and when it is written again.
 #[derive(Debug, Default)]
