@@ -56,7 +56,7 @@ use crate::{
 const DEBOUNCE: Duration = Duration::from_millis(10);
 /// Pause between two writes; what changes meanwhile goes with the next one.
 const WRITES_APART: Duration = Duration::from_millis(50);
-/// Pause between two writes of nothing but progress, or of what somebody else writes over.
+/// Pause between two writes of nothing but progress.
 const PROGRESS_APART: Duration = Duration::from_secs(1);
 /// Pause between two writes into `spec.images`: jobs come and go in crowds.
 const SPECS_APART: Duration = Duration::from_secs(1);
@@ -174,11 +174,12 @@ impl NodeImages {
                 let over = own.is_some_and(|own| own.is_written_over(&object.status, object.number));
                 let before = own.map(|own| &own.sent);
                 let owed = self.status(&object, before.unwrap_or(&object.status), &clock);
-                let due = match (before, last) {
-                    (Some(before), _) if *before == owed && !over => None,
-                    (Some(_), Some(last)) if over => Some(later(last, PROGRESS_APART)),
-                    (Some(before), Some(last))
-                        if status::without_progress(before) == status::without_progress(&owed) =>
+                let times = own.map_or(0, |own| own.times_of(&owed));
+                let due = match (own, last) {
+                    (Some(own), _) if own.sent == owed && !over => None,
+                    (Some(own), Some(last)) if own.sent == owed => Some(later(last, own.pause())),
+                    (Some(own), Some(last))
+                        if status::without_progress(&own.sent) == status::without_progress(&owed) =>
                     {
                         Some(later(last, PROGRESS_APART))
                     }
@@ -197,7 +198,7 @@ impl NodeImages {
                                         let _ = news.try_send((object.uid.clone(), one));
                                     }
                                 }
-                                written = Some(Written::new(object.uid, owed, answered));
+                                written = Some(Written::new(object.uid, owed, answered, times));
                                 attempt = 0;
                                 continue;
                             }
