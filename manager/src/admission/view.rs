@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
-use crate::watch::{Failure, Outage, PAGE, WATCH_SECONDS};
+use crate::watch::{Failure, Outage, PAGE, WATCH_SECONDS, is_too_old};
 
 /// Objects of one kind by name, of namespaced ones by `namespace/name`.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +57,8 @@ pub(super) async fn follow<K, V: PartialEq>(
 ) where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(PAGE)));
+    let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
+    let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
     let mut fresh = BTreeMap::new();
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {
@@ -70,7 +71,12 @@ pub(super) async fn follow<K, V: PartialEq>(
                 take(event, &mut fresh, &keep, &view);
                 None
             }
-            Err(error) => Some(lost(outage.fails(&error), what, &view)),
+            Err(error) => {
+                if is_too_old(&error) {
+                    events.set(watcher::watcher(api.clone(), config.clone()));
+                }
+                Some(lost(outage.fails(&error), what, &view))
+            }
         };
         if let Some(pause) = pause {
             sleep(pause).await;
