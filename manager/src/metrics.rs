@@ -28,7 +28,8 @@ pub enum Outcome {
     Conflict,
     /// The object is gone.
     Gone,
-    /// The API server will not have it, now or later.
+    /// The API server will not have it: before the object changes, or for minutes where a missing right or
+    /// somebody's rule keeps it out.
     Refused,
     /// The object would be larger than the API server takes; not tried before it changes.
     TooLarge,

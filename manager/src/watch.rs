@@ -17,7 +17,7 @@ use crate::{
     store::{Kind, Object},
     wire::{Watchable, Watched},
 };
-pub(crate) use berth_base::outage::{Failure, Outage};
+pub(crate) use berth_base::outage::{Failure, Outage, is_too_old};
 
 /// Event of the objects of a kind.
 #[derive(Debug)]
@@ -90,13 +90,16 @@ where
     let kind = W::KIND;
     let api: Api<Watched<W>> = Api::all(client);
     let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
-    let mut events = pin!(watcher::watcher(api, config));
+    let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {
         let mut pause = None;
         let input = match event {
             Ok(event) => input::<W>(event),
             Err(error) => {
+                if is_too_old(&error) {
+                    events.set(watcher::watcher(api.clone(), config.clone()));
+                }
                 let failure = outage.fails(&error);
                 if let Some(text) = &failure.news {
                     lost::<W>(failure.absent, text);

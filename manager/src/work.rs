@@ -160,7 +160,8 @@ pub(crate) fn looked_after(key: &Key) -> Duration {
 /// Time up to which pods may be there that are not seen: since `leads`, or because a watch broke.
 pub(crate) fn pods_unseen_until(views: &Views, leads: Instant, now: Now) -> Option<Instant> {
     let settles = later(leads, SETTLED);
-    views.doubt(Kind::Pod).into_iter().chain([settles]).filter(|until| *until > now.instant).max()
+    let doubt = views.doubt(Kind::Pod, now.instant);
+    doubt.into_iter().chain([settles]).filter(|until| *until > now.instant).max()
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@
 //!
 //! A write that is to be tried again waits in the queue, without a permit: objects that fail for ever take
 //! nothing from others. All of them wait while the API server itself takes none (`busy`). One that is too
-//! large for the API server is not tried again before its object changes: the answer would be the same.
+//! large for the API server, or makes no sense to it, is not tried again before its object changes: the
+//! answer would be the same. One that a missing right or somebody's rule keeps out stands aside, and is tried
+//! again after minutes: that it may pass by then is no event of its object.
 
 mod answer;
 mod body;
@@ -97,6 +99,16 @@ struct Shared {
     vault: Vault,
 }
 
+/// Consequence of a try.
+enum Next {
+    /// Nothing is left to be written.
+    Over,
+    /// It is tried again after a pause.
+    Again(Item),
+    /// It was refused by who may let it pass later.
+    Aside(Item),
+}
+
 impl Writer {
     /// One whose writes are done by [`Writer::run`].
     pub fn new(tenure: Tenure, metrics: Metrics, vault: Vault) -> Self {
@@ -140,10 +152,10 @@ impl Writer {
             let (shared, client) = (self.shared.clone(), client.clone());
             tasks.spawn(async move {
                 let target = item.order.target();
-                let again = shared.write(client, item, &target).await;
+                let next = shared.write(client, item, &target).await;
                 // The permit is for what is on its way: a pause is spent in the queue.
                 drop(permit);
-                shared.done(&target, again);
+                shared.done(&target, next);
             });
             while tasks.try_join_next().is_some() {}
         }
@@ -181,12 +193,25 @@ impl Shared {
     }
 
     /// The write is over, or waits for its next try.
-    fn done(&self, target: &Target, again: Option<Item>) {
-        let again = again.map(|item| {
-            let pause = PAUSES[item.tries.saturating_sub(1).min(PAUSES.len() - 1)];
-            (later_timer(Instant::now(), pause), item)
-        });
-        if let Some(superseded) = self.queue().done(target, again) {
+    fn done(&self, target: &Target, next: Next) {
+        let now = Instant::now();
+        let (again, refused) = match next {
+            Next::Over => (None, None),
+            Next::Again(item) => {
+                let pause = PAUSES[item.tries.saturating_sub(1).min(PAUSES.len() - 1)];
+                (Some((later_timer(now, pause), item)), None)
+            }
+            Next::Aside(item) => (None, Some(item)),
+        };
+        let superseded = {
+            let mut queue = self.queue();
+            let superseded = queue.done(target, again);
+            if let Some(item) = refused {
+                queue.put_aside(target, item, now);
+            }
+            superseded
+        };
+        if let Some(superseded) = superseded {
             self.metrics.write(superseded.what(), Outcome::Superseded);
         }
         // A newer write of the same object may have waited for it, or one of its namespace.
@@ -194,22 +219,23 @@ impl Shared {
     }
 
     /// Writes one, if there still is a point in it; what is to be tried again comes back.
-    async fn write(&self, client: Client, item: Item, target: &Target) -> Option<Item> {
+    async fn write(&self, client: Client, item: Item, target: &Target) -> Next {
         let Item { order, tries } = item;
         if !self.tenure.holds() {
             self.metrics.write(order.what(), Outcome::NotLeading);
-            return None;
+            return Next::Over;
         }
         let body = match Body::of(&order, &self.vault) {
             Ok(body) => body,
             Err(error) => {
                 self.metrics.write(order.what(), Outcome::Unsealed);
                 warn!(object = %target.key, error = chain(&error), "Not written, credentials cannot be sealed");
-                return None;
+                return Next::Over;
             }
         };
         let size = size::bytes(&body);
         let begun = Instant::now();
+        let mut by_rule = false;
         let (outcome, error) = if size > MOST_BYTES {
             (Outcome::TooLarge, format!("more than {MOST_BYTES} bytes"))
         } else {
@@ -222,6 +248,7 @@ impl Shared {
                     if matches!(&error, kube::Error::Api(status) if is_overload(status)) {
                         self.queue().busy.is_told(Instant::now());
                     }
+                    by_rule = answer::is_by_rule(&error);
                     (answer::outcome(&error, tries), chain(&error))
                 }
                 Err(_) => (Outcome::Retried, format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
@@ -231,8 +258,15 @@ impl Shared {
         if outcome == Outcome::Written {
             self.metrics.written_in(begun.elapsed());
         }
-        answer::tell(&order, target, outcome, size, &error);
-        (outcome == Outcome::Retried).then(|| Item { order, tries: tries.saturating_add(1) })
+        let aside = outcome == Outcome::Refused && by_rule;
+        answer::tell(&order, target, outcome, size, &error, aside);
+        if outcome == Outcome::Retried {
+            Next::Again(Item { order, tries: tries.saturating_add(1) })
+        } else if aside {
+            Next::Aside(Item { order, tries })
+        } else {
+            Next::Over
+        }
     }
 }
 

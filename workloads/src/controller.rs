@@ -13,8 +13,9 @@ use crate::{
     event_loop::{Connections, EventLoop, Turn},
     owned::Concerned,
     state::{Came, Look, Next, State},
+    unkept,
     watch::Input,
-    write::{End, HELD_BACK, Report, STATUS_NOT_KEPT, Wrote},
+    write::{End, HELD_BACK, Report, Wrote},
 };
 
 /// The way from inputs and answers to plans.
@@ -153,11 +154,7 @@ impl Controller {
         memory.unadopted.failed(unadopted, Timestamp::now());
         if let Some((status, field)) = unkept {
             memory.unkept.add(status, Instant::now());
-            let text = format!(
-                "status.{field} is not kept as it is written: apply the definitions of this version, and see \
-                 mutating webhooks"
-            );
-            let note = Note { warning: true, reason: STATUS_NOT_KEPT, text };
+            let note = unkept::note(&field);
             if let Some(set) = &set
                 && memory.told.is_news(Instant::now(), &note)
             {

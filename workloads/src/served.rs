@@ -74,6 +74,8 @@ struct State {
     refused: Vec<(Method, String, u16)>,
     /// Change of all that is made or replaced.
     webhook: Option<fn(&mut Value)>,
+    /// Field that is kept of no status.
+    pruned: Option<&'static str>,
 }
 
 impl Served {
@@ -96,6 +98,11 @@ impl Served {
     /// Changes all that is made or replaced, as a mutating webhook does.
     pub(crate) fn change(&self, webhook: fn(&mut Value)) {
         self.0.lock().unwrap().webhook = Some(webhook);
+    }
+
+    /// Keeps this field of no status, as a definition that does not know it.
+    pub(crate) fn prune(&self, field: &'static str) {
+        self.0.lock().unwrap().pruned = Some(field);
     }
 
     /// The object of a kind and name.
@@ -221,6 +228,9 @@ impl State {
                     object["revision"] = body.get("revision").unwrap_or(&object["revision"]).clone();
                 } else {
                     object["status"] = body["status"].clone();
+                    if let Some((status, field)) = object["status"].as_object_mut().zip(self.pruned) {
+                        status.remove(field);
+                    }
                     let given = body["metadata"]["annotations"].as_object().filter(|_| is_pod);
                     let given = given.into_iter().flatten().filter(|(_, value)| !value.is_null());
                     given.for_each(|(key, value)| object["metadata"]["annotations"][key] = value.clone());

@@ -5,12 +5,15 @@
 use std::time::{Duration, Instant};
 
 use berth_base::time::later;
+use berth_workloads_policy::action::Note;
 use serde_json::Value;
 
 /// The same status is written again after it: the definition may be the right one by then.
 const AGAIN: Duration = Duration::from_secs(600);
+/// Reason of the Event of a status that the API server answers otherwise than it was sent.
+const STATUS_NOT_KEPT: &str = "StatusNotKept";
 /// Times in conditions. Where the API server keeps no condition, each plan has other ones.
-const TIMES: [&str; 2] = ["lastTransitionTime", "lastUpdateTime"];
+const TIMES: [&str; 3] = ["lastTransitionTime", "lastUpdateTime", "lastProbeTime"];
 
 /// Status of a set that was written last and is not kept, and when it is written again.
 #[derive(Debug, Default)]
@@ -31,6 +34,15 @@ impl Unkept {
         let (unkept, at) = self.0.as_ref()?;
         (*at > now && is_same(unkept, status)).then_some(*at)
     }
+}
+
+/// News of a field that is not kept.
+pub(crate) fn note(field: &str) -> Note {
+    let text = format!(
+        "status.{field} is not kept as it is written: apply the definitions of this version, and see \
+         mutating webhooks"
+    );
+    Note { warning: true, reason: STATUS_NOT_KEPT, text }
 }
 
 /// Field of a status that an answer has not as it was sent. What else the answer has is somebody else's.

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use berth_base::outage::Outage;
+use berth_base::outage::{Outage, is_too_old};
 use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{ImagePullJob, NodePodUpdate};
 use berth_workloads_policy::{
@@ -272,12 +272,16 @@ pub(crate) async fn relay<K, I>(
     K: Received,
 {
     let page = config.page_size.map_or(PAGE, |page| page.min(PAGE));
-    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(page)));
+    let config = config.timeout(WATCH_SECONDS).page_size(page);
+    let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
+                if is_too_old(&error) {
+                    events.set(watcher::watcher(api.clone(), config.clone()));
+                }
                 let failure = outage.fails(&error);
                 if let Some(text) = &failure.news {
                     warn!(kind = name, error = text, "Watch lost, what it showed stays");

@@ -60,9 +60,6 @@ use crate::{
 /// Reason of the Event of a write that somebody holds back: a budget, whose name is in its text.
 pub(crate) const HELD_BACK: &str = "HeldBack";
 
-/// Reason of the Event of a status that the API server answers otherwise than it was sent.
-pub(crate) const STATUS_NOT_KEPT: &str = "StatusNotKept";
-
 /// Words for a write that is done, and says something else.
 pub(crate) const CHANGED_BY_CLUSTER: &str =
     "the cluster changes what is written there: see its mutating webhooks and policies";

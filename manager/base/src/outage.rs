@@ -59,6 +59,13 @@ impl Outage {
     }
 }
 
+/// Tells whether the API server refuses a watch because it has the version no more that it would go on from.
+/// Mostly it begins the watch and ends it with that word, and the library lists anew. Where it refuses the
+/// request itself, the library would ask for the same version for ever.
+pub fn is_too_old(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
+}
+
 /// The API server has no such path: the kind's definition is not there, or gone.
 fn is_absent(error: &watcher::Error) -> bool {
     match error {

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::{
     reads::PAGE,
-    watch::{Failure, Outage, WATCH_SECONDS},
+    watch::{Failure, Outage, WATCH_SECONDS, is_too_old},
 };
 
 /// Objects of one kind by name, of namespaced ones by `namespace/name`.
@@ -60,7 +60,8 @@ pub(super) async fn follow<K, V: PartialEq>(
 ) where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(PAGE)));
+    let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
+    let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
     let mut fresh = BTreeMap::new();
     let mut outage = Outage::default();
     while let Some(event) = events.next().await {
@@ -73,7 +74,12 @@ pub(super) async fn follow<K, V: PartialEq>(
                 take(event, &mut fresh, &keep, &view);
                 None
             }
-            Err(error) => Some(lost(outage.fails(&error), what, &view)),
+            Err(error) => {
+                if is_too_old(&error) {
+                    events.set(watcher::watcher(api.clone(), config.clone()));
+                }
+                Some(lost(outage.fails(&error), what, &view))
+            }
         };
         if let Some(pause) = pause {
             sleep(pause).await;

@@ -222,7 +222,7 @@ impl ImageIndex {
 
     /// Returns `None` if it can be relied on that no more nodes are selected; else when to look again.
     fn believable(&self, none: bool, seen: Instant, now: Now) -> Option<Instant> {
-        let doubts = [Kind::Node, Kind::NodeImage, Kind::Pod].map(|kind| self.views.doubt(kind));
+        let doubts = [Kind::Node, Kind::NodeImage, Kind::Pod].map(|kind| self.views.doubt(kind, now.instant));
         let lag = self
             .views
             .complete_since(KINDS)

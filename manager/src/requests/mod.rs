@@ -329,7 +329,7 @@ impl RequestIndex {
                 let facts = assignment::Facts {
                     pod: pod(&wanted.pod),
                     since: request.seen.instant.max(usable_since),
-                    doubt: self.views.doubt(Kind::Pod),
+                    doubt: self.views.doubt(Kind::Pod, now.instant),
                 };
                 let decision = assignment::decide(&id, wanted, &facts, &mut self.replaced, now);
                 if !self.asks_budgets || id.kind != RequestKind::Recreate {
@@ -351,8 +351,8 @@ impl RequestIndex {
                     pod: pod(&assigned.pod),
                     node: self.nodes.contains_key(&assigned.assignment.node),
                     since: usable_since,
-                    pods_doubt: self.views.doubt(Kind::Pod),
-                    nodes_doubt: self.views.doubt(Kind::Node),
+                    pods_doubt: self.views.doubt(Kind::Pod, now.instant),
+                    nodes_doubt: self.views.doubt(Kind::Node, now.instant),
                 };
                 deadline::decide(id.kind, assigned, &facts, now)
             }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::FiledEvent;
-use crate::watch::{Outage, WATCH_SECONDS};
+use crate::watch::{Outage, WATCH_SECONDS, is_too_old};
 
 /// Objects of a page: one has the sidecars of a set, up to half a megabyte.
 const PAGE: u32 = 32;
@@ -23,12 +23,15 @@ const PAGE: u32 = 32;
 pub async fn follow_filed(client: Client, namespace: String, events: mpsc::Sender<FiledEvent>) {
     let api: Api<Sent<ControllerRevision>> = Api::namespaced(client, &namespace);
     let config = watcher::Config::default().labels(SET_LABEL).timeout(WATCH_SECONDS).page_size(PAGE);
-    let mut shown = pin!(watcher::watcher(api, config));
+    let mut shown = pin!(watcher::watcher(api.clone(), config.clone()));
     let mut outage = Outage::default();
     while let Some(event) = shown.next().await {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
+                if is_too_old(&error) {
+                    shown.set(watcher::watcher(api.clone(), config.clone()));
+                }
                 let failure = outage.fails(&error);
                 if let Some(error) = failure.news {
                     warn!(namespace, error, "Watch of the ControllerRevisions of SidecarSets lost");

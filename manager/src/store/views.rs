@@ -8,7 +8,8 @@ use crate::time::later;
 use super::object::Kind;
 
 /// A watch that broke is tried again, after pauses of up to 5 s (`crate::watch`): until then and a little
-/// longer, what it does not show proves nothing.
+/// longer, what it does not show proves nothing; and of a list that comes in until it has ended, which may be
+/// a minute where there are many pods.
 const DOUBT: Duration = Duration::from_secs(10);
 
 /// How far an index can rely on each.
@@ -60,8 +61,11 @@ impl Views {
         self.views[kind as usize].listing
     }
 
-    pub(crate) fn doubt(&self, kind: Kind) -> Option<Instant> {
-        self.views[kind as usize].doubt
+    /// Time until which it proves nothing that something of this kind is not shown. While a list comes in it
+    /// is always a while from now: whoever waits looks again then.
+    pub(crate) fn doubt(&self, kind: Kind, now: Instant) -> Option<Instant> {
+        let View { listing, doubt, .. } = self.views[kind as usize];
+        if listing { Some(later(now, DOUBT)) } else { doubt }
     }
 
     /// Time until which changes of this kind may have gone unseen: that none came before then proves nothing.

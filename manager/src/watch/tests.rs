@@ -118,13 +118,14 @@ async fn watches_that_end_at_once_are_spaced() {
     task.abort();
 }
 
-/// A watch that ends in its time goes on from where it was: nothing is listed again as time passes. Rows:
-/// whether the API server says of one that its version is gone, and the lists of an hour.
+/// A watch that ends in its time goes on from where it was: nothing is listed again as time passes. Rows: how
+/// the API server says of one that its version is gone, and the lists of an hour.
 #[rstest]
-#[case::each_ends_in_its_time(false, 1)]
-#[case::one_breaks(true, 2)]
+#[case::each_ends_in_its_time("not", 1)]
+#[case::one_breaks("in the watch", 2)]
+#[case::one_is_refused("by its status", 2)]
 #[tokio::test(start_paused = true)]
-async fn only_a_watch_that_breaks_lists_anew(#[case] breaks: bool, #[case] wanted: usize) {
+async fn only_a_watch_that_breaks_lists_anew(#[case] says: &'static str, #[case] wanted: usize) {
     let (lists, watches) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (of_lists, of_watches) = (lists.clone(), watches.clone());
     let service = service_fn(move |request: Request<Body>| {
@@ -132,19 +133,25 @@ async fn only_a_watch_that_breaks_lists_anew(#[case] breaks: bool, #[case] wante
         let counter = if is_watch { &of_watches } else { &of_lists };
         let number = counter.fetch_add(1, Ordering::Relaxed);
         async move {
-            let body = if !is_watch {
-                json!({ "kind": "ContainerUpdateRequestList", "apiVersion": "berth.dev/v1alpha1",
-                    "metadata": { "resourceVersion": "9" }, "items": [] })
-                .to_string()
-            } else if breaks && number == 30 {
-                let gone = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                    "message": "too old resource version", "reason": "Expired", "code": 410 });
-                format!("{}\n", json!({ "type": "ERROR", "object": gone }))
-            } else {
-                tokio::time::sleep(Duration::from_secs(WATCH_SECONDS.into())).await;
-                String::new()
+            let gone = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": "too old resource version", "reason": "Expired", "code": 410 });
+            let says = if number == 30 { says } else { "not" };
+            let (code, body) = match (is_watch, says) {
+                (false, _) => {
+                    let list = json!({ "kind": "ContainerUpdateRequestList",
+                        "apiVersion": "berth.dev/v1alpha1", "metadata": { "resourceVersion": "9" },
+                        "items": [] });
+                    (200, list.to_string())
+                }
+                (true, "in the watch") => (200, format!("{}\n", json!({ "type": "ERROR", "object": gone }))),
+                (true, "by its status") => (410, gone.to_string()),
+                (true, _) => {
+                    tokio::time::sleep(Duration::from_secs(WATCH_SECONDS.into())).await;
+                    (200, String::new())
+                }
             };
-            Ok::<_, Infallible>(Response::new(Body::from(body.into_bytes())))
+            let body = Body::from(body.into_bytes());
+            Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
         }
     });
     let (sender, mut inputs) = mpsc::channel(16);

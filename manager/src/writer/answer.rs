@@ -27,6 +27,9 @@ const TOO_LARGE: [&str; 8] = [
 /// tried so often again, which takes some twenty seconds.
 pub(super) const TRIES_OF_FORBIDDEN: usize = 6;
 
+/// How the API server says, by whatever code, that a webhook or an admission policy refuses a write.
+const DENIED: [&str; 2] = ["denied the request", "denied request"];
+
 /// The outcome that an error means for the write, which has been tried so often before. Whatever is not known
 /// to last is tried again.
 pub(super) fn outcome(error: &kube::Error, tries: usize) -> Outcome {
@@ -45,8 +48,16 @@ pub(super) fn outcome(error: &kube::Error, tries: usize) -> Outcome {
     }
 }
 
-/// Says what became of a write of so many bytes.
-pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usize, error: &str) {
+/// Tells whether a refusal follows from a right or a rule, which somebody may change with no event of the
+/// object.
+pub(super) fn is_by_rule(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let message = status.message.to_ascii_lowercase();
+    status.code == 403 || DENIED.iter().any(|words| message.contains(words))
+}
+
+/// Says what became of a write of so many bytes; `aside`: it is refused, and tried again in minutes.
+pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usize, error: &str, aside: bool) {
     let (what, object) = (order.what(), &target.key);
     match (outcome, order) {
         (Outcome::Written, Write::Request(patch)) => match &patch.write {
@@ -90,6 +101,9 @@ pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usiz
         }
         (Outcome::Written, Write::PodUpdates(order)) => {
             debug!(node = %object, pods = order.pods.len(), "Desired pods written");
+        }
+        (Outcome::Refused, _) if aside => {
+            warn!(%object, what, error, "Write refused, trying again in five minutes");
         }
         (Outcome::Refused, _) => {
             warn!(%object, what, error, "Write refused, not tried before the object changes");

@@ -3,8 +3,11 @@
 //! ```text
 //!   push ──▶ ready, a lane for each namespace, one for nodes, one for sets ──take──▶ on its way ──done──▶ (over)
 //!                      ▲                                                                │
-//!                      └────────── later: not before a time ◀──tried again──────────────┘
+//!                      ├────────── later: not before a time ◀──tried again──────────────┤
+//!                      └────────── aside: takes no room, for minutes ◀──refused─────────┘
 //! ```
+
+mod aside;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -14,6 +17,7 @@ use std::{
 use berth_base::round_robin::RoundRobin;
 use tokio::time::Instant;
 
+use self::aside::Aside;
 use super::busy::Busy;
 use crate::{
     store::Kind,
@@ -52,7 +56,8 @@ pub(super) struct Item {
     pub(super) tries: usize,
 }
 
-/// The queue. A target is in its lane or in `later` exactly if its write waits and none of it is on its way.
+/// The queue. A target is in its lane or in `later` exactly if its write waits and none of it is on its way;
+/// and aside only if none of it waits or is on its way.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// By namespace; the objects of nodes have none.
@@ -66,6 +71,8 @@ pub(super) struct Queue {
     /// With the time before which it is not tried again.
     waiting: HashMap<Target, (Item, Option<Instant>)>,
     later: BTreeSet<(Instant, Target)>,
+    /// Refused ones.
+    aside: Aside,
     on_their_way: HashSet<Target>,
     /// Pause of all of them.
     pub(super) busy: Busy,
@@ -83,6 +90,7 @@ impl Queue {
     pub(super) fn push(&mut self, order: Write) -> Result<Option<Write>, Full> {
         let target = order.target();
         let item = Item { order, tries: 0 };
+        self.aside.forget(&target);
         if let Some(waiting) = self.waiting.get_mut(&target) {
             let (before, later) = std::mem::replace(waiting, (item, None));
             // It need not wait for what the one before it met.
@@ -139,8 +147,19 @@ impl Queue {
         {
             self.make_ready(target);
         }
+        while let Some((target, item)) = self.aside.take(now) {
+            if self.has_room(&target) {
+                self.insert(target.clone(), item, None);
+                self.make_ready(target);
+            } else {
+                self.aside.put(target, item, now);
+            }
+        }
         let next = self.next().and_then(|target| Some((self.waiting.remove(&target)?, target)));
-        let Some(((item, _), target)) = next else { return Err(self.later.first().map(|(at, _)| *at)) };
+        let Some(((item, _), target)) = next else {
+            let later = self.later.first().map(|(at, _)| *at);
+            return Err(later.into_iter().chain(self.aside.next()).min());
+        };
         if let Some(lane) = self.lanes.get_mut(&lane(&target)) {
             lane.waiting = lane.waiting.saturating_sub(1);
             lane.on_their_way += 1;
@@ -193,6 +212,14 @@ impl Queue {
             self.lanes.remove(&own);
         }
         superseded
+    }
+
+    /// The write of this object is over, and was refused by who may let it pass later.
+    pub(super) fn put_aside(&mut self, target: &Target, item: Item, now: Instant) {
+        // A newer one meets the same, or passes.
+        if !self.waiting.contains_key(target) {
+            self.aside.put(target.clone(), item, now);
+        }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -7,7 +7,7 @@ use std::{
     convert::Infallible,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -177,8 +177,33 @@ async fn what_is_forbidden_is_tried_some_times() {
     refused.writer.submit(patch("r", "1")).unwrap();
     refused.until("refused", 1).await;
     assert!(begun.elapsed() > Duration::from_secs(20));
-    sleep(Duration::from_secs(3600)).await;
+    sleep(Duration::from_secs(290)).await;
     assert_eq!(refused.seen().len(), answer::TRIES_OF_FORBIDDEN + 1);
+}
+
+/// Rows: code and words of a refusal. Nothing of the object changes when a right is given back, or a policy
+/// mended.
+#[rstest]
+#[case::right(403, "requests.apps.kruise.io is forbidden")]
+#[case::webhook(400, "admission webhook \"x\" denied the request: no")]
+#[case::policy(422, "ValidatingAdmissionPolicy 'x' with binding 'y' denied request: no")]
+#[tokio::test(start_paused = true)]
+async fn what_a_right_or_a_rule_keeps_out_is_written_when_it_may_pass(
+    #[case] code: u16,
+    #[case] words: &'static str,
+) {
+    let may_pass = Arc::new(AtomicBool::new(false));
+    let passes = may_pass.clone();
+    let bench = bench_of(move |_, _| {
+        let code = if passes.load(Ordering::Relaxed) { 200 } else { code };
+        (code, words.to_owned())
+    });
+    bench.writer.submit(patch("r", "1")).unwrap();
+    bench.until("refused", 2).await;
+    let asked = bench.seen().len();
+    may_pass.store(true, Ordering::Relaxed);
+    bench.until("written", 1).await;
+    assert_eq!(bench.seen().len(), asked + 1, "after a long pause");
 }
 
 #[rstest]

@@ -11,6 +11,7 @@ use berth_workloads_policy::{
     store::Stored,
 };
 use jiff::Timestamp;
+use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
 
@@ -25,6 +26,7 @@ use crate::{
     event_loop::{Connections, EventLoop, Turn, guarded},
     owned::Concerned,
     timing::{AT_ONCE, Backoff, SPACING},
+    unkept,
 };
 
 /// The picture, and what it is connected to.
@@ -134,14 +136,18 @@ impl Controller {
         if let Some(at) = memory.retry().filter(|at| *at > now) {
             self.turns.agenda.add(uid.clone(), at);
         }
-        if plan.status.is_some() {
+        if let Some(status) = &plan.status {
+            let unkept = memory.unkept.waits(&json!(status), now);
             // Counters change with every copy; whoever looks once a second sees the same.
-            match memory.status.waits(now) {
+            match unkept.or_else(|| memory.status.waits(now)) {
                 Some(at) => {
                     plan.status = None;
                     self.turns.agenda.add(uid.clone(), at);
                 }
-                None => memory.status.written(now),
+                None => {
+                    memory.unkept.forget();
+                    memory.status.written(now);
+                }
             }
         }
         if plan.actions.is_empty() && plan.status.is_none() {
@@ -157,7 +163,7 @@ impl Controller {
 
     /// Takes in what a plan has written.
     fn settle(&mut self, report: Report) {
-        let Report { uid, wrote, outcomes, met_errors, end } = report;
+        let Report { uid, wrote, outcomes, met_errors, unkept, end } = report;
         for wrote in wrote {
             match wrote {
                 Wrote::Copy(copy) => self.picture.wrote_copy(copy),
@@ -178,6 +184,16 @@ impl Controller {
             memory.met_errors = met_errors;
         }
         memory.tried(outcomes, now);
+        if let Some((status, field)) = unkept {
+            memory.unkept.add(status, now);
+            let note = unkept::note(&field);
+            if let Some(object) = self.picture.object(&uid)
+                && memory.told.is_news(now, &note)
+            {
+                warn!(distribution = name, field, "Status is not kept as it is written, it waits");
+                self.connections.writer.events.tell(object, note);
+            }
+        }
         let pause = match &end {
             End::Done => {
                 self.backoff.remove(&uid);

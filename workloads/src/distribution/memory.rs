@@ -17,6 +17,7 @@ use super::picture::Change;
 use crate::{
     object::Aside,
     timing::{Backoff, StatusPace, Told},
+    unkept::Unkept,
 };
 
 /// Namespaces with trouble that are tried again in a second.
@@ -29,6 +30,7 @@ type Read = Result<Arc<Rules>, Fault>;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) status: StatusPace,
+    pub(super) unkept: Unkept,
     /// By namespace.
     pub(super) troubles: BTreeMap<String, Trouble>,
     backoff: Backoff,

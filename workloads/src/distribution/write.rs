@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::watches::Filed;
 use crate::{
     planner::MOST_ERRORS,
+    unkept::changed,
     write::{CHANGED_BY_CLUSTER, Failure, Writer, params, stays},
 };
 
@@ -63,6 +64,8 @@ pub(super) struct Report {
     pub(super) outcomes: Vec<(String, Option<Trouble>)>,
     /// Some of them met errors of the API server.
     pub(super) met_errors: bool,
+    /// Status that the API server answered otherwise, and the field that differs.
+    pub(super) unkept: Option<(Value, String)>,
     pub(super) end: End,
 }
 
@@ -87,7 +90,7 @@ pub(super) async fn carry_out(
 ) -> Report {
     let uid = object.metadata.uid.clone().unwrap_or_default();
     let (wrote, outcomes) = (Vec::new(), Vec::new());
-    let mut report = Report { uid, wrote, outcomes, met_errors: false, end: End::Done };
+    let mut report = Report { uid, wrote, outcomes, met_errors: false, unkept: None, end: End::Done };
     if let Some(rules) = rules {
         // First one, then twice as many each time.
         let most = (MOST_BYTES / rules.bytes.max(1)).clamp(1, MOST_AT_ONCE);
@@ -119,7 +122,10 @@ pub(super) async fn carry_out(
     }
     if let Some(status) = plan.status {
         match write_status(&writer, &object, json!(status)).await {
-            Ok(filed) => report.wrote.push(Wrote::Distribution(filed)),
+            Ok((filed, unkept)) => {
+                report.wrote.push(Wrote::Distribution(filed));
+                report.unkept = unkept;
+            }
             Err(Failure::Changed | Failure::Gone) => report.end = End::Changed,
             Err(failure) => report.end = End::Failed(failure.text()),
         }
@@ -248,12 +254,13 @@ fn object(value: Value) -> Result<DynamicObject, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// Writes the status, on the version that it was decided on.
+/// Writes the status, on the version that it was decided on; the field that is not kept of it, if there is
+/// one.
 async fn write_status(
     writer: &Writer,
     object: &ResourceDistribution,
     status: Value,
-) -> Result<Filed, Failure> {
+) -> Result<(Filed, Option<(Value, String)>), Failure> {
     let meta = &object.metadata;
     let patch = json!({
         "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
@@ -264,5 +271,6 @@ async fn write_status(
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let (name, patch) = (meta.name.as_deref().unwrap_or_default(), Patch::Merge(&patch));
     let answer = writer.ask("distribution_status", api.patch_status(name, &params, &patch)).await?;
-    Filed::read(answer).map_err(Failure::Refused)
+    let unkept = changed(&answer.data["status"], &status).map(|field| (status, field));
+    Ok((Filed::read(answer).map_err(Failure::Refused)?, unkept))
 }

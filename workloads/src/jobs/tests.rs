@@ -1,5 +1,7 @@
 //! A controller of jobs at an API server in memory.
 
+mod unkept;
+
 use std::time::Duration;
 
 use berth_base::lease::{Tenure, Term};
@@ -231,9 +233,7 @@ async fn a_job_that_is_there_already_is_the_one_that_was_to_be_made(
         }
     });
     let filed = Kind::Cron.read(serde_json::from_value(cron).unwrap()).unwrap();
-    let (wrote, put_off) = (Vec::new(), Vec::new());
-    let object = filed.object.clone();
-    let mut work = Work::<Jobs> { writer, object, wrote, put_off, unread: false, made: false };
+    let mut work = Work::<Jobs>::new(writer, filed.object.clone());
     let actions = vec![Action::Create(jobs::Kind::Job, job)];
     let plan = Plan { actions, status: None, status_first: false, again: None, notes: Vec::new() };
     let end = work.run(plan).await;
@@ -251,9 +251,7 @@ async fn a_run_that_is_made_beside_what_is_held_back_is_known_as_made() {
     served.refuse(Method::DELETE, "nightly-1", 429);
     let cron = object(Kind::Cron, "nightly", json!({ "schedule": "0 0 * * *", "template": {} }));
     let filed = Kind::Cron.read(serde_json::from_value(cron).unwrap()).unwrap();
-    let (writer, object) = (served.writer(), filed.object.clone());
-    let mut work =
-        Work::<Jobs> { writer, object, wrote: Vec::new(), put_off: Vec::new(), unread: false, made: false };
+    let mut work = Work::<Jobs>::new(served.writer(), filed.object.clone());
     let target = |name: &str| Target { name: name.to_owned(), uid: name.to_owned(), version: "1".to_owned() };
     let run =
         json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "namespace": "ns", "name": "run" } });

@@ -22,6 +22,7 @@ use crate::{
     owned::Concerned,
     reading::Ended,
     timing::{AT_ONCE, SPACING},
+    unkept,
     write::HELD_BACK,
 };
 
@@ -176,8 +177,11 @@ impl<P: Picture> Controller<P> {
                 self.connections.writer.events.tell(&object, note);
             }
         }
-        let mut waits = None;
-        if plan.status.is_some() && !plan.status_first {
+        // One that was written a moment ago and is not kept is as good as written, also before other writes.
+        let mut waits = plan.status.as_ref().and_then(|status| memory.unkept.waits(status, now));
+        if waits.is_some() {
+            plan.status = None;
+        } else if plan.status.is_some() && !plan.status_first {
             // Counters change with every pod; whoever looks once a second sees the same.
             match memory.status.waits(now) {
                 Some(at) => {
@@ -186,6 +190,9 @@ impl<P: Picture> Controller<P> {
                 }
                 None => memory.status.written(now),
             }
+        }
+        if plan.status.is_some() {
+            memory.unkept.forget();
         }
         let shortest = if plan.has_writes() { Duration::ZERO } else { SHORTEST_WAIT };
         let again = plan.again.map(|again| later(now, again.clamp(shortest, LONGEST_WAIT)));
@@ -201,7 +208,8 @@ impl<P: Picture> Controller<P> {
     }
 
     /// Takes in what a plan has written.
-    fn settle(&mut self, Report { uid, wrote, put_off, unread, made, end }: Report<P::Wrote>) {
+    fn settle(&mut self, report: Report<P::Wrote>) {
+        let Report { uid, wrote, put_off, unread, made, unkept, end } = report;
         let mut others: Vec<String> =
             wrote.into_iter().flat_map(|wrote| self.picture.wrote(&uid, wrote)).collect();
         // It has a pause of its own.
@@ -215,6 +223,16 @@ impl<P: Picture> Controller<P> {
         if made {
             // What was refused before is made now, or what comes after it.
             memory.refused = None;
+        }
+        if let Some((status, field)) = unkept {
+            memory.unkept.add(status, Instant::now());
+            let note = unkept::note(&field);
+            if let Some(planned) = planned
+                && memory.is_news(Instant::now(), &note)
+            {
+                warn!(object = title(), field, "Status is not kept as it is written, it waits");
+                self.connections.writer.events.tell(planned, note);
+            }
         }
         let pause = match end {
             End::Held { .. } => memory.backoff.is_held(),

@@ -9,6 +9,7 @@ use crate::{
     put_off::PutOff,
     reading::Unread,
     timing::{Backoff, StatusPace, TELL_AGAIN},
+    unkept::Unkept,
 };
 
 /// Things that were told and are remembered.
@@ -20,6 +21,7 @@ pub(crate) struct Memory {
     pub(crate) backoff: Backoff,
     /// Decisions do not wait for it.
     pub(crate) status: StatusPace,
+    pub(crate) unkept: Unkept,
     /// Nobody may know what was written for it last: its objects are read before it is planned.
     pub(crate) unread: Unread,
     /// Term in which its objects were read apart from all others.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{Picture, Plan};
 use crate::{
     object::Object,
+    unkept::changed,
     write::{Failure, Writer, params},
 };
 
@@ -50,6 +51,8 @@ pub(super) struct Report<W> {
     pub(super) unread: bool,
     /// One of its objects was made.
     pub(super) made: bool,
+    /// Status that the API server answered otherwise, and the field that differs.
+    pub(super) unkept: Option<(Value, String)>,
     pub(super) end: End,
 }
 
@@ -66,6 +69,8 @@ pub(crate) struct Work<P: Picture> {
     pub(crate) unread: bool,
     /// One of its objects was made, or was there already.
     pub(crate) made: bool,
+    /// Status that the API server answered otherwise, and the field that differs.
+    pub(crate) unkept: Option<(Value, String)>,
 }
 
 impl End {
@@ -102,13 +107,22 @@ pub(super) async fn read<P: Picture>(writer: Writer, object: P::Object) -> Repor
 }
 
 impl<P: Picture> Work<P> {
-    const fn new(writer: Writer, object: P::Object) -> Self {
-        Self { writer, object, wrote: Vec::new(), put_off: Vec::new(), unread: false, made: false }
+    /// One that has written nothing yet.
+    pub(crate) const fn new(writer: Writer, object: P::Object) -> Self {
+        Self {
+            writer,
+            object,
+            wrote: Vec::new(),
+            put_off: Vec::new(),
+            unread: false,
+            made: false,
+            unkept: None,
+        }
     }
 
     fn report(self, end: End) -> Report<P::Wrote> {
-        let Self { object, wrote, put_off, unread, made, .. } = self;
-        Report { uid: object.uid().to_owned(), wrote, put_off, unread, made, end }
+        let Self { object, wrote, put_off, unread, made, unkept, .. } = self;
+        Report { uid: object.uid().to_owned(), wrote, put_off, unread, made, unkept, end }
     }
 
     /// Objects of a kind beside the object.
@@ -121,15 +135,16 @@ impl<P: Picture> Work<P> {
         Api::namespaced_with(self.writer.client.clone(), self.object.namespace(), resource)
     }
 
-    /// Writes the status over the one of `before`, on the version that it was decided on. The metrics call
-    /// the request `what`.
+    /// Writes the status over the one of `before`, on the version that it was decided on. What the API server
+    /// has just written is as it was sent, or never will be. The metrics call the request `what`.
     pub(crate) async fn patch_status(
-        &self,
+        &mut self,
         what: &'static str,
         resource: &ApiResource,
         before: &Value,
         mut status: Value,
     ) -> Result<DynamicObject, Failure> {
+        let decided = status.clone();
         take_out(before, &mut status);
         let meta = self.object.meta();
         let patch = Patch::Merge(json!({
@@ -137,7 +152,10 @@ impl<P: Picture> Work<P> {
             "status": status,
         }));
         let (api, params) = (self.objects(resource), params::patch());
-        self.writer.ask(what, api.patch_status(self.object.name(), &params, &patch)).await
+        let write = api.patch_status(self.object.name(), &params, &patch);
+        let written = self.writer.ask(what, write).await?;
+        self.unkept = changed(&written.data["status"], &decided).map(|field| (decided, field));
+        Ok(written)
     }
 
     /// Tells whether the object decides on another one.

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A change of a phase is written at once, progress at most once a second. While the API server is away
-//! everything that was seen stays wished, and what happened is written when it is back. `spec.images` gets
-//! what OpenKruise's clients look for there (see `spec`), and pulls that end have Events (see `news`).
+//! everything that was seen stays wished, and what happened is written when it is back. What somebody else
+//! has written over is written again (see `written`). `spec.images` gets what OpenKruise's clients look for
+//! there (see `spec`), and pulls that end have Events (see `news`).
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -31,6 +32,7 @@ use super::{
     spec,
     status::{self, Told},
     wishes,
+    written::Written,
 };
 use crate::{
     agent::fault::Point,
@@ -46,6 +48,7 @@ use crate::{
         follow::{Shown, Watch, follow},
         node_object, pause,
         raw::{self, Raw},
+        target::version,
     },
 };
 
@@ -84,6 +87,8 @@ pub(crate) struct NodeImages {
 struct Seen {
     uid: String,
     version: String,
+    /// The version as a number.
+    number: u64,
     images: Arc<spec::Images>,
     status: NodeImageStatus,
     faults: Vec<String>,
@@ -144,6 +149,7 @@ impl NodeImages {
         seen.send_replace(Some(Seen {
             uid: object.metadata.uid.clone().unwrap_or_default(),
             version: object.metadata.resource_version.clone().unwrap_or_default(),
+            number: version(&object.metadata),
             images: Arc::new(object.spec.images.clone()),
             status: object.status.clone().unwrap_or_default(),
             faults: asked.faults,
@@ -154,7 +160,7 @@ impl NodeImages {
     async fn answer(&self, mut seen: watch::Receiver<Option<Seen>>, news: mpsc::Sender<(String, News)>) {
         let mut changes = self.images.news();
         let mut clock = Clock::read();
-        let mut written: Option<(String, NodeImageStatus)> = None;
+        let mut written: Option<Written> = None;
         let mut last = None;
         let mut attempt = 0;
         let mut allowance = Allowance::new(Instant::now());
@@ -164,20 +170,22 @@ impl NodeImages {
             clock = clock.kept(Clock::read());
             let mut again = None;
             if let Some(object) = now_seen {
-                let before = written.as_ref().filter(|(uid, _)| *uid == object.uid).map(|(_, status)| status);
-                let shown = before.unwrap_or(&object.status);
+                let own = written.as_ref().filter(|written| written.uid == object.uid);
+                let shown = own.map_or(&object.status, |own| &own.sent);
                 let owed = self.status(&object, shown, &clock);
-                again = write_due(before, &owed, last);
+                let times = own.map_or(0, |own| own.times_of(&owed));
+                let over = own.is_some_and(|own| own.is_written_over(&object.status, object.number));
+                again = write_due(own, over, &owed, last);
                 if again.is_some_and(|due| due <= Instant::now()) {
                     last = Some(Instant::now());
                     match self.write(&object.uid, &owed).await {
-                        Ok(()) => {
+                        Ok(answered) => {
                             let ended = news::ended(shown, &owed, &object.status.desired_images);
                             for one in ended.into_iter().filter(|_| allowance.take(Instant::now())) {
                                 // Where there is no room nobody waits for it.
                                 let _ = news.try_send((object.uid.clone(), one));
                             }
-                            written = Some((object.uid, owed));
+                            written = Some(Written::new(object.uid, owed, answered, times));
                             attempt = 0;
                             continue;
                         }
@@ -276,26 +284,30 @@ impl NodeImages {
         status::status(&told, previous, clock, Time(whole_second(Timestamp::now())))
     }
 
-    async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<(), CallError> {
+    async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<NodeImage, CallError> {
         Point::Answering.reached();
         let write =
             node_object::apply_status::<NodeImage>(&self.connection, &self.node, uid, FIELD_MANAGER, status);
         let written = write.await;
         Point::Answered.reached();
-        written.map(drop)
+        written
     }
 }
 
-/// Time at which the status that is owed is to be written, after the one before and the last write; `None`:
-/// it is written.
+/// Time at which the status that is owed is to be written, after the own one of before, which somebody may
+/// have written over, and after the last write; `None`: it is written.
 fn write_due(
-    before: Option<&NodeImageStatus>,
+    own: Option<&Written>,
+    over: bool,
     owed: &NodeImageStatus,
     last: Option<Instant>,
 ) -> Option<Instant> {
-    match (before, last) {
-        (Some(before), _) if before == owed => None,
-        (Some(before), Some(last)) if status::without_progress(before) == status::without_progress(owed) => {
+    match (own, last) {
+        (Some(own), _) if own.sent == *owed && !over => None,
+        (Some(own), Some(last)) if own.sent == *owed => Some(later(last, own.pause())),
+        (Some(own), Some(last))
+            if status::without_progress(&own.sent) == status::without_progress(owed) =>
+        {
             Some(later(last, PROGRESS_APART))
         }
         (_, Some(last)) => Some(later(last, WRITES_APART)),

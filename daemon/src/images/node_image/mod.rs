@@ -21,6 +21,7 @@ mod spec;
 mod start;
 mod status;
 mod wishes;
+mod written;
 
 #[cfg(test)]
 mod tests;

@@ -191,6 +191,22 @@ fn an_absence_proves_nothing_while_the_view_of_the_pods_is_behind() {
     assert_eq!(reason(&world.pass(seconds(1))), FailureReason::PodNotFound);
 }
 
+/// Where there are many pods a list takes a minute, and a new one may be among the last.
+#[test]
+fn an_absence_proves_nothing_before_the_end_of_a_list() {
+    let mut world = World::new();
+    let now = world.now();
+    world.index.list_begins(Kind::Pod, now);
+    assert!(world.request(request("r", "p", &["a"])).is_empty());
+    assert!(world.request(request("q", "none", &["a"])).is_empty());
+    for _ in 0..6 {
+        assert!(world.pass(seconds(10)).is_empty());
+    }
+    assert_eq!(only(&world.pod(pod("p", &[container("a", 1)]))), assigned(&[("a", 1)]));
+    let now = world.now();
+    assert_eq!(reason(&world.index.list_ends(Kind::Pod, now)), FailureReason::PodNotFound);
+}
+
 #[test]
 fn a_request_that_is_being_deleted_is_left_alone() {
     let mut world = World::new();

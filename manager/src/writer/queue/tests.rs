@@ -48,6 +48,43 @@ fn what_is_tried_again_waits_and_what_is_newer_does_not() {
     assert!(queue.lanes.is_empty() && queue.later.is_empty() && queue.len() == 0, "{queue:?}");
 }
 
+#[test]
+fn what_is_refused_stands_aside_and_takes_no_room() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let refuse = |queue: &mut Queue, name: &str, now: Instant| {
+        queue.push(patch(name, "1")).unwrap();
+        let item = queue.take(now).unwrap();
+        let target = item.order.target();
+        assert!(queue.done(&target, None).is_none());
+        queue.put_aside(&target, item, now);
+    };
+    refuse(&mut queue, "a", now);
+    refuse(&mut queue, "b", now);
+    assert!(queue.lanes.is_empty() && queue.len() == 0, "{queue:?}");
+    let later = now + aside::PAUSE;
+    assert_eq!(queue.take(now).unwrap_err(), Some(later));
+    // A newer one of the same object takes its place, and waits for nothing.
+    queue.push(patch("a", "2")).unwrap();
+    assert_eq!(queue.take(now).unwrap().order.resource_version(), "2");
+    assert!(queue.done(&patch("a", "2").target(), None).is_none());
+    for number in 0..OF_ONE {
+        queue.push(patch(&number.to_string(), "1")).unwrap();
+    }
+    assert_eq!(names(&mut queue, 1), ["default/0"]);
+    assert_eq!(&*queue.take(later).unwrap().order.target().key.name, "1", "the refused one is behind");
+    assert!(queue.waiting.contains_key(&patch("b", "1").target()));
+    // One that comes while it is on its way is what counts.
+    let (mut queue, target) = (Queue::default(), patch("c", "1").target());
+    queue.push(patch("c", "1")).unwrap();
+    let item = queue.take(now).unwrap();
+    queue.push(patch("c", "2")).unwrap();
+    queue.done(&target, None);
+    queue.put_aside(&target, item, now);
+    assert_eq!(queue.take(now).unwrap().order.resource_version(), "2");
+    queue.done(&target, None);
+    assert_eq!(queue.take(later).unwrap_err(), None);
+}
+
 /// One that has 1,000 writes has its turn after another's one, and nodes have every second one.
 #[test]
 fn namespaces_and_nodes_take_turns() {
