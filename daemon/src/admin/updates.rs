@@ -226,6 +226,7 @@ mod tests {
             defaults: Default::default(),
             swaps: Default::default(),
             owner: Default::default(),
+            controller: None,
             keeps_service: false,
             leaves_pull: false,
             shown_as: None,

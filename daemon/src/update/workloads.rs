@@ -3,9 +3,10 @@
 //! their names alone: each has a pod template at the same place.
 //!
 //! berth-workloads writes the entries, and whoever steals its credential can. The template is its author's;
-//! the agent reads it itself. Of a CloneSet whose partition keeps pods from the template, what earlier
-//! templates had counts, too, as far as admission has noted it on the set ([`template_history`]). The word on
-//! an entry stands as long as the entry does.
+//! the agent reads it itself, and gives what it names to pods of this workload alone (the policy looks at the
+//! controller of the pod). Of a CloneSet whose partition keeps pods from the template, what earlier templates
+//! had counts, too, as far as admission has noted it on the set ([`template_history`]). The word on an entry
+//! stands as long as the entry does.
 //!
 //! [`template_history`]: berth_proto::template_history
 
@@ -184,6 +185,11 @@ impl std::fmt::Display for Owner<'_> {
 /// Tells whether owners of this kind are workloads.
 pub(super) fn is_kind(kind: &str) -> bool {
     KINDS.iter().any(|known| known.0 == kind)
+}
+
+/// UID of the workload that owns an entry.
+pub(super) fn controller(entry: &DesiredPod) -> Option<&str> {
+    owner(entry).map(|_| entry.owner_uid.as_str())
 }
 
 fn owner(entry: &DesiredPod) -> Option<Owner<'_>> {

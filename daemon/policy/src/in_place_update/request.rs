@@ -43,6 +43,8 @@ pub struct UpdateRequest {
     pub swaps: BTreeMap<String, WantedSwap>,
     /// Owner of what is wanted.
     pub owner: UpdateOwner,
+    /// UID of the workload that owns the entry, which decides on pods of its own alone.
+    pub controller: Option<Arc<str>>,
     /// The readiness gate stays as it is.
     pub keeps_service: bool,
     /// An image that cannot be pulled here is left to the kubelet.
@@ -263,6 +265,11 @@ impl UpdateRequest {
             };
         }
         values
+    }
+
+    /// It is not about a pod of another workload than the one that asks.
+    pub(super) fn may_want(&self, seen: &Observed) -> bool {
+        self.controller.is_none() || self.controller == seen.controller
     }
 
     /// It stands in the node's object, with all other entries.

@@ -1,5 +1,5 @@
-//! Requests of one pod as they can be planned together: entries of owners that contradict each other are
-//! refused, and annotations that are merged get their values.
+//! Requests of one pod as they can be planned together: entries of workloads that the pod is none of are
+//! refused, and of owners that contradict each other; annotations that are merged get their values.
 //!
 //! Nothing is guessed where two owners want one thing: the later one is refused and said. One that has begun
 //! came before one that has not. What a person asks for goes over both, as ever.
@@ -30,10 +30,12 @@ pub(super) fn resolve<'a>(
     let open = || requests.iter().filter(|request| request.ended.is_none());
     let entries = open().filter(|request| request.is_entry());
     let owners: BTreeSet<_> = entries.map(|request| &request.owner).collect();
-    if owners.len() < 2 && open().all(|request| request.shared().next().is_none()) {
+    let is_plain = |request: &UpdateRequest| request.shared().next().is_none() && request.may_want(seen);
+    if owners.len() < 2 && open().all(is_plain) {
         return (Cow::Borrowed(requests), Vec::new());
     }
-    let mut refused = contradictions(open());
+    let mut refused = contradictions(open().filter(|request| request.may_want(seen)));
+    refused.extend(open().filter(|request| !request.may_want(seen)).map(not_its_own));
     for request in open() {
         if let Err(message) = stages(request, seen) {
             let failure = Failure { reason: FailureReason::InvalidRequest, message };
@@ -60,6 +62,12 @@ pub(super) fn resolve<'a>(
     let reports = open().filter_map(|request| Some(end(request, Err(refused.get(&request.id)?), Some(seen))));
     let reports = reports.collect();
     (Cow::Owned(resolved), reports)
+}
+
+/// Refuses an entry of a workload that does not decide on the pod: whoever writes entries may name any pod.
+fn not_its_own(entry: &UpdateRequest) -> (RequestId, Failure) {
+    let message = "the pod is none of the workload that asks: its controller is another one".to_owned();
+    (entry.id.clone(), Failure { reason: FailureReason::NotAskedFor, message })
 }
 
 /// The entries that want something else of a thing than another owner's that came before.

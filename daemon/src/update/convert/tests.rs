@@ -45,6 +45,15 @@ fn the_record_says_the_revision_as_the_label_does() {
     }
 }
 
+/// A SidecarSet decides on no pod: which ones it has says its annotation in them.
+#[test]
+fn a_workload_asks_for_the_pods_that_it_decides_on() {
+    for (owner, controller) in [("DaemonSet/log", Some("u")), ("SidecarSet/mesh", None), ("", None)] {
+        let (request, sound) = converted(&entry(json!({ "owner": owner })));
+        assert_eq!((sound, request.controller.as_deref()), (Ok(()), controller), "{owner}");
+    }
+}
+
 #[test]
 fn an_entry_of_a_set() {
     let merged = json!({ "kruise.io/sidecarset-hash": r#"{"mesh":{"hash":"h"}}"# });

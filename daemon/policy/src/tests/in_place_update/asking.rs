@@ -46,6 +46,7 @@ impl Asking {
             merges: Default::default(),
             defaults: Default::default(),
             owner: UpdateOwner::Workload,
+            controller: None,
             keeps_service: false,
             leaves_pull: false,
             shown_as: None,

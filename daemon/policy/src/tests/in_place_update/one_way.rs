@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{asking::Asking, world::World};
+use super::{
+    asking::Asking,
+    world::{CONTROLLER, World},
+};
 use crate::in_place_update::{FailureReason, UpdateOutcome, UpdatePhase, UpdateSource};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -46,6 +49,28 @@ fn an_entry_does_not_go_back_with_a_request() {
         assert_eq!(asking.outcome("request"), FAILED, "{asked:?}");
         assert!(asking.report("request").message.ends_with("the pod is what it was before"), "{asked:?}");
         assert!(!asking.report("entry").message.contains("before"), "{asked:?}");
+    }
+}
+
+/// Whoever may write entries may name any pod. Rows: UID of the workload that owns the entry, how it ends, and
+/// the images that are there then: what somebody else asks for goes on.
+#[test]
+fn a_workload_has_entries_for_its_own_pods() {
+    let refused = UpdateOutcome::Failed(FailureReason::NotAskedFor);
+    for (controller, ended, there) in [
+        (None, UpdateOutcome::Complete, ["a:2", "b:2"]),
+        (Some(CONTROLLER), UpdateOutcome::Complete, ["a:2", "b:2"]),
+        (Some("another"), refused, ["a:1", "b:2"]),
+    ] {
+        let mut asking = pod();
+        entry(&mut asking, "a:2");
+        asking.requests[0].controller = controller.map(Into::into);
+        request(&mut asking, &[("b", "b:2")]);
+        asking.play(&[]);
+        assert_eq!((asking.outcome("entry"), asking.images()), (ended, there.to_vec()), "{controller:?}");
+        assert_eq!(asking.outcome("request"), UpdateOutcome::Complete, "{controller:?}");
+        let says = asking.report("entry").message.contains("none of the workload that asks");
+        assert_eq!(says, ended == refused, "{controller:?}");
     }
 }
 
