@@ -227,6 +227,7 @@ mod tests {
             swaps: Default::default(),
             owner: Default::default(),
             controller: None,
+            injected_by: None,
             keeps_service: false,
             leaves_pull: false,
             shown_as: None,

@@ -16,6 +16,9 @@ use crate::{
     time::later,
 };
 
+/// Annotation: names of the SidecarSets that a pod got when it was made, with commas.
+pub(super) const INJECTED_LIST: &str = "kruise.io/sidecarset-injected-list";
+
 /// A request to update one pod, as its source shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateRequest {
@@ -45,6 +48,8 @@ pub struct UpdateRequest {
     pub owner: UpdateOwner,
     /// UID of the workload that owns the entry, which decides on pods of its own alone.
     pub controller: Option<Arc<str>>,
+    /// Name of the SidecarSet that owns the entry, which has the pods that say that they got it.
+    pub injected_by: Option<String>,
     /// The readiness gate stays as it is.
     pub keeps_service: bool,
     /// An image that cannot be pulled here is left to the kubelet.
@@ -267,9 +272,12 @@ impl UpdateRequest {
         values
     }
 
-    /// It is not about a pod of another workload than the one that asks.
+    /// It is about a pod of its owner's: one that this workload decides on, or that got this SidecarSet.
     pub(super) fn may_want(&self, seen: &Observed) -> bool {
-        self.controller.is_none() || self.controller == seen.controller
+        let list = || seen.metadata.get(&MetadataKey::Annotation(INJECTED_LIST.to_owned()));
+        let has = |set: &String| list().is_some_and(|list| list.split(',').any(|one| one.trim() == set));
+        (self.controller.is_none() || self.controller == seen.controller)
+            && (self.rests() || self.injected_by.as_ref().is_none_or(has))
     }
 
     /// It stands in the node's object, with all other entries.

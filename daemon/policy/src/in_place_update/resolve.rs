@@ -1,4 +1,4 @@
-//! Requests of one pod as they can be planned together: entries of workloads that the pod is none of are
+//! Requests of one pod as they can be planned together: entries of owners that do not have the pod are
 //! refused, and of owners that contradict each other; annotations that are merged get their values.
 //!
 //! Nothing is guessed where two owners want one thing: the later one is refused and said. One that has begun
@@ -11,9 +11,10 @@ use std::{
 
 use crate::{
     in_place_update::{
-        Failure, FailureReason, MetadataKey, Observed, UpdateReport, UpdateRequest, WORKING,
+        Failure, FailureReason, MetadataKey, Observed, UpdateOwner, UpdateReport, UpdateRequest, WORKING,
         answer::end,
         merge_patch::MergeError,
+        request::INJECTED_LIST,
         stage::{stages, twins},
     },
     model::RequestId,
@@ -64,9 +65,16 @@ pub(super) fn resolve<'a>(
     (Cow::Owned(resolved), reports)
 }
 
-/// Refuses an entry of a workload that does not decide on the pod: whoever writes entries may name any pod.
+/// Refuses an entry of an owner that does not have the pod: whoever writes entries may name any.
 fn not_its_own(entry: &UpdateRequest) -> (RequestId, Failure) {
-    let message = "the pod is none of the workload that asks: its controller is another one".to_owned();
+    let message = match &entry.owner {
+        UpdateOwner::Workload => {
+            "the pod is none of the workload that asks: it has another controller, or none".to_owned()
+        }
+        set @ UpdateOwner::SidecarSet(_) => {
+            format!("the pod has not got {set}: its annotation {INJECTED_LIST} does not name it")
+        }
+    };
     (entry.id.clone(), Failure { reason: FailureReason::NotAskedFor, message })
 }
 

@@ -45,12 +45,16 @@ fn the_record_says_the_revision_as_the_label_does() {
     }
 }
 
-/// A SidecarSet decides on no pod: which ones it has says its annotation in them.
+/// Rows: owner of an entry, UID of the controller that its pod is to have, and the set that it is to name.
 #[test]
-fn a_workload_asks_for_the_pods_that_it_decides_on() {
-    for (owner, controller) in [("DaemonSet/log", Some("u")), ("SidecarSet/mesh", None), ("", None)] {
+fn an_entry_is_for_pods_of_its_owner() {
+    for (owner, controller, set) in
+        [("DaemonSet/log", Some("u"), None), ("SidecarSet/mesh", None, Some("mesh")), ("", None, None)]
+    {
         let (request, sound) = converted(&entry(json!({ "owner": owner })));
-        assert_eq!((sound, request.controller.as_deref()), (Ok(()), controller), "{owner}");
+        assert_eq!(sound, Ok(()), "{owner}");
+        let of = (request.controller.as_deref(), request.injected_by.as_deref());
+        assert_eq!(of, (controller, set), "{owner}");
     }
 }
 

@@ -277,6 +277,7 @@ fn request(which: u8, source: UpdateSource, length: Duration, now: Instant) -> U
         swaps: if which.is_multiple_of(5) { swaps(which, length) } else { BTreeMap::new() },
         owner: if which.is_multiple_of(2) { set(which) } else { UpdateOwner::Workload },
         controller: which.is_multiple_of(9).then(|| "set".into()),
+        injected_by: which.is_multiple_of(10).then(|| "s".to_owned()),
         keeps_service: which.is_multiple_of(3),
         leaves_pull: which.is_multiple_of(5),
         shown_as: which.is_multiple_of(7).then_some(i32::MAX),

@@ -47,6 +47,7 @@ impl Asking {
             defaults: Default::default(),
             owner: UpdateOwner::Workload,
             controller: None,
+            injected_by: None,
             keeps_service: false,
             leaves_pull: false,
             shown_as: None,

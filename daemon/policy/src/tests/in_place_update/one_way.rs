@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{
     asking::Asking,
-    world::{CONTROLLER, World},
+    world::{CONTROLLER, World, annotation},
 };
-use crate::in_place_update::{FailureReason, UpdateOutcome, UpdatePhase, UpdateSource};
+use crate::in_place_update::{FailureReason, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateSource};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FAILED: UpdateOutcome = UpdateOutcome::Failed(FailureReason::DeadlineExceeded);
@@ -71,6 +71,31 @@ fn a_workload_has_entries_for_its_own_pods() {
         assert_eq!(asking.outcome("request"), UpdateOutcome::Complete, "{controller:?}");
         let says = asking.report("entry").message.contains("none of the workload that asks");
         assert_eq!(says, ended == refused, "{controller:?}");
+    }
+}
+
+/// The same of a SidecarSet. Rows: the annotation of the pod, and whether the entry is carried out.
+#[test]
+fn a_sidecar_set_has_entries_for_pods_that_got_it() {
+    for (list, goes) in [
+        (None, false),
+        (Some(""), false),
+        (Some("other,meshes"), false),
+        (Some("mesh"), true),
+        (Some("other, mesh"), true),
+    ] {
+        let mut asking = pod();
+        let key = annotation("kruise.io/sidecarset-injected-list");
+        asking.world.metadata.extend(list.map(|list| (key, list.to_owned())));
+        entry(&mut asking, "a:2");
+        let set = &mut asking.requests[0];
+        set.owner = UpdateOwner::SidecarSet("mesh".to_owned());
+        (set.keeps_service, set.injected_by) = (true, Some("mesh".to_owned()));
+        asking.play(&[]);
+        let refused = UpdateOutcome::Failed(FailureReason::NotAskedFor);
+        let (ended, image) = if goes { (UpdateOutcome::Complete, "a:2") } else { (refused, "a:1") };
+        assert_eq!((asking.outcome("entry"), asking.images()[0]), (ended, image), "{list:?}");
+        assert_eq!(asking.report("entry").message.contains("has not got SidecarSet mesh"), !goes, "{list:?}");
     }
 }
 
