@@ -83,6 +83,14 @@ pub(super) enum Unasked {
         /// The image.
         image: String,
     },
+    /// A swap of twins, which only a SidecarSet has.
+    #[error("{set} asks for no swaps, and this entry has one of {name}")]
+    Swap {
+        /// Kind, namespace and name of the workload.
+        set: String,
+        /// Name of the sidecar.
+        name: String,
+    },
     /// A label or an annotation that the workload does not give pods.
     #[error("the template of {set} does not give pods {key} with this value")]
     Metadata {
@@ -101,7 +109,7 @@ impl From<Unasked> for Failure {
             Unasked::Absent(_) | Unasked::Other(_) | Unasked::Image { .. } | Unasked::Metadata { .. } => {
                 FailureReason::NotAskedFor
             }
-            Unasked::Forbidden(_) => FailureReason::InvalidRequest,
+            Unasked::Swap { .. } | Unasked::Forbidden(_) => FailureReason::InvalidRequest,
         };
         Self { reason, message: why.to_string() }
     }
@@ -208,6 +216,9 @@ fn asks_for(set: &DynamicObject, entry: &DesiredPod) -> Word {
     let name = owner(entry).map(|owner| owner.to_string()).unwrap_or_default();
     if set.metadata.uid.as_ref() != Some(&entry.owner_uid) {
         return Err(Unasked::Other(name));
+    }
+    if let Some(swap) = entry.swaps.first() {
+        return Err(Unasked::Swap { set: name, name: swap.name.clone() });
     }
     let none = Map::new();
     let template = set.data.get("spec").and_then(|spec| spec.get("template"));
