@@ -71,6 +71,7 @@ pub(super) fn pod(pod: &core::Pod) -> PodView {
     PodView {
         uids: uids(pod),
         version: version(&pod.metadata),
+        named: named(pod),
         controller: controller(pod),
         liveness: liveness(pod),
         generation: pod.metadata.generation,
@@ -161,6 +162,11 @@ fn records(pod: &core::Pod) -> Records {
     sets.into_iter().chain(workload.map(|record| (UpdateOwner::Workload, record))).collect()
 }
 
+/// `namespace/name` of the pod.
+fn named(pod: &core::Pod) -> Option<String> {
+    Some(format!("{}/{}", pod.metadata.namespace.as_deref()?, pod.metadata.name.as_deref()?))
+}
+
 /// UID of the owner that decides on the pod.
 fn controller(pod: &core::Pod) -> Option<Arc<str>> {
     let mut owners = pod.metadata.owner_references.iter().flatten();
@@ -202,6 +208,7 @@ mod tests {
         let shown: core::Pod = serde_saphyr::from_str(
             "
 metadata:
+  namespace: shop
   name: web
   uid: u
   resourceVersion: '7'
@@ -241,7 +248,7 @@ status:
         let view = pod(&shown);
         let seconds = Duration::from_secs;
         assert_eq!((view.uids[0].as_str(), view.version, view.liveness), ("u", 7, Liveness::Alive));
-        assert_eq!(view.controller.as_deref(), Some("o"));
+        assert_eq!((view.named.as_deref(), view.controller.as_deref()), (Some("shop/web"), Some("o")));
         assert_eq!((view.generation, view.observed_generation), (Some(3), Some(2)));
         assert_eq!(view.restart_policy, berth_policy::RestartPolicy::OnFailure);
         assert!(view.has_pull_secrets);

@@ -272,11 +272,19 @@ impl UpdateRequest {
         values
     }
 
-    /// It is about a pod of its owner's: one that this workload decides on, or that got this SidecarSet.
+    /// It is about the pod that it names. Its UID is of a status, which others write.
+    pub(super) fn names(&self, seen: &Observed) -> bool {
+        let own = (self.pod.namespace.as_str(), self.pod.name.as_str());
+        seen.named.as_deref().is_none_or(|named| named.split_once('/') == Some(own))
+    }
+
+    /// It is about a pod that it may want something of: the one that it names, and one of its owner's, which
+    /// this workload decides on, or which got this SidecarSet.
     pub(super) fn may_want(&self, seen: &Observed) -> bool {
         let list = || seen.metadata.get(&MetadataKey::Annotation(INJECTED_LIST.to_owned()));
         let has = |set: &String| list().is_some_and(|list| list.split(',').any(|one| one.trim() == set));
-        (self.controller.is_none() || self.controller == seen.controller)
+        self.names(seen)
+            && (self.controller.is_none() || self.controller == seen.controller)
             && (self.rests() || self.injected_by.as_ref().is_none_or(has))
     }
 

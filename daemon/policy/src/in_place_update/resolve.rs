@@ -1,5 +1,5 @@
-//! Requests of one pod as they can be planned together: entries of owners that do not have the pod are
-//! refused, and of owners that contradict each other; annotations that are merged get their values.
+//! Requests of one pod as they can be planned together: those that name another one are refused, and entries
+//! of owners that do not have it, or contradict each other; annotations that are merged get their values.
 //!
 //! Nothing is guessed where two owners want one thing: the later one is refused and said. One that has begun
 //! came before one that has not. What a person asks for goes over both, as ever.
@@ -36,7 +36,8 @@ pub(super) fn resolve<'a>(
         return (Cow::Borrowed(requests), Vec::new());
     }
     let mut refused = contradictions(open().filter(|request| request.may_want(seen)));
-    refused.extend(open().filter(|request| !request.may_want(seen)).map(not_its_own));
+    let others = open().filter(|request| !request.may_want(seen));
+    refused.extend(others.map(|request| (request.id.clone(), not_its_own(request, seen))));
     for request in open() {
         if let Err(message) = stages(request, seen) {
             let failure = Failure { reason: FailureReason::InvalidRequest, message };
@@ -65,9 +66,14 @@ pub(super) fn resolve<'a>(
     (Cow::Owned(resolved), reports)
 }
 
-/// Refuses an entry of an owner that does not have the pod: whoever writes entries may name any.
-fn not_its_own(entry: &UpdateRequest) -> (RequestId, Failure) {
-    let message = match &entry.owner {
+/// Refuses a request about another pod than it names, and an entry of an owner that does not have the pod:
+/// whoever writes a status, or entries, may give the UID of any.
+fn not_its_own(request: &UpdateRequest, seen: &Observed) -> Failure {
+    if !request.names(seen) {
+        let message = "the pod of the UID that it was given is not the one that it names".to_owned();
+        return Failure { reason: FailureReason::InvalidRequest, message };
+    }
+    let message = match &request.owner {
         UpdateOwner::Workload => {
             "the pod is none of the workload that asks: it has another controller, or none".to_owned()
         }
@@ -75,7 +81,7 @@ fn not_its_own(entry: &UpdateRequest) -> (RequestId, Failure) {
             format!("the pod has not got {set}: its annotation {INJECTED_LIST} does not name it")
         }
     };
-    (entry.id.clone(), Failure { reason: FailureReason::NotAskedFor, message })
+    Failure { reason: FailureReason::NotAskedFor, message }
 }
 
 /// The entries that want something else of a thing than another owner's that came before.

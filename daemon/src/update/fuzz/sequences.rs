@@ -148,6 +148,7 @@ impl Play {
         PodView {
             uids: vec![pod_of(which).uid],
             version: if which == 254 { u64::MAX } else { self.version },
+            named: which.is_multiple_of(7).then(|| format!("ns/p{}", which % 3)),
             controller: (!which.is_multiple_of(17)).then(|| "set".into()),
             liveness,
             generation: Some(i64::MAX),

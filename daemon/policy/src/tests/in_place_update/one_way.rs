@@ -1,4 +1,4 @@
-//! Entries of workloads, which never go back: beside requests that do.
+//! Entries of workloads, which never go back: beside requests that do. And which pods are whose.
 
 use std::time::Duration;
 
@@ -6,7 +6,9 @@ use super::{
     asking::Asking,
     world::{CONTROLLER, World, annotation},
 };
-use crate::in_place_update::{FailureReason, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateSource};
+use crate::in_place_update::{
+    FailureReason, Observed, Sight, UpdateOutcome, UpdateOwner, UpdatePhase, UpdateSource,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const FAILED: UpdateOutcome = UpdateOutcome::Failed(FailureReason::DeadlineExceeded);
@@ -49,6 +51,24 @@ fn an_entry_does_not_go_back_with_a_request() {
         assert_eq!(asking.outcome("request"), FAILED, "{asked:?}");
         assert!(asking.report("request").message.ends_with("the pod is what it was before"), "{asked:?}");
         assert!(!asking.report("entry").message.contains("before"), "{asked:?}");
+    }
+}
+
+/// Whoever writes the status of a request may give it the UID of any pod. Rows: the pod of that UID, and
+/// whether a request about `ns/pod` is carried out on it.
+#[test]
+fn a_request_changes_the_pod_that_it_names() {
+    for (named, goes) in
+        [(None, true), (Some("ns/pod"), true), (Some("ns/other"), false), (Some("other/pod"), false)]
+    {
+        let mut asking = pod();
+        request(&mut asking, &[("b", "b:2")]);
+        let seen = Observed { named: named.map(str::to_owned), ..asking.world.observed() };
+        let planned = asking.plan_of(&Sight::Seen(Box::new(seen)));
+        let [(_, report)] = &planned.reports[..] else { panic!("{planned:?}") };
+        let refused = UpdateOutcome::Failed(FailureReason::InvalidRequest);
+        assert_eq!(report.outcome, (!goes).then_some(refused), "{named:?}");
+        assert!(planned.next.is_none(), "{planned:?}");
     }
 }
 

@@ -198,6 +198,7 @@ impl World {
         let refused = self.refused.iter().map(|(image, why)| (image.clone(), Presence::Failed(why.clone())));
         Observed {
             liveness: self.liveness,
+            named: None,
             controller: Some(CONTROLLER.into()),
             containers: self
                 .containers

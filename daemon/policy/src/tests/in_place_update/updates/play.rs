@@ -196,6 +196,7 @@ impl Play {
         PodView {
             uids: vec![Self::uid()],
             version: self.number,
+            named: None,
             controller: observed.controller.clone(),
             liveness: self.world.liveness,
             generation: Some(self.world.version.try_into().unwrap()),
