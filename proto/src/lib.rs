@@ -7,7 +7,7 @@
 //! resources, [`image`] the references in them, [`sealing`] what the manager gives to one node alone,
 //! [`docker_config`] where credentials are found, [`names`] which names Kubernetes accepts, [`causes`] and
 //! [`quoting`] how errors are told: once, and without what they are about, [`text`] what is left of a text
-//! that is too long, [`nested`] of an object that is too deep, [`percent`] what a share is,
+//! that is too long or for a terminal, [`nested`] of an object that is too deep, [`percent`] what a share is,
 //! [`template_history`] what pods may go back to, [`shown_end`] how a pod shows that its update has ended.
 
 /// CRI v1 (`runtime.v1`), the part of it that Berth reads: the messages of `berth-cri`, and the services.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use berth_proto::admin::admin_client::AdminClient;
+use berth_proto::{admin::admin_client::AdminClient, text::lines};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
@@ -181,7 +181,7 @@ pub(super) async fn show<T: Followed>(
     // watches.
     let tell = |line: &str| {
         if table {
-            return output::print(&format!("{line}\n"));
+            return output::print(&format!("{}\n", lines(line)));
         }
         progress(line);
         Ok(())

@@ -60,7 +60,7 @@ pub mod fuzzing;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use berth_proto::causes;
+use berth_proto::{causes, text::lines};
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
@@ -77,8 +77,8 @@ pub fn main() -> ExitCode {
         .with_default(LevelFilter::WARN)
         .with_target("berthctl", ours)
         .with_target("berthd", ours);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(output::colour());
-    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(output::colour());
+    tracing_subscriber::registry().with(log.with_filter(filter)).init();
     let from_pod = match &cli.command {
         Command::Install(args) => args.pod,
         Command::Uninstall(args) => args.pod,
@@ -99,7 +99,7 @@ pub fn main() -> ExitCode {
 
 fn ended(outcome: Result<ExitCode>) -> ExitCode {
     outcome.unwrap_or_else(|error| {
-        eprintln!("berthctl: {}", causes::once(error.as_ref()));
+        eprintln!("berthctl: {}", lines(&causes::once(error.as_ref())));
         ExitCode::FAILURE
     })
 }

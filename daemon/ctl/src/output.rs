@@ -1,8 +1,10 @@
-//! Tables, JSON and YAML, in crictl's looks.
+//! Tables, JSON and YAML, in crictl's looks. What is for people has no control characters: authors of objects
+//! and registries have written parts of it.
 
 use std::io::{IsTerminal, Write};
 
 use anyhow::{Context, Result};
+use berth_proto::text::{lines, one_line};
 use berthd::base::causes::innermost;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
@@ -104,7 +106,7 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec());
     for row in rows {
-        table.add_row(row);
+        table.add_row(row.iter().map(|cell| one_line(cell)));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 3));
@@ -153,7 +155,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
 /// Prints data as JSON or YAML; `table` is asked only if a table is wanted.
 pub(crate) fn data(format: Format, data: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
     print(&match format {
-        Format::Table => table(),
+        Format::Table => lines(&table()),
         Format::Json => serde_json::to_string_pretty(data).context("write JSON")? + "\n",
         Format::Yaml => {
             // Through JSON's data model, so that both show the same fields.
@@ -171,7 +173,7 @@ pub(crate) fn colour() -> bool {
 /// A progress line on stderr.
 pub(crate) fn progress(line: &str) {
     // Nobody reading stderr is no reason to stop.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", lines(line));
 }
 
 /// A gRPC status for people: the message, the code by its name, and the cause where the message says nothing.
@@ -224,6 +226,13 @@ mod tests {
             [vec!["0123456789abc".to_owned(), "a".to_owned()], vec!["x".to_owned(), "second".to_owned()]];
         let text = table(&["POD ID", "NAME"], rows);
         assert_eq!(text, "POD ID          NAME\n0123456789abc   a\nx               second\n");
+    }
+
+    #[test]
+    fn a_cell_is_one_line_that_no_terminal_obeys() {
+        let rows = [vec!["web\nforged   Succeeded".to_owned(), "no \u{1b}[2Jwhy".to_owned()]];
+        let text = table(&["IMAGE", "MESSAGE"], rows);
+        assert_eq!(text, "IMAGE                    MESSAGE\nweb forged   Succeeded   no  [2Jwhy\n");
     }
 
     #[test]

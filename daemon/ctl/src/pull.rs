@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use berth_proto::admin::{PullRequest, PullState, PullsRequest};
+use berth_proto::text::one_line;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -120,7 +121,7 @@ impl View {
                 }
                 bar.set_message(match state.message.as_str() {
                     "" => state.phase.clone(),
-                    message => format!("{}: {message}", state.phase),
+                    message => format!("{}: {}", state.phase, one_line(message)),
                 });
                 bar.set_length(state.bytes_total);
                 bar.set_position(state.bytes_done);

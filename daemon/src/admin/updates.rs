@@ -226,6 +226,8 @@ mod tests {
             defaults: Default::default(),
             swaps: Default::default(),
             owner: Default::default(),
+            controller: None,
+            injected_by: None,
             keeps_service: false,
             leaves_pull: false,
             shown_as: None,

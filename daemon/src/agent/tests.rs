@@ -34,6 +34,7 @@ fn request(id: &str, pod: &str) -> RecreateRequest {
         key: format!("shop/{id}"),
         created: now(),
         pod: pod.into(),
+        named: None,
         containers: Vec::new(),
         strategy: RecreateStrategy::default(),
         deadline: None,

@@ -259,6 +259,7 @@ fn recreate(
         key: format!("ns/r{}", which % 5),
         created: now,
         pod: pod.uid.clone(),
+        named: None,
         containers: vec![RecreateTarget { name: name.into(), instance: id.into() }],
         strategy: RecreateStrategy {
             grace: Some(length),

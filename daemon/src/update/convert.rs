@@ -29,7 +29,7 @@ use berth_proto::{
 
 pub(super) use self::check::Flaw;
 use self::check::check;
-use super::{report, workloads};
+use super::{report, sidecar_sets, workloads};
 use crate::base::clock::Clock;
 
 /// How long a request that is to return on failure may take where it does not say: what a Deployment gives
@@ -158,6 +158,8 @@ pub(super) fn desired(
         merges,
         defaults: entry.default_annotations.clone(),
         owner,
+        controller: workloads::controller(entry).map(Into::into),
+        injected_by: sidecar_sets::owner(entry).map(str::to_owned),
         keeps_service: entry.service == PodService::Keep,
         leaves_pull: entry.pull == PodPull::BestEffort,
         shown_as: (entry.end == PodEnd::Shown).then_some(entry.attempt),
@@ -254,6 +256,8 @@ fn of(
         defaults: BTreeMap::new(),
         swaps,
         owner: UpdateOwner::Workload,
+        controller: None,
+        injected_by: None,
         keeps_service: false,
         leaves_pull: false,
         shown_as: None,

@@ -168,6 +168,8 @@ fn observed(pod: &core::Pod, runs: &Images, request: &UpdateRequest) -> Observed
         request.images.values().map(|image| (image.clone(), Presence::Present)).collect();
     Observed {
         liveness: view.liveness,
+        named: view.named.clone(),
+        controller: view.controller.clone(),
         gate: match view.gate {
             GateView::Absent => Gate::Absent,
             GateView::Unwritten => Gate::Unwritten,

@@ -71,6 +71,8 @@ pub(super) fn pod(pod: &core::Pod) -> PodView {
     PodView {
         uids: uids(pod),
         version: version(&pod.metadata),
+        named: named(pod),
+        controller: controller(pod),
         liveness: liveness(pod),
         generation: pod.metadata.generation,
         observed_generation: pod.status.as_ref().and_then(|status| status.observed_generation),
@@ -161,6 +163,17 @@ fn records(pod: &core::Pod) -> Records {
     sets.into_iter().chain(workload.map(|record| (UpdateOwner::Workload, record))).collect()
 }
 
+/// `namespace/name` of the pod.
+fn named(pod: &core::Pod) -> Option<String> {
+    Some(format!("{}/{}", pod.metadata.namespace.as_deref()?, pod.metadata.name.as_deref()?))
+}
+
+/// UID of the owner that decides on the pod.
+fn controller(pod: &core::Pod) -> Option<Arc<str>> {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str().into())
+}
+
 fn liveness(pod: &core::Pod) -> Liveness {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if read::is_mirror(&pod.metadata) {
@@ -196,10 +209,14 @@ mod tests {
         let shown: core::Pod = serde_saphyr::from_str(
             "
 metadata:
+  namespace: shop
   name: web
   uid: u
   resourceVersion: '7'
   generation: 3
+  ownerReferences:
+  - {apiVersion: v1, kind: ConfigMap, name: c, uid: c}
+  - {apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, name: web, uid: o, controller: true}
   labels: {l: one}
   annotations: {apps.kruise.io/container-launch-priority: Ordered}
 spec:
@@ -232,6 +249,7 @@ status:
         let view = pod(&shown);
         let seconds = Duration::from_secs;
         assert_eq!((view.uids[0].as_str(), view.version, view.liveness), ("u", 7, Liveness::Alive));
+        assert_eq!((view.named.as_deref(), view.controller.as_deref()), (Some("shop/web"), Some("o")));
         assert_eq!((view.generation, view.observed_generation), (Some(3), Some(2)));
         assert_eq!(view.restart_policy, berth_policy::RestartPolicy::OnFailure);
         assert!(view.has_pull_secrets);

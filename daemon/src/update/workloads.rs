@@ -3,9 +3,10 @@
 //! their names alone: each has a pod template at the same place.
 //!
 //! berth-workloads writes the entries, and whoever steals its credential can. The template is its author's;
-//! the agent reads it itself. Of a CloneSet whose partition keeps pods from the template, what earlier
-//! templates had counts, too, as far as admission has noted it on the set ([`template_history`]). The word on
-//! an entry stands as long as the entry does.
+//! the agent reads it itself, and gives what it names to pods of this workload alone (the policy looks at the
+//! controller of the pod). Of a CloneSet whose partition keeps pods from the template, what earlier templates
+//! had counts, too, as far as admission has noted it on the set ([`template_history`]). The word on an entry
+//! stands as long as the entry does.
 //!
 //! [`template_history`]: berth_proto::template_history
 
@@ -82,6 +83,14 @@ pub(super) enum Unasked {
         /// The image.
         image: String,
     },
+    /// A swap of twins, which only a SidecarSet has.
+    #[error("{set} asks for no swaps, and this entry has one of {name}")]
+    Swap {
+        /// Kind, namespace and name of the workload.
+        set: String,
+        /// Name of the sidecar.
+        name: String,
+    },
     /// A label or an annotation that the workload does not give pods.
     #[error("the template of {set} does not give pods {key} with this value")]
     Metadata {
@@ -100,7 +109,7 @@ impl From<Unasked> for Failure {
             Unasked::Absent(_) | Unasked::Other(_) | Unasked::Image { .. } | Unasked::Metadata { .. } => {
                 FailureReason::NotAskedFor
             }
-            Unasked::Forbidden(_) => FailureReason::InvalidRequest,
+            Unasked::Swap { .. } | Unasked::Forbidden(_) => FailureReason::InvalidRequest,
         };
         Self { reason, message: why.to_string() }
     }
@@ -186,6 +195,11 @@ pub(super) fn is_kind(kind: &str) -> bool {
     KINDS.iter().any(|known| known.0 == kind)
 }
 
+/// UID of the workload that owns an entry.
+pub(super) fn controller(entry: &DesiredPod) -> Option<&str> {
+    owner(entry).map(|_| entry.owner_uid.as_str())
+}
+
 fn owner(entry: &DesiredPod) -> Option<Owner<'_>> {
     let (kind, name) = entry.owner.split_once('/')?;
     let kind = *KINDS.iter().find(|known| known.0 == kind)?;
@@ -202,6 +216,9 @@ fn asks_for(set: &DynamicObject, entry: &DesiredPod) -> Word {
     let name = owner(entry).map(|owner| owner.to_string()).unwrap_or_default();
     if set.metadata.uid.as_ref() != Some(&entry.owner_uid) {
         return Err(Unasked::Other(name));
+    }
+    if let Some(swap) = entry.swaps.first() {
+        return Err(Unasked::Swap { set: name, name: swap.name.clone() });
     }
     let none = Map::new();
     let template = set.data.get("spec").and_then(|spec| spec.get("template"));

@@ -1,18 +1,19 @@
 //! Words for what went wrong: once each, and with the remedy. Pure.
 
-use berth_proto::causes;
+use berth_proto::{causes, text::lines};
 use clap::error::{ContextKind, ErrorKind};
 
-/// A failure as kubectl prints it.
+/// A failure as kubectl prints it. Words of objects may be in it.
 pub(crate) fn failure(error: &anyhow::Error) -> String {
-    match error.downcast_ref::<kube::Error>() {
+    let text = match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => {
             let reason =
                 if status.reason.is_empty() { String::new() } else { format!(" ({})", status.reason) };
             format!("Error from server{reason}: {}", status.message)
         }
         _ => format!("error: {}", causes::once(error.as_ref())),
-    }
+    };
+    lines(&text)
 }
 
 /// Takes the tip away to give a flag that is not known as a value: no object has such a name.
@@ -55,5 +56,11 @@ mod tests {
         let error = error.unwrap_err();
         assert_eq!(failure(&error), "error: --kubeconfig a: not read: disk on fire");
         assert_eq!(innermost(error.as_ref()), "disk on fire");
+    }
+
+    #[test]
+    fn a_failure_tells_a_terminal_nothing() {
+        let error = anyhow::anyhow!("crr/a failed: no image \u{1b}]0;a\u{7}\nb");
+        assert_eq!(failure(&error), "error: crr/a failed: no image  ]0;a \nb");
     }
 }

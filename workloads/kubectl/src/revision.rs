@@ -1,6 +1,7 @@
 //! Revisions of an object: which there are, and which one to go back to. Pure.
 
 use anyhow::{bail, ensure};
+use berth_proto::text;
 use berth_workloads_policy::template::same;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde_json::{Map, Value, json};
@@ -81,7 +82,7 @@ pub(crate) fn table(revisions: &[Revision]) -> String {
     let mut lines = vec!["REVISION  CHANGE-CAUSE".to_owned()];
     for one in revisions {
         let cause = one.cause.as_deref().filter(|cause| !cause.is_empty()).unwrap_or("<none>");
-        lines.push(format!("{:<8}  {}", one.number, cause.replace('\n', " ")));
+        lines.push(format!("{:<8}  {}", one.number, text::one_line(cause)));
     }
     lines.join("\n")
 }
@@ -96,7 +97,7 @@ pub(crate) fn shown(revisions: &[Revision], number: i64) -> anyhow::Result<Strin
 
 /// A template for a person.
 pub(crate) fn template(template: &Map<String, Value>) -> anyhow::Result<String> {
-    let yaml = serde_saphyr::to_string(template)?;
+    let yaml = text::lines(&serde_saphyr::to_string(template)?);
     let lines: Vec<_> = yaml.trim_end().lines().map(|line| format!("  {line}")).collect();
     Ok(format!("Pod Template:\n{}", lines.join("\n")))
 }
@@ -125,7 +126,7 @@ mod tests {
 
     fn history() -> Vec<Revision> {
         let all = vec![
-            stored("s-3", 3, "u", "i:3", Some("third")),
+            stored("s-3", 3, "u", "i:3", Some("third\n\u{1b}[2J")),
             stored("s-1", 1, "u", "i:1", None),
             stored("s-2", 2, "u", "i:2", Some("")),
             stored("other", 9, "another", "i:9", None),
@@ -140,7 +141,7 @@ mod tests {
         assert!(history().iter().all(|one| !one.template.contains_key(PATCH)));
         assert_eq!(
             table(&history()),
-            "REVISION  CHANGE-CAUSE\n1         <none>\n2         <none>\n3         third"
+            "REVISION  CHANGE-CAUSE\n1         <none>\n2         <none>\n3         third  [2J"
         );
         assert_eq!(table(&[]), "No rollout history found.");
     }

@@ -1,6 +1,7 @@
 //! Tables of lists, as kubectl prints them, and the same rows for programs. Pure.
 
 use anyhow::Context;
+use berth_proto::text::one_line;
 use comfy_table::{Table, presets};
 use serde_json::{Map, Value};
 
@@ -57,7 +58,7 @@ fn shown(cell: &str) -> String {
     if cell.is_empty() {
         return "-".to_owned();
     }
-    cell.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+    one_line(cell)
 }
 
 /// `POD UID` as `podUid`.

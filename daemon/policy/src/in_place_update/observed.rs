@@ -33,6 +33,10 @@ pub struct EnvHash(pub u64);
 pub struct Observed {
     /// Liveness of the pod: says whether it can be updated at all.
     pub liveness: Liveness,
+    /// `namespace/name` of the pod, where that is known.
+    pub named: Option<String>,
+    /// UID of the owner that decides on the pod.
+    pub controller: Option<Arc<str>>,
     /// `spec.containers`, in their order.
     pub containers: Vec<ContainerView>,
     /// Its labels and annotations.

@@ -16,6 +16,9 @@ use crate::{
     time::later,
 };
 
+/// Annotation: names of the SidecarSets that a pod got when it was made, with commas.
+pub(super) const INJECTED_LIST: &str = "kruise.io/sidecarset-injected-list";
+
 /// A request to update one pod, as its source shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateRequest {
@@ -43,6 +46,10 @@ pub struct UpdateRequest {
     pub swaps: BTreeMap<String, WantedSwap>,
     /// Owner of what is wanted.
     pub owner: UpdateOwner,
+    /// UID of the workload that owns the entry, which decides on pods of its own alone.
+    pub controller: Option<Arc<str>>,
+    /// Name of the SidecarSet that owns the entry, which has the pods that say that they got it.
+    pub injected_by: Option<String>,
     /// The readiness gate stays as it is.
     pub keeps_service: bool,
     /// An image that cannot be pulled here is left to the kubelet.
@@ -263,6 +270,22 @@ impl UpdateRequest {
             };
         }
         values
+    }
+
+    /// Tells whether it is about the pod that it names. Its UID is of a status, which others write.
+    pub(super) fn names(&self, seen: &Observed) -> bool {
+        let own = (self.pod.namespace.as_str(), self.pod.name.as_str());
+        seen.named.as_deref().is_none_or(|named| named.split_once('/') == Some(own))
+    }
+
+    /// Tells whether it is about a pod that it may want something of: the one that it names, and one of its owner's, which
+    /// this workload decides on, or which got this SidecarSet.
+    pub(super) fn may_want(&self, seen: &Observed) -> bool {
+        let list = || seen.metadata.get(&MetadataKey::Annotation(INJECTED_LIST.to_owned()));
+        let has = |set: &String| list().is_some_and(|list| list.split(',').any(|one| one.trim() == set));
+        self.names(seen)
+            && (self.controller.is_none() || self.controller == seen.controller)
+            && (self.rests() || self.injected_by.as_ref().is_none_or(has))
     }
 
     /// Tells whether it stands in the node's object, with all other entries.

@@ -1,5 +1,5 @@
-//! Requests of one pod as they can be planned together: entries of owners that contradict each other are
-//! refused, and annotations that are merged get their values.
+//! Requests of one pod as they can be planned together: those that name another one are refused, and entries
+//! of owners that do not have it, or contradict each other; annotations that are merged get their values.
 //!
 //! Nothing is guessed where two owners want one thing: the later one is refused and said. One that has begun
 //! came before one that has not. What a person asks for goes over both, as ever.
@@ -11,9 +11,10 @@ use std::{
 
 use crate::{
     in_place_update::{
-        Failure, FailureReason, MetadataKey, Observed, UpdateReport, UpdateRequest, WORKING,
+        Failure, FailureReason, MetadataKey, Observed, UpdateOwner, UpdateReport, UpdateRequest, WORKING,
         answer::end,
         merge_patch::MergeError,
+        request::INJECTED_LIST,
         stage::{stages, twins},
     },
     model::RequestId,
@@ -30,10 +31,13 @@ pub(super) fn resolve<'a>(
     let open = || requests.iter().filter(|request| request.ended.is_none());
     let entries = open().filter(|request| request.is_entry());
     let owners: BTreeSet<_> = entries.map(|request| &request.owner).collect();
-    if owners.len() < 2 && open().all(|request| request.shared().next().is_none()) {
+    let is_plain = |request: &UpdateRequest| request.shared().next().is_none() && request.may_want(seen);
+    if owners.len() < 2 && open().all(is_plain) {
         return (Cow::Borrowed(requests), Vec::new());
     }
-    let mut refused = contradictions(open());
+    let mut refused = contradictions(open().filter(|request| request.may_want(seen)));
+    let others = open().filter(|request| !request.may_want(seen));
+    refused.extend(others.map(|request| (request.id.clone(), not_its_own(request, seen))));
     for request in open() {
         if let Err(message) = stages(request, seen) {
             let failure = Failure { reason: FailureReason::InvalidRequest, message };
@@ -60,6 +64,24 @@ pub(super) fn resolve<'a>(
     let reports = open().filter_map(|request| Some(end(request, Err(refused.get(&request.id)?), Some(seen))));
     let reports = reports.collect();
     (Cow::Owned(resolved), reports)
+}
+
+/// Refuses a request about another pod than it names, and an entry of an owner that does not have the pod:
+/// whoever writes a status, or entries, may give the UID of any.
+fn not_its_own(request: &UpdateRequest, seen: &Observed) -> Failure {
+    if !request.names(seen) {
+        let message = "the pod of the UID that it was given is not the one that it names".to_owned();
+        return Failure { reason: FailureReason::InvalidRequest, message };
+    }
+    let message = match &request.owner {
+        UpdateOwner::Workload => {
+            "the pod is none of the workload that asks: it has another controller, or none".to_owned()
+        }
+        set @ UpdateOwner::SidecarSet(_) => {
+            format!("the pod has not got {set}: its annotation {INJECTED_LIST} does not name it")
+        }
+    };
+    Failure { reason: FailureReason::NotAskedFor, message }
 }
 
 /// The entries that want something else of a thing than another owner's that came before.

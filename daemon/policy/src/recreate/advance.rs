@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     config::Path,
-    model::{ContainerId, ContainerName, ContainerState, RequestId, RestartPolicy},
+    model::{ContainerId, ContainerName, ContainerState, PodRef, RequestId, RestartPolicy},
     node::Node,
     recreate::{
         ContainerPhase, FailureReason, MarkPhase, Outcome,
@@ -24,6 +24,8 @@ const POD_GONE: &str = "pod has gone";
 /// The same of a pod whose hooks, grace and restart policy nobody knows.
 const POD_UNREAD: &str =
     "the pod cannot be read, mostly for too many lists and maps in it, such as env entries";
+/// Its status, which others write, has the UID of any pod.
+const ANOTHER_POD: &str = "the pod that it was assigned is not the one that it names; make a new request";
 /// Time after which the status asks whether the kubelet goes through berthd at all.
 const KUBELET_IS_SILENT: Duration = Duration::from_secs(5);
 
@@ -86,6 +88,9 @@ impl Node {
                 return request.finish(Outcome::Failed(FailureReason::PodGone), why, now);
             }
             PodLiveness::Missing | PodLiveness::Unclear => return,
+            PodLiveness::Alive if !request.pod_seen && self.is_of_another(request) => {
+                return request.finish(Outcome::Failed(FailureReason::InvalidRequest), ANOTHER_POD, now);
+            }
             PodLiveness::Alive => request.pod_seen = true,
         }
         if request.asked.strategy.unready_grace.is_some() && request.unready == Drain::Not {
@@ -151,6 +156,14 @@ impl Node {
                 request.asked.pod = pod;
             }
         }
+    }
+
+    /// The pod of a request is another one than it names.
+    fn is_of_another(&self, request: &Request) -> bool {
+        let Some(named) = &request.asked.named else { return false };
+        let is_named =
+            |pod: &PodRef| named.split_once('/') == Some((pod.namespace.as_str(), pod.name.as_str()));
+        self.pod_of(&request.asked.pod).is_some_and(|pod| !is_named(&pod))
     }
 
     /// The end of a request whose containers are all through, or of which one failed that must not.

@@ -18,6 +18,8 @@ pub struct RecreateRequest {
     pub created: Instant,
     /// The pod.
     pub pod: PodUid,
+    /// `namespace/name` of the pod that it names, where somebody else says which one that is.
+    pub named: Option<String>,
     /// The containers, in the order they are listed.
     pub containers: Vec<RecreateTarget>,
     /// How.

@@ -42,6 +42,7 @@ fn request(world: &World, pod: &Pod, container: &str, length: Duration) -> Recre
         key: "ns/r".to_owned(),
         created: world.now,
         pod: pod.pod.uid.clone(),
+        named: None,
         containers: vec![RecreateTarget { name: "s".into(), instance: container.into() }],
         strategy: RecreateStrategy {
             grace: Some(length),

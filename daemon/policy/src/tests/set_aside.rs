@@ -32,6 +32,7 @@ fn recreate(pod: &Pod, id: &str, container: &str) -> Event {
         key: format!("ns/{id}"),
         created: std::time::Instant::now_for_tests(),
         pod: pod.pod.uid.clone(),
+        named: None,
         containers: vec![RecreateTarget { name: "m".into(), instance: container.into() }],
         strategy: RecreateStrategy::default(),
         deadline: None,

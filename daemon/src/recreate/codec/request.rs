@@ -68,12 +68,16 @@ pub(crate) fn request(shown: Shown<'_>, clock: &Clock) -> Result<RecreateRequest
         })?;
     }
     let containers = spec.containers.iter().filter_map(|container| instance(&container.name, status));
+    // The pod of a file is this node's own word.
+    let namespace = key.split_once('/').filter(|_| origin == Origin::Api).map(|(namespace, _)| namespace);
+    let named = namespace.map(|namespace| format!("{namespace}/{}", spec.pod_name));
     Ok(RecreateRequest {
         id,
         origin,
         key,
         created,
         pod: status.pod_uid.clone().unwrap_or_default().into(),
+        named,
         containers: containers.collect(),
         strategy: strategy(&spec.strategy.clone().unwrap_or_default()),
         deadline: spec.active_deadline_seconds.map(|limit| later(created, seconds(limit))),

@@ -78,6 +78,7 @@ fn a_request_without_options() {
         key: "shop/again".to_owned(),
         created: now - seconds(60),
         pod: "p-1".into(),
+        named: Some("shop/web".to_owned()),
         containers: vec![
             RecreateTarget { name: "app".into(), instance: "aaa".into() },
             RecreateTarget { name: "proxy".into(), instance: "bbb".into() },

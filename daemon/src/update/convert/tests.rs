@@ -45,6 +45,19 @@ fn the_record_says_the_revision_as_the_label_does() {
     }
 }
 
+/// Rows: owner of an entry, UID of the controller that its pod is to have, and the set that it is to name.
+#[test]
+fn an_entry_is_for_pods_of_its_owner() {
+    for (owner, controller, set) in
+        [("DaemonSet/log", Some("u"), None), ("SidecarSet/mesh", None, Some("mesh")), ("", None, None)]
+    {
+        let (request, sound) = converted(&entry(json!({ "owner": owner })));
+        assert_eq!(sound, Ok(()), "{owner}");
+        let of = (request.controller.as_deref(), request.injected_by.as_deref());
+        assert_eq!(of, (controller, set), "{owner}");
+    }
+}
+
 #[test]
 fn an_entry_of_a_set() {
     let merged = json!({ "kruise.io/sidecarset-hash": r#"{"mesh":{"hash":"h"}}"# });

@@ -148,6 +148,8 @@ impl Play {
         PodView {
             uids: vec![pod_of(which).uid],
             version: if which == 254 { u64::MAX } else { self.version },
+            named: which.is_multiple_of(7).then(|| format!("ns/p{}", which % 3)),
+            controller: (!which.is_multiple_of(17)).then(|| "set".into()),
             liveness,
             generation: Some(i64::MAX),
             observed_generation: Some(if which > 100 { i64::MIN } else { i64::MAX }),
@@ -276,6 +278,8 @@ fn request(which: u8, source: UpdateSource, length: Duration, now: Instant) -> U
         defaults: BTreeMap::from([("d".to_owned(), which.to_string())]),
         swaps: if which.is_multiple_of(5) { swaps(which, length) } else { BTreeMap::new() },
         owner: if which.is_multiple_of(2) { set(which) } else { UpdateOwner::Workload },
+        controller: which.is_multiple_of(9).then(|| "set".into()),
+        injected_by: which.is_multiple_of(10).then(|| "s".to_owned()),
         keeps_service: which.is_multiple_of(3),
         leaves_pull: which.is_multiple_of(5),
         shown_as: which.is_multiple_of(7).then_some(i32::MAX),

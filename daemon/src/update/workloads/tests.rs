@@ -49,6 +49,11 @@ fn only_what_its_template_names_is_asked_for() {
         (json!({ "annotations": { "conf": "c" } }), Some("conf with this value")),
         (json!({ "mergeAnnotations": { "conf": "{}" } }), Some("conf with this value")),
         (json!({ "defaultAnnotations": { "conf": "b" } }), Some("conf with this value")),
+        // Of a pod that has twins, as of a SidecarSet.
+        (
+            json!({ "swaps": [{ "name": "log", "image": "log:1", "emptyImage": "main:2" }] }),
+            Some("asks for no swaps, and this entry has one of log"),
+        ),
     ];
     for (kind, _, _) in KINDS {
         let (set, entry) = of(kind);
@@ -124,6 +129,7 @@ fn what_comes_too_late_is_told_from_what_cannot_be_done() {
         (Unasked::Other(text()), FailureReason::NotAskedFor),
         (Unasked::Image { set: text(), container: text(), image: text() }, FailureReason::NotAskedFor),
         (Unasked::Metadata { set: text(), key: text() }, FailureReason::NotAskedFor),
+        (Unasked::Swap { set: text(), name: text() }, FailureReason::InvalidRequest),
         (Unasked::Forbidden(KINDS[0].2), FailureReason::InvalidRequest),
     ] {
         assert_eq!(Failure::from(why.clone()).reason, reason, "{why}");

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use berth_proto::text::one_line;
 use futures::StreamExt;
 use kube::api::WatchEvent;
 use serde_json::{Value, json};
@@ -103,7 +104,7 @@ async fn follow(cluster: &Cluster, sort: &Sort, name: &str, flags: &Following) -
 fn ended(object: &Value, printed: &str, said: &mut String) -> anyhow::Result<Option<String>> {
     match request::end(object) {
         None => {
-            let line = request::progress(object);
+            let line = one_line(&request::progress(object));
             if line != *said {
                 eprintln!("{line}");
                 *said = line;

@@ -113,6 +113,7 @@ fn recreate(
         key: request.key.clone(),
         created: now,
         pod: request.pod.uid.clone(),
+        named: None,
         containers: vec![RecreateTarget { name: name.clone(), instance: instance.clone() }],
         strategy: RecreateStrategy::default(),
         deadline: None,

@@ -64,6 +64,8 @@ pub(crate) fn snapshot(
         view.containers.iter().map(|container| look.container(container, instances)).collect();
     let observed = Observed {
         liveness: view.liveness,
+        named: view.named.clone(),
+        controller: view.controller.clone(),
         gate: look.gate(),
         record: None,
         records: view.records.clone(),

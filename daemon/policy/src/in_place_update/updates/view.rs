@@ -20,6 +20,10 @@ pub struct PodView {
     pub uids: Vec<PodUid>,
     /// `metadata.resourceVersion`, as a number that grows.
     pub version: u64,
+    /// `namespace/name`, where that is known.
+    pub named: Option<String>,
+    /// UID of the owner that decides on it.
+    pub controller: Option<Arc<str>>,
     /// Liveness of the pod: says whether it can be updated at all.
     pub liveness: Liveness,
     /// `metadata.generation`.

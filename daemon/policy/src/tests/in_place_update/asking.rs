@@ -46,6 +46,8 @@ impl Asking {
             merges: Default::default(),
             defaults: Default::default(),
             owner: UpdateOwner::Workload,
+            controller: None,
+            injected_by: None,
             keeps_service: false,
             leaves_pull: false,
             shown_as: None,

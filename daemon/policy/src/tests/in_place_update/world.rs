@@ -18,6 +18,8 @@ use crate::{
 };
 
 pub(super) const NO_GRACE: Duration = Duration::ZERO;
+/// UID of the owner that decides on the pod.
+pub(super) const CONTROLLER: &str = "set";
 /// Between two looks of the kubelet.
 pub(super) const RELIST: Duration = Duration::from_secs(1);
 
@@ -196,6 +198,8 @@ impl World {
         let refused = self.refused.iter().map(|(image, why)| (image.clone(), Presence::Failed(why.clone())));
         Observed {
             liveness: self.liveness,
+            named: None,
+            controller: Some(CONTROLLER.into()),
             containers: self
                 .containers
                 .iter()

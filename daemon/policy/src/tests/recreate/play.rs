@@ -86,6 +86,7 @@ impl Play {
             key: format!("ns/{id}"),
             created: self.world.now,
             pod: self.pod.pod.uid.clone(),
+            named: None,
             containers: containers
                 .iter()
                 .map(|name| RecreateTarget { name: (*name).into(), instance: newest(name) })

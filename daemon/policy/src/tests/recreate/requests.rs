@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::tests::world::pod;
 use crate::{
-    Amendment, CallId, ContainerId, ContainerPhase, Event, MarkPhase, Readiness, RecreateStrategy,
-    RequestPhase, Verdict,
+    Amendment, CallId, ContainerId, ContainerPhase, Event, FailureReason, MarkPhase, Outcome, Readiness,
+    RecreateStrategy, RequestPhase, Verdict,
 };
 
 use super::play::{Play, one, strategy};
@@ -29,6 +29,31 @@ fn the_kubelet_is_asked_once() {
     assert_eq!(play.reports.len(), 3, "{:#?}", play.reports);
     assert!(!play.looks("a-2"));
     assert_eq!(play.relist(), 0);
+}
+
+/// Whoever writes the status of a request may give it the UID of any pod of the node. Rows: the pod that the
+/// request names, and whether it is carried out on pod `ns/pod`.
+#[test]
+fn a_request_is_about_the_pod_that_it_names() {
+    for (named, goes) in [
+        (None, true),
+        (Some("ns/pod"), true),
+        (Some("ns/other"), false),
+        (Some("other/pod"), false),
+        (Some("pod"), false),
+    ] {
+        let mut play = Play::new(one());
+        let mut request = play.asks("r", &["a"], strategy());
+        request.named = named.map(str::to_owned);
+        play.world.apply(Event::RecreateSeen(Box::new(request)));
+        play.settle();
+        assert_eq!(play.effects.iter().any(|effect| effect == "mark a-1 Armed"), goes, "{named:?}");
+        if !goes {
+            let refused = Some(Outcome::Failed(FailureReason::InvalidRequest));
+            assert_eq!(play.last("r").outcome, refused, "{named:?}");
+            assert!(!play.looks("a-1"), "{named:?}");
+        }
+    }
 }
 
 #[test]

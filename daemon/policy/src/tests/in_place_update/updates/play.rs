@@ -197,6 +197,8 @@ impl Play {
         PodView {
             uids: vec![Self::uid()],
             version: self.number,
+            named: None,
+            controller: observed.controller.clone(),
             liveness: self.world.liveness,
             generation: Some(self.world.version.try_into().unwrap()),
             observed_generation: Some(self.observed.try_into().unwrap()),
