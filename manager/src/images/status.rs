@@ -51,7 +51,13 @@ pub(super) fn written_every(nodes: usize) -> Duration {
 /// The status of a job that is carried out.
 pub(super) fn running(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePullJobStatus {
     let mut status = counts(job, rollout, now);
-    let progress = (rollout.ended() * 100).checked_div(rollout.desired()).unwrap_or(0);
+    let progress = match rollout.desired() {
+        0 => "no progress".to_owned(),
+        desired => {
+            let share = 100.0 * f64::from(number(rollout.ended())) / f64::from(number(desired));
+            format!("progress {share:.1}%")
+        }
+    };
     let state = if rollout.plan.parallelism.is_pause() { "paused (parallelism 0)" } else { "running" };
     let keyless = match rollout.keyless() {
         0 => String::new(),
@@ -68,7 +74,7 @@ pub(super) fn running(job: &Job, rollout: &Rollout, now: Timestamp) -> ImagePull
         ),
     };
     let lacks = job.lacks.as_ref().map_or_else(String::new, |(text, _)| format!("; without {text}"));
-    let message = format!("job is {state}, progress {progress}%{keyless}{crowded}{lacks}");
+    let message = format!("job is {state}, {progress}{keyless}{crowded}{lacks}");
     status.message = Some(cut(&message).to_owned());
     status
 }

@@ -19,7 +19,9 @@ use crate::{admission::review::Request, selector::Selector};
 const KINDS: [&str; 4] = ["CloneSet", "StatefulSet", "DaemonSet", "BroadcastJob"];
 /// Lists of containers, whose names are told apart among all of them.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
-/// The longest name of a container.
+/// Members of a container that name volumes.
+const USES: [&str; 2] = ["volumeMounts", "volumeDevices"];
+/// The longest name of a container or volume.
 const LONGEST_NAME: usize = 63;
 
 /// Reason why the object cannot be let in; `None`: its template is right, or was there before.
@@ -29,7 +31,9 @@ pub(in crate::admission) fn fault(request: &Request) -> Option<String> {
     if !["/spec/template", "/spec/selector"].into_iter().any(is_new) {
         return None;
     }
-    let fault = selected(&request.object).or_else(|| containers(&request.object))?;
+    let fault = selected(&request.object)
+        .or_else(|| containers(&request.object))
+        .or_else(|| volumes(&request.object))?;
     Some(format!("{kind} {}/{}: {fault}", request.namespace, request.name))
 }
 
@@ -64,30 +68,79 @@ fn containers(object: &Value) -> Option<String> {
     let mut seen = BTreeSet::new();
     for list in LISTS {
         let path = format!("spec.template.spec.{list}");
-        let all = spec.and_then(|spec| spec.get(list)).and_then(Value::as_array).map(Vec::as_slice);
-        let all = all.unwrap_or_default();
+        let all = members(spec, list);
         if all.is_empty() && list == LISTS[0] {
             return Some(format!("{path} is empty: give the pod a container"));
         }
         for (at, one) in all.iter().enumerate() {
-            let name = one.get("name").and_then(Value::as_str).unwrap_or_default();
+            let name = text(one, "name");
             let field = format!("{path}[{at}].name");
             if name.is_empty() {
                 return Some(format!("{field} is empty: name the container"));
             }
             if !is_dns_label(name) {
-                let name: String = name.chars().take(LONGEST_NAME).collect();
                 return Some(format!(
-                    "{field} is {name:?}: give at most {LONGEST_NAME} small letters, digits and dashes, with no \
-                     dash at either end"
+                    "{field} is {:?}: give at most {LONGEST_NAME} small letters, digits and dashes, with no \
+                     dash at either end",
+                    short(name),
                 ));
             }
             if !seen.insert(name) {
                 return Some(format!("{field} repeats {name:?}: give each container a name of its own"));
             }
+            if text(one, "image").is_empty() {
+                return Some(format!("{path}[{at}].image is empty: give the container an image"));
+            }
         }
     }
     None
+}
+
+/// Tells what is wrong with the volumes, or with a container that asks for one that is not there. A claim of
+/// the set is a volume of its pods.
+fn volumes(object: &Value) -> Option<String> {
+    let spec = object.pointer("/spec/template/spec");
+    let mut names = BTreeSet::new();
+    for (at, volume) in members(spec, "volumes").iter().enumerate() {
+        let (name, field) = (text(volume, "name"), format!("spec.template.spec.volumes[{at}].name"));
+        if name.is_empty() {
+            return Some(format!("{field} is empty: name the volume"));
+        }
+        if !names.insert(name) {
+            return Some(format!("{field} repeats {:?}: give each volume a name of its own", short(name)));
+        }
+    }
+    let claims = members(object.get("spec"), "volumeClaimTemplates").iter();
+    names.extend(claims.filter_map(|claim| claim.pointer("/metadata/name")?.as_str()));
+    for list in LISTS {
+        for (at, container) in members(spec, list).iter().enumerate() {
+            for using in USES {
+                let named = members(Some(container), using).iter().map(|one| text(one, "name"));
+                if let Some((number, name)) = named.enumerate().find(|(_, name)| !names.contains(name)) {
+                    return Some(format!(
+                        "spec.template.spec.{list}[{at}].{using}[{number}].name is {:?}: give the pod that \
+                         volume, or leave this out",
+                        short(name),
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Members of a list; none where there is no list.
+fn members<'a>(of: Option<&'a Value>, name: &str) -> &'a [Value] {
+    of.and_then(|of| of.get(name)).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text<'a>(of: &'a Value, name: &str) -> &'a str {
+    of.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A name that somebody gave, as much of it as is told.
+fn short(name: &str) -> String {
+    name.chars().take(LONGEST_NAME).collect()
 }
 
 #[cfg(test)]
@@ -115,25 +168,44 @@ mod tests {
         json!({ "containers": [{ "name": "main", "image": "i" }] })
     }
 
+    fn named(name: &str) -> Value {
+        json!({ "name": name, "image": "i" })
+    }
+
+    fn mounting(volume: &str) -> Value {
+        json!({ "name": "m", "image": "i", "volumeMounts": [{ "name": volume, "mountPath": "/v" }] })
+    }
+
     fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
         json!({ "matchExpressions": [{ "key": key, "operator": operator, "values": values }] })
     }
 
     #[rstest]
     #[case::right(by_label(), one(), None)]
-    #[case::with_its_sidecars(by_label(), json!({ "containers": [{ "name": "a" }, { "name": "b" }], "initContainers": [{ "name": "c" }] }), None)]
+    #[case::with_its_sidecars(by_label(), json!({ "containers": [named("a"), named("b")], "initContainers": [named("c")] }), None)]
     #[case::no_spec(by_label(), Value::Null, Some("spec.template.spec.containers is empty: give"))]
     #[case::no_containers(by_label(), json!({ "containers": [] }), Some("spec.template.spec.containers is empty: give"))]
     #[case::no_list(by_label(), json!({ "containers": "x" }), Some("spec.template.spec.containers is empty: give"))]
-    #[case::no_name(by_label(), json!({ "containers": [{ "name": "a" }, {}] }), Some("spec.template.spec.containers[1].name is empty: name"))]
+    #[case::no_name(by_label(), json!({ "containers": [named("a"), {}] }), Some("spec.template.spec.containers[1].name is empty: name"))]
     #[case::no_object(by_label(), json!({ "containers": [7] }), Some("spec.template.spec.containers[0].name is empty: name"))]
     #[case::a_wrong_name(by_label(), json!({ "containers": [{ "name": "A_b" }] }), Some("containers[0].name is \"A_b\": give"))]
     #[case::a_dash_at_its_end(by_label(), json!({ "containers": [{ "name": "a-" }] }), Some("containers[0].name is \"a-\": give"))]
-    #[case::twice(by_label(), json!({ "containers": [{ "name": "a" }, { "name": "a" }] }), Some("containers[1].name repeats \"a\": give"))]
-    #[case::twice_in_both(by_label(), json!({ "containers": [{ "name": "a" }], "initContainers": [{ "name": "a" }] }),
+    #[case::twice(by_label(), json!({ "containers": [named("a"), named("a")] }), Some("containers[1].name repeats \"a\": give"))]
+    #[case::twice_in_both(by_label(), json!({ "containers": [named("a")], "initContainers": [named("a")] }),
         Some("spec.template.spec.initContainers[0].name repeats \"a\": give"))]
-    #[case::a_wrong_init_container(by_label(), json!({ "containers": [{ "name": "a" }], "initContainers": [{}] }),
+    #[case::a_wrong_init_container(by_label(), json!({ "containers": [named("a")], "initContainers": [{}] }),
         Some("spec.template.spec.initContainers[0].name is empty: name"))]
+    #[case::no_image(by_label(), json!({ "containers": [{ "name": "a" }] }), Some("spec.template.spec.containers[0].image is empty: give"))]
+    #[case::volumes(by_label(), json!({ "volumes": [{ "name": "v" }, { "name": "w" }], "containers": [mounting("v")] }), None)]
+    #[case::two_volumes(by_label(), json!({ "volumes": [{ "name": "v" }, { "name": "v" }], "containers": [named("a")] }),
+        Some("spec.template.spec.volumes[1].name repeats \"v\": give"))]
+    #[case::no_name_of_a_volume(by_label(), json!({ "volumes": [{}], "containers": [named("a")] }), Some("volumes[0].name is empty: name"))]
+    #[case::no_volume(by_label(), json!({ "volumes": [{ "name": "v" }], "containers": [named("a"), mounting("w")] }),
+        Some("spec.template.spec.containers[1].volumeMounts[0].name is \"w\": give"))]
+    #[case::no_volume_of_an_init_container(by_label(), json!({ "containers": [named("a")], "initContainers": [mounting("w")] }),
+        Some("spec.template.spec.initContainers[0].volumeMounts[0].name is \"w\": give"))]
+    #[case::no_device(by_label(), json!({ "containers": [{ "name": "a", "image": "i", "volumeDevices": [{ "name": "d" }] }] }),
+        Some("containers[0].volumeDevices[0].name is \"d\": give"))]
     #[case::not_selected(json!({ "matchLabels": { "app": "x" } }), one(), Some("spec.template.metadata.labels are not those of selector: give"))]
     #[case::expression(expression("tier", "In", &["1", "2"]), one(), None)]
     #[case::not_in(expression("tier", "NotIn", &["1"]), one(), Some("spec.template.metadata.labels are not"))]
@@ -156,6 +228,15 @@ mod tests {
             }
         }
         assert_eq!(fault(&request("UnitedDeployment", spec(selector, pod))), None);
+    }
+
+    #[test]
+    fn a_claim_is_a_volume() {
+        let mut set = spec(by_label(), json!({ "containers": [mounting("data")] }));
+        set["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" } }]);
+        assert_eq!(fault(&request("StatefulSet", set.clone())), None);
+        set["volumeClaimTemplates"] = json!([{}]);
+        assert!(fault(&request("StatefulSet", set)).unwrap().contains("volumeMounts[0].name is \"data\""));
     }
 
     /// As with OpenKruise, which checks the template of a job as well.

@@ -12,7 +12,7 @@ fn one_node_is_asked_at_once_and_counted_at_once() {
     world.pass(seconds(1));
     world.job("j", json!({}));
     assert_eq!(world.asked("j"), ["n0"]);
-    assert_eq!((world.counts("j"), world.message("j")), ([1, 1, 0, 0], "job is running, progress 0%"));
+    assert_eq!((world.counts("j"), world.message("j")), ([1, 1, 0, 0], "job is running, progress 0.0%"));
     assert_eq!(world.condition("j", "Accepted").unwrap().status, "True");
     world.answer("n0", "j", ImagePhase::Succeeded);
     assert_eq!((world.counts("j"), world.message("j")), ([1, 0, 1, 0], "job has completed"));
@@ -69,7 +69,7 @@ fn zero_pauses_and_more_goes_on() {
     let mut world = World::with_nodes(3);
     world.job("j", json!({ "parallelism": 0 }));
     assert!(world.asked("j").is_empty());
-    assert_eq!(world.message("j"), "job is paused (parallelism 0), progress 0%");
+    assert_eq!(world.message("j"), "job is paused (parallelism 0), progress 0.0%");
     world.pass(seconds(3600));
     assert!(!world.is_over("j") && world.asked("j").is_empty());
     world.job("j", json!({ "parallelism": 2 }));
@@ -78,7 +78,7 @@ fn zero_pauses_and_more_goes_on() {
     world.succeed_all("j");
     assert_eq!(world.asked("j"), Vec::<String>::new(), "those on their way end, no other begins");
     world.pass(seconds(1));
-    assert_eq!(world.message("j"), "job is paused (parallelism 0), progress 66%");
+    assert_eq!(world.message("j"), "job is paused (parallelism 0), progress 66.7%");
 }
 
 #[test]

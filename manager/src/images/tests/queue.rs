@@ -67,7 +67,7 @@ fn one_more_begins_when_one_is_over() {
     world.succeed_all("first");
     world.pass(seconds(5));
     assert!(world.is_over("first"));
-    assert_eq!((world.asked("next").len(), world.message("next")), (1, "job is running, progress 0%"));
+    assert_eq!((world.asked("next").len(), world.message("next")), (1, "job is running, progress 0.0%"));
     assert!(world.status("next").start_time.is_some() && world.message("last").starts_with(WAITS));
     world.no_job("j00007");
     world.pass(seconds(1));
@@ -205,7 +205,7 @@ fn those_that_kept_their_turn_rest_later() {
     world.index.standings.most = 1000;
     world.join("n1", &[]);
     world.pass(seconds(5));
-    assert_eq!(world.message(&last), "job is running, progress 0%");
+    assert_eq!(world.message(&last), "job is running, no progress");
 }
 
 /// A job's time begins with its turn.

@@ -30,7 +30,7 @@ fn what_does_not_fit_waits_and_comes_in() {
     world.pass(seconds(1));
     assert_eq!(
         (world.asked("d"), world.message("d")),
-        (vec!["n0".to_owned()], "job is running, progress 0%")
+        (vec!["n0".to_owned()], "job is running, progress 0.0%")
     );
 }
 

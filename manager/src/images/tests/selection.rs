@@ -87,7 +87,7 @@ fn labels_that_change_and_nodes_that_come() {
     world.node("n7", &[("zone", "a")]);
     world.pass(seconds(5));
     assert_eq!(world.counts("j"), [1, 0, 1, 0], "selected again, it is not asked again");
-    assert_eq!(world.message("j"), "job is running, progress 100%");
+    assert_eq!(world.message("j"), "job is running, progress 100.0%");
     let uid = world.jobs["j"].uid.clone();
     assert_eq!(world.asks[&("n7".to_owned(), uid)], 1);
 }

@@ -254,8 +254,8 @@ impl<'a> Pass<'a> {
                 return status;
             }
             OnFailure::FailFast if counts.failed > 0 => {
-                self.warn("failed pod is found", "a pod failed, and with it the job");
-                return self.fail(status, "Failed", "failed pod is found");
+                let text = "failure policy is FailurePolicyTypeFailFast and failed pod is found";
+                return self.fail(status, "failed pod is found", text);
             }
             OnFailure::Pause | OnFailure::FailFast | OnFailure::Continue => {}
         }
@@ -265,9 +265,8 @@ impl<'a> Pass<'a> {
         if let (Some(seconds), Some(start)) = (self.rules.deadline, &status.start_time) {
             let left = until(start.0, seconds, self.now);
             if left.is_zero() {
-                self.warn("DeadlineExceeded", "the job was active longer than its deadline");
-                let text = "Job was active longer than specified deadline";
-                return self.fail(status, "DeadlineExceeded", text);
+                let text = format!("Job {} was active longer than specified deadline", self.title());
+                return self.fail(status, "DeadlineExceeded", &text);
             }
             self.again(left);
         }
@@ -306,20 +305,26 @@ impl<'a> Pass<'a> {
         if self.rules.never || !all || !self.plan.actions.is_empty() {
             return status;
         }
-        self.tell("JobComplete", "every node's pod has ended");
-        let (succeeded, failed) = (status.succeeded, status.failed);
-        let text = format!("Job completed, {succeeded} pods succeeded, {failed} pods failed");
-        status::end(&mut status, Phase::Completed, "Complete", "Complete", &text, self.now);
+        let ended = status::pods(&status);
+        self.tell("JobComplete", &format!("Job {} is completed, {ended}", self.title()));
+        status::end(&mut status, Phase::Completed, "Complete", &format!("Job completed, {ended}"), self.now);
         status
     }
 
-    /// Fails the job: its pods count as failed now, and are deleted when that is on file.
-    fn fail(&mut self, mut status: BroadcastJobStatus, reason: &str, text: &str) -> BroadcastJobStatus {
+    /// Fails the job: its pods count as failed now, and are deleted when that is on file. `event` is the
+    /// reason of the Event that says why.
+    fn fail(
+        &mut self,
+        mut status: BroadcastJobStatus,
+        event: &'static str,
+        text: &str,
+    ) -> BroadcastJobStatus {
         self.plan.actions.clear();
         self.plan.again = None;
         status.failed = status.failed.saturating_add(status.active);
         status.active = 0;
-        status::end(&mut status, Phase::Failed, "Failed", reason, text, self.now);
+        self.warn(event, &format!("{text}: {}", status::pods(&status)));
+        status::end(&mut status, Phase::Failed, "Failed", text, self.now);
         status
     }
 
@@ -358,6 +363,13 @@ impl<'a> Pass<'a> {
     /// Tells of how the job goes.
     fn tell(&mut self, reason: &'static str, text: &str) {
         self.plan.notes.push(Note { warning: false, reason, text: text.to_owned() });
+    }
+
+    /// Namespace and name of the job.
+    fn title(&self) -> String {
+        let meta = &self.input.job.metadata;
+        let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+        format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default())
     }
 
     /// Tells of what is wrong with it.

@@ -99,12 +99,16 @@ pub(super) fn running(
     }
 }
 
-/// Ends a job.
+/// What became of the pods of a job, in OpenKruise's words.
+pub(super) fn pods(status: &BroadcastJobStatus) -> String {
+    format!("{} pods succeeded, {} pods failed", status.succeeded, status.failed)
+}
+
+/// Ends a job. The condition's reason is its type, as in OpenKruise.
 pub(super) fn end(
     status: &mut BroadcastJobStatus,
     phase: Phase,
     condition: &str,
-    reason: &str,
     text: &str,
     now: Timestamp,
 ) {
@@ -115,7 +119,7 @@ pub(super) fn end(
         status: "True".to_owned(),
         last_probe_time: Some(time(now)),
         last_transition_time: Some(time(now)),
-        reason: Some(reason.to_owned()),
+        reason: Some(condition.to_owned()),
         message: Some(text.to_owned()),
     }];
 }

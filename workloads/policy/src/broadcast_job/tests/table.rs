@@ -160,6 +160,7 @@ fn it_completes_when_every_node_is_done() {
     world.settle();
     world.is("completed", 5, 0, 3, 2);
     assert_eq!(world.reason().as_deref(), Some("Complete"));
+    assert!(world.message().unwrap().starts_with("Job completed, "), "{:?}", world.message());
     assert!(world.job.status.as_ref().unwrap().completion_time.is_some());
     // It stays so, whatever comes.
     world.nodes.insert("f".to_owned(), node("f"));
@@ -214,10 +215,14 @@ fn the_first_failure_ends_the_job() {
     world.end(&["a", "f:b"]);
     let plan = world.plan();
     assert!(plan.actions.is_empty() && plan.status_first, "{plan:?}");
+    let why = "failure policy is FailurePolicyTypeFailFast and failed pod is found";
+    let note = &plan.notes[0];
+    let told = format!("{why}: 1 pods succeeded, 3 pods failed");
+    assert_eq!((note.warning, note.reason, &note.text), (true, "failed pod is found", &told));
     world.carry_out(&plan, usize::MAX);
     // Whoever goes on from here decides the same.
     world.is("failed", 4, 0, 1, 3);
-    assert_eq!(world.reason().as_deref(), Some("Failed"));
+    assert_eq!((world.reason().as_deref(), world.message().as_deref()), (Some("Failed"), Some(why)));
     world.settle();
     assert_eq!((world.deleted.len(), world.made.len()), (2, 4));
     world.is("failed", 4, 0, 1, 3);
@@ -298,7 +303,8 @@ fn the_deadline_counts_from_the_start() {
     world.later(1);
     world.settle();
     world.is("failed", 2, 0, 1, 1);
-    assert_eq!(world.reason().as_deref(), Some("DeadlineExceeded"));
+    let why = "Job ns/sweep was active longer than specified deadline";
+    assert_eq!((world.reason().as_deref(), world.message().as_deref()), (Some("Failed"), Some(why)));
     assert_eq!(world.deleted, ["b"]);
     world.later(4);
     world.settle();

@@ -178,4 +178,8 @@ impl World {
     pub(super) fn reason(&self) -> Option<String> {
         self.job.status.as_ref()?.conditions.first()?.reason.clone()
     }
+
+    pub(super) fn message(&self) -> Option<String> {
+        self.job.status.as_ref()?.conditions.first()?.message.clone()
+    }
 }
