@@ -21,6 +21,7 @@
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
+mod absent;
 mod agenda;
 mod claims;
 mod cluster;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use berth_proto::nested::shallow;
+use berth_proto::{
+    nested::{self, shallow},
+    size,
+};
 use berth_workloads_policy::store::{Stored, version};
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
@@ -57,12 +60,19 @@ impl<K: Resource<DynamicType = ()>> Object for Arc<K> {
 pub(crate) struct Filed<T> {
     uid: String,
     version: u64,
+    /// Bytes that it takes in memory, about, where somebody counts them.
+    pub(crate) bytes: usize,
     pub(crate) object: T,
 }
 
 impl<T: Object> Filed<T> {
     pub(crate) fn new(object: T) -> Self {
-        Self { uid: object.uid().to_owned(), version: version(version_of(&object)), object }
+        Self { uid: object.uid().to_owned(), version: version(version_of(&object)), bytes: 0, object }
+    }
+
+    /// The same, with the bytes that it takes.
+    pub(crate) fn weighing(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
     }
 }
 
@@ -116,6 +126,11 @@ pub(crate) fn read<K: DeserializeOwned>(object: DynamicObject) -> Result<K, Stri
         serde_json::from_value(object).map_err(|error| error.to_string())
     });
     read.map_err(|error| format!("{name}: {error}"))
+}
+
+/// Bytes that an object takes in memory, about.
+pub(crate) fn memory(object: &DynamicObject) -> usize {
+    nested::memory(&object.data).saturating_add(size::memory(&object.metadata))
 }
 
 /// Tells whether an object of this kind of OpenKruise decides on the given one. Kubernetes has kinds of the

@@ -30,10 +30,12 @@ use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revis
 use futures::{StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource, api::ListParams};
+use tokio::sync::Semaphore;
 
 use self::repeat::Repeats;
 pub(crate) use self::unread::Unread;
 use crate::{
+    cluster::Spared,
     timing::Backoff,
     watch::{Claims, Pods, Revisions, Watched},
     write::{Failure, Writer},
@@ -41,8 +43,12 @@ use crate::{
 
 /// Objects of one answer. It is in memory as a whole, and there are objects of 1.4 MB.
 pub(crate) const PAGE: u32 = 100;
+/// Objects of one answer that have templates: each may take 8 MiB when it is read, beside its text.
+pub(crate) const TEMPLATES: u32 = 10;
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
+/// Pages of objects with templates that come in beside each other: each may take 80 MiB.
+static PAGES: Semaphore = Semaphore::const_new(2);
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
 /// Namespaces of one reading, and as many beside them that are read again.
@@ -265,6 +271,17 @@ impl Reading {
     }
 }
 
+/// Objects of one answer of this resource, at most.
+pub(crate) fn page_of(url: &str) -> u32 {
+    match url.rsplit('/').next() {
+        Some(
+            "advancedcronjobs" | "broadcastjobs" | "clonesets" | "controllerrevisions" | "daemonsets"
+            | "deployments" | "jobs" | "statefulsets" | "uniteddeployments",
+        ) => TEMPLATES,
+        _ => PAGE,
+    }
+}
+
 /// Reads all objects of these namespaces, some at once, as whoever wrote before may have left them. One that
 /// cannot be read takes nothing from the others.
 pub(crate) async fn each<F, R>(
@@ -291,26 +308,32 @@ where
 }
 
 impl Writer {
-    /// Reads all objects of the sets of these namespaces.
-    pub(crate) async fn read_all(self, term: u64, namespaces: BTreeSet<String>) -> Ended {
-        each(term, namespaces, |namespace| self.found(namespace)).await
+    /// Reads all objects of the sets of these namespaces. Of revisions the templates that are `spared` are
+    /// not kept until the end.
+    pub(crate) async fn read_all(self, term: u64, namespaces: BTreeSet<String>, spared: Spared) -> Ended {
+        each(term, namespaces, |namespace| self.found(namespace, &spared)).await
     }
 
-    async fn found(&self, namespace: String) -> Result<Found, Failure> {
+    async fn found(&self, namespace: String, spared: &Spared) -> Result<Found, Failure> {
+        let revision = |object| Revisions::view(object).map(|one| spared.of(one));
         Ok(Found {
-            pods: self.watched::<Pods>(&namespace).await?,
-            claims: self.watched::<Claims>(&namespace).await?,
-            revisions: self.watched::<Revisions>(&namespace).await?,
+            pods: self.watched::<Pods>(&namespace, Pods::view).await?,
+            claims: self.watched::<Claims>(&namespace, Claims::view).await?,
+            revisions: self.watched::<Revisions>(&namespace, revision).await?,
         })
     }
 
-    async fn watched<W>(&self, namespace: &str) -> Result<Listed<W::View>, Failure>
+    async fn watched<W>(
+        &self,
+        namespace: &str,
+        view: impl Fn(W::Object) -> Option<W::View>,
+    ) -> Result<Listed<W::View>, Failure>
     where
         W: Watched,
         W::Sent: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let api = Api::<W::Sent>::namespaced(self.client.clone(), namespace);
-        self.list(&api, "", W::view).await
+        self.list(&api, "", view).await
     }
 
     /// Lists the objects of a kind that have these labels; of an empty text, all. One that nobody can read is
@@ -324,13 +347,15 @@ impl Writer {
     where
         K: Received,
     {
-        let page = if api.resource_url().ends_with("/pods") { PODS } else { PAGE };
+        let url = api.resource_url();
+        let page = if url.ends_with("/pods") { PODS } else { page_of(url) };
         let mut params = ListParams::default().limit(page);
         if !labels.is_empty() {
             params = params.labels(labels);
         }
         let mut objects = Vec::new();
         loop {
+            let _place = if page == TEMPLATES { PAGES.acquire().await.ok() } else { None };
             // Without a version it is what etcd has now; all pages are of one version.
             let page = self.fetch("read", api.list(&params)).await?;
             objects.extend(page.items.into_iter().filter_map(|sent| sent.read().ok().and_then(&view)));

@@ -158,7 +158,8 @@ async fn work(
             sidecar_sets::start(namespace, connections(revisions_listed), &mut watches);
         }
         watches.spawn(virtual_nodes::follow(client.clone(), tenure.clone(), writer.events.clone()));
-        let controller = Controller { settings, connections: connections(listed) };
+        let controller =
+            Controller { settings, most_held: config.most_held(), connections: connections(listed) };
         start_sets(controller, client, ownership, &metrics, &mut watches);
     }
     watches.spawn(events::write(client.clone(), told));

@@ -51,6 +51,7 @@ use crate::{
     kinds::{Plan, Set},
     metrics::Metrics,
     node_updates::NodeUpdates,
+    owned::orphans,
     put_off::Late,
     reading::Listed,
     trimmed::TrimmedPod,
@@ -146,8 +147,9 @@ impl Writer {
 
     /// Reads all objects of a set, as whoever wrote before may have left them.
     pub(crate) async fn read(self, set: Set) -> Report {
+        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
         let mut work = Work::new(self, set, BTreeMap::new());
-        let end = match work.read().await {
+        let end = match work.read_with(orphans).await {
             End::Done => End::Read,
             end => end,
         };
