@@ -95,8 +95,8 @@ pub struct Config {
     #[arg(long = "sidecarset-revisions", env = "BERTH_SIDECARSET_REVISIONS", value_name = "NAMESPACE", value_parser = not_empty)]
     pub sidecar_set_revisions: Option<String>,
     /// MiB of memory for CloneSets, StatefulSets and DaemonSets with their revisions, of all namespaces
-    /// together. When they take more, the largest ones of the namespaces that take most are set aside. At most
-    /// two fifths of the memory that the program may take
+    /// together. When they take more, the largest ones of the namespaces that take most are set aside. Give
+    /// it two fifths of the memory that the program may take, or less
     #[arg(long, env = "BERTH_WORKLOAD_MEMORY", default_value_t = 384, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..))]
     pub workload_memory: u32,
     /// Distribute Secrets and ConfigMaps, and do nothing else
