@@ -182,6 +182,17 @@ impl Jobs {
         concerned
     }
 
+    /// Pods of a job. An author may name an owner of another namespace, whose UID is no secret.
+    fn pods_of(&self, job: &AnyJob) -> Vec<&PodView> {
+        self.pods.of(job.uid()).filter(|pod| pod.namespace == job.namespace()).collect()
+    }
+
+    /// The same of what an AdvancedCronJob has made.
+    fn children_of(&self, job: &AnyJob) -> Vec<&ChildView> {
+        let all = self.jobs.of(job.uid()).chain(self.broadcasts.of(job.uid()));
+        all.filter(|child| child.namespace == job.namespace()).collect()
+    }
+
     /// Takes in that an object is gone.
     fn ended(&mut self, uid: &str) {
         self.broadcast_jobs.ended(uid);
@@ -289,15 +300,14 @@ impl Picture for Jobs {
     fn plan(&self, object: &AnyJob, memory: &Memory, now: Timestamp) -> Plan<Action> {
         match object {
             AnyJob::Broadcast(job) => {
-                let pods: Vec<&PodView> = self.pods.of(object.uid()).collect();
+                let pods = self.pods_of(object);
                 let nodes: Vec<&NodeView> = self.nodes.values().collect();
                 let (by_scheduler, put_off) = (self.settings.by_scheduler, memory.put_off.names());
                 let input = broadcast_job::Input { job, pods: &pods, nodes: &nodes, by_scheduler, put_off };
                 any(broadcast_job::plan(&input, now))
             }
             AnyJob::Cron(job) => {
-                let children = self.jobs.of(object.uid()).chain(self.broadcasts.of(object.uid()));
-                let children: Vec<&ChildView> = children.collect();
+                let children = self.children_of(object);
                 let (zone, refused) = (&self.settings.zone, memory.refused.as_deref());
                 any(cron_job::plan(&cron_job::Input { job, children: &children, zone, refused }, now))
             }

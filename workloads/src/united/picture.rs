@@ -166,8 +166,12 @@ impl Picture for UnitedDeployments {
 
     fn plan(&self, object: &Arc<UnitedDeployment>, memory: &Memory, now: Timestamp) -> Plan<Action> {
         let uid = object.uid();
-        let children: Vec<&ChildView> = self.children.values().flat_map(|of| of.of(uid)).collect();
-        let revisions: Vec<&Revision> = self.revisions.of(uid).collect();
+        // An author may name an owner of another namespace, whose UID is no secret.
+        let is_here = |namespace: &str| namespace == object.namespace();
+        let children = self.children.values().flat_map(|of| of.of(uid));
+        let children: Vec<&ChildView> = children.filter(|child| is_here(&child.namespace)).collect();
+        let revisions = self.revisions.of(uid).filter(|revision| is_here(&revision.namespace));
+        let revisions: Vec<&Revision> = revisions.collect();
         let key = key(object);
         let pods: Vec<&PodView> = self.pods.of(&key).map(|filed| &filed.pod).collect();
         let known = Known {

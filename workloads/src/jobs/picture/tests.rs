@@ -130,3 +130,27 @@ fn an_answer_concerns_those_that_it_is_news_for() {
     let shown = Input::Object(Kind::Broadcast, Shown::Applied(run(3, &ended)));
     assert_eq!(picture.take(shown), Concerned::None);
 }
+
+#[test]
+fn what_names_an_owner_of_another_namespace_is_none_of_its() {
+    let mut picture = picture();
+    for namespace in ["ns", "evil"] {
+        let named = |kind: &str| {
+            let mut meta = meta(1, kind);
+            meta["namespace"] = namespace.into();
+            meta["uid"] = format!("of-{namespace}").into();
+            meta["ownerReferences"][0]["uid"] = "all".into();
+            meta
+        };
+        let pod = json!({ "metadata": named("BroadcastJob"), "spec": { "containers": [] } });
+        let pod = watches::pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap();
+        picture.take(Input::Pod(Shown::Applied(pod)));
+        let job = json!({ "metadata": named("AdvancedCronJob") });
+        let job = watches::job(serde_json::from_value::<Job>(job).unwrap()).unwrap();
+        picture.take(Input::Job(Shown::Applied(job)));
+    }
+    let all = picture.object("all").unwrap();
+    let pods: Vec<&str> = picture.pods_of(all).into_iter().map(|pod| pod.uid.as_str()).collect();
+    let jobs: Vec<&str> = picture.children_of(all).into_iter().map(|job| job.uid.as_str()).collect();
+    assert_eq!((pods, jobs), (vec!["of-ns"], vec!["of-ns"]));
+}
