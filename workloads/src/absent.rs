@@ -54,6 +54,15 @@ pub(crate) fn no_room() -> Note {
     Note { warning: true, reason: "SetAside", text: text.to_owned() }
 }
 
+/// What is said of a workload with such a pod.
+pub(crate) fn unread_pod(pod: &str) -> Note {
+    let text = format!(
+        "set aside: labels, annotations, finalizers and owners of pod {pod} take more than 32 KiB of memory, so \
+         nothing is decided on its pods: take some of them off, or delete the pod"
+    );
+    Note { warning: true, reason: "SetAside", text }
+}
+
 impl Writer {
     /// Reads a workload that was set aside. `None`: it is gone, or nobody can read it any more.
     pub(crate) async fn bring_back(self, absent: Absent) -> Result<Option<Filed<Set>>, String> {

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use tracing::error;
 
 use crate::{
-    absent::{Absent, no_room},
+    absent::{Absent, no_room, unread_pod},
     agenda::Share,
     cluster::{Cluster, Lack},
     event_loop::{EventLoop, ReadFirst, guarded},
@@ -122,10 +122,14 @@ impl State {
         match self.cluster.lack(&set) {
             None => {}
             Some(Lack::Templates) => return Next::Read(set),
-            // It is due when there is room.
-            Some(Lack::Room) => {
-                let note = no_room();
+            // It is due when there is room, or another version of the pod.
+            Some(lack @ (Lack::Room | Lack::Labels(_))) => {
+                let note = match lack {
+                    Lack::Labels(pod) => unread_pod(&pod),
+                    _ => no_room(),
+                };
                 if memory.told.is_news(look.now, &note) {
+                    look.metrics.set_aside();
                     look.events.tell(&set, note);
                 }
                 return Next::Nothing;

@@ -7,16 +7,29 @@ use std::borrow::Cow;
 
 use berth_base::metadata::{Metadata, ReadAnnotations};
 use berth_base::sent::Received;
-use berth_workloads_policy::names::{DELETION_COST_ANNOTATION, GRACE_ANNOTATION, METADATA_OF_ANNOTATION};
+use berth_workloads_policy::{
+    names::{DELETION_COST_ANNOTATION, GRACE_ANNOTATION, METADATA_OF_ANNOTATION},
+    pod::PodView,
+};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{
         Affinity, Container as SpecContainer, ContainerState, ContainerStateRunning, ContainerStateWaiting,
-        ContainerStatus, Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus,
+        ContainerStatus, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodCondition, PodReadinessGate,
+        PodSpec, PodStatus,
     },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Deserializer};
+
+/// Bytes that labels, finalizers, owners, gates and annotations of a pod may take. They are bounded each, and
+/// not together; those that people give take less than a tenth.
+const MOST_METADATA: usize = 32 << 10;
+/// Bytes of a text in memory beside itself, with its share of the map or list that it is in.
+const TEXT: usize = 80;
+/// Key that no label has: labels of a pod are not known, since its metadata are too large.
+const UNREAD: &str = "";
 
 /// Annotations of a pod.
 struct Annotations;
@@ -29,6 +42,11 @@ impl ReadAnnotations for Annotations {
 /// Tells whether an annotation of this key is read.
 pub(crate) fn is_read(key: &str) -> bool {
     Annotations::KEYS.contains(&key)
+}
+
+/// Tells whether the labels of a pod are not known.
+pub(crate) fn is_unread(pod: &PodView) -> bool {
+    pod.labels.contains_key(UNREAD)
 }
 
 /// A pod with nothing but the fields that are read.
@@ -131,8 +149,15 @@ struct Waiting {
 
 impl<'de> Deserialize<'de> for TrimmedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Read { metadata, spec, status } = Read::deserialize(deserializer)?;
-        let metadata = ObjectMeta::from(metadata);
+        let Read { metadata, mut spec, status } = Read::deserialize(deserializer)?;
+        let mut metadata = ObjectMeta::from(metadata);
+        let gates = spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
+        if memory(&metadata, gates) > MOST_METADATA {
+            reduce(&mut metadata);
+            if let Some(spec) = &mut spec {
+                spec.readiness_gates = None;
+            }
+        }
         // Of the images nothing is kept but those that an OpenKruise was about to change.
         let has_grace = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(GRACE_ANNOTATION));
         let containers = |read: Option<Vec<Image>>| {
@@ -141,7 +166,7 @@ impl<'de> Deserialize<'de> for TrimmedPod {
                 .collect()
         };
         let spec = spec.map(|Spec { affinity, containers: read, node_name, readiness_gates }| PodSpec {
-            affinity,
+            affinity: affinity.and_then(placing),
             containers: containers(read),
             node_name,
             readiness_gates,
@@ -170,10 +195,54 @@ impl<'de> Deserialize<'de> for TrimmedPod {
     }
 }
 
+/// Bytes that parts of a pod take for which there is no bound.
+fn memory(meta: &ObjectMeta, gates: &[PodReadinessGate]) -> usize {
+    let pair = |(key, value): (&String, &String)| text(key).saturating_add(text(value));
+    let pairs = meta.labels.iter().chain(&meta.annotations).flatten().map(pair);
+    let owners = meta.owner_references.iter().flatten().map(of_owner);
+    let gates = gates.iter().map(|gate| text(&gate.condition_type));
+    let all = pairs.chain(owners).chain(gates);
+    all.chain(meta.finalizers.iter().flatten().map(|name| text(name))).fold(0, usize::saturating_add)
+}
+
+fn of_owner(owner: &OwnerReference) -> usize {
+    let OwnerReference { api_version, kind, name, uid, .. } = owner;
+    [api_version, kind, name, uid].into_iter().map(|part| text(part)).fold(0, usize::saturating_add)
+}
+
+fn text(text: &str) -> usize {
+    text.len().saturating_add(TEXT)
+}
+
+/// Takes out what has no bound. That a pod is somebody's stays: it is not gone, and its labels are not known.
+fn reduce(meta: &mut ObjectMeta) {
+    meta.labels = Some([(UNREAD.to_owned(), String::new())].into());
+    (meta.annotations, meta.finalizers) = (None, None);
+    let decides = |owner: &OwnerReference| owner.controller == Some(true) && of_owner(owner) <= MOST_METADATA;
+    if let Some(owners) = &mut meta.owner_references {
+        owners.retain(decides);
+        owners.truncate(1);
+        owners.shrink_to_fit();
+    }
+}
+
+/// Affinity as far as it names a node.
+fn placing(affinity: Affinity) -> Option<Affinity> {
+    let required = affinity.node_affinity?.required_during_scheduling_ignored_during_execution?;
+    let match_fields = required.node_selector_terms.into_iter().next()?.match_fields?;
+    let term = NodeSelectorTerm { match_fields: Some(match_fields), ..NodeSelectorTerm::default() };
+    let required = NodeSelector { node_selector_terms: vec![term] };
+    let node_affinity = NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Some(required),
+        ..NodeAffinity::default()
+    };
+    Some(Affinity { node_affinity: Some(node_affinity), ..Affinity::default() })
+}
+
 #[cfg(test)]
 mod tests {
-    use berth_workloads_policy::pod::PodView;
-    use serde_json::json;
+    use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -278,5 +347,43 @@ mod tests {
         let view = PodView::of(&trimmed.0);
         assert_eq!(view, PodView::of(&whole));
         assert!(view.failing_since.is_some());
+    }
+
+    /// A pod is bounded by its text alone, and small labels and the like take ten times as much as theirs.
+    #[rstest]
+    #[case::ordinary(json!({ "labels": labels(50) }), false)]
+    #[case::labels(json!({ "labels": labels(10_000) }), true)]
+    #[case::finalizers(json!({ "finalizers": vec!["a/b"; 10_000] }), true)]
+    #[case::owners(json!({ "ownerReferences": vec![owner("o", true); 10_000] }), true)]
+    #[case::an_owner(json!({ "ownerReferences": [owner(&"o".repeat(100_000), true)] }), true)]
+    #[case::an_annotation(
+        json!({ "annotations": { "controller.kubernetes.io/pod-deletion-cost": "1".repeat(100_000) } }),
+        true
+    )]
+    fn metadata_of_a_pod_are_bounded(#[case] more: Value, #[case] is_large: bool) {
+        let mut meta = json!({
+            "namespace": "ns", "name": "p", "uid": "u", "resourceVersion": "7", "labels": labels(3),
+            "ownerReferences": [owner("other", false), owner("set", true)],
+        });
+        for (key, value) in more.as_object().unwrap() {
+            meta[key] = value.clone();
+        }
+        let trimmed: TrimmedPod = serde_json::from_value(json!({ "metadata": meta })).unwrap();
+        let view = PodView::of(&trimmed.0);
+        assert_eq!(is_unread(&view), is_large);
+        assert!(memory(trimmed.meta(), &[]) <= MOST_METADATA);
+        assert_eq!((view.name.as_str(), view.version.as_str()), ("p", "7"), "it is there");
+        if more["ownerReferences"].is_null() {
+            assert_eq!(view.owner(), "set", "and whose it is");
+        }
+    }
+
+    fn labels(count: usize) -> Value {
+        (0..count).map(|number| (format!("label-{number}"), json!("x"))).collect()
+    }
+
+    fn owner(uid: &str, controller: bool) -> Value {
+        json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": uid, "uid": uid,
+            "controller": controller })
     }
 }

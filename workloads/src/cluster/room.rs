@@ -20,6 +20,7 @@ use crate::{
     object::Filed,
     owned::{Concerned, Ownable},
     reading::Listed,
+    trimmed::is_unread,
     watch::{Input, Shown},
 };
 
@@ -30,8 +31,10 @@ pub(crate) const MOST_HELD: usize = 384 << 20;
 const REVISIONS: &str = "controllerrevisions";
 
 /// What a workload lacks before it can be planned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
+    /// Labels of this pod of its are not known, since there are too many.
+    Labels(String),
     /// There is no room for revisions that it may adopt.
     Room,
     /// Templates of its revisions are not known.
@@ -215,6 +218,10 @@ impl Cluster {
 
     /// What a workload lacks before it can be planned.
     pub(crate) fn lack(&self, set: &Set) -> Option<Lack> {
+        let pods = self.pods_of(set);
+        if let Some(pod) = pods.into_iter().find(|pod| pod.owner() == set.uid() && is_unread(pod)) {
+            return Some(Lack::Labels(pod.name.clone()));
+        }
         let mut bare = self.revisions_of(set).into_iter().filter(|one| one.is_bare()).peekable();
         bare.peek()?;
         let is_aside = bare.any(|one| self.holdings.is_aside(&one.namespace, &one.key()));

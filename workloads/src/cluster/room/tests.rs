@@ -232,3 +232,22 @@ fn what_names_an_owner_of_another_namespace_is_none_of_its() {
     assert_eq!((pods, revisions), (vec!["pod-a"], vec!["web-a"]));
     assert_eq!(cluster.lack(&web), None);
 }
+
+/// It is there: a set that knew nothing of it would make another one.
+#[test]
+fn a_set_waits_for_a_pod_with_too_many_labels() {
+    let mut cluster = cluster(&[("a", "web", 1000)]);
+    let web = cluster.set("web").cloned().unwrap();
+    let pod = |version: &str, count: usize| {
+        let mut meta = meta("a", "web-1", version, "web");
+        meta["labels"] = (0..count).map(|number| (format!("label-{number}"), json!("x"))).collect();
+        let pod = Pods::view(serde_json::from_value(json!({ "metadata": meta })).unwrap()).unwrap();
+        Input::Pod(Shown::Applied(pod))
+    };
+    let table = [("1", 50, None), ("2", 10_000, Some(Lack::Labels("web-1".to_owned()))), ("3", 50, None)];
+    for (version, count, lack) in table {
+        assert_eq!(cluster.take(pod(version, count)), some(&["web"]));
+        assert_eq!(cluster.lack(&web), lack);
+        assert_eq!(cluster.pods_of(&web).len(), 1);
+    }
+}
