@@ -41,13 +41,13 @@ use crate::{
     write::{Failure, Writer},
 };
 
-/// Objects of one answer. It is in memory as a whole, and there are objects of 1.4 MB.
-pub(crate) const PAGE: u32 = 100;
-/// Objects of one answer that have templates: each may take 8 MiB when it is read, beside its text.
-pub(crate) const TEMPLATES: u32 = 10;
+/// Objects of one answer. It is in memory as a whole: of 1.4 MB each, and 8 MiB when it is read.
+pub(crate) const PAGE: u32 = 16;
+/// The same of objects of which little is read.
+pub(crate) const SMALL: u32 = 100;
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
-/// Pages of objects with templates that come in beside each other: each may take 80 MiB.
+/// Pages of objects that may be large which come in beside each other: each may take 150 MB.
 static PAGES: Semaphore = Semaphore::const_new(2);
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
@@ -271,17 +271,6 @@ impl Reading {
     }
 }
 
-/// Objects of one answer of this resource, at most.
-pub(crate) fn page_of(url: &str) -> u32 {
-    match url.rsplit('/').next() {
-        Some(
-            "advancedcronjobs" | "broadcastjobs" | "clonesets" | "controllerrevisions" | "daemonsets"
-            | "deployments" | "jobs" | "statefulsets" | "uniteddeployments",
-        ) => TEMPLATES,
-        _ => PAGE,
-    }
-}
-
 /// Reads all objects of these namespaces, some at once, as whoever wrote before may have left them. One that
 /// cannot be read takes nothing from the others.
 pub(crate) async fn each<F, R>(
@@ -347,15 +336,14 @@ impl Writer {
     where
         K: Received,
     {
-        let url = api.resource_url();
-        let page = if url.ends_with("/pods") { PODS } else { page_of(url) };
+        let page = if K::IS_SMALL { PODS } else { PAGE };
         let mut params = ListParams::default().limit(page);
         if !labels.is_empty() {
             params = params.labels(labels);
         }
         let mut objects = Vec::new();
         loop {
-            let _place = if page == TEMPLATES { PAGES.acquire().await.ok() } else { None };
+            let _place = if K::IS_SMALL { None } else { PAGES.acquire().await.ok() };
             // Without a version it is what etcd has now; all pages are of one version.
             let page = self.fetch("read", api.list(&params)).await?;
             objects.extend(page.items.into_iter().filter_map(|sent| sent.read().ok().and_then(&view)));

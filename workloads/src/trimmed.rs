@@ -85,6 +85,7 @@ impl Resource for TrimmedPod {
 /// No part of it that is read can be deep.
 impl Received for TrimmedPod {
     type Object = Self;
+    const IS_SMALL: bool = true;
 
     fn read(self) -> Result<Self, String> {
         Ok(self)

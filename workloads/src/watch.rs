@@ -29,12 +29,12 @@ use crate::{
     metrics::Metrics,
     node_updates::NodeUpdates,
     object::Filed,
-    reading::{TEMPLATES, page_of},
+    reading::{PAGE, SMALL},
     revisions::SentRevision,
     trimmed::TrimmedPod,
 };
 
-/// Lists of objects with templates that come in beside each other: a page of one may take 80 MiB.
+/// Lists of objects that may be large which come in beside each other: a page of one may take 150 MB.
 static LISTS: Semaphore = Semaphore::const_new(2);
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
@@ -271,11 +271,10 @@ pub(crate) async fn relay<K, I>(
 ) where
     K: Received,
 {
-    let most = page_of(api.resource_url());
+    let most = if K::IS_SMALL { SMALL } else { PAGE };
     let page = config.page_size.map_or(most, |page| page.min(most));
-    let mut list = None;
     let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(page)));
-    let mut outage = Outage::default();
+    let (mut outage, mut list) = (Outage::default(), None);
     while let Some(event) = events.next().await {
         let event = match event {
             Ok(event) => event,
@@ -302,7 +301,7 @@ pub(crate) async fn relay<K, I>(
         if matches!(event, Event::Init | Event::InitDone) {
             drop(list.take());
         }
-        if most == TEMPLATES && matches!(event, Event::Init) {
+        if !K::IS_SMALL && matches!(event, Event::Init) {
             list = LISTS.acquire().await.ok();
         }
         if let Event::InitApply(object) | Event::Apply(object) = &event
@@ -378,7 +377,7 @@ mod tests {
     #[tokio::test]
     async fn an_object_that_is_too_deep_holds_none_of_the_others_up() {
         let writer = reads(|_, query| {
-            let is_small = query.split('&').any(|part| part == "limit=10");
+            let is_small = query.split('&').any(|part| part == "limit=16");
             assert!(query.contains("watch=true") || is_small, "a small page: {query}");
             answer(query)
         });
