@@ -31,7 +31,7 @@ use crate::{
     object::Filed,
     reading::{PAGE, SMALL},
     revisions::SentRevision,
-    trimmed::TrimmedPod,
+    trimmed::{TrimmedPod, owners_fit},
 };
 
 /// Lists of objects that may be large which come in beside each other: a page of one may take 150 MB.
@@ -138,7 +138,8 @@ impl Watched for Claims {
 
     fn view(object: PersistentVolumeClaim) -> Option<ClaimView> {
         let meta = &object.metadata;
-        (is_decided(meta) || may_be_named(meta, is_number)).then(|| ClaimView::of(&object))
+        let is_one = is_decided(meta) || may_be_named(meta, is_number);
+        (is_one && owners_fit(meta)).then(|| ClaimView::of(&object))
     }
 
     fn input(shown: Shown<ClaimView>) -> Input {
