@@ -49,8 +49,9 @@ impl Absent {
 /// What is said of a workload for which there is no room.
 pub(crate) fn no_room() -> Note {
     let text = "set aside: workloads take more memory than there is for them, its namespace takes most, and it \
-                is among the largest there with its revisions. Its pods stay as they are. Make templates smaller \
-                or keep fewer revisions (revisionHistoryLimit), or raise --workload-memory of berth-workloads";
+                is among the largest there with its revisions. Its pods stay as they are. Make its template \
+                smaller and delete ControllerRevisions of its that no pod has, or raise --workload-memory of \
+                berth-workloads";
     Note { warning: true, reason: "SetAside", text: text.to_owned() }
 }
 
