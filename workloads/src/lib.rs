@@ -43,6 +43,7 @@ mod podstates;
 mod put_off;
 mod reading;
 mod revisions;
+mod room;
 pub mod run;
 #[cfg(test)]
 mod served;

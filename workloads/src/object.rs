@@ -14,6 +14,8 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::room::Bare;
+
 /// Levels of an object that is decided on: some less than of any other one, for what is made of its template
 /// is nested deeper.
 const LEVELS: usize = 100;
@@ -62,17 +64,27 @@ pub(crate) struct Filed<T> {
     version: u64,
     /// Bytes that it takes in memory, about, where somebody counts them.
     pub(crate) bytes: usize,
+    /// Nothing is known of it but what tells it from others and says how far it is: there is no room.
+    pub(crate) is_bare: bool,
     pub(crate) object: T,
 }
 
 impl<T: Object> Filed<T> {
     pub(crate) fn new(object: T) -> Self {
-        Self { uid: object.uid().to_owned(), version: version(version_of(&object)), bytes: 0, object }
+        let (uid, version) = (object.uid().to_owned(), version(version_of(&object)));
+        Self { uid, version, bytes: 0, is_bare: false, object }
     }
 
     /// The same, with the bytes that it takes.
     pub(crate) fn weighing(self, bytes: usize) -> Self {
         Self { bytes, ..self }
+    }
+}
+
+impl<T: Bare> Filed<T> {
+    /// The same with less of it. It is older than any other version.
+    pub(crate) fn bare(self) -> Self {
+        Self { version: 0, bytes: 0, is_bare: true, object: self.object.bare(), uid: self.uid }
     }
 }
 

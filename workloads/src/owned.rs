@@ -164,7 +164,7 @@ impl<T: Ownable> Owned<T> {
     }
 
     /// Less is kept of an object, if it is known. Its key stays.
-    pub(crate) fn reduce(&mut self, uid: &str, reduce: impl Fn(T) -> T) {
+    pub(crate) fn reduce(&mut self, uid: &str, reduce: impl FnMut(T) -> T) {
         self.store.reduce(uid, reduce);
     }
 

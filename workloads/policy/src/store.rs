@@ -136,7 +136,7 @@ impl<T: Stored> Store<T> {
     }
 
     /// Less is kept of an object, if it is known.
-    pub fn reduce(&mut self, uid: &str, reduce: impl Fn(T) -> T) {
+    pub fn reduce(&mut self, uid: &str, mut reduce: impl FnMut(T) -> T) {
         if let Some(object) = self.objects.remove(uid) {
             self.objects.insert(uid.to_owned(), Box::new(reduce(*object)));
         }
