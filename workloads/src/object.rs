@@ -91,7 +91,8 @@ impl<T: Bare> Filed<T> {
 impl<K: Resource<DynamicType = ()> + DeserializeOwned> Filed<Arc<K>> {
     /// Reads an object as it was shown.
     pub(crate) fn read(object: DynamicObject) -> Result<Self, String> {
-        Ok(Self::new(Arc::new(read(object)?)))
+        let bytes = memory(&object);
+        Ok(Self::new(Arc::new(read(object)?)).weighing(bytes))
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use berth_workloads_policy::{
     action::Note,
     holdings::{Held, Holdings},
+    revision::Revision,
     store::{Store, Stored},
 };
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -37,6 +38,14 @@ pub(crate) struct Room {
     aside: BTreeSet<String>,
     /// Those that were since somebody asked.
     left_out: Vec<ObjectReference>,
+}
+
+/// An object that is set aside from now on, or not any more.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) uid: String,
+    /// UIDs of what less is kept of: itself, and revisions of it.
+    pub(crate) reduced: Vec<String>,
 }
 
 impl Room {
@@ -94,15 +103,40 @@ impl Room {
         Listed { version: listed.version, objects }
     }
 
-    /// UIDs of objects that are set aside from now on, or not any more, and whether they are.
-    pub(crate) fn news(&mut self) -> Vec<(String, bool)> {
+    /// A revision as far as there is room for it and for the object that owns it.
+    pub(crate) fn fit_revision(&mut self, kind: &'static str, revision: Revision) -> Revision {
+        if revision.is_bare() {
+            return revision;
+        }
+        let Revision { uid, namespace, owner, .. } = &revision;
+        let held = Held { kind, uid, namespace, group: owner, bytes: revision.memory() };
+        if self.holdings.shown(&held) { revision } else { revision.bare() }
+    }
+
+    /// Counts what a watch of revisions shows.
+    pub(crate) fn take_revision(&mut self, kind: &'static str, shown: Shown<Revision>) -> Shown<Revision> {
+        match &shown {
+            Shown::ListBegins => self.holdings.list_begins(kind),
+            Shown::ListEnds => drop(self.holdings.list_ends(kind)),
+            Shown::Gone(uid) => self.holdings.gone(uid),
+            Shown::Applied(_) => {}
+        }
+        match shown {
+            Shown::Applied(revision) => Shown::Applied(self.fit_revision(kind, revision)),
+            other => other,
+        }
+    }
+
+    /// Takes out what has changed since this was asked last.
+    pub(crate) fn news(&mut self) -> Vec<News> {
         let mut all = Vec::new();
         for (namespace, uid) in self.holdings.news() {
             let is_aside = self.holdings.is_aside(&namespace, &uid);
             if !is_aside {
                 self.aside.remove(&uid);
             }
-            all.push((uid, is_aside));
+            let reduced = if is_aside { self.holdings.objects(&namespace, &uid) } else { Vec::new() };
+            all.push(News { uid, reduced });
         }
         all
     }

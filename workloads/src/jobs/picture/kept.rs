@@ -32,10 +32,10 @@ impl Jobs {
     /// Sets aside that for which there is no room any more. UIDs of what was, or is not any more.
     pub(super) fn make_room(&mut self) -> Vec<String> {
         let news = self.room.news();
-        for (uid, _) in news.iter().filter(|(_, is_aside)| *is_aside) {
+        for uid in news.iter().flat_map(|news| &news.reduced) {
             self.room.reduce(&mut self.broadcast_jobs, uid);
             self.room.reduce(&mut self.cron_jobs, uid);
         }
-        news.into_iter().map(|(uid, _)| uid).collect()
+        news.into_iter().map(|news| news.uid).collect()
     }
 }
