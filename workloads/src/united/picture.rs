@@ -348,8 +348,7 @@ mod tests {
     /// A revision that is there would be made again, under another name.
     #[test]
     fn none_is_planned_without_the_templates_of_its_revisions() {
-        let mut picture = UnitedDeployments::default();
-        picture.room = Room::new(100_000);
+        let mut picture = UnitedDeployments { room: Room::new(100_000), ..UnitedDeployments::default() };
         let revision = |name: &str, bytes: usize| {
             let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "UnitedDeployment",
                 "name": "shop", "uid": "u", "controller": true });
