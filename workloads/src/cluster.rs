@@ -34,6 +34,7 @@ use crate::{
     object::Filed,
     owned::{Concerned, Ownable, Owned, orphans},
     reading::Found,
+    room::uids,
     update_store::{News, UpdateStore},
     watch::{Input, Shown},
 };
@@ -238,7 +239,7 @@ impl Cluster {
     /// Takes in all objects of a namespace, as they were read at once. UIDs of the workloads that something
     /// new was found for.
     pub(crate) fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
-        let revisions = self.all_fitting(found.revisions);
+        let (uids, revisions) = (uids(&found.revisions), self.all_fitting(found.revisions));
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
         let here = all.filter(|filed| filed.object.namespace() == namespace);
         let sets: Vec<&str> = here.map(|filed| filed.uid()).collect();
@@ -247,6 +248,7 @@ impl Cluster {
         keys.extend(self.revisions.found(&sets, revisions));
         concerned.extend(keys.into_iter().flat_map(|key| self.keyed(key)));
         concerned.extend(named.iter().flat_map(|named| self.sets_of(named)));
+        self.answered(&uids);
         concerned.extend(self.make_room());
         concerned
     }

@@ -127,6 +127,14 @@ impl Room {
         }
     }
 
+    /// Answers were counted that may have come late: what is not known of them is gone.
+    pub(crate) fn answered(&mut self, uids: &[String], is_known: impl Fn(&str) -> bool) {
+        for uid in uids.iter().filter(|uid| !is_known(uid)) {
+            self.holdings.gone(uid);
+            self.aside.remove(uid);
+        }
+    }
+
     /// Takes out what has changed since this was asked last.
     pub(crate) fn news(&mut self) -> Vec<News> {
         let mut all = Vec::new();
@@ -167,6 +175,11 @@ impl Room {
         }
         filed.bare()
     }
+}
+
+/// UIDs of all that was listed.
+pub(crate) fn uids<T: Stored>(listed: &Listed<T>) -> Vec<String> {
+    listed.objects.iter().map(|object| object.uid().to_owned()).collect()
 }
 
 /// Metadata that tell an object from others, and who decides on it.

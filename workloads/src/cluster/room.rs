@@ -20,6 +20,7 @@ use crate::{
     object::Filed,
     owned::{Concerned, Ownable},
     reading::Listed,
+    room::uids,
     trimmed::is_unread,
     watch::{Input, Shown},
 };
@@ -121,13 +122,23 @@ impl Cluster {
     /// A write to a revision was answered with this.
     pub(crate) fn wrote_revision(&mut self, revision: Revision) {
         let revision = self.fitting(revision);
+        let uid = revision.uid.clone();
         self.revisions.wrote(revision);
+        self.answered(&[uid]);
     }
 
     /// Takes in the revisions of a workload, as they were read at once.
     pub(crate) fn read_revisions(&mut self, set: &str, listed: Listed<Revision>) {
-        let listed = self.all_fitting(listed);
+        let (uids, listed) = (uids(&listed), self.all_fitting(listed));
         self.revisions.found(&[set], listed);
+        self.answered(&uids);
+    }
+
+    /// Revisions were counted that came as answers, late perhaps: what is not known of them is gone.
+    pub(super) fn answered(&mut self, uids: &[String]) {
+        for uid in uids.iter().filter(|uid| self.revisions.get(uid).is_none()) {
+            self.holdings.gone(uid);
+        }
     }
 
     /// Revisions that were read, as far as there is room for them.

@@ -28,7 +28,7 @@ use crate::{
     owned::{self, Concerned, Ownable, Owned},
     planner::{End, Memory, Picture, Plan, Work},
     reading::{self, Ended},
-    room::Room,
+    room::{Room, uids},
     watch::Shown,
     write::{Failure, Writer},
 };
@@ -179,13 +179,19 @@ impl Jobs {
                     self.broadcasts.wrote(child);
                 }
                 let filed = self.room.fit(Kind::Broadcast.plural(), filed);
-                let known = self.broadcast_jobs.get(filed.uid());
+                let uid = filed.uid().to_owned();
+                let known = self.broadcast_jobs.get(&uid);
                 if known.is_none_or(|known| known.version() < filed.version()) {
                     concerned.push(filed.uid().to_owned());
                 }
                 self.broadcast_jobs.wrote(filed);
+                self.room.answered(&[uid], |uid| self.broadcast_jobs.get(uid).is_some());
             }
-            Kind::Cron => self.cron_jobs.wrote(self.room.fit(Kind::Cron.plural(), filed)),
+            Kind::Cron => {
+                let uid = filed.uid().to_owned();
+                self.cron_jobs.wrote(self.room.fit(Kind::Cron.plural(), filed));
+                self.room.answered(&[uid], |uid| self.cron_jobs.get(uid).is_some());
+            }
         }
         concerned
     }
@@ -296,11 +302,14 @@ impl Picture for Jobs {
             let listed = reading::Listed { version: broadcast_jobs.version, objects };
             concerned.extend(self.broadcasts.found(&owners, listed));
             concerned.extend(self.jobs.found(&owners, made));
-            let jobs = self.room.fit_all(Kind::Cron.plural(), jobs);
+            let (uids, jobs) = (uids(&jobs), self.room.fit_all(Kind::Cron.plural(), jobs));
             concerned.extend(owned::found(&mut self.cron_jobs, &crons, jobs));
+            self.room.answered(&uids, |uid| self.cron_jobs.get(uid).is_some());
         }
+        let uids = uids(&broadcast_jobs);
         let broadcast_jobs = self.room.fit_all(Kind::Broadcast.plural(), broadcast_jobs);
         concerned.extend(owned::found(&mut self.broadcast_jobs, &broadcasts, broadcast_jobs));
+        self.room.answered(&uids, |uid| self.broadcast_jobs.get(uid).is_some());
         concerned.extend(self.make_room());
         concerned
     }

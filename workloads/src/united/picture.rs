@@ -29,7 +29,7 @@ use crate::{
     owned::{self, Concerned, Owned},
     planner::{End, Memory, Picture, Plan, Work},
     reading::{self, Ended},
-    room::Room,
+    room::{Room, uids},
     watch::Shown,
     write::{Failure, Writer},
 };
@@ -72,6 +72,12 @@ impl UnitedDeployments {
     /// Revisions of an object. An author may name an owner of another namespace, whose UID is no secret.
     fn revisions_of<'a>(&'a self, object: &'a Arc<UnitedDeployment>) -> impl Iterator<Item = &'a Revision> {
         self.revisions.of(object.uid()).filter(move |one| one.namespace == object.namespace())
+    }
+
+    /// Objects and revisions were counted that came as answers, late perhaps.
+    fn answered(&mut self, uids: &[String]) {
+        let (united, revisions) = (&self.united, &self.revisions);
+        self.room.answered(uids, |uid| united.get(uid).is_some() || revisions.get(uid).is_some());
     }
 
     /// Sets aside that for which there is no room any more. UIDs of what was, or is not any more.
@@ -214,6 +220,7 @@ impl Picture for UnitedDeployments {
         let here = self.united.iter().filter(|filed| filed.object.namespace() == namespace);
         let known: Vec<String> = here.map(|filed| filed.uid().to_owned()).collect();
         let owners: Vec<&str> = known.iter().map(String::as_str).collect();
+        let (of_revisions, of_united) = (uids(&found.revisions), uids(&found.united));
         let revisions = fitting(&mut self.room, found.revisions);
         let mut concerned = self.revisions.found(&owners, revisions);
         for (kind, children) in found.children {
@@ -221,6 +228,7 @@ impl Picture for UnitedDeployments {
         }
         let united = self.room.fit_all(UNITED, found.united);
         concerned.extend(owned::found(&mut self.united, &known, united));
+        self.answered(&[of_revisions, of_united].concat());
         concerned.extend(self.make_room());
         concerned
     }
@@ -259,12 +267,18 @@ impl Picture for UnitedDeployments {
     /// Whatever is written is of one alone.
     fn wrote(&mut self, uid: &str, wrote: Wrote) -> Vec<String> {
         match wrote {
-            Wrote::United(filed) => self.united.wrote(self.room.fit(UNITED, filed)),
+            Wrote::United(filed) => {
+                let uid = filed.uid().to_owned();
+                self.united.wrote(self.room.fit(UNITED, filed));
+                self.answered(&[uid]);
+            }
             Wrote::UnitedGone(uid) => self.united.ended(&uid),
             Wrote::Child(child) => self.children.entry(child.kind).or_default().wrote(child),
             Wrote::ChildGone(kind, uid) => self.children.entry(kind).or_default().ended(&uid),
             Wrote::Revision(revision) => {
+                let uid = revision.uid.clone();
                 self.revisions.wrote(self.room.fit_revision(REVISIONS, revision));
+                self.answered(&[uid]);
             }
             Wrote::RevisionGone(uid) => self.revisions.ended(&uid),
             Wrote::PodGone(uid) => self.pods.ended(&uid),
@@ -273,8 +287,9 @@ impl Picture for UnitedDeployments {
                     self.children.entry(kind).or_default().read(uid, children);
                 }
                 // A revision may only have been without the label: one that gets it counts again.
-                let revisions = fitting(&mut self.room, revisions);
+                let (uids, revisions) = (uids(&revisions), fitting(&mut self.room, revisions));
                 self.revisions.found(&[uid], revisions);
+                self.answered(&uids);
             }
         }
         self.make_room()
