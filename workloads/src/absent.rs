@@ -48,18 +48,18 @@ impl Absent {
 
 /// What is said of a workload for which there is no room.
 pub(crate) fn no_room() -> Note {
-    let text = "set aside: workloads take more memory than there is for them, its namespace takes most, and it \
-                is among the largest there with its revisions. Its pods stay as they are. Make its template \
-                smaller and delete ControllerRevisions of its that no pod has, or raise --workload-memory of \
-                berth-workloads";
+    let text = "set aside: workloads take more memory than there is for them, its namespace takes most, and \
+                it is among the largest there with its revisions. Its pods stay as they are. Make its \
+                template smaller and delete ControllerRevisions of its that no pod has, or raise \
+                --workload-memory of berth-workloads";
     Note { warning: true, reason: "SetAside", text: text.to_owned() }
 }
 
 /// What is said of a workload with such a pod.
 pub(crate) fn unread_pod(pod: &str) -> Note {
     let text = format!(
-        "set aside: labels, annotations, finalizers and owners of pod {pod} take more than 32 KiB of memory, so \
-         nothing is decided on its pods: take some of them off, or delete the pod"
+        "set aside: labels, annotations, finalizers and owners of pod {pod} take more than 32 KiB of memory, \
+         so nothing is decided on its pods: take some of them off, or delete the pod"
     );
     Note { warning: true, reason: "SetAside", text }
 }
@@ -68,7 +68,8 @@ impl Writer {
     /// Reads a workload that was set aside. `None`: it is gone, or nobody can read it any more.
     pub(crate) async fn bring_back(self, absent: Absent) -> Result<Option<Filed<Set>>, String> {
         let Absent { kind, namespace, name, uid } = absent;
-        let api = Api::<Sent<DynamicObject>>::namespaced_with(self.client.clone(), &namespace, &kind.resource());
+        let (client, resource) = (self.client.clone(), kind.resource());
+        let api = Api::<Sent<DynamicObject>>::namespaced_with(client, &namespace, &resource);
         // There is no right to get one.
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
         let listed = self.fetch("read", api.list(&params)).await.map_err(|failure| failure.text())?;

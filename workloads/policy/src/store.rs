@@ -104,7 +104,8 @@ impl<T: Stored> Store<T> {
 
     /// The watch shows an object. False: something newer is known, or it counts at the end of the list.
     pub fn applied(&mut self, object: T) -> bool {
-        let is_known = self.objects.get(object.uid()).is_some_and(|known| known.version() >= object.version());
+        let known = self.objects.get(object.uid());
+        let is_known = known.is_some_and(|known| known.version() >= object.version());
         if let Some(listed) = &mut self.listed {
             // Most are as they were: a list does not take their memory twice.
             listed.insert(object.uid().to_owned(), (!is_known).then(|| Box::new(object)));
