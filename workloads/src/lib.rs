@@ -32,6 +32,7 @@ mod event_loop;
 mod events;
 mod jobs;
 mod kinds;
+mod lane;
 mod marker_finalizers;
 mod memory;
 mod metrics;

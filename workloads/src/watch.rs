@@ -21,11 +21,12 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use crate::{
     kinds::{Kind, Set, is_decided, is_number},
+    lane,
     metrics::Metrics,
     node_updates::NodeUpdates,
     object::Filed,
@@ -33,9 +34,6 @@ use crate::{
     revisions::SentRevision,
     trimmed::{TrimmedPod, owners_fit},
 };
-
-/// Lists of objects that may be large which come in beside each other: a page of one may take 150 MB.
-static LISTS: Semaphore = Semaphore::const_new(2);
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 const WATCH_SECONDS: u32 = 60;
@@ -273,7 +271,7 @@ pub(crate) async fn relay<K, I>(
     K: Received,
 {
     let most = if K::IS_SMALL { SMALL } else { PAGE };
-    let page = config.page_size.map_or(most, |page| page.min(most));
+    let page = config.page_size.unwrap_or(most).min(most);
     let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(page)));
     let (mut outage, mut list) = (Outage::default(), None);
     while let Some(event) = events.next().await {
@@ -303,7 +301,7 @@ pub(crate) async fn relay<K, I>(
             drop(list.take());
         }
         if !K::IS_SMALL && matches!(event, Event::Init) {
-            list = LISTS.acquire().await.ok();
+            list = lane::LISTS.acquire().await.ok();
         }
         if let Event::InitApply(object) | Event::Apply(object) = &event
             && let Some(fault) = object.fault()
@@ -311,7 +309,7 @@ pub(crate) async fn relay<K, I>(
             is_aside(name, fault, metrics);
         }
         if let Some(input) = input(Some(event))
-            && inputs.send(input).await.is_err()
+            && !lane::send(&inputs, input, K::IS_SMALL).await
         {
             return;
         }
