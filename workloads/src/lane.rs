@@ -1,6 +1,6 @@
-//! The way of inputs into a controller, and of lists into the program. A channel has room for many of them, and each may take 8 MiB: while a
-//! controller plans for a few seconds hundreds of these would come in. So one that may be large is let in only
-//! when few wait.
+//! The way of lists into the program, and of inputs into a controller. A channel has room for many of them,
+//! and each may take 8 MiB: while a controller plans for a few seconds hundreds would come in. So one that
+//! may be large is let in only when few wait.
 
 use tokio::sync::{Semaphore, mpsc};
 

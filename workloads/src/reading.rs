@@ -21,6 +21,7 @@ mod unread;
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
+    sync::Arc,
     time::Instant,
 };
 
@@ -48,7 +49,7 @@ pub(crate) const SMALL: u32 = 100;
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
 /// Pages of objects that may be large which come in beside each other: each may take 150 MB.
-static PAGES: Semaphore = Semaphore::const_new(2);
+const PAGES: usize = 2;
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
 /// Namespaces of one reading, and as many beside them that are read again.
@@ -271,6 +272,11 @@ impl Reading {
     }
 }
 
+/// Places for pages of objects that may be large.
+pub(crate) fn pages() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(PAGES))
+}
+
 /// Reads all objects of these namespaces, some at once, as whoever wrote before may have left them. One that
 /// cannot be read takes nothing from the others.
 pub(crate) async fn each<F, R>(
@@ -343,7 +349,7 @@ impl Writer {
         }
         let mut objects = Vec::new();
         loop {
-            let _place = if K::IS_SMALL { None } else { PAGES.acquire().await.ok() };
+            let _place = if K::IS_SMALL { None } else { self.pages.acquire().await.ok() };
             // Without a version it is what etcd has now; all pages are of one version.
             let page = self.fetch("read", api.list(&params)).await?;
             objects.extend(page.items.into_iter().filter_map(|sent| sent.read().ok().and_then(&view)));

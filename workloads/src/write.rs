@@ -22,6 +22,7 @@ mod status;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    sync::Arc,
 };
 
 use berth_proto::crd::ImagePullJob;
@@ -44,6 +45,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 pub(crate) use self::{end::End, failure::Failure};
 use crate::{
@@ -108,6 +110,8 @@ pub(crate) struct Writer {
     pub(crate) client: Client,
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
+    /// Places for pages of lists: see [`pages`](crate::reading::pages).
+    pub(crate) pages: Arc<Semaphore>,
 }
 
 /// One plan that is carried out.
