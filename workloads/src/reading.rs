@@ -48,8 +48,9 @@ pub(crate) const PAGE: u32 = 16;
 pub(crate) const SMALL: u32 = 100;
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
-/// Pages of objects that may be large which come in beside each other: each may take 150 MB.
-const PAGES: usize = 2;
+/// Places for pages that come in beside each other: one of pods, which may take 70 MB, has one, and one of
+/// objects that may be large has two.
+const PAGES: usize = 4;
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
 /// Namespaces of one reading, and as many beside them that are read again.
@@ -272,7 +273,7 @@ impl Reading {
     }
 }
 
-/// Places for pages of objects that may be large.
+/// Places for pages of lists.
 pub(crate) fn pages() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(PAGES))
 }
@@ -349,7 +350,7 @@ impl Writer {
         }
         let mut objects = Vec::new();
         loop {
-            let _place = if K::IS_SMALL { None } else { self.pages.acquire().await.ok() };
+            let _places = self.pages.acquire_many(if K::IS_SMALL { 1 } else { 2 }).await;
             // Without a version it is what etcd has now; all pages are of one version.
             let page = self.fetch("read", api.list(&params)).await?;
             objects.extend(page.items.into_iter().filter_map(|sent| sent.read().ok().and_then(&view)));
