@@ -97,7 +97,9 @@ impl Claims {
     pub(crate) fn of(&self, set: &dyn Workload) -> Vec<&ClaimView> {
         let templates = set.named_claims();
         if templates.is_empty() {
-            return self.owned.of(set.uid()).collect();
+            // An author may name an owner of another namespace.
+            let owned = self.owned.of(set.uid());
+            return owned.filter(|claim| claim.namespace == set.namespace()).collect();
         }
         let mut claims = Vec::new();
         for template in templates {

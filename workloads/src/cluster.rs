@@ -1,5 +1,8 @@
 //! Picture of the cluster: workloads of all kinds, what they own, and the nodes.
 
+mod nodes;
+mod room;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +12,9 @@ use std::{
 
 use berth_workloads_policy::{
     action::Action,
+    holdings::Holdings,
     in_place::InPlaceState,
-    plan::{NodeView, Nodes},
+    plan::Nodes,
     pod::PodView,
     predownload::PullJobView,
     revision::Revision,
@@ -19,13 +23,18 @@ use berth_workloads_policy::{
 };
 use jiff::Timestamp;
 
+#[cfg(test)]
+pub(crate) use self::room::MOST_HELD;
+pub(crate) use self::room::{Lack, Spared};
 use crate::{
+    absent::Absent,
     claims::{Claims, Named, sets_of},
     kinds::{Given, KINDS, Kind, Known, Plan, Set, Workload},
     node_updates::NodeUpdates,
     object::Filed,
     owned::{Concerned, Ownable, Owned, orphans},
     reading::Found,
+    room::uids,
     update_store::{News, UpdateStore},
     watch::{Input, Shown},
 };
@@ -45,6 +54,12 @@ pub(crate) struct Cluster {
     /// UIDs of workloads that claims, pods and revisions belong to by name, by namespace and name: two kinds
     /// may have the same.
     named: BTreeMap<Named, BTreeSet<String>>,
+    /// Memory that workloads and their revisions take.
+    holdings: Holdings,
+    /// Workloads for which there is no room, by UID.
+    absent: BTreeMap<String, Absent>,
+    /// Those that were set aside since somebody asked.
+    left_out: Vec<Absent>,
     pub(crate) pods: Owned<PodView>,
     pub(crate) claims: Claims,
     pub(crate) revisions: Owned<Revision>,
@@ -64,6 +79,9 @@ impl Default for Cluster {
         Self {
             shelves: KINDS.into_iter().map(shelf).collect(),
             named: BTreeMap::new(),
+            holdings: Holdings::new(room::MOST_HELD),
+            absent: BTreeMap::new(),
+            left_out: Vec::new(),
             pods: Owned::default(),
             claims: Claims::default(),
             revisions: Owned::default(),
@@ -80,8 +98,21 @@ impl Default for Cluster {
 impl Cluster {
     /// Takes in what a watch shows.
     pub(crate) fn take(&mut self, input: Input) -> Concerned {
+        let concerned = self.take_input(input);
+        match (concerned, self.make_room()) {
+            (concerned, more) if more.is_empty() => concerned,
+            (Concerned::All, _) => Concerned::All,
+            (Concerned::None, more) => Concerned::Some(more),
+            (Concerned::Some(sets), more) => Concerned::Some([sets, more].concat()),
+        }
+    }
+
+    fn take_input(&mut self, input: Input) -> Concerned {
         match input {
-            Input::Set(kind, shown) => self.take_set(kind, shown),
+            Input::Set(kind, shown) => match self.set_with_room(kind, shown) {
+                Some(shown) => self.take_set(kind, shown),
+                None => Concerned::None,
+            },
             Input::Pod(shown) => {
                 if let Shown::Applied(pod) = &shown {
                     let (shelves, set) = (&self.shelves, pod.owner());
@@ -101,7 +132,7 @@ impl Cluster {
                 }
             }
             Input::Revision(shown) => {
-                let concerned = self.revisions.take(shown);
+                let concerned = self.take_revision(shown);
                 self.of_keys(concerned)
             }
             Input::PullJob(shown) => self.pull_jobs.take(shown),
@@ -168,19 +199,24 @@ impl Cluster {
             }
             Shown::Gone(uid) => {
                 if let Some(filed) = shelf.sets.gone(&uid) {
-                    let name = (filed.object.namespace().to_owned(), filed.object.name().to_owned());
-                    if let Some(named) = self.named.get_mut(&name) {
-                        named.remove(&uid);
-                        if named.is_empty() {
-                            self.named.remove(&name);
-                        }
-                    }
+                    self.unname(&filed.object, &uid);
                 }
                 // What is remembered of it goes when it is looked at.
                 return Concerned::Some(vec![uid]);
             }
         }
         Concerned::None
+    }
+
+    /// Nothing belongs to a workload by its name any more.
+    fn unname(&mut self, set: &Set, uid: &str) {
+        let name = (set.namespace().to_owned(), set.name().to_owned());
+        if let Some(named) = self.named.get_mut(&name) {
+            named.remove(uid);
+            if named.is_empty() {
+                self.named.remove(&name);
+            }
+        }
     }
 
     fn index(&mut self) {
@@ -194,50 +230,6 @@ impl Cluster {
         self.named = all;
     }
 
-    fn take_node(&mut self, shown: Shown<(String, NodeView)>) -> Concerned {
-        match shown {
-            Shown::ListBegins => self.listed_nodes = Some(BTreeSet::new()),
-            Shown::ListEnds => {
-                let listed = self.listed_nodes.take().unwrap_or_default();
-                let gone: Vec<String> =
-                    self.node_names.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
-                gone.iter().for_each(|uid| drop(self.forget_node(uid)));
-                self.nodes_listed = true;
-                return Concerned::All;
-            }
-            Shown::Applied((uid, node)) => {
-                if let Some(listed) = &mut self.listed_nodes {
-                    listed.insert(uid.clone());
-                }
-                self.node_names.insert(uid, node.name.clone());
-                let before = self.nodes.insert(node.name.clone(), node.clone());
-                // Most changes of a node say how it is, not what it is.
-                if before.as_ref() != Some(&node) {
-                    return self.minding(before.as_ref(), Some(&node));
-                }
-            }
-            Shown::Gone(uid) => {
-                if let Some(before) = self.forget_node(&uid) {
-                    return self.minding(Some(&before), None);
-                }
-            }
-        }
-        Concerned::None
-    }
-
-    /// Workloads for which a change of a node changes anything.
-    fn minding(&self, before: Option<&NodeView>, after: Option<&NodeView>) -> Concerned {
-        let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
-        let minding = all.filter(|filed| filed.object.minds(before, after));
-        Concerned::Some(minding.map(|filed| filed.uid().to_owned()).collect())
-    }
-
-    fn forget_node(&mut self, uid: &str) -> Option<NodeView> {
-        let name = self.node_names.remove(uid)?;
-        let is_there = self.node_names.values().any(|other| *other == name);
-        if is_there { None } else { self.nodes.remove(&name) }
-    }
-
     /// Namespaces with workloads.
     pub(crate) fn namespaces(&self) -> BTreeSet<String> {
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
@@ -247,20 +239,26 @@ impl Cluster {
     /// Takes in all objects of a namespace, as they were read at once. UIDs of the workloads that something
     /// new was found for.
     pub(crate) fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
+        let (uids, revisions) = (uids(&found.revisions), self.all_fitting(found.revisions));
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
         let here = all.filter(|filed| filed.object.namespace() == namespace);
         let sets: Vec<&str> = here.map(|filed| filed.uid()).collect();
         let mut keys = self.pods.found(&sets, found.pods);
         let (mut concerned, named) = self.claims.found(&sets, found.claims);
-        keys.extend(self.revisions.found(&sets, found.revisions));
+        keys.extend(self.revisions.found(&sets, revisions));
         concerned.extend(keys.into_iter().flat_map(|key| self.keyed(key)));
         concerned.extend(named.iter().flat_map(|named| self.sets_of(named)));
+        self.answered(&uids);
+        concerned.extend(self.make_room());
         concerned
     }
 
     /// A write to a workload was answered with this.
     pub(crate) fn wrote_set(&mut self, set: Set) {
         let plural = set.kind().plural;
+        if self.absent.contains_key(set.uid()) {
+            return;
+        }
         if let Some(shelf) = self.shelves.iter_mut().find(|shelf| shelf.kind.plural == plural) {
             shelf.sets.wrote(Filed::new(set));
         }
@@ -340,14 +338,10 @@ impl Cluster {
 
     /// Plan of a workload.
     pub(crate) fn plan(&self, set: &Set, given: Given<'_>, now: Timestamp) -> Plan {
+        let (pods, revisions) = (self.pods_of(set), self.revisions_of(set));
         let set: &dyn Workload = Arc::as_ref(set);
         let uid = set.uid();
-        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
-        let pods = orphans.iter().flat_map(|key| self.pods.of(key));
-        let pods: Vec<&PodView> = self.pods.of(uid).chain(pods).collect();
         let pull_jobs: Vec<&PullJobView> = self.pull_jobs.of(uid).collect();
-        let revisions = orphans.iter().flat_map(|key| self.revisions.of(key));
-        let revisions: Vec<&Revision> = self.revisions.of(uid).chain(revisions).collect();
         let known = Known {
             revisions: &revisions,
             pods: &pods,
@@ -359,6 +353,22 @@ impl Cluster {
             given,
         };
         set.plan(&known, now)
+    }
+
+    /// Pods of a workload, and those that it may adopt. An author may name an owner of another namespace.
+    fn pods_of(&self, set: &Set) -> Vec<&PodView> {
+        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
+        let orphans = orphans.iter().flat_map(|key| self.pods.of(key));
+        let all = self.pods.of(set.uid()).chain(orphans);
+        all.filter(|pod| pod.namespace == set.namespace()).collect()
+    }
+
+    /// The same of revisions.
+    fn revisions_of(&self, set: &Set) -> Vec<&Revision> {
+        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
+        let orphans = orphans.iter().flat_map(|key| self.revisions.of(key));
+        let all = self.revisions.of(set.uid()).chain(orphans);
+        all.filter(|one| one.namespace == set.namespace()).collect()
     }
 
     /// Updates in place of these pods of a workload, as nodes tell them and the pods show them.

@@ -94,6 +94,11 @@ pub struct Config {
     /// OpenKruise's clients look for them in kruise-system. Without it there are none
     #[arg(long = "sidecarset-revisions", env = "BERTH_SIDECARSET_REVISIONS", value_name = "NAMESPACE", value_parser = not_empty)]
     pub sidecar_set_revisions: Option<String>,
+    /// MiB of memory for CloneSets, StatefulSets and DaemonSets with their revisions, of all namespaces
+    /// together. When they take more, the largest ones of the namespaces that take most are set aside. Give
+    /// it two fifths of the memory that the program may take, or less
+    #[arg(long, env = "BERTH_WORKLOAD_MEMORY", default_value_t = 384, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..))]
+    pub workload_memory: u32,
     /// Distribute Secrets and ConfigMaps, and do nothing else
     #[arg(long = "resource-distributions", env = "BERTH_RESOURCE_DISTRIBUTIONS", conflicts_with_all = ["broadcast_jobs", "cron_jobs", "united_deployments", "spreads", "pod_states", "marker_finalizers", "sidecar_set_revisions"])]
     pub resource_distributions: bool,
@@ -139,6 +144,11 @@ impl Config {
         }
     }
 
+    /// `--workload-memory`, in bytes.
+    pub fn most_held(&self) -> usize {
+        usize::try_from(self.workload_memory).unwrap_or(usize::MAX).saturating_mul(1 << 20)
+    }
+
     /// `--lease-duration`.
     pub fn lease_duration(&self) -> Duration {
         Duration::from_secs(self.lease_duration.into())
@@ -158,6 +168,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::cluster::MOST_HELD;
 
     #[test]
     fn defaults() {
@@ -173,6 +184,7 @@ mod tests {
         assert!(!config.spreads && !config.pod_states && !config.marker_finalizers);
         assert!(!config.resource_distributions && !config.distribute_everywhere);
         assert_eq!(config.cron_job_time_zone.iana_name(), Some("UTC"));
+        assert_eq!(config.most_held(), MOST_HELD);
     }
 
     #[test]
@@ -228,6 +240,7 @@ mod tests {
     #[case::short_lease(&["--lease-duration", "2"])]
     #[case::empty_name(&["--lease-name", ""])]
     #[case::unknown(&["--leader-elect"])]
+    #[case::no_memory(&["--workload-memory", "0"])]
     #[case::no_owner(&["--ownership", "berth,CloneSet=nobody"])]
     #[case::no_zone(&["--cronjob-time-zone", "Mars/Olympus"])]
     #[case::distributions_and_jobs(&["--resource-distributions", "--cronjobs"])]

@@ -1,6 +1,6 @@
 //! The one owner of the picture: takes in what watches and writes show, and begins the plans that are due.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use berth_base::time::later;
 use berth_malloc::growth::burst_is_over;
@@ -10,7 +10,11 @@ use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
 use crate::{
+    absent::{Absent, no_room},
+    cluster::Cluster,
     event_loop::{Connections, EventLoop, Turn},
+    kinds::Set,
+    object::Filed,
     owned::Concerned,
     state::{Came, Look, Next, State},
     unkept,
@@ -18,9 +22,16 @@ use crate::{
     write::{End, HELD_BACK, Report, Wrote},
 };
 
+/// A workload that could not be brought back is tried again after it.
+const BROUGHT_BACK_EVERY: Duration = Duration::from_secs(30);
+/// One that was read, and lacks something still, is read again after it.
+const READ_EVERY: Duration = Duration::from_secs(5);
+
 /// The way from inputs and answers to plans.
 pub(crate) struct Controller {
     pub(crate) settings: Settings,
+    /// Bytes that workloads and their revisions may take in memory.
+    pub(crate) most_held: usize,
     pub(crate) connections: Connections,
 }
 
@@ -28,6 +39,7 @@ impl Controller {
     /// Runs until the watches have ended.
     pub(crate) async fn run(self, inputs: mpsc::Receiver<Input>) {
         let mut state = State::new(EventLoop::with_reading(inputs, self.connections.tenure.clone()));
+        state.cluster = Cluster::with_room(self.most_held);
         while let Some(turn) = state.turns.next(state.is_listed()).await {
             match turn {
                 Turn::Inputs(inputs) => inputs.into_iter().for_each(|input| self.take(&mut state, input)),
@@ -36,9 +48,11 @@ impl Controller {
                     state.was_read(ended);
                     burst_is_over();
                 }
+                Turn::Report(Came::Fetched(uid, fetched)) => self.brought_back(&mut state, uid, fetched),
                 Turn::Panic(uid, text) => state.set_aside(&uid, &text, self.look()),
                 Turn::Due => {}
             }
+            self.say_who_is_absent(&mut state);
             let concerned = state.cluster.listen(Instant::now());
             if concerned != Concerned::None {
                 info!("Another agent is silent, or is not any more");
@@ -47,6 +61,7 @@ impl Controller {
             state.turns.wakes = state.cluster.next_silence();
             if state.turns.begins_term() {
                 state.all_due();
+                state.cluster.all_absent().for_each(|absent| self.tell_of(absent));
             }
             if state.is_listed() {
                 self.read_or_begin(&mut state);
@@ -58,7 +73,8 @@ impl Controller {
     /// what there is.
     fn read_or_begin(&self, state: &mut State) {
         if let Some((term, namespaces)) = state.turns.term_to_read(|| state.cluster.namespaces()) {
-            let reading = self.connections.writer.clone().read_all(term, namespaces);
+            let spared = state.cluster.spared(&namespaces);
+            let reading = self.connections.writer.clone().read_all(term, namespaces, spared);
             state.turns.read(async { Came::Found(reading.await) });
         }
         if state.turns.term_to_plan().is_some() {
@@ -92,6 +108,10 @@ impl Controller {
             match state.look(&uid, look) {
                 Next::Nothing => {}
                 Next::Read(set) => state.turns.spawn(uid, async { Came::Report(writer.read(set).await) }),
+                Next::Fetch(absent) => {
+                    let of = uid.clone();
+                    state.turns.spawn(uid, async { Came::Fetched(of, writer.bring_back(absent).await) });
+                }
                 Next::CarryOut(set, plan) => {
                     debug!(set = set.name(), actions = plan.actions.len(), "Plan begins");
                     let put_off = state.memory(&uid).put_off.names().clone();
@@ -104,6 +124,47 @@ impl Controller {
         }
     }
 
+    /// Says which workloads were set aside for want of room.
+    fn say_who_is_absent(&self, state: &mut State) {
+        let writer = &self.connections.writer;
+        writer.metrics.without_room(state.cluster.all_absent().len());
+        for absent in state.cluster.left_out() {
+            writer.metrics.set_aside();
+            if let Some(left_out) = state.lines.take(Instant::now()) {
+                let Absent { kind, namespace, name, .. } = &absent;
+                warn!(?kind, namespace, set = name, left_out, "No room for the object, it is set aside");
+            }
+            // Of all replicas one tells it.
+            if state.turns.term().is_some() {
+                self.tell_of(&absent);
+            }
+        }
+    }
+
+    fn tell_of(&self, absent: &Absent) {
+        self.connections.writer.events.about(absent.reference(), no_room());
+    }
+
+    /// Takes in a workload that was read again, since there is room for it.
+    fn brought_back(&self, state: &mut State, uid: String, fetched: Result<Option<Filed<Set>>, String>) {
+        match fetched {
+            Ok(Some(filed)) => {
+                let concerned = state.cluster.brought_back(filed);
+                state.concerns(concerned);
+            }
+            // The watch will say that it is gone.
+            Ok(None) => {}
+            Err(error) => {
+                if let Some(left_out) = state.lines.take(Instant::now()) {
+                    warn!(uid, error, left_out, "Object that was set aside not read, trying again");
+                }
+            }
+        }
+        if state.cluster.absent(&uid).is_some() {
+            state.turns.agenda.add(uid, later(Instant::now(), BROUGHT_BACK_EVERY));
+        }
+    }
+
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
         let Report { uid, wrote, unadopted, put_off, unread, end } = report;
@@ -113,7 +174,7 @@ impl Controller {
             match wrote {
                 Wrote::Pod(pod) => cluster.pods.wrote(pod),
                 Wrote::Claim(claim) => cluster.claims.wrote(claim),
-                Wrote::Revision(revision) => cluster.revisions.wrote(revision),
+                Wrote::Revision(revision) => cluster.wrote_revision(revision),
                 Wrote::PullJob(job) => cluster.pull_jobs.wrote(job),
                 Wrote::Set(set) => cluster.wrote_set(set),
                 Wrote::StatusUnkept(status, field) => unkept = Some((status, field)),
@@ -129,12 +190,14 @@ impl Controller {
                 Wrote::Read(selector, pods, claims, revisions) => {
                     cluster.pods.found_by(&[&uid], pods, |pod| selector.takes(&pod.labels));
                     cluster.claims.found(&[&uid], claims);
-                    cluster.revisions.found(&[&uid], revisions);
+                    cluster.read_revisions(&uid, revisions);
                     was_read = true;
                 }
             }
         }
+        others.extend(cluster.make_room());
         let set = cluster.set(&uid).cloned();
+        let lacks = set.as_ref().is_some_and(|set| cluster.lack(set).is_some());
         let name = set.as_ref().map(|set| set.entry_owner());
         let (read_in, readings) = (state.turns.read_in(), state.turns.readings());
         // Thousands of sets may fail at once, and again and again.
@@ -163,7 +226,10 @@ impl Controller {
             }
         }
         put_off.into_iter().for_each(|late| memory.put_off.add_late(late));
-        let pause = memory.ends(&end);
+        let mut pause = memory.ends(&end);
+        if was_read && lacks {
+            pause = pause.max(READ_EVERY);
+        }
         match &end {
             End::Done | End::Read | End::Changed => {}
             End::NameTaken => info!(set = name, "Name of a revision is taken, another one is made"),

@@ -21,6 +21,7 @@
     allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should")
 )]
 
+mod absent;
 mod agenda;
 mod claims;
 mod cluster;
@@ -31,6 +32,7 @@ mod event_loop;
 mod events;
 mod jobs;
 mod kinds;
+mod lane;
 mod marker_finalizers;
 mod memory;
 mod metrics;
@@ -42,6 +44,7 @@ mod podstates;
 mod put_off;
 mod reading;
 mod revisions;
+mod room;
 pub mod run;
 #[cfg(test)]
 mod served;

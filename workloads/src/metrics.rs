@@ -19,6 +19,7 @@ pub(crate) struct Metrics {
     passes: Counter,
     set_aside: Counter,
     objects: Family<One, Gauge>,
+    without_room: Gauge,
 }
 
 impl Metrics {
@@ -38,6 +39,8 @@ impl Metrics {
         let help = "Objects that were set aside: nobody can read them, or what was decided on them failed";
         registry.register("set_aside", help, metrics.set_aside.clone());
         registry.register("objects", "Objects that are watched", metrics.objects.clone());
+        let help = "Workloads that are set aside because all take more memory than there is for them";
+        registry.register("without_room", help, metrics.without_room.clone());
         metrics
     }
 
@@ -60,6 +63,10 @@ impl Metrics {
 
     pub(crate) fn set_aside(&self) {
         self.set_aside.inc();
+    }
+
+    pub(crate) fn without_room(&self, count: usize) {
+        self.without_room.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn objects(&self, kind: &'static str, count: usize) {

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use berth_proto::nested::shallow;
+use berth_proto::{
+    nested::{self, shallow},
+    size,
+};
 use berth_workloads_policy::store::{Stored, version};
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
@@ -10,6 +13,8 @@ use kube::{
     api::{DynamicObject, ObjectMeta},
 };
 use serde::de::DeserializeOwned;
+
+use crate::room::Bare;
 
 /// Levels of an object that is decided on: some less than of any other one, for what is made of its template
 /// is nested deeper.
@@ -57,19 +62,37 @@ impl<K: Resource<DynamicType = ()>> Object for Arc<K> {
 pub(crate) struct Filed<T> {
     uid: String,
     version: u64,
+    /// Bytes that it takes in memory, about, where somebody counts them.
+    pub(crate) bytes: usize,
+    /// Nothing is known of it but what tells it from others and says how far it is: there is no room.
+    pub(crate) is_bare: bool,
     pub(crate) object: T,
 }
 
 impl<T: Object> Filed<T> {
     pub(crate) fn new(object: T) -> Self {
-        Self { uid: object.uid().to_owned(), version: version(version_of(&object)), object }
+        let (uid, version) = (object.uid().to_owned(), version(version_of(&object)));
+        Self { uid, version, bytes: 0, is_bare: false, object }
+    }
+
+    /// The same, with the bytes that it takes.
+    pub(crate) fn weighing(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
+}
+
+impl<T: Bare> Filed<T> {
+    /// The same with less of it. It is older than any other version.
+    pub(crate) fn bare(self) -> Self {
+        Self { version: 0, bytes: 0, is_bare: true, object: self.object.bare(), uid: self.uid }
     }
 }
 
 impl<K: Resource<DynamicType = ()> + DeserializeOwned> Filed<Arc<K>> {
     /// Reads an object as it was shown.
     pub(crate) fn read(object: DynamicObject) -> Result<Self, String> {
-        Ok(Self::new(Arc::new(read(object)?)))
+        let bytes = memory(&object);
+        Ok(Self::new(Arc::new(read(object)?)).weighing(bytes))
     }
 }
 
@@ -116,6 +139,11 @@ pub(crate) fn read<K: DeserializeOwned>(object: DynamicObject) -> Result<K, Stri
         serde_json::from_value(object).map_err(|error| error.to_string())
     });
     read.map_err(|error| format!("{name}: {error}"))
+}
+
+/// Bytes that an object takes in memory, about.
+pub(crate) fn memory(object: &DynamicObject) -> usize {
+    nested::memory(&object.data).saturating_add(size::memory(&object.metadata))
 }
 
 /// Tells whether an object of this kind of OpenKruise decides on the given one. Kubernetes has kinds of the

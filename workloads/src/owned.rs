@@ -170,6 +170,11 @@ impl<T: Ownable> Owned<T> {
         }
     }
 
+    /// Less is kept of an object, if it is known. Its key stays.
+    pub(crate) fn reduce(&mut self, uid: &str, reduce: impl FnMut(T) -> T) {
+        self.store.reduce(uid, reduce);
+    }
+
     /// A write has ended this object.
     pub(crate) fn ended(&mut self, uid: &str) {
         if let Some(owner) = self.store.get(uid).map(|known| known.key().into_owned()) {

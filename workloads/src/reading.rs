@@ -21,6 +21,7 @@ mod unread;
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
+    sync::Arc,
     time::Instant,
 };
 
@@ -30,10 +31,12 @@ use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revis
 use futures::{StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource, api::ListParams};
+use tokio::sync::Semaphore;
 
 use self::repeat::Repeats;
 pub(crate) use self::unread::Unread;
 use crate::{
+    cluster::Spared,
     owned::Listed,
     timing::Backoff,
     watch::{Claims, PAGE, Pods, Revisions, Watched},
@@ -42,6 +45,9 @@ use crate::{
 
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
+/// Places for pages that come in beside each other: one of pods, which may take 70 MB, has one, and one of
+/// objects that may be large has two.
+const PAGES: usize = 4;
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
 /// Namespaces of one reading, and as many beside them that are read again.
@@ -257,6 +263,11 @@ impl Reading {
     }
 }
 
+/// Places for pages of lists.
+pub(crate) fn pages() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(PAGES))
+}
+
 /// Reads all objects of these namespaces, some at once, as whoever wrote before may have left them. One that
 /// cannot be read takes nothing from the others.
 pub(crate) async fn each<F, R>(
@@ -283,26 +294,32 @@ where
 }
 
 impl Writer {
-    /// Reads all objects of the sets of these namespaces.
-    pub(crate) async fn read_all(self, term: u64, namespaces: BTreeSet<String>) -> Ended {
-        each(term, namespaces, |namespace| self.found(namespace)).await
+    /// Reads all objects of the sets of these namespaces. Of revisions the templates that are `spared` are
+    /// not kept until the end.
+    pub(crate) async fn read_all(self, term: u64, namespaces: BTreeSet<String>, spared: Spared) -> Ended {
+        each(term, namespaces, |namespace| self.found(namespace, &spared)).await
     }
 
-    async fn found(&self, namespace: String) -> Result<Found, Failure> {
+    async fn found(&self, namespace: String, spared: &Spared) -> Result<Found, Failure> {
+        let revision = |object| Revisions::view(object).map(|one| spared.of(one));
         Ok(Found {
-            pods: self.watched::<Pods>(&namespace).await?,
-            claims: self.watched::<Claims>(&namespace).await?,
-            revisions: self.watched::<Revisions>(&namespace).await?,
+            pods: self.watched::<Pods>(&namespace, Pods::view).await?,
+            claims: self.watched::<Claims>(&namespace, Claims::view).await?,
+            revisions: self.watched::<Revisions>(&namespace, revision).await?,
         })
     }
 
-    async fn watched<W>(&self, namespace: &str) -> Result<Listed<W::View>, Failure>
+    async fn watched<W>(
+        &self,
+        namespace: &str,
+        view: impl Fn(W::Object) -> Option<W::View>,
+    ) -> Result<Listed<W::View>, Failure>
     where
         W: Watched,
         W::Sent: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     {
         let api = Api::<W::Sent>::namespaced(self.client.clone(), namespace);
-        self.list(&api, "", W::view).await
+        self.list(&api, "", view).await
     }
 
     /// Lists the objects of a kind that have these labels; of an empty text, all. One that nobody can read is
@@ -316,13 +333,14 @@ impl Writer {
     where
         K: Received,
     {
-        let page = if api.resource_url().ends_with("/pods") { PODS } else { PAGE };
+        let page = if K::IS_SMALL { PODS } else { PAGE };
         let mut params = ListParams::default().limit(page);
         if !labels.is_empty() {
             params = params.labels(labels);
         }
         let mut objects = Vec::new();
         loop {
+            let _places = self.pages.acquire_many(if K::IS_SMALL { 1 } else { 2 }).await;
             // Without a version it is what etcd has now; all pages are of one version.
             let page = self.fetch("read", api.list(&params)).await?;
             objects.extend(page.items.into_iter().filter_map(|sent| sent.read().ok().and_then(&view)));

@@ -37,7 +37,9 @@ use crate::{
     kinds::KINDS,
     marker_finalizers,
     metrics::Metrics,
-    podstates, sidecar_sets, spreads, united, virtual_nodes,
+    podstates,
+    reading::pages,
+    sidecar_sets, spreads, united, virtual_nodes,
     watch::{Claims, NodePodUpdates, Nodes, Pods, PullJobs, Revisions, follow, follow_sets, leave_sets},
     write::Writer,
 };
@@ -99,7 +101,7 @@ async fn work(
     let (listed, readiness) = watch::channel(all_listed);
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let (events, told) = events::channel();
-    let writer = Writer { client: client.clone(), metrics: metrics.clone(), events };
+    let writer = Writer { client: client.clone(), metrics: metrics.clone(), events, pages: pages() };
     let settings = settings(&config);
     let of_jobs = jobs::Settings {
         broadcast_jobs: config.broadcast_jobs,
@@ -158,7 +160,8 @@ async fn work(
             sidecar_sets::start(namespace, connections(revisions_listed), &mut watches);
         }
         watches.spawn(virtual_nodes::follow(client.clone(), tenure.clone(), writer.events.clone()));
-        let controller = Controller { settings, connections: connections(listed) };
+        let controller =
+            Controller { settings, most_held: config.most_held(), connections: connections(listed) };
         start_sets(controller, client, ownership, &metrics, &mut watches);
     }
     watches.spawn(events::write(client.clone(), told));

@@ -13,7 +13,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use crate::{events, metrics::Metrics, write::Writer};
+use crate::{events, metrics::Metrics, reading::pages, write::Writer};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -45,7 +45,7 @@ fn writer_at(answer: impl Fn(&Parts, &Value) -> String + Send + Sync + 'static) 
     });
     let (events, told) = events::channel();
     drop(told);
-    Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events }
+    Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events, pages: pages() }
 }
 
 /// Answer of an API server that does something not.

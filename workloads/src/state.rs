@@ -16,13 +16,15 @@ use jiff::Timestamp;
 use tracing::error;
 
 use crate::{
+    absent::{Absent, no_room, unread_pod},
     agenda::Share,
-    cluster::Cluster,
+    cluster::{Cluster, Lack},
     event_loop::{EventLoop, ReadFirst, guarded},
     events::Events,
     kinds::{Given, Plan, Set},
     memory::Memory,
     metrics::Metrics,
+    object::Filed,
     owned::Concerned,
     reading::Ended,
     timing::AT_ONCE,
@@ -45,6 +47,8 @@ pub(crate) enum Came {
     Report(Report),
     /// All objects, at the start of a term.
     Found(Ended),
+    /// Workload of this UID that was set aside for want of room, as it was read.
+    Fetched(String, Result<Option<Filed<Set>>, String>),
 }
 
 /// Input of a look at a workload.
@@ -63,6 +67,8 @@ pub(crate) enum Next {
     /// Its objects are read: nobody knows what was written for it last, here or by the leader before this
     /// one.
     Read(Set),
+    /// There is room again for a workload that was set aside.
+    Fetch(Absent),
     CarryOut(Set, Plan),
 }
 
@@ -79,10 +85,16 @@ impl State {
     /// Takes workloads that are due, as far as there are places for their plans.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<String> {
         let (cluster, memory) = (&self.cluster, &self.memory);
-        self.turns.agenda.take(now, AT_ONCE, |uid| Share {
-            namespace: cluster.set(uid).map(|set| set.namespace().to_owned()),
-            kind: cluster.set(uid).map(|set| set.kind().name).unwrap_or_default(),
-            fails: memory.get(uid).is_some_and(Memory::fails),
+        self.turns.agenda.take(now, AT_ONCE, |uid| {
+            let of = |set: &Set| (set.namespace().to_owned(), set.kind().name);
+            let of_absent = |absent: &Absent| (absent.namespace.clone(), absent.kind.name);
+            let of = cluster.set(uid).map(of).or_else(|| cluster.absent(uid).map(of_absent));
+            let (namespace, kind) = of.unzip();
+            Share {
+                namespace,
+                kind: kind.unwrap_or_default(),
+                fails: memory.get(uid).is_some_and(Memory::fails),
+            }
         })
     }
 
@@ -90,7 +102,7 @@ impl State {
     pub(crate) fn look(&mut self, uid: &str, look: Look<'_>) -> Next {
         let Some(set) = self.cluster.set(uid).cloned() else {
             self.memory.remove(uid);
-            return Next::Nothing;
+            return self.cluster.returning(uid).cloned().map_or(Next::Nothing, Next::Fetch);
         };
         let meta = set.meta();
         let memory = self.memory.entry(uid.to_owned()).or_default();
@@ -105,6 +117,22 @@ impl State {
                 Some(ReadFirst::Apart) => return Next::Read(set),
                 Some(ReadFirst::WithNamespace) => return Next::Nothing,
                 None => {}
+            }
+        }
+        match self.cluster.lack(&set) {
+            None => {}
+            Some(Lack::Templates) => return Next::Read(set),
+            // It is due when there is room, or another version of the pod.
+            Some(lack @ (Lack::Room | Lack::Labels(_))) => {
+                let note = match lack {
+                    Lack::Labels(pod) => unread_pod(&pod),
+                    _ => no_room(),
+                };
+                if memory.told.is_news(look.now, &note) {
+                    look.metrics.set_aside();
+                    look.events.tell(&set, note);
+                }
+                return Next::Nothing;
             }
         }
         memory.rests.begin(meta.generation);
@@ -196,7 +224,7 @@ impl State {
         let (cluster, memory) = (&self.cluster, &self.memory);
         self.turns.take(concerned, || {
             let gone = memory.keys().map(String::as_str).filter(|uid| cluster.set(uid).is_none());
-            cluster.sets().chain(gone).map(str::to_owned).collect()
+            cluster.sets().chain(cluster.all_returning()).chain(gone).map(str::to_owned).collect()
         });
     }
 

@@ -7,16 +7,30 @@ use std::borrow::Cow;
 
 use berth_base::metadata::{Metadata, ReadAnnotations};
 use berth_base::sent::Received;
-use berth_workloads_policy::names::{DELETION_COST_ANNOTATION, GRACE_ANNOTATION, METADATA_OF_ANNOTATION};
+use berth_workloads_policy::{
+    names::{DELETION_COST_ANNOTATION, GRACE_ANNOTATION, METADATA_OF_ANNOTATION},
+    pod::PodView,
+};
 use k8s_openapi::{
     NamespaceResourceScope,
     api::core::v1::{
         Affinity, Container as SpecContainer, ContainerState, ContainerStateRunning, ContainerStateWaiting,
-        ContainerStatus, Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus,
+        ContainerStatus, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodCondition, PodReadinessGate,
+        PodSpec, PodStatus,
     },
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Deserializer};
+use tracing::warn;
+
+/// Bytes that labels, finalizers, owners, gates and annotations of a pod may take. They are bounded each, and
+/// not together; those that people give take less than a tenth.
+const MOST_METADATA: usize = 32 << 10;
+/// Bytes of a text in memory beside itself, with its share of the map or list that it is in.
+const TEXT: usize = 80;
+/// Key that no label has: labels of a pod are not known, since its metadata are too large.
+const UNREAD: &str = "";
 
 /// Annotations of a pod.
 struct Annotations;
@@ -29,6 +43,11 @@ impl ReadAnnotations for Annotations {
 /// Tells whether an annotation of this key is read.
 pub(crate) fn is_read(key: &str) -> bool {
     Annotations::KEYS.contains(&key)
+}
+
+/// Tells whether the labels of a pod are not known.
+pub(crate) fn is_unread(pod: &PodView) -> bool {
+    pod.labels.contains_key(UNREAD)
 }
 
 /// A pod with nothing but the fields that are read.
@@ -67,6 +86,7 @@ impl Resource for TrimmedPod {
 /// No part of it that is read can be deep.
 impl Received for TrimmedPod {
     type Object = Self;
+    const IS_SMALL: bool = true;
 
     fn read(self) -> Result<Self, String> {
         Ok(self)
@@ -131,8 +151,15 @@ struct Waiting {
 
 impl<'de> Deserialize<'de> for TrimmedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Read { metadata, spec, status } = Read::deserialize(deserializer)?;
-        let metadata = ObjectMeta::from(metadata);
+        let Read { metadata, mut spec, status } = Read::deserialize(deserializer)?;
+        let mut metadata = ObjectMeta::from(metadata);
+        let gates = spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
+        if memory(&metadata, gates) > MOST_METADATA {
+            reduce(&mut metadata);
+            if let Some(spec) = &mut spec {
+                spec.readiness_gates = None;
+            }
+        }
         // Of the images nothing is kept but those that an OpenKruise was about to change.
         let has_grace = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(GRACE_ANNOTATION));
         let containers = |read: Option<Vec<Image>>| {
@@ -141,7 +168,7 @@ impl<'de> Deserialize<'de> for TrimmedPod {
                 .collect()
         };
         let spec = spec.map(|Spec { affinity, containers: read, node_name, readiness_gates }| PodSpec {
-            affinity,
+            affinity: affinity.and_then(placing),
             containers: containers(read),
             node_name,
             readiness_gates,
@@ -170,113 +197,60 @@ impl<'de> Deserialize<'de> for TrimmedPod {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use berth_workloads_policy::pod::PodView;
-    use serde_json::json;
+/// Bytes that parts of a pod take for which there is no bound.
+fn memory(meta: &ObjectMeta, gates: &[PodReadinessGate]) -> usize {
+    let pair = |(key, value): (&String, &String)| text(key).saturating_add(text(value));
+    let pairs = meta.labels.iter().chain(&meta.annotations).flatten().map(pair);
+    let owners = meta.owner_references.iter().flatten().map(of_owner);
+    let gates = gates.iter().map(|gate| text(&gate.condition_type));
+    let all = pairs.chain(owners).chain(gates);
+    all.chain(meta.finalizers.iter().flatten().map(|name| text(name))).fold(0, usize::saturating_add)
+}
 
-    use super::*;
-
-    #[test]
-    fn all_that_is_read_of_a_pod_is_there() {
-        let pod = json!({
-            "metadata": {
-                "name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7",
-                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-02T00:00:00Z",
-                "deletionGracePeriodSeconds": 30, "labels": { "controller-revision-hash": "old" },
-                "annotations": {
-                    "controller.kubernetes.io/pod-deletion-cost": "5", "large": "x",
-                    "workloads.berth.dev/metadata-of": "old/new",
-                },
-                "finalizers": ["f"], "managedFields": [{ "manager": "m", "fieldsV1": { "f:spec": {} } }],
-                "ownerReferences": [{ "apiVersion": "v", "kind": "k", "name": "n", "uid": "o", "controller": true }],
-            },
-            "spec": {
-                "containers": [{ "name": "a", "image": "i" }], "nodeName": "node",
-                "readinessGates": [{ "conditionType": "KruisePodReady" }],
-                "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{ "matchFields": [
-                        { "key": "metadata.name", "operator": "In", "values": ["tied"] },
-                    ] }],
-                } } },
-            },
-            "status": {
-                "phase": "Running",
-                "conditions": [
-                    { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:09Z" },
-                    { "type": "InPlaceUpdateReady", "status": "False", "message": "m" },
-                    { "type": "KruisePodReady", "status": "False", "message": "k" },
-                ],
-                "containerStatuses": [
-                    { "name": "a", "image": "i", "imageID": "d", "ready": true, "restartCount": 3,
-                      "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off" } } },
-                ],
-            },
-        });
-        let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
-        let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
-        let view = PodView::of(&trimmed.0);
-        assert_eq!(view, PodView::of(&whole));
-        assert_eq!((view.restarts, view.deletion_cost, view.placed_on.as_str()), (3, 5, "tied"));
-        assert!(view.not_up.is_some());
-        assert!(view.failing_since.is_none());
-        assert!(view.metadata_of.is_some() && view.terminating && view.kruise_ready.is_some());
-        assert_eq!(trimmed.meta().deletion_grace_period_seconds, Some(30));
-        assert_eq!(
-            (trimmed.meta().managed_fields.clone(), trimmed.0.spec.unwrap().containers.len()),
-            (None, 0)
-        );
+/// Tells whether the owners of a claim take no more than metadata of a pod may. Otherwise the claim is set
+/// aside: whoever writes one owner more writes all of them.
+pub(crate) fn owners_fit(meta: &ObjectMeta) -> bool {
+    let owners = meta.owner_references.iter().flatten().map(of_owner);
+    let fit = owners.fold(0, usize::saturating_add) <= MOST_METADATA;
+    if !fit {
+        warn!(claim = meta.name, "Claim has too many owners, it is set aside");
     }
+    fit
+}
 
-    #[test]
-    fn images_that_an_openkruise_was_about_to_change_are_read() {
-        let pod = json!({
-            "metadata": { "name": "p", "uid": "u", "labels": { "controller-revision-hash": "new" }, "annotations": {
-                "apps.kruise.io/inplace-update-grace": r#"{"revision":"new","containerImages":{"a":"i:2","b":"i:1"}}"#,
-            } },
-            "spec": { "containers": [{ "name": "a", "image": "i:1" }, { "name": "b", "image": "i:1", "ports": [] }] },
-        });
-        let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
-        let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
-        let view = PodView::of(&trimmed.0);
-        assert!(view.grace.is_some());
-        assert_eq!(view, PodView::of(&whole));
-    }
+fn of_owner(owner: &OwnerReference) -> usize {
+    let OwnerReference { api_version, kind, name, uid, .. } = owner;
+    [api_version, kind, name, uid].into_iter().map(|part| text(part)).fold(0, usize::saturating_add)
+}
 
-    #[test]
-    fn the_end_of_an_update_that_it_shows_is_read() {
-        let message = r#"{"revision":"new","attempt":0,"restarts":{"a":3}}"#;
-        let labels = json!({ "controller-revision-hash": "new" });
-        let pod = json!({ "metadata": { "name": "p", "uid": "u", "labels": labels }, "status": {
-            "conditions": [
-                { "type": "Ready", "status": "True" },
-                { "type": "InPlaceUpdateReady", "status": "True", "message": message },
-            ],
-            "containerStatuses": [
-                { "name": "a", "image": "i", "imageID": "d", "ready": true, "restartCount": 3 },
-            ],
-        } });
-        let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
-        let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
-        let view = PodView::of(&trimmed.0);
-        assert!(view.shown.is_some());
-        assert_eq!(view, PodView::of(&whole));
-    }
+fn text(text: &str) -> usize {
+    text.len().saturating_add(TEXT)
+}
 
-    #[test]
-    fn a_pod_whose_probe_fails_is_read_as_such() {
-        let since = "2026-01-01T00:00:09Z";
-        let not_ready =
-            |type_: &str| json!({ "type": type_, "status": "False", "lastTransitionTime": since });
-        let pod = json!({ "metadata": { "name": "p", "uid": "u" }, "status": {
-            "phase": "Running", "conditions": [not_ready("Ready"), not_ready("ContainersReady")],
-            "containerStatuses": [{ "name": "a", "image": "i", "imageID": "d", "ready": false,
-                "restartCount": 0, "state": { "running": { "startedAt": "2026-01-01T00:00:05Z" } } }],
-        } });
-        let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
-        let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
-        let view = PodView::of(&trimmed.0);
-        assert_eq!(view, PodView::of(&whole));
-        assert!(view.failing_since.is_some());
+/// Takes out what has no bound. That a pod is somebody's stays: it is not gone, and its labels are not known.
+fn reduce(meta: &mut ObjectMeta) {
+    meta.labels = Some([(UNREAD.to_owned(), String::new())].into());
+    (meta.annotations, meta.finalizers) = (None, None);
+    let decides = |owner: &OwnerReference| owner.controller == Some(true) && of_owner(owner) <= MOST_METADATA;
+    if let Some(owners) = &mut meta.owner_references {
+        owners.retain(decides);
+        owners.truncate(1);
+        owners.shrink_to_fit();
     }
 }
+
+/// Affinity as far as it names a node.
+fn placing(affinity: Affinity) -> Option<Affinity> {
+    let required = affinity.node_affinity?.required_during_scheduling_ignored_during_execution?;
+    let match_fields = required.node_selector_terms.into_iter().next()?.match_fields?;
+    let term = NodeSelectorTerm { match_fields: Some(match_fields), ..NodeSelectorTerm::default() };
+    let required = NodeSelector { node_selector_terms: vec![term] };
+    let node_affinity = NodeAffinity {
+        required_during_scheduling_ignored_during_execution: Some(required),
+        ..NodeAffinity::default()
+    };
+    Some(Affinity { node_affinity: Some(node_affinity), ..Affinity::default() })
+}
+
+#[cfg(test)]
+mod tests;

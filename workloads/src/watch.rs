@@ -26,17 +26,20 @@ use tracing::{info, warn};
 
 use crate::{
     kinds::{Kind, Set, is_decided, is_number, is_numbered},
+    lane,
     metrics::Metrics,
     node_updates::NodeUpdates,
     object::Filed,
     revisions::SentRevision,
-    trimmed::TrimmedPod,
+    trimmed::{TrimmedPod, owners_fit},
 };
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 const WATCH_SECONDS: u32 = 60;
-/// Objects of one answer. It is in memory as a whole, and there are objects of 1.4 MB.
-pub(crate) const PAGE: u32 = 100;
+/// Objects of one answer. It is in memory as a whole: of 1.4 MB each, and 8 MiB when it is read.
+pub(crate) const PAGE: u32 = 16;
+/// The same of objects of which little is read.
+pub(crate) const SMALL: u32 = 100;
 
 /// Event of the objects of a kind.
 #[derive(Debug)]
@@ -138,7 +141,7 @@ impl Watched for Claims {
         let meta = &object.metadata;
         // A set has claims by their names, whoever decides on them.
         let is_named = meta.name.as_deref().is_some_and(is_numbered);
-        (is_decided(meta) || is_named).then(|| ClaimView::of(&object))
+        ((is_decided(meta) || is_named) && owners_fit(meta)).then(|| ClaimView::of(&object))
     }
 
     fn input(shown: Shown<ClaimView>) -> Input {
@@ -242,7 +245,7 @@ pub(crate) async fn follow_sets(
     metrics: Metrics,
 ) {
     let api = Api::<Sent<DynamicObject>>::all_with(client, &kind.resource());
-    let view = |object| understood(kind.name, kind.read(object), &metrics).map(Filed::new);
+    let view = |object| understood(kind.name, kind.file(object), &metrics);
     let all = watcher::Config::default();
     let input = |event: Option<_>| Some(Input::Set(kind, shown(event?, view)));
     relay(api, all, kind.plural, input, inputs, &metrics).await;
@@ -271,14 +274,16 @@ pub(crate) async fn relay<K, I>(
 ) where
     K: Received,
 {
-    let page = config.page_size.map_or(PAGE, |page| page.min(PAGE));
+    let most = if K::IS_SMALL { SMALL } else { PAGE };
+    let page = config.page_size.unwrap_or(most).min(most);
     let config = config.timeout(WATCH_SECONDS).page_size(page);
     let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
-    let mut outage = Outage::default();
+    let (mut outage, mut list) = (Outage::default(), None);
     while let Some(event) = events.next().await {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
+                drop(list.take());
                 if is_too_old(&error) {
                     events.set(watcher::watcher(api.clone(), config.clone()));
                 }
@@ -300,13 +305,19 @@ pub(crate) async fn relay<K, I>(
         if !matches!(event, Event::Init) && outage.ends() {
             info!(kind = name, "Watch follows again");
         }
+        if matches!(event, Event::Init | Event::InitDone) {
+            drop(list.take());
+        }
+        if !K::IS_SMALL && matches!(event, Event::Init) {
+            list = lane::LISTS.acquire().await.ok();
+        }
         if let Event::InitApply(object) | Event::Apply(object) = &event
             && let Some(fault) = object.fault()
         {
             is_aside(name, fault, metrics);
         }
         if let Some(input) = input(Some(event))
-            && inputs.send(input).await.is_err()
+            && !lane::send(&inputs, input, K::IS_SMALL).await
         {
             return;
         }
@@ -373,7 +384,8 @@ mod tests {
     #[tokio::test]
     async fn an_object_that_is_too_deep_holds_none_of_the_others_up() {
         let writer = reads(|_, query| {
-            assert!(query.contains("watch=true") || query.contains("limit=100"), "a small page: {query}");
+            let is_small = query.split('&').any(|part| part == "limit=16");
+            assert!(query.contains("watch=true") || is_small, "a small page: {query}");
             answer(query)
         });
         let (sender, mut inputs) = mpsc::channel(16);

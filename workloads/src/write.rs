@@ -22,6 +22,7 @@ mod status;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    sync::Arc,
 };
 
 use berth_proto::crd::ImagePullJob;
@@ -44,6 +45,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 pub(crate) use self::{end::End, failure::Failure};
 use crate::{
@@ -51,7 +53,7 @@ use crate::{
     kinds::{Plan, Set},
     metrics::Metrics,
     node_updates::NodeUpdates,
-    owned::Listed,
+    owned::{Listed, orphans},
     put_off::Late,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, PullJobs, Revisions, Watched},
@@ -104,6 +106,8 @@ pub(crate) struct Writer {
     pub(crate) client: Client,
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
+    /// Places for pages of lists: see [`pages`](crate::reading::pages).
+    pub(crate) pages: Arc<Semaphore>,
 }
 
 /// One plan that is carried out.
@@ -143,8 +147,9 @@ impl Writer {
 
     /// Reads all objects of a set, as whoever wrote before may have left them.
     pub(crate) async fn read(self, set: Set) -> Report {
+        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
         let mut work = Work::new(self, set, BTreeMap::new());
-        let end = match work.read().await {
+        let end = match work.read_with(orphans).await {
             End::Done => End::Read,
             end => end,
         };

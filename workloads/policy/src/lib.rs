@@ -27,6 +27,7 @@ pub mod defaults;
 pub mod distribution;
 pub mod fault;
 pub mod hash;
+pub mod holdings;
 pub mod in_place;
 pub mod jobs;
 pub mod lifecycle;

@@ -5,7 +5,7 @@
 
 mod mark;
 
-use berth_proto::template_history::TEMPLATE_HISTORY;
+use berth_proto::{nested, template_history::TEMPLATE_HISTORY};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::apps::v1::ControllerRevision,
@@ -28,6 +28,10 @@ use crate::{
 const LONGEST_OWNER: usize = 223;
 /// Names of one template that may be taken. Two hashes are the same once in billions.
 const MOST_TAKEN: i32 = 16;
+/// Bytes that a revision takes in memory beside the values of its template, with the map of these.
+const REST: usize = 1280;
+/// Bytes of a key of its template without the text.
+const KEY: usize = 80;
 
 /// A revision that is on file.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,6 +114,25 @@ impl Revision {
             mark: Mark::of(meta.labels.as_ref()),
             template,
         })
+    }
+
+    /// Bytes that it takes in memory, about.
+    pub fn memory(&self) -> usize {
+        let entry = |(key, value): (&String, &Value)| {
+            nested::memory(value).saturating_add(key.len()).saturating_add(KEY)
+        };
+        self.template.iter().map(entry).fold(REST, usize::saturating_add)
+    }
+
+    /// The same without its template, for which there is no room. It is older than any other version of it.
+    #[must_use]
+    pub fn bare(self) -> Self {
+        Self { version: String::new(), template: Map::new(), ..self }
+    }
+
+    /// Tells whether its template is not known.
+    pub fn is_bare(&self) -> bool {
+        self.version.is_empty() && self.template.is_empty()
     }
 
     /// Its hash alone.

@@ -29,8 +29,8 @@ pub struct Store<T> {
     /// Ended, and not seen to be gone: they do not come back. With the version up to which that holds: a
     /// newer one shows that what was missing in a list is there.
     ended: BTreeMap<String, u64>,
-    /// A list that comes in: what it has shown so far.
-    listed: Option<BTreeMap<String, Box<T>>>,
+    /// A list that comes in: what it has shown so far; `None` where that is known as it is.
+    listed: Option<BTreeMap<String, Option<Box<T>>>>,
     gone: Gone,
 }
 
@@ -97,19 +97,21 @@ impl<T: Stored> Store<T> {
             is_there
         });
         self.ended.retain(|uid, _| listed.contains_key(uid));
-        for object in listed.into_values() {
+        for object in listed.into_values().flatten() {
             self.shown(object);
         }
     }
 
     /// The watch shows an object. False: something newer is known, or it counts at the end of the list.
     pub fn applied(&mut self, object: T) -> bool {
-        let object = Box::new(object);
+        let known = self.objects.get(object.uid());
+        let is_known = known.is_some_and(|known| known.version() >= object.version());
         if let Some(listed) = &mut self.listed {
-            listed.insert(object.uid().to_owned(), object);
+            // Most are as they were: a list does not take their memory twice.
+            listed.insert(object.uid().to_owned(), (!is_known).then(|| Box::new(object)));
             return false;
         }
-        self.shown(object)
+        self.shown(Box::new(object))
     }
 
     fn shown(&mut self, object: Box<T>) -> bool {
@@ -126,6 +128,22 @@ impl<T: Stored> Store<T> {
             listed.remove(uid);
         }
         self.objects.remove(uid).map(|object| *object)
+    }
+
+    /// An object is there, and not kept any more. It counts again when it is shown.
+    pub fn forget(&mut self, uid: &str) -> Option<T> {
+        let listed = self.listed.as_mut().and_then(|listed| listed.remove(uid)).flatten();
+        self.objects.remove(uid).or(listed).map(|object| *object)
+    }
+
+    /// Less is kept of an object, if it is known.
+    pub fn reduce(&mut self, uid: &str, mut reduce: impl FnMut(T) -> T) {
+        if let Some(object) = self.objects.remove(uid) {
+            self.objects.insert(uid.to_owned(), Box::new(reduce(*object)));
+        }
+        if let Some(listed) = self.listed.as_mut().and_then(|listed| listed.get_mut(uid)) {
+            *listed = listed.take().map(|object| Box::new(reduce(*object)));
+        }
     }
 
     /// A write was answered with this object.
@@ -264,6 +282,60 @@ mod tests {
                 store.list_ends();
                 assert_eq!(!shown(&store).is_empty(), comes_back, "{is_ended} {version} {in_a_list}");
             }
+        }
+    }
+
+    /// A list of all objects does not take their memory twice.
+    #[test]
+    fn what_is_known_as_a_list_shows_it_is_not_held_twice() {
+        let mut store = Store::default();
+        for uid in ["changed", "gone", "newer", "same"] {
+            store.applied(Object(uid, 5));
+        }
+        store.list_begins();
+        store.applied(Object("changed", 6));
+        store.applied(Object("newer", 4));
+        store.applied(Object("same", 5));
+        let listed = store.listed.iter().flatten().filter(|(_, object)| object.is_some());
+        assert_eq!(listed.map(|(uid, _)| uid.as_str()).collect::<Vec<_>>(), ["changed"]);
+        store.list_ends();
+        assert_eq!(shown(&store), [("changed", 6), ("newer", 5), ("same", 5)]);
+        // One that a write ends meanwhile does not come back.
+        store.list_begins();
+        store.applied(Object("same", 5));
+        store.ended("same");
+        store.list_ends();
+        assert_eq!(shown(&store), []);
+    }
+
+    #[test]
+    fn what_is_forgotten_or_reduced_is_so_in_a_list_that_comes_in() {
+        for in_a_list in [false, true] {
+            let mut store = Store::default();
+            if in_a_list {
+                store.list_begins();
+            }
+            for uid in ["forgotten", "other", "reduced"] {
+                store.applied(Object(uid, 5));
+            }
+            assert_eq!(store.forget("forgotten"), Some(Object("forgotten", 5)));
+            assert_eq!(store.forget("forgotten"), None);
+            store.reduce("reduced", |object| Object(object.0, 0));
+            store.reduce("unknown", |object| Object(object.0, 0));
+            store.list_ends();
+            assert_eq!(shown(&store), [("other", 5), ("reduced", 0)], "{in_a_list}");
+            // It is there: nothing has said that it is gone.
+            store.wrote(Object("forgotten", 6));
+            assert!(store.applied(Object("reduced", 5)));
+            assert_eq!(shown(&store), [("forgotten", 6), ("other", 5), ("reduced", 5)]);
+            // A list of what is known takes none of it away, though less is kept of it meanwhile.
+            store.list_begins();
+            for uid in ["forgotten", "other", "reduced"] {
+                store.applied(Object(uid, 5));
+            }
+            store.reduce("reduced", |object| Object(object.0, 0));
+            store.list_ends();
+            assert_eq!(shown(&store), [("forgotten", 6), ("other", 5), ("reduced", 0)]);
         }
     }
 

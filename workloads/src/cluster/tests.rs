@@ -1,6 +1,6 @@
 //! Tests of what concerns whom.
 
-use berth_workloads_policy::in_place::InPlacePhase;
+use berth_workloads_policy::{in_place::InPlacePhase, plan::NodeView};
 use rstest::rstest;
 use serde_json::{Value, json};
 

@@ -121,7 +121,8 @@ impl Replica {
         let (tenure, held) = Tenure::of_test();
         let (listed, _) = watch::channel(Cluster::default().listed());
         let settings = Settings::default();
-        let controller = Controller { settings, connections: Connections { tenure: held, writer, listed } };
+        let connections = Connections { tenure: held, writer, listed };
+        let controller = Controller { settings, most_held: crate::cluster::MOST_HELD, connections };
         tokio::spawn(controller.run(receiver));
         Self { tenure, inputs, metrics }
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use berth_proto::crd::{AdvancedCronJob, BroadcastJob};
+use berth_proto::crd::{
+    AdvancedCronJob, AdvancedCronJobSpec, BroadcastJob, BroadcastJobSpec, BroadcastJobStatus,
+};
 use berth_workloads_policy::{
     broadcast_job, cron_job,
     jobs::{self, Action},
@@ -15,7 +17,11 @@ use serde_json::{Value, json};
 use crate::{
     object::{self, Object},
     planner::Plan,
+    room::{Bare, bare_meta},
 };
+
+/// Conditions of a BroadcastJob that are kept where there is no room for it: there are fewer kinds of them.
+const MOST_CONDITIONS: usize = 8;
 
 /// An object of them, for the store.
 pub(super) type Filed = object::Filed<AnyJob>;
@@ -58,11 +64,41 @@ impl Kind {
 
     /// Reads an object as it was shown.
     pub(super) fn read(self, object: DynamicObject) -> Result<Filed, String> {
-        Ok(Filed::new(match self {
+        let bytes = object::memory(&object);
+        let filed = Filed::new(match self {
             Self::Broadcast => AnyJob::Broadcast(Arc::new(object::read(object)?)),
             Self::Cron => AnyJob::Cron(Arc::new(object::read(object)?)),
-        }))
+        });
+        Ok(filed.weighing(bytes))
     }
+}
+
+/// Of a BroadcastJob stays what its AdvancedCronJob looks at, and whether it has ended.
+impl Bare for AnyJob {
+    fn bare(&self) -> Self {
+        match self {
+            Self::Broadcast(job) => {
+                let mut bare = BroadcastJob::new("", BroadcastJobSpec::default());
+                bare.metadata = bare_meta(&job.metadata);
+                bare.status = job.status.as_ref().map(bare_status);
+                Self::Broadcast(Arc::new(bare))
+            }
+            Self::Cron(job) => {
+                let mut bare = AdvancedCronJob::new("", AdvancedCronJobSpec::default());
+                bare.metadata = bare_meta(&job.metadata);
+                Self::Cron(Arc::new(bare))
+            }
+        }
+    }
+}
+
+fn bare_status(status: &BroadcastJobStatus) -> BroadcastJobStatus {
+    let mut status = status.clone();
+    status.conditions.truncate(MOST_CONDITIONS);
+    for condition in &mut status.conditions {
+        (condition.reason, condition.message) = (None, None);
+    }
+    status
 }
 
 impl Object for AnyJob {

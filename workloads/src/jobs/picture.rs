@@ -1,5 +1,7 @@
 //! Picture of the cluster: jobs, what they have made, and the nodes; and their plans.
 
+mod kept;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_proto::crd::BroadcastJob;
@@ -11,6 +13,7 @@ use berth_workloads_policy::{
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::{
     Settings,
@@ -25,6 +28,7 @@ use crate::{
     owned::{self, Concerned, Ownable, Owned},
     planner::{End, Memory, Picture, Plan, Work},
     reading::Ended,
+    room::{Room, uids},
     watch::Shown,
     write::{Failure, Writer},
 };
@@ -58,6 +62,7 @@ type Change = (Option<NodeView>, Option<NodeView>);
 #[derive(Debug)]
 pub(super) struct Jobs {
     settings: Settings,
+    room: Room,
     broadcast_jobs: Store<Filed>,
     cron_jobs: Store<Filed>,
     pods: Owned<PodView>,
@@ -77,6 +82,7 @@ impl Jobs {
     pub(super) fn new(settings: Settings) -> Self {
         Self {
             settings,
+            room: Room::new(kept::MOST_HELD),
             broadcast_jobs: Store::default(),
             cron_jobs: Store::default(),
             pods: Owned::default(),
@@ -103,6 +109,7 @@ impl Jobs {
             Shown::Gone(uid) => Shown::Gone(uid.clone()),
         };
         let of_child = self.broadcasts.take(child);
+        let shown = self.room.take(Kind::Broadcast.plural(), shown);
         both(of_child, owned::take(&mut self.broadcast_jobs, shown))
     }
 
@@ -171,13 +178,20 @@ impl Jobs {
                     }
                     self.broadcasts.wrote(child);
                 }
-                let known = self.broadcast_jobs.get(filed.uid());
+                let filed = self.room.fit(Kind::Broadcast.plural(), filed);
+                let uid = filed.uid().to_owned();
+                let known = self.broadcast_jobs.get(&uid);
                 if known.is_none_or(|known| known.version() < filed.version()) {
                     concerned.push(filed.uid().to_owned());
                 }
                 self.broadcast_jobs.wrote(filed);
+                self.room.answered(&[uid], |uid| self.broadcast_jobs.get(uid).is_some());
             }
-            Kind::Cron => self.cron_jobs.wrote(filed),
+            Kind::Cron => {
+                let uid = filed.uid().to_owned();
+                self.cron_jobs.wrote(self.room.fit(Kind::Cron.plural(), filed));
+                self.room.answered(&[uid], |uid| self.cron_jobs.get(uid).is_some());
+            }
         }
         concerned
     }
@@ -222,28 +236,36 @@ impl Picture for Jobs {
     }
 
     fn take(&mut self, input: Input) -> Concerned {
-        match input {
+        let concerned = match input {
             Input::Object(Kind::Broadcast, shown) => self.take_broadcast(shown),
             Input::Object(Kind::Cron, shown) => {
                 self.cron_jobs_listed |= matches!(shown, Shown::ListEnds);
-                owned::take(&mut self.cron_jobs, shown)
+                owned::take(&mut self.cron_jobs, self.room.take(Kind::Cron.plural(), shown))
             }
             Input::Pod(shown) => self.pods.take(shown),
             Input::Job(shown) => self.jobs.take(shown),
             Input::Node(shown) => self.take_node(shown),
-        }
+        };
+        let more = self.make_room();
+        if more.is_empty() { concerned } else { both(concerned, Concerned::Some(more)) }
     }
 
     fn objects(&self) -> impl Iterator<Item = &AnyJob> {
         let broadcast = self.broadcast_jobs.iter().filter(|_| self.settings.broadcast_jobs);
         let cron = self.cron_jobs.iter().filter(|_| self.settings.cron_jobs);
-        broadcast.chain(cron).map(|filed| &filed.object)
+        broadcast.chain(cron).map(|filed| &filed.object).filter(|object| !self.room.is_aside(*object))
     }
 
     fn object(&self, uid: &str) -> Option<&AnyJob> {
-        let broadcast = self.broadcast_jobs.get(uid).filter(|_| self.settings.broadcast_jobs);
-        let cron = || self.cron_jobs.get(uid).filter(|_| self.settings.cron_jobs);
-        broadcast.or_else(cron).map(|filed| &filed.object)
+        self.filed(uid).map(|filed| &filed.object).filter(|object| !self.room.is_aside(*object))
+    }
+
+    fn lacks(&self, uid: &str) -> bool {
+        self.filed(uid).is_some_and(|filed| filed.is_bare)
+    }
+
+    fn left_out(&mut self) -> Vec<ObjectReference> {
+        self.room.left_out()
     }
 
     fn kind(object: &AnyJob) -> &'static str {
@@ -259,7 +281,7 @@ impl Picture for Jobs {
         term: u64,
         namespaces: BTreeSet<String>,
     ) -> BoxFuture<'static, Ended<Found>> {
-        Box::pin(read::all(writer, self.settings.clone(), term, namespaces))
+        Box::pin(read::all(writer, self.settings.clone(), self.room.aside().clone(), term, namespaces))
     }
 
     fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
@@ -280,24 +302,29 @@ impl Picture for Jobs {
             let listed = owned::Listed { version: broadcast_jobs.version, objects };
             concerned.extend(self.broadcasts.found(&owners, listed));
             concerned.extend(self.jobs.found(&owners, made));
+            let (uids, jobs) = (uids(&jobs), self.room.fit_all(Kind::Cron.plural(), jobs));
             concerned.extend(owned::found(&mut self.cron_jobs, &crons, jobs));
+            self.room.answered(&uids, |uid| self.cron_jobs.get(uid).is_some());
         }
+        let uids = uids(&broadcast_jobs);
+        let broadcast_jobs = self.room.fit_all(Kind::Broadcast.plural(), broadcast_jobs);
         concerned.extend(owned::found(&mut self.broadcast_jobs, &broadcasts, broadcast_jobs));
+        self.room.answered(&uids, |uid| self.broadcast_jobs.get(uid).is_some());
+        concerned.extend(self.make_room());
         concerned
     }
 
     fn plan(&self, object: &AnyJob, memory: &Memory, now: Timestamp) -> Plan<Action> {
         match object {
             AnyJob::Broadcast(job) => {
-                let pods: Vec<&PodView> = self.pods.of(object.uid()).collect();
+                let pods = self.pods_of(object);
                 let nodes: Vec<&NodeView> = self.nodes.values().collect();
                 let (by_scheduler, put_off) = (self.settings.by_scheduler, memory.put_off.names());
                 let input = broadcast_job::Input { job, pods: &pods, nodes: &nodes, by_scheduler, put_off };
                 any(broadcast_job::plan(&input, now))
             }
             AnyJob::Cron(job) => {
-                let children = self.jobs.of(object.uid()).chain(self.broadcasts.of(object.uid()));
-                let children: Vec<&ChildView> = children.collect();
+                let children = self.children_of(object);
                 let (zone, refused) = (&self.settings.zone, memory.refused.as_deref());
                 any(cron_job::plan(&cron_job::Input { job, children: &children, zone, refused }, now))
             }
@@ -313,6 +340,14 @@ impl Picture for Jobs {
     }
 
     fn wrote(&mut self, uid: &str, wrote: Wrote) -> Vec<String> {
+        let mut concerned = self.take_answer(uid, wrote);
+        concerned.extend(self.make_room());
+        concerned
+    }
+}
+
+impl Jobs {
+    fn take_answer(&mut self, uid: &str, wrote: Wrote) -> Vec<String> {
         match wrote {
             Wrote::Pod(pod) => self.pods.wrote(pod),
             Wrote::PodGone(uid) => self.pods.ended(&uid),

@@ -7,6 +7,7 @@ use berth_base::sent::Sent;
 use berth_workloads_policy::{
     broadcast_job::{self, PodView},
     cron_job::ChildView,
+    store::Stored,
 };
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Api, api::DynamicObject};
@@ -30,12 +31,18 @@ pub(super) struct Found {
     pub(super) cron: Option<(Listed<Filed>, Listed<ChildView>)>,
 }
 
-async fn found(writer: &Writer, settings: &Settings, namespace: String) -> Result<Found, Failure> {
+async fn found(
+    writer: &Writer,
+    settings: &Settings,
+    aside: &BTreeSet<String>,
+    namespace: String,
+) -> Result<Found, Failure> {
     let client = || writer.client.clone();
     let jobs = async |kind: Kind| {
         let api = Api::<Sent<DynamicObject>>::namespaced_with(client(), &namespace, &kind.resource());
         // One that nobody can read is set aside when the watch shows it.
-        writer.list(&api, "", |object| kind.read(object).ok()).await
+        let fit = |filed: Filed| if aside.contains(filed.uid()) { filed.bare() } else { filed };
+        writer.list(&api, "", |object| kind.read(object).ok().map(fit)).await
     };
     let pods = match settings.broadcast_jobs {
         true => {
@@ -56,12 +63,13 @@ async fn found(writer: &Writer, settings: &Settings, namespace: String) -> Resul
     Ok(Found { broadcast_jobs, pods, cron })
 }
 
-/// Reads these namespaces.
+/// Reads these namespaces. Of jobs that are set `aside` no more is kept than there is room for.
 pub(super) async fn all(
     writer: Writer,
     settings: Settings,
+    aside: BTreeSet<String>,
     term: u64,
     namespaces: BTreeSet<String>,
 ) -> Ended<Found> {
-    each(term, namespaces, |namespace| found(&writer, &settings, namespace)).await
+    each(term, namespaces, |namespace| found(&writer, &settings, &aside, namespace)).await
 }

@@ -29,7 +29,7 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::object::{self, Object, is_of};
+use crate::object::{self, Filed, Object, is_of};
 
 /// All kinds. A new one is a file and a line here.
 pub(crate) const KINDS: [&Kind; 3] = [&clone_set::KIND, &daemon_set::KIND, &stateful_set::KIND];
@@ -143,6 +143,12 @@ impl Kind {
     /// Reads an object as it was shown.
     pub(crate) fn read(&self, object: DynamicObject) -> Result<Set, String> {
         (self.read)(object)
+    }
+
+    /// The same for the store, with the memory that it takes.
+    pub(crate) fn file(&self, object: DynamicObject) -> Result<Filed<Set>, String> {
+        let bytes = object::memory(&object);
+        Ok(Filed::new(self.read(object)?).weighing(bytes))
     }
 }
 

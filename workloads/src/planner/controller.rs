@@ -8,6 +8,7 @@ use std::{
 use berth_base::{line_pace::LinePace, time::later};
 use berth_workloads_policy::action::Note;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
@@ -21,9 +22,10 @@ use crate::{
     object::Object,
     owned::Concerned,
     reading::Ended,
+    room::no_room,
     timing::{AT_ONCE, SPACING},
     unkept,
-    write::HELD_BACK,
+    write::{HELD_BACK, Writer},
 };
 
 /// The longest time between two looks at what waits for a time: a clock that was set is noticed after it.
@@ -70,6 +72,7 @@ impl<P: Picture> Controller<P> {
                 Turn::Panic(uid, _) => self.set_aside(&uid),
                 Turn::Due => {}
             }
+            self.say_who_is_left_out();
             if self.turns.begins_term() {
                 self.all_due();
             }
@@ -148,6 +151,11 @@ impl<P: Picture> Controller<P> {
             };
             let memory = self.memory.entry(uid.clone()).or_default();
             if memory.aside.has(&object) {
+                continue;
+            }
+            if self.picture.lacks(&uid) {
+                let read = work::read::<P>(self.connections.writer.clone(), object);
+                self.turns.spawn(uid, async { Came::Report(read.await) });
                 continue;
             }
             if object.meta().deletion_timestamp.is_none() {
@@ -276,6 +284,22 @@ impl<P: Picture> Controller<P> {
             memory.unread.add(readings);
         }
         self.turns.agenda.add(uid, later(Instant::now(), pause));
+    }
+
+    /// Says which objects were set aside for want of room.
+    fn say_who_is_left_out(&mut self) {
+        let Writer { events, metrics, .. } = &self.connections.writer;
+        for object in self.picture.left_out() {
+            metrics.set_aside();
+            if let Some(left_out) = self.lines.take(Instant::now()) {
+                let ObjectReference { kind, namespace, name, .. } = &object;
+                warn!(kind, namespace, name, left_out, "No room for the object, it is set aside");
+            }
+            // Of all replicas one tells it.
+            if self.turns.term().is_some() {
+                events.about(object, no_room());
+            }
+        }
     }
 
     /// Leaves an object alone until it changes: its plan would end in the same panic.

@@ -18,6 +18,7 @@ use std::{collections::BTreeSet, time::Duration};
 use berth_workloads_policy::action::Note;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
 
 pub(crate) use self::{
@@ -90,6 +91,16 @@ pub(crate) trait Picture: Sized + Send + 'static {
 
     /// The object of that UID, if it is decided on.
     fn object(&self, uid: &str) -> Option<&Self::Object>;
+
+    /// Tells whether so little is known of that object that it is read before it is planned.
+    fn lacks(&self, _uid: &str) -> bool {
+        false
+    }
+
+    /// Objects that were set aside for want of room since this was asked last.
+    fn left_out(&mut self) -> Vec<ObjectReference> {
+        Vec::new()
+    }
 
     /// Kind of an object, where there are several.
     fn kind(_object: &Self::Object) -> &'static str {

@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::{served::reads, trimmed::TrimmedPod};
+use crate::{revisions::SentRevision, served::reads, trimmed::TrimmedPod};
 
 pub(super) fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -241,6 +241,9 @@ async fn lists_come_in_small_pages() {
     writer.list(&pods, "", Pods::view).await.ok().unwrap();
     let maps = Api::<berth_base::sent::Sent<ConfigMap>>::namespaced(writer.client.clone(), "ns");
     writer.list(&maps, "", Some).await.ok().unwrap();
-    let pages = ["pods limit=50", "pods limit=50", "configmaps limit=100", "configmaps limit=100"];
+    let revisions = Api::<SentRevision>::namespaced(writer.client.clone(), "ns");
+    writer.list(&revisions, "", Revisions::view).await.ok().unwrap();
+    let limits = ["pods limit=50", "configmaps limit=16", "controllerrevisions limit=16"];
+    let pages: Vec<&str> = limits.into_iter().flat_map(|limit| [limit; 2]).collect();
     assert_eq!(*asked.lock().unwrap(), pages);
 }

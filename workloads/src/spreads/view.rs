@@ -4,6 +4,11 @@ use berth_proto::crd::{WorkloadSpread, WorkloadSpreadStatus};
 use berth_spread::{COST, IGNORE_METADATA, MATCHED, Matched, PodSeen, Spread};
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
+/// Characters of a cost that are looked at: no number has more.
+const LONGEST_COST: usize = 16;
+
 /// A WorkloadSpread as it is now.
 #[derive(Clone, Debug)]
 pub(super) struct SpreadView {
@@ -85,8 +90,11 @@ impl PodView {
         let meta = &pod.metadata;
         let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
         let owner = [&owner.api_version, &owner.kind, &owner.name, &owner.uid].map(Clone::clone);
-        let annotation = |key: &str| meta.annotations.as_ref()?.get(key).cloned();
-        let matched = annotation(MATCHED).as_deref().and_then(Matched::read);
+        if owner.iter().any(|part| part.len() > LONGEST_NAME) {
+            return None;
+        }
+        let annotation = |key: &str| meta.annotations.as_ref()?.get(key);
+        let matched = annotation(MATCHED).and_then(|text| Matched::read(text)).filter(has_names);
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref()).unwrap_or_default();
         let conditions =
@@ -114,7 +122,7 @@ impl PodView {
             restarts: containers().map(|one| one.restart_count).max().unwrap_or(0),
             created: meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
             unschedulable: waits,
-            cost: annotation(COST),
+            cost: annotation(COST).map(|cost| cost.chars().take(LONGEST_COST).collect()),
         };
         Some(Self {
             name: meta.name.clone()?,
@@ -123,5 +131,37 @@ impl PodView {
             owner,
             seen,
         })
+    }
+}
+
+/// Tells whether what a pod says of its subset may be so. Anybody may write it.
+fn has_names(matched: &Matched) -> bool {
+    let Matched { name, subset, uid } = matched;
+    [Some(name), Some(subset), uid.as_ref()].into_iter().flatten().all(|part| part.len() <= LONGEST_NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_anybody_may_write_on_a_pod_is_bounded() {
+        let pod = |subset: &str, cost: &str, owner: &str| {
+            let matched = json!({ "name": "spread", "subset": subset }).to_string();
+            let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": "o",
+                "controller": true });
+            let meta = json!({ "name": "p", "uid": "u", "ownerReferences": [owner],
+                "annotations": { MATCHED: matched, COST: cost } });
+            PodView::of(serde_json::from_value(json!({ "metadata": meta })).unwrap())
+        };
+        let (long, ordinary) = ("x".repeat(1000), pod("a", "-2147483648", "web").unwrap());
+        assert_eq!(ordinary.seen.matched.map(|matched| matched.subset).as_deref(), Some("a"));
+        assert_eq!(ordinary.seen.cost.as_deref(), Some("-2147483648"));
+        let large = pod(&long, &long, "web").unwrap();
+        assert!(large.seen.matched.is_none());
+        assert_eq!(large.seen.cost.map(|cost| cost.len()), Some(LONGEST_COST));
+        assert_eq!(pod("a", "1", &long), None, "nobody's");
     }
 }

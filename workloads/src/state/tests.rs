@@ -317,3 +317,36 @@ fn after_a_panic_of_a_write_the_objects_are_read_first() {
     state.memory("a").unread.was_read_apart();
     assert!(matches!(state.look("a", look(now)), Next::CarryOut(..)));
 }
+
+/// Two sets of a namespace, of which one has no room beside the other.
+#[test]
+fn a_set_that_was_set_aside_is_fetched_when_there_is_room() {
+    let (mut state, metrics) = (state(), Metrics::default());
+    let (events, _told) = events::channel();
+    let now = Instant::now();
+    let look = || Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
+    state.cluster = Cluster::with_room(1000);
+    for (name, bytes) in [("a", 600), ("b", 700)] {
+        let meta = ObjectMeta {
+            uid: Some(name.to_owned()),
+            name: Some(name.to_owned()),
+            namespace: Some("ns".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let made: Set = Arc::new(Made { meta, panics: false, none: Default::default() });
+        let shown = Shown::Applied(Filed::new(made).weighing(bytes));
+        state.cluster.take(Input::Set(KINDS[0], shown));
+    }
+    assert!(matches!(state.look("a", look()), Next::CarryOut(..)));
+    assert!(matches!(state.look("b", look()), Next::Nothing));
+    state.all_due();
+    let soon = later(Instant::now(), Duration::from_secs(1));
+    assert_eq!(state.due(soon), ["a"], "there is nothing to be done for the other one");
+    let concerned = state.cluster.take(Input::Set(KINDS[0], Shown::Gone("a".to_owned())));
+    state.concerns(concerned);
+    assert!(matches!(state.look("b", look()), Next::Fetch(absent) if absent.name == "b"));
+    // A replica that leads later knows of it as well.
+    state.turns.agenda.clear();
+    state.all_due();
+    assert!(state.due(soon).contains(&"b".to_owned()));
+}

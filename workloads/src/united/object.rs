@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_proto::crd::UnitedDeployment;
+use berth_proto::crd::{UnitedDeployment, UnitedDeploymentSpec};
 use berth_workloads_policy::{
     store::Stored,
     united_deployment::{ChildView, KIND, Kind, PodView},
@@ -12,10 +12,19 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use crate::{
     object::{self, Object, is_of},
     owned::Ownable,
+    room::{Bare, bare_meta},
 };
 
 /// A UnitedDeployment, for the store.
 pub(super) type Filed = object::Filed<Arc<UnitedDeployment>>;
+
+impl Bare for Arc<UnitedDeployment> {
+    fn bare(&self) -> Self {
+        let mut bare = UnitedDeployment::new("", UnitedDeploymentSpec::default());
+        bare.metadata = bare_meta(&self.metadata);
+        Self::new(bare)
+    }
+}
 
 /// A pod, by the UnitedDeployment that its label names.
 #[derive(Clone, Debug)]

@@ -14,6 +14,7 @@ use berth_workloads_policy::{
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 
 use super::{
@@ -27,14 +28,23 @@ use crate::{
     object::Object,
     owned::{self, Concerned, Owned},
     planner::{End, Memory, Picture, Plan, Work},
-    reading::Ended,
+    reading::{self, Ended},
+    room::{Room, uids},
     watch::Shown,
     write::{Failure, Writer},
 };
 
+/// Bytes that UnitedDeployments and their revisions may take. An ordinary one takes some 40 KB, and so does
+/// each of its revisions.
+const MOST_HELD: usize = 64 << 20;
+/// Watches of both.
+const UNITED: &str = "uniteddeployments";
+const REVISIONS: &str = "controllerrevisions of uniteddeployments";
+
 /// All of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct UnitedDeployments {
+    room: Room,
     united: Store<Filed>,
     listed: bool,
     /// UIDs by namespace and name.
@@ -44,7 +54,42 @@ pub(super) struct UnitedDeployments {
     pods: Owned<FiledPod>,
 }
 
+impl Default for UnitedDeployments {
+    fn default() -> Self {
+        Self {
+            room: Room::new(MOST_HELD),
+            united: Store::default(),
+            listed: false,
+            names: BTreeMap::new(),
+            children: BTreeMap::new(),
+            revisions: Owned::default(),
+            pods: Owned::default(),
+        }
+    }
+}
+
 impl UnitedDeployments {
+    /// Revisions of an object. An author may name an owner of another namespace, whose UID is no secret.
+    fn revisions_of<'a>(&'a self, object: &'a Arc<UnitedDeployment>) -> impl Iterator<Item = &'a Revision> {
+        self.revisions.of(object.uid()).filter(move |one| one.namespace == object.namespace())
+    }
+
+    /// Objects and revisions were counted that came as answers, late perhaps.
+    fn answered(&mut self, uids: &[String]) {
+        let (united, revisions) = (&self.united, &self.revisions);
+        self.room.answered(uids, |uid| united.get(uid).is_some() || revisions.get(uid).is_some());
+    }
+
+    /// Sets aside that for which there is no room any more. UIDs of what was, or is not any more.
+    fn make_room(&mut self) -> Vec<String> {
+        let news = self.room.news();
+        for uid in news.iter().flat_map(|news| &news.reduced) {
+            self.room.reduce(&mut self.united, uid);
+            self.revisions.reduce(uid, Revision::bare);
+        }
+        news.into_iter().map(|news| news.uid).collect()
+    }
+
     fn take_united(&mut self, shown: Shown<Filed>) -> Concerned {
         match shown {
             Shown::ListBegins => {
@@ -127,20 +172,39 @@ impl Picture for UnitedDeployments {
     }
 
     fn take(&mut self, input: Input) -> Concerned {
-        match input {
-            Input::United(shown) => self.take_united(shown),
+        let concerned = match input {
+            Input::United(shown) => {
+                let shown = self.room.take(UNITED, shown);
+                self.take_united(shown)
+            }
             Input::Child(kind, shown) => self.children.entry(kind).or_default().take(shown),
-            Input::Revision(shown) => self.revisions.take(shown),
+            Input::Revision(shown) => self.revisions.take(self.room.take_revision(REVISIONS, shown)),
             Input::Pod(shown) => self.take_pod(shown),
+        };
+        match (concerned, self.make_room()) {
+            (concerned, more) if more.is_empty() => concerned,
+            (Concerned::All, _) => Concerned::All,
+            (Concerned::None, more) => Concerned::Some(more),
+            (Concerned::Some(uids), more) => Concerned::Some([uids, more].concat()),
         }
     }
 
     fn objects(&self) -> impl Iterator<Item = &Arc<UnitedDeployment>> {
-        self.united.iter().map(|filed| &filed.object)
+        self.united.iter().map(|filed| &filed.object).filter(|object| !self.room.is_aside(*object))
     }
 
     fn object(&self, uid: &str) -> Option<&Arc<UnitedDeployment>> {
-        self.united.get(uid).map(|filed| &filed.object)
+        self.united.get(uid).map(|filed| &filed.object).filter(|object| !self.room.is_aside(*object))
+    }
+
+    fn lacks(&self, uid: &str) -> bool {
+        let is_bare =
+            |filed: &Filed| filed.is_bare || self.revisions_of(&filed.object).any(Revision::is_bare);
+        self.united.get(uid).is_some_and(is_bare)
+    }
+
+    fn left_out(&mut self) -> Vec<ObjectReference> {
+        self.room.left_out()
     }
 
     fn read_all(
@@ -149,25 +213,33 @@ impl Picture for UnitedDeployments {
         term: u64,
         namespaces: BTreeSet<String>,
     ) -> BoxFuture<'static, Ended<Found>> {
-        Box::pin(read::all(writer, term, namespaces))
+        Box::pin(read::all(writer, self.room.aside().clone(), term, namespaces))
     }
 
     fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
         let here = self.united.iter().filter(|filed| filed.object.namespace() == namespace);
         let known: Vec<String> = here.map(|filed| filed.uid().to_owned()).collect();
         let owners: Vec<&str> = known.iter().map(String::as_str).collect();
-        let mut concerned = self.revisions.found(&owners, found.revisions);
+        let (of_revisions, of_united) = (uids(&found.revisions), uids(&found.united));
+        let revisions = fitting(&mut self.room, found.revisions);
+        let mut concerned = self.revisions.found(&owners, revisions);
         for (kind, children) in found.children {
             concerned.extend(self.children.entry(kind).or_default().found(&owners, children));
         }
-        concerned.extend(owned::found(&mut self.united, &known, found.united));
+        let united = self.room.fit_all(UNITED, found.united);
+        concerned.extend(owned::found(&mut self.united, &known, united));
+        self.answered(&[of_revisions, of_united].concat());
+        concerned.extend(self.make_room());
         concerned
     }
 
     fn plan(&self, object: &Arc<UnitedDeployment>, memory: &Memory, now: Timestamp) -> Plan<Action> {
         let uid = object.uid();
-        let children: Vec<&ChildView> = self.children.values().flat_map(|of| of.of(uid)).collect();
-        let revisions: Vec<&Revision> = self.revisions.of(uid).collect();
+        // An author may name an owner of another namespace, whose UID is no secret.
+        let is_here = |namespace: &str| namespace == object.namespace();
+        let children = self.children.values().flat_map(|of| of.of(uid));
+        let children: Vec<&ChildView> = children.filter(|child| is_here(&child.namespace)).collect();
+        let revisions: Vec<&Revision> = self.revisions_of(object).collect();
         let key = key(object);
         let pods: Vec<&PodView> = self.pods.of(&key).map(|filed| &filed.pod).collect();
         let known = Known {
@@ -195,11 +267,19 @@ impl Picture for UnitedDeployments {
     /// Whatever is written is of one alone.
     fn wrote(&mut self, uid: &str, wrote: Wrote) -> Vec<String> {
         match wrote {
-            Wrote::United(filed) => self.united.wrote(filed),
+            Wrote::United(filed) => {
+                let uid = filed.uid().to_owned();
+                self.united.wrote(self.room.fit(UNITED, filed));
+                self.answered(&[uid]);
+            }
             Wrote::UnitedGone(uid) => self.united.ended(&uid),
             Wrote::Child(child) => self.children.entry(child.kind).or_default().wrote(child),
             Wrote::ChildGone(kind, uid) => self.children.entry(kind).or_default().ended(&uid),
-            Wrote::Revision(revision) => self.revisions.wrote(revision),
+            Wrote::Revision(revision) => {
+                let uid = revision.uid.clone();
+                self.revisions.wrote(self.room.fit_revision(REVISIONS, revision));
+                self.answered(&[uid]);
+            }
             Wrote::RevisionGone(uid) => self.revisions.ended(&uid),
             Wrote::PodGone(uid) => self.pods.ended(&uid),
             Wrote::Read(children, revisions) => {
@@ -207,11 +287,19 @@ impl Picture for UnitedDeployments {
                     self.children.entry(kind).or_default().read(uid, children);
                 }
                 // A revision may only have been without the label: one that gets it counts again.
+                let (uids, revisions) = (uids(&revisions), fitting(&mut self.room, revisions));
                 self.revisions.found(&[uid], revisions);
+                self.answered(&uids);
             }
         }
-        Vec::new()
+        self.make_room()
     }
+}
+
+/// Revisions that were read, as far as there is room for them.
+fn fitting(room: &mut Room, listed: reading::Listed<Revision>) -> reading::Listed<Revision> {
+    let objects = listed.objects.into_iter().map(|one| room.fit_revision(REVISIONS, one)).collect();
+    reading::Listed { version: listed.version, objects }
 }
 
 #[cfg(test)]
@@ -219,7 +307,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::watches::revision, *};
 
     fn united(uid: &str, name: &str, version: u64) -> Input {
         let object = json!({
@@ -270,5 +358,37 @@ mod tests {
             left,
             ["uniteddeployments", "controllerrevisions of uniteddeployments", "pods of uniteddeployments"]
         );
+    }
+
+    /// A revision that is there would be made again, under another name.
+    #[test]
+    fn none_is_planned_without_the_templates_of_its_revisions() {
+        let mut picture = UnitedDeployments { room: Room::new(100_000), ..UnitedDeployments::default() };
+        let revision = |name: &str, bytes: usize| {
+            let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "UnitedDeployment",
+                "name": "shop", "uid": "u", "controller": true });
+            let meta = json!({ "namespace": "ns", "name": name, "uid": name, "resourceVersion": "1",
+                "ownerReferences": [owner] });
+            let data = json!({ "spec": { "template": { "text": "x".repeat(bytes) } } });
+            let object = json!({ "metadata": meta, "data": data, "revision": 1 });
+            revision(&serde_json::from_value(object).unwrap()).unwrap()
+        };
+        let shown = |revision: Revision| Input::Revision(Shown::Applied(revision));
+        picture.take(united("u", "shop", 1));
+        picture.take(shown(revision("shop-1", 50_000)));
+        assert!(picture.object("u").is_some() && !picture.lacks("u"));
+        picture.take(shown(revision("shop-2", 60_000)));
+        assert!(picture.object("u").is_none() && picture.objects().next().is_none());
+        assert!(picture.revisions.len() == 2 && picture.revisions.iter().all(Revision::is_bare));
+        let left_out: Vec<_> = picture.left_out().into_iter().filter_map(|object| object.name).collect();
+        assert_eq!(left_out, ["shop"]);
+        picture.take(Input::Revision(Shown::Gone("shop-2".to_owned())));
+        assert!(picture.object("u").is_some() && picture.lacks("u"));
+        let objects = vec![revision("shop-1", 50_000)];
+        picture.wrote("u", Wrote::Read(Vec::new(), reading::Listed { version: 9, objects }));
+        assert!(picture.lacks("u"), "nor is anything known of itself");
+        let Input::United(Shown::Applied(filed)) = united("u", "shop", 1) else { panic!("one") };
+        picture.wrote("u", Wrote::United(filed));
+        assert!(picture.object("u").is_some() && !picture.lacks("u"));
     }
 }

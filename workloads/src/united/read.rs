@@ -32,12 +32,18 @@ pub(super) struct Found {
     pub(super) revisions: Listed<Revision>,
 }
 
-/// Reads these namespaces.
-pub(super) async fn all(writer: Writer, term: u64, namespaces: BTreeSet<String>) -> Ended<Found> {
-    each(term, namespaces, |namespace| found(&writer, namespace)).await
+/// Reads these namespaces. Of objects that are set `aside` and of their revisions no more is kept than there
+/// is room for.
+pub(super) async fn all(
+    writer: Writer,
+    aside: BTreeSet<String>,
+    term: u64,
+    namespaces: BTreeSet<String>,
+) -> Ended<Found> {
+    each(term, namespaces, |namespace| found(&writer, &aside, namespace)).await
 }
 
-async fn found(writer: &Writer, namespace: String) -> Result<Found, Failure> {
+async fn found(writer: &Writer, aside: &BTreeSet<String>, namespace: String) -> Result<Found, Failure> {
     let client = || writer.client.clone();
     let objects =
         |resource: &ApiResource| Api::<Sent<DynamicObject>>::namespaced_with(client(), &namespace, resource);
@@ -47,8 +53,10 @@ async fn found(writer: &Writer, namespace: String) -> Result<Found, Failure> {
         children.push((kind, writer.list(&api, SUBSET_LABEL, |object| child(kind, &object)).await?));
     }
     let api = Api::<SentRevision>::namespaced(client(), &namespace);
-    let revisions = writer.list(&api, UID_LABEL, |object| revision(&object)).await?;
+    let fit = |one: Revision| if aside.contains(&one.owner) { one.bare() } else { one };
+    let revisions = writer.list(&api, UID_LABEL, |object| revision(&object).map(fit)).await?;
     // One that nobody can read is set aside when the watch shows it.
-    let united = writer.list(&objects(&united()), "", |object| Filed::read(object).ok()).await?;
+    let fit = |filed: Filed| if aside.contains(filed.uid()) { filed.bare() } else { filed };
+    let united = writer.list(&objects(&united()), "", |object| Filed::read(object).ok().map(fit)).await?;
     Ok(Found { united, children, revisions })
 }

@@ -1,12 +1,13 @@
 //! Objects of a set, read from the API server where nobody knows what there is.
 
 use berth_base::sent::Sent;
-use berth_workloads_policy::selector::Selector;
+use berth_workloads_policy::{revision::Revision, selector::Selector};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 
 use super::{End, Work, Wrote, failure::Failure};
 use crate::{
+    owned::Ownable,
     revisions::SentRevision,
     trimmed::TrimmedPod,
     watch::{Claims, Pods, Revisions, Watched},
@@ -38,6 +39,11 @@ impl Work {
 
     /// Reads all objects of the set.
     pub(super) async fn read(&mut self) -> End {
+        self.read_with(None).await
+    }
+
+    /// Reads all objects of the set, and the revisions that nothing decides on and that have this key.
+    pub(super) async fn read_with(&mut self, orphans: Option<String>) -> End {
         let selector = match Selector::parse("spec.selector", self.set.selector()) {
             Ok(selector) => selector,
             Err(fault) => return End::UpdateFailed(fault.to_string()),
@@ -54,7 +60,8 @@ impl Work {
             // them: what they belong to is told by their owner or name.
             let own = |object| Claims::view(object).filter(|claim| self.set.has_claim(claim));
             let claims = self.writer.list(&claims, "", own).await?;
-            let own = |object| Revisions::view(object).filter(|one| one.owner == uid);
+            let is_orphan = |one: &Revision| one.owner.is_empty() && Some(&*one.key()) == orphans.as_deref();
+            let own = |object| Revisions::view(object).filter(|one| one.owner == uid || is_orphan(one));
             let revisions = self.writer.list(&revisions, "", own).await?;
             Ok::<_, Failure>((pods, claims, revisions))
         };

@@ -135,3 +135,18 @@ fn the_oldest_that_nothing_needs_go() {
         .collect();
     assert_eq!(names, ["r-1", "r-3"]);
 }
+
+#[test]
+fn a_revision_without_its_template_is_small_and_older_than_any_other() {
+    let action = settle(owner("shop"), &template("a:1"), &[], None, 0).unwrap_err();
+    let mut object = made(*action);
+    object["metadata"]["resourceVersion"] = "7".into();
+    let revision = filed(&object, 3);
+    assert!(!revision.is_bare() && revision.version() == 7);
+    assert!(revision.memory() > 2000, "{}", revision.memory());
+    let bare = revision.clone().bare();
+    assert!(bare.is_bare() && bare.version() == 0 && bare.memory() < revision.memory());
+    assert_eq!((&bare.name, &bare.owner, bare.number), (&revision.name, &revision.owner, 3));
+    let no_template = Revision { template: Map::new(), ..revision };
+    assert!(!no_template.is_bare(), "it is known that there is nothing in it");
+}

@@ -130,3 +130,70 @@ fn an_answer_concerns_those_that_it_is_news_for() {
     let shown = Input::Object(Kind::Broadcast, Shown::Applied(run(3, &ended)));
     assert_eq!(picture.take(shown), Concerned::None);
 }
+
+#[test]
+fn what_names_an_owner_of_another_namespace_is_none_of_its() {
+    let mut picture = picture();
+    for namespace in ["ns", "evil"] {
+        let named = |kind: &str| {
+            let mut meta = meta(1, kind);
+            meta["namespace"] = namespace.into();
+            meta["uid"] = format!("of-{namespace}").into();
+            meta["ownerReferences"][0]["uid"] = "all".into();
+            meta
+        };
+        let pod = json!({ "metadata": named("BroadcastJob"), "spec": { "containers": [] } });
+        let pod = watches::pod(serde_json::from_value::<Pod>(pod).unwrap()).unwrap();
+        picture.take(Input::Pod(Shown::Applied(pod)));
+        let job = json!({ "metadata": named("AdvancedCronJob") });
+        let job = watches::job(serde_json::from_value::<Job>(job).unwrap()).unwrap();
+        picture.take(Input::Job(Shown::Applied(job)));
+    }
+    let all = picture.object("all").unwrap();
+    let pods: Vec<&str> = picture.pods_of(all).into_iter().map(|pod| pod.uid.as_str()).collect();
+    let jobs: Vec<&str> = picture.children_of(all).into_iter().map(|job| job.uid.as_str()).collect();
+    assert_eq!((pods, jobs), (vec!["of-ns"], vec!["of-ns"]));
+}
+
+/// Its AdvancedCronJob sees it as before, and begins no other one.
+#[test]
+fn a_job_for_which_there_is_no_room_is_there_and_rests() {
+    let zone = jiff::tz::TimeZone::UTC;
+    let settings = Settings { broadcast_jobs: true, cron_jobs: true, by_scheduler: true, zone };
+    let mut picture = Jobs::new(settings);
+    picture.room = Room::new(100_000);
+    let job = |namespace: &str, name: &str, version: u32, bytes: usize| {
+        let mut meta = meta(version, "AdvancedCronJob");
+        meta["namespace"] = namespace.into();
+        meta["name"] = name.into();
+        meta["uid"] = name.into();
+        meta["labels"] = json!({ "a": "b" });
+        let job = json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob", "metadata": meta,
+            "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [] } } },
+            "status": { "phase": "running" },
+        });
+        Kind::Broadcast.read(serde_json::from_value(job).unwrap()).unwrap().weighing(bytes)
+    };
+    let shown = |filed: Filed| Input::Object(Kind::Broadcast, Shown::Applied(filed));
+    picture.take(shown(job("a", "small", 1, 10_000)));
+    picture.take(shown(job("b", "one", 1, 60_000)));
+    picture.take(shown(job("b", "two", 1, 61_000)));
+    assert!(picture.object("small").is_some() && picture.object("one").is_some());
+    assert!(picture.object("two").is_none() && picture.objects().count() == 2);
+    assert!(picture.filed("two").unwrap().object.meta().labels.is_none(), "little is kept of it");
+    let left_out: Vec<_> = picture.left_out().into_iter().filter_map(|object| object.name).collect();
+    assert_eq!(left_out, ["two"]);
+    picture.take(shown(job("b", "two", 2, 62_000)));
+    assert!(picture.left_out().is_empty(), "it is said once");
+    assert_eq!(picture.broadcasts.get("two").unwrap().version, "2");
+    assert!(picture.room.aside().contains("two"));
+    // Another one goes: there is room again, and it is read before it is planned.
+    let gone = Input::Object(Kind::Broadcast, Shown::Gone("one".to_owned()));
+    let Concerned::Some(concerned) = picture.take(gone) else { panic!("somebody") };
+    assert!(concerned.contains(&"two".to_owned()));
+    assert!(picture.object("two").is_some() && picture.lacks("two") && !picture.lacks("small"));
+    picture.wrote("two", Wrote::Object(Box::new(job("b", "two", 2, 62_000))));
+    assert!(picture.object("two").is_some() && !picture.lacks("two"));
+    assert!(picture.room.aside().is_empty());
+}

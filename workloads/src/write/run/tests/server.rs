@@ -16,6 +16,7 @@ use super::*;
 use crate::{
     events,
     metrics::Metrics,
+    reading::pages,
     write::{Report, Writer},
 };
 
@@ -86,7 +87,8 @@ pub(super) async fn report_after(
         }
     });
     let (events, mut told) = events::channel();
-    let writer = Writer { client: Client::new(service, "ns"), metrics: Metrics::default(), events };
+    let (client, metrics) = (Client::new(service, "ns"), Metrics::default());
+    let writer = Writer { client, metrics, events, pages: pages() };
     let put_off = put_off.iter().map(|pod| (*pod).to_owned()).collect();
     let report = writer.carry_out(set(), plan, &put_off, BTreeMap::new()).await;
     let reasons = std::iter::from_fn(|| told.try_recv().ok().map(|(_, note)| note.reason)).collect();
