@@ -20,6 +20,10 @@ impl Ownable for CopyView {
     fn owner(&self) -> &str {
         &self.owner
     }
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
 }
 
 /// A namespace, as it was and as it is.
@@ -158,7 +162,7 @@ impl Picture {
 
     /// Copies of a distribution.
     pub(super) fn copies(&self, uid: &str) -> Vec<&CopyView> {
-        self.secrets.of(uid).chain(self.config_maps.of(uid)).collect()
+        self.secrets.anywhere(uid).chain(self.config_maps.anywhere(uid)).collect()
     }
 }
 
