@@ -1,7 +1,7 @@
 //! Pace of the writes of a configuration.
 //!
-//! With each of them every API server compiles the conditions of all entries anew, for all of the cluster. So
-//! whoever makes and deletes a spread, or changes a budget, again and again does not decide how often that is.
+//! With each of them every API server compiles the conditions of all entries anew. So whoever makes and
+//! deletes a spread, or changes a budget, again and again does not decide how often that is.
 
 use std::{collections::VecDeque, time::Duration};
 
