@@ -58,7 +58,8 @@ impl News {
         };
         let line = NOT_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
         if let Some(left_out) = line {
-            warn!(namespace, event = event.metadata.name, reason, error = failure, left_out, "Event not written");
+            let name = event.metadata.name.as_deref();
+            warn!(namespace, event = name, reason, error = failure, left_out, "Event not written");
         }
     }
 
