@@ -97,7 +97,7 @@ impl Claims {
     pub(crate) fn of(&self, set: &dyn Workload) -> Vec<&ClaimView> {
         let templates = set.named_claims();
         if templates.is_empty() {
-            return self.owned.of(set.uid(), set.namespace()).collect();
+            return self.owned.of(set.uid()).collect();
         }
         let mut claims = Vec::new();
         for template in templates {

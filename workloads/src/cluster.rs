@@ -341,13 +341,13 @@ impl Cluster {
     /// Plan of a workload.
     pub(crate) fn plan(&self, set: &Set, given: Given<'_>, now: Timestamp) -> Plan {
         let set: &dyn Workload = Arc::as_ref(set);
-        let (uid, space) = (set.uid(), set.namespace());
-        let orphans = set.adopts().then(|| orphans(space, set.name()));
-        let pods = orphans.iter().flat_map(|key| self.pods.of(key, space));
-        let pods: Vec<&PodView> = self.pods.of(uid, space).chain(pods).collect();
-        let pull_jobs: Vec<&PullJobView> = self.pull_jobs.of(uid, space).collect();
-        let revisions = orphans.iter().flat_map(|key| self.revisions.of(key, space));
-        let revisions: Vec<&Revision> = self.revisions.of(uid, space).chain(revisions).collect();
+        let uid = set.uid();
+        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
+        let pods = orphans.iter().flat_map(|key| self.pods.of(key));
+        let pods: Vec<&PodView> = self.pods.of(uid).chain(pods).collect();
+        let pull_jobs: Vec<&PullJobView> = self.pull_jobs.of(uid).collect();
+        let revisions = orphans.iter().flat_map(|key| self.revisions.of(key));
+        let revisions: Vec<&Revision> = self.revisions.of(uid).chain(revisions).collect();
         let known = Known {
             revisions: &revisions,
             pods: &pods,

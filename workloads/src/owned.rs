@@ -20,9 +20,6 @@ pub(crate) trait Ownable: Stored {
     /// UID of the set.
     fn owner(&self) -> &str;
 
-    /// Namespace that it is in.
-    fn namespace(&self) -> &str;
-
     /// Key that it is found by: that UID, or of an object without an owner what it may belong to.
     fn key(&self) -> Cow<'_, str> {
         self.owner().into()
@@ -37,10 +34,6 @@ pub(crate) trait Ownable: Stored {
 impl Ownable for PodView {
     fn owner(&self) -> &str {
         Self::owner(self)
-    }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
     }
 
     /// A pod that nothing decides on may be adopted by the set that it is named after.
@@ -66,29 +59,17 @@ impl Ownable for ClaimView {
     fn owner(&self) -> &str {
         Self::owner(self)
     }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
 }
 
 impl Ownable for PullJobView {
     fn owner(&self) -> &str {
         &self.owner
     }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
 }
 
 impl Ownable for Revision {
     fn owner(&self) -> &str {
         &self.owner
-    }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
     }
 
     /// A revision that nothing owns yet is found by the set that its name says.
@@ -193,7 +174,7 @@ impl<T: Ownable> Owned<T> {
     /// All objects of an owner, as they were read at once: what is not among them is gone.
     pub(crate) fn read(&mut self, owner: &str, objects: Vec<T>) {
         let there: BTreeSet<&str> = objects.iter().map(Stored::uid).collect();
-        let known = self.anywhere(owner).filter(|known| !there.contains(known.uid()));
+        let known = self.of(owner).filter(|known| !there.contains(known.uid()));
         let gone: Vec<String> = known.map(|known| known.uid().to_owned()).collect();
         gone.iter().for_each(|uid| self.ended(uid));
         objects.into_iter().for_each(|object| self.wrote(object));
@@ -214,7 +195,7 @@ impl<T: Ownable> Owned<T> {
         selected: impl Fn(&T) -> bool,
     ) -> Vec<String> {
         let there: BTreeSet<&str> = listed.objects.iter().map(Stored::uid).collect();
-        let known = owners.iter().flat_map(|owner| self.anywhere(owner)).filter(|known| selected(known));
+        let known = owners.iter().flat_map(|owner| self.of(owner)).filter(|known| selected(known));
         let gone = known.filter(|known| known.version() <= listed.version && !there.contains(known.uid()));
         let gone: Vec<(String, String)> =
             gone.map(|known| (known.key().into_owned(), known.uid().to_owned())).collect();
@@ -253,14 +234,8 @@ impl<T: Ownable> Owned<T> {
         self.store.iter()
     }
 
-    /// Objects of an owner in its namespace. Whoever may write an object in any other may name this owner in
-    /// it, and it is none of the owner's.
-    pub(crate) fn of(&self, owner: &str, namespace: &str) -> impl Iterator<Item = &T> {
-        self.anywhere(owner).filter(move |object| object.namespace() == namespace)
-    }
-
-    /// Objects that name an owner, wherever they are: those of an owner of the whole cluster.
-    pub(crate) fn anywhere(&self, owner: &str) -> impl Iterator<Item = &T> {
+    /// Objects of an owner.
+    pub(crate) fn of(&self, owner: &str) -> impl Iterator<Item = &T> {
         self.by_owner.get(owner).into_iter().flatten().filter_map(|uid| self.store.get(uid))
     }
 

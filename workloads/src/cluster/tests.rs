@@ -236,8 +236,8 @@ fn a_pod_that_was_relabelled_is_not_gone_by_a_list(
     cluster.pods.found_by(&["web"], Listed { version: 5, objects: Vec::new() }, |_| true);
     assert_eq!(cluster.pods.len(), 0);
     cluster.take(pod("3", &late));
-    assert_eq!(cluster.pods.of("web", "ns").count() == 1, is_known);
+    assert_eq!(cluster.pods.of("web").count() == 1, is_known);
     // It has the label again, after the list.
     cluster.take(pod("6", &json!({ "app": "a" })));
-    assert_eq!(cluster.pods.of("web", "ns").count() == 1, !is_ended);
+    assert_eq!(cluster.pods.of("web").count() == 1, !is_ended);
 }

@@ -20,10 +20,6 @@ impl Ownable for CopyView {
     fn owner(&self) -> &str {
         &self.owner
     }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
 }
 
 /// A namespace, as it was and as it is.
@@ -162,7 +158,7 @@ impl Picture {
 
     /// Copies of a distribution.
     pub(super) fn copies(&self, uid: &str) -> Vec<&CopyView> {
-        self.secrets.anywhere(uid).chain(self.config_maps.anywhere(uid)).collect()
+        self.secrets.of(uid).chain(self.config_maps.of(uid)).collect()
     }
 }
 

@@ -34,10 +34,6 @@ impl Ownable for PodView {
         &self.owner
     }
 
-    fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
     /// Most versions of a pod say something that no job looks at.
     fn decides_as(&self, earlier: &Self) -> bool {
         Self { version: earlier.version.clone(), ..self.clone() } == *earlier
@@ -47,10 +43,6 @@ impl Ownable for PodView {
 impl Ownable for ChildView {
     fn owner(&self) -> &str {
         &self.owner
-    }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
     }
 
     /// A Job counts its pods, and is looked at when it has ended.
@@ -159,11 +151,9 @@ impl Jobs {
     }
 
     fn minds(&self, job: &BroadcastJob, (before, after): &Change) -> bool {
-        let (meta, node) = (&job.metadata, after.as_ref().map(NodeView::name));
-        let uid = meta.uid.as_deref().unwrap_or_default();
-        let namespace = meta.namespace.as_deref().unwrap_or_default();
-        let is_there = |pod: &PodView| pod.is_alive() && Some(pod.node.as_str()) == node;
-        let has_pod = || self.pods.of(uid, namespace).any(is_there);
+        let (uid, node) =
+            (job.metadata.uid.as_deref().unwrap_or_default(), after.as_ref().map(NodeView::name));
+        let has_pod = || self.pods.of(uid).any(|pod| pod.is_alive() && Some(pod.node.as_str()) == node);
         broadcast_job::minds(job, before.as_ref(), after.as_ref(), has_pod)
     }
 
@@ -299,15 +289,14 @@ impl Picture for Jobs {
     fn plan(&self, object: &AnyJob, memory: &Memory, now: Timestamp) -> Plan<Action> {
         match object {
             AnyJob::Broadcast(job) => {
-                let pods: Vec<&PodView> = self.pods.of(object.uid(), object.namespace()).collect();
+                let pods: Vec<&PodView> = self.pods.of(object.uid()).collect();
                 let nodes: Vec<&NodeView> = self.nodes.values().collect();
                 let (by_scheduler, put_off) = (self.settings.by_scheduler, memory.put_off.names());
                 let input = broadcast_job::Input { job, pods: &pods, nodes: &nodes, by_scheduler, put_off };
                 any(broadcast_job::plan(&input, now))
             }
             AnyJob::Cron(job) => {
-                let (uid, namespace) = (object.uid(), object.namespace());
-                let children = self.jobs.of(uid, namespace).chain(self.broadcasts.of(uid, namespace));
+                let children = self.jobs.of(object.uid()).chain(self.broadcasts.of(object.uid()));
                 let children: Vec<&ChildView> = children.collect();
                 let (zone, refused) = (&self.settings.zone, memory.refused.as_deref());
                 any(cron_job::plan(&cron_job::Input { job, children: &children, zone, refused }, now))
@@ -335,8 +324,7 @@ impl Picture for Jobs {
             Wrote::Jobs(jobs, broadcasts) => {
                 self.jobs.read(uid, jobs);
                 let there = |uid: &str| broadcasts.iter().any(|filed| filed.uid() == uid);
-                let known = self.broadcasts.anywhere(uid).map(|child| child.uid.clone());
-                let known: Vec<String> = known.collect();
+                let known: Vec<String> = self.broadcasts.of(uid).map(|child| child.uid.clone()).collect();
                 known.iter().filter(|uid| !there(uid)).for_each(|uid| self.ended(uid));
                 return broadcasts.into_iter().flat_map(|filed| self.wrote_object(filed)).collect();
             }

@@ -22,14 +22,10 @@ impl Ownable for Object {
     fn owner(&self) -> &str {
         self.2
     }
-
-    fn namespace(&self) -> &str {
-        "ns"
-    }
 }
 
 fn of(owned: &Owned<Object>, owner: &str) -> Vec<&'static str> {
-    owned.of(owner, "ns").map(|object| object.0).collect()
+    owned.of(owner).map(|object| object.0).collect()
 }
 
 #[test]
@@ -95,28 +91,6 @@ fn pod(version: u32, change: fn(&mut Value)) -> PodView {
     });
     change(&mut pod);
     PodView::of(&serde_json::from_value(pod).unwrap())
-}
-
-/// Whoever may make pods in another namespace may name any set as their owner, or key them as if they had
-/// none. Each row: namespace of the pod, the owner that it names, and whether set `x` of `ns` has it.
-#[rstest]
-#[case::its_own("ns", "x", true)]
-#[case::of_another_namespace("other", "x", false)]
-#[case::as_if_it_had_no_owner("other", "ns/x", false)]
-fn what_is_in_another_namespace_is_not_its_own(
-    #[case] namespace: &str,
-    #[case] owner: &str,
-    #[case] has: bool,
-) {
-    let mut view = pod(1, |_| {});
-    view.namespace = namespace.to_owned();
-    view.owners[0].uid = owner.to_owned();
-    let mut owned = Owned::default();
-    owned.take(Shown::Applied(view));
-    let orphan = orphans("ns", "x");
-    let keys = ["x", orphan.as_str()];
-    assert_eq!(keys.iter().any(|key| owned.of(key, "ns").count() == 1), has);
-    assert_eq!(owned.anywhere(owner).count(), 1);
 }
 
 /// A kubelet says more of a pod than a set looks at.

@@ -181,7 +181,7 @@ impl Controller {
             if self.aside.get(&uid).is_some_and(|version| *version == view.version) {
                 continue;
             }
-            let there: Vec<&FiledRevision> = self.copies.anywhere(&uid).map(|copy| &copy.0).collect();
+            let there: Vec<&FiledRevision> = self.copies.of(&uid).map(|copy| &copy.0).collect();
             let set = view.set.clone();
             match guarded(|| refile(&set, &there)) {
                 Err(_) => self.set_aside(&uid, "the controller failed on this object"),

@@ -79,9 +79,4 @@ impl Ownable for CopyView {
     fn owner(&self) -> &str {
         &self.0.owner
     }
-
-    /// Those of one namespace are watched, and their owners are of the whole cluster.
-    fn namespace(&self) -> &str {
-        ""
-    }
 }

@@ -49,19 +49,11 @@ impl Ownable for FiledPod {
     fn owner(&self) -> &str {
         &self.key
     }
-
-    fn namespace(&self) -> &str {
-        &self.pod.namespace
-    }
 }
 
 impl Ownable for ChildView {
     fn owner(&self) -> &str {
         &self.owner
-    }
-
-    fn namespace(&self) -> &str {
-        &self.namespace
     }
 
     /// Its own controller counts more in its status than is looked at.

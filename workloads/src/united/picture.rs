@@ -165,11 +165,11 @@ impl Picture for UnitedDeployments {
     }
 
     fn plan(&self, object: &Arc<UnitedDeployment>, memory: &Memory, now: Timestamp) -> Plan<Action> {
-        let (uid, space) = (object.uid(), object.namespace());
-        let children: Vec<&ChildView> = self.children.values().flat_map(|of| of.of(uid, space)).collect();
-        let revisions: Vec<&Revision> = self.revisions.of(uid, space).collect();
+        let uid = object.uid();
+        let children: Vec<&ChildView> = self.children.values().flat_map(|of| of.of(uid)).collect();
+        let revisions: Vec<&Revision> = self.revisions.of(uid).collect();
         let key = key(object);
-        let pods: Vec<&PodView> = self.pods.of(&key, space).map(|filed| &filed.pod).collect();
+        let pods: Vec<&PodView> = self.pods.of(&key).map(|filed| &filed.pod).collect();
         let known = Known {
             united: object,
             revisions: &revisions,

@@ -24,8 +24,6 @@ pub enum PodState {
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodView {
-    /// Its namespace.
-    pub namespace: String,
     /// Its name.
     pub name: String,
     /// Which one of that name.
@@ -58,7 +56,6 @@ impl PodView {
         let main = status.and_then(|status| status.container_statuses.as_ref()).into_iter().flatten();
         let restarts = init.chain(main).map(|one| i64::from(one.restart_count));
         Self {
-            namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             version: meta.resource_version.clone().unwrap_or_default(),
