@@ -104,8 +104,8 @@ mod tests {
     #[case::plain(json!({}), json!({}), Ok(()))]
     #[case::deep_managed_fields(json!({ "a": deep(500) }), json!({}), Ok(()))]
     #[case::wide_managed_fields(json!(vec![json!({ "a": 1 }); 20_000]), json!({}), Ok(()))]
-    #[case::deep(json!({}), deep(500), Err("a: more is nested deeper than"))]
-    #[case::wide(json!({}), json!(vec![json!({ "a": 1 }); 20_000]), Err("a: it takes too much memory"))]
+    #[case::deep(json!({}), deep(500), Err("shop/a: more is nested deeper than"))]
+    #[case::wide(json!({}), json!(vec![json!({ "a": 1 }); 20_000]), Err("shop/a: it takes too much memory"))]
     #[tokio::test]
     async fn an_object_is_read_as_far_as_any(
         #[case] managed: Value,

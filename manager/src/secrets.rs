@@ -20,6 +20,7 @@ use std::{
 use berth_base::sent::{Received, Sent};
 use berth_proto::{
     image::Reference,
+    names::is_dns_subdomain,
     sealing::{Context, RegistryCredential, SealError, SealingKey},
 };
 use k8s_openapi::api::core::v1::Secret;
@@ -170,6 +171,11 @@ async fn credentials(client: &Client, fetch: &Fetch) -> Result<Found, String> {
     let (mut credentials, mut lacks) = (Vec::new(), None);
     for name in &fetch.names {
         let failed = |why: &str| missing(fetch, name, why);
+        // It becomes a part of a path, which may lead elsewhere, or have no end.
+        if !is_dns_subdomain(name) {
+            lacks.get_or_insert_with(|| failed("it is no name of a Secret"));
+            continue;
+        }
         let config = match timeout(ANSWER_WITHIN, api.get(name)).await {
             Ok(Ok(sent)) => match sent.read() {
                 Ok(secret) => docker_config::of(&secret),

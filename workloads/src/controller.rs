@@ -198,7 +198,7 @@ impl Controller {
         others.extend(cluster.make_room());
         let set = cluster.set(&uid).cloned();
         let lacks = set.as_ref().is_some_and(|set| cluster.lack(set).is_some());
-        let name = set.as_ref().map(|set| set.entry_owner());
+        let name = set.as_ref().map(|set| set.title());
         let (read_in, readings) = (state.turns.read_in(), state.turns.readings());
         // Thousands of sets may fail at once, and again and again.
         let has_line = matches!(end, End::ScaleFailed(_) | End::UpdateFailed(_) | End::Held(_));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use berth_base::sent::full_name;
 use berth_proto::{
     nested::{self, shallow},
     size,
@@ -35,10 +36,9 @@ pub(crate) trait Object {
         self.meta().namespace.as_deref().unwrap_or_default()
     }
 
-    /// Kind and name, for the log.
+    /// Kind, namespace and name, for the log.
     fn title(&self) -> String {
-        let ObjectReference { kind, name, .. } = self.reference();
-        format!("{}/{}", kind.unwrap_or_default(), name.unwrap_or_default())
+        format!("{} {}", self.reference().kind.unwrap_or_default(), full_name(self.meta()))
     }
 
     fn uid(&self) -> &str {
@@ -133,7 +133,7 @@ fn version_of(object: &impl Object) -> &str {
 /// Reads an object as it was shown; an error names it. One that is too deep is set aside: nobody could read
 /// the revisions that are made of its template.
 pub(crate) fn read<K: DeserializeOwned>(object: DynamicObject) -> Result<K, String> {
-    let name = object.metadata.name.clone().unwrap_or_default();
+    let name = full_name(&object.metadata);
     let read = serde_json::to_value(object).map_err(|error| error.to_string()).and_then(|object| {
         shallow(&object, LEVELS)?;
         serde_json::from_value(object).map_err(|error| error.to_string())

@@ -8,7 +8,7 @@ use std::{borrow::Cow, fmt};
 
 use berth_base::{
     metadata::{Metadata, ReadAnnotations},
-    sent::{Received, Sent},
+    sent::{Received, Sent, full_name},
 };
 use berth_proto::nested::{self, Reading};
 use k8s_openapi::{
@@ -143,7 +143,7 @@ fn read(metadata: ObjectMeta, data: Option<Reading>, revision: i64) -> Sent<Cont
             Sent::Read(ControllerRevision { metadata, data, revision })
         }
         Err(fault) => {
-            let fault = format!("{}: {fault}", metadata.name.as_deref().unwrap_or_default());
+            let fault = format!("{}: {fault}", full_name(&metadata));
             Sent::Aside(Box::new(metadata), fault)
         }
     }
@@ -229,7 +229,7 @@ mod tests {
         let list = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{own},{other}]}}"#);
         let list: ObjectList<SentRevision> = serde_json::from_str(&list).unwrap();
         let faults: Vec<Option<&str>> = list.items.iter().map(Received::fault).collect();
-        assert_eq!(faults, [Some("db-1: data.spec is nested deeper than 110 levels"), None]);
+        assert_eq!(faults, [Some("ns/db-1: data.spec is nested deeper than 110 levels"), None]);
         let event = format!(r#"{{"type":"ADDED","object":{own}}}"#);
         let event: WatchEvent<SentRevision> = serde_json::from_str(&event).unwrap();
         assert!(matches!(event, WatchEvent::Added(sent) if sent.fault().is_some()));

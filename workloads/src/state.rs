@@ -195,7 +195,7 @@ impl State {
     pub(crate) fn set_aside(&mut self, uid: &str, text: &str, look: Look<'_>) {
         look.metrics.set_aside();
         let Some(set) = self.cluster.set(uid).cloned() else { return };
-        error!(kind = set.kind().name, set = set.name(), text, "A panic: the object is set aside");
+        error!(set = set.title(), text, "A panic: the object is set aside");
         let text = format!(
             "set aside by a fault of berth-workloads ({text}): looked at again when its spec changes, or in 10 \
              minutes"

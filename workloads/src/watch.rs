@@ -1,7 +1,12 @@
 //! The watches: what the API server shows, in the words of the picture. Conversion only.
 
-use std::pin::pin;
+use std::{
+    pin::pin,
+    sync::{LazyLock, Mutex, PoisonError},
+    time::Instant,
+};
 
+use berth_base::line_pace::LinePace;
 use berth_base::outage::{Outage, is_too_old};
 use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{ImagePullJob, NodePodUpdate};
@@ -329,8 +334,15 @@ pub(crate) fn understood<T>(kind: &str, read: Result<T, String>, metrics: &Metri
     read.inspect_err(|error| is_aside(kind, error, metrics)).ok()
 }
 
+/// Pace of the lines about objects that are set aside: each version of one is, however often its author
+/// writes it.
+static ASIDE: LazyLock<Mutex<LinePace>> = LazyLock::new(Mutex::default);
+
 fn is_aside(kind: &str, error: &str, metrics: &Metrics) {
-    warn!(kind, error, "Object not understood, it is set aside");
+    let line = ASIDE.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+    if let Some(left_out) = line {
+        warn!(kind, error, left_out, "Object not understood, it is set aside");
+    }
     metrics.set_aside();
 }
 

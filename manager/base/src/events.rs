@@ -4,7 +4,10 @@
 
 mod waiting;
 
-use std::time::Duration;
+use std::{
+    sync::{LazyLock, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use berth_proto::text::cut;
 use jiff::Timestamp;
@@ -17,7 +20,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 pub use self::waiting::Waiting;
-use crate::telemetry::chain;
+use crate::{line_pace::LinePace, telemetry::chain};
 
 /// The longest note that the API takes, in bytes.
 const LONGEST_NOTE: usize = 1024;
@@ -25,6 +28,8 @@ const LONGEST_NOTE: usize = 1024;
 const LONGEST_NAME: usize = 200;
 /// An Event without an answer is given up after it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Pace of the lines about Events that are not written: in a namespace that is being deleted none of them is.
+static NOT_WRITTEN: LazyLock<Mutex<LinePace>> = LazyLock::new(Mutex::default);
 
 /// News of an object, for people.
 #[derive(Clone, Debug)]
@@ -51,7 +56,11 @@ impl News {
             Ok(Err(error)) => chain(&error),
             Err(_) => "no answer".to_owned(),
         };
-        warn!(event = event.metadata.name, reason, error = failure, "Event not written");
+        let line = NOT_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+        if let Some(left_out) = line {
+            let name = event.metadata.name.as_deref();
+            warn!(namespace, event = name, reason, error = failure, left_out, "Event not written");
+        }
     }
 
     fn event(self, author: &str, now: Timestamp) -> Event {

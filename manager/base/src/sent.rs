@@ -106,11 +106,17 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Sent<K> {
         Ok(match read {
             Ok(object) => Self::Read(object),
             Err(fault) => {
-                let fault = format!("{}: {fault}", meta.name.as_deref().unwrap_or_default());
+                let fault = format!("{}: {fault}", full_name(&meta));
                 Self::Aside(Box::new(meta), fault)
             }
         })
     }
+}
+
+/// Namespace and name of an object, as a person looks for it; the name alone of one of the whole cluster.
+pub fn full_name(meta: &ObjectMeta) -> String {
+    let name = meta.name.as_deref().unwrap_or_default();
+    meta.namespace.as_deref().map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
 }
 
 #[cfg(test)]
@@ -171,7 +177,7 @@ mod tests {
         );
         let sent: Sent<ConfigMap> = serde_json::from_str(&text).unwrap();
         let fault = sent.fault().unwrap();
-        assert!(fault.starts_with(&format!("a: {}", nested::TOO_LARGE)), "{fault}");
+        assert!(fault.starts_with(&format!("n/a: {}", nested::TOO_LARGE)), "{fault}");
         let ObjectMeta { name, namespace, resource_version, uid, .. } = sent.meta();
         let identity = [name, namespace, resource_version, uid].map(Option::as_deref);
         assert_eq!(identity, ["a", "n", "7", "u"].map(Some));

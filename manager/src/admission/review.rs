@@ -15,6 +15,9 @@ const LONGEST_WARNING: usize = 250;
 const MOST_WARNINGS: usize = 16;
 /// A refusal is read by a person.
 const LONGEST_MESSAGE: usize = 4096;
+/// Beginning of the parser's own words for what is nested deeper than it goes, and what is said of it.
+const PARSER_TOO_DEEP: &str = "recursion limit exceeded";
+const TOO_DEEP: &str = "it is nested deeper than a parser goes, give it fewer levels: at most 110 are read";
 
 /// Bytes that an object may take when it is read: three times what those of other programs may at their
 /// largest, for it comes with its managed fields.
@@ -140,7 +143,9 @@ pub(super) fn weight(body: &[u8]) -> usize {
 pub(super) fn read(body: &[u8]) -> Result<Request, String> {
     let review: Review = serde_json::from_slice(body).map_err(|error| {
         // No values of it: there may be any in an object.
-        let says = if error.to_string().starts_with(nested::TOO_LARGE) { nested::TOO_LARGE } else { "" };
+        let text = error.to_string();
+        let said = [(nested::TOO_LARGE, nested::TOO_LARGE), (PARSER_TOO_DEEP, TOO_DEEP)];
+        let says = said.into_iter().find(|(begins, _)| text.starts_with(begins)).map_or("", |(_, says)| says);
         let (line, column) = (error.line(), error.column());
         format!("no AdmissionReview: line {line}, column {column} {says}").trim_end().to_owned()
     })?;
@@ -236,6 +241,19 @@ mod tests {
         let error = read(large.as_bytes()).unwrap_err();
         assert!(error.contains("fewer lists and maps"), "{error}");
         assert!(weight(large.as_bytes()) > least, "it is waited for as what it takes");
+    }
+
+    #[test]
+    fn an_object_that_is_too_deep_says_so() {
+        let body = |levels: usize| {
+            let (open, close) = ("{\"a\":".repeat(levels), "}".repeat(levels));
+            format!(
+                r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","request":{{"uid":"u","object":{open}1{close}}}}}"#
+            )
+        };
+        assert!(read(body(110).as_bytes()).is_ok());
+        let error = read(body(300).as_bytes()).unwrap_err();
+        assert!(error.contains("fewer levels"), "{error}");
     }
 
     /// Weights of a thousand pieces, by the thousand.

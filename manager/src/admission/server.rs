@@ -25,6 +25,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
+use serde_json::json;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -313,7 +314,7 @@ impl<D: Decide> Shared<D> {
         self.metrics.answered(name, answer.is_ok(), begun.elapsed());
         match answer {
             Ok((text, room)) => page(StatusCode::OK, "application/json", answers::body(text, room, late)),
-            Err((code, text)) => page(code, "text/plain; charset=utf-8", format!("{text}\n").into()),
+            Err((code, text)) => page(code, "application/json", failure(code, &text)),
         }
     }
 
@@ -378,6 +379,16 @@ impl<D: Decide> Shared<D> {
 /// Bytes for which one of this weight counts.
 fn share(weight: usize) -> usize {
     weight.clamp(LEAST_BYTES, MOST_OF_ONE)
+}
+
+/// A failure as the API says it. An API server shows its message to whoever asked; of any other text it says
+/// that the request was rejected for an unknown reason.
+fn failure(code: StatusCode, text: &str) -> Bytes {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": text,
+        "code": code.as_u16(),
+    });
+    status.to_string().into()
 }
 
 fn page(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {

@@ -127,6 +127,24 @@ async fn a_secret_that_is_missing_hides_no_other(#[case] code: u16, #[case] lack
     }
 }
 
+/// Nobody is asked for what is no name: it would be another path, or none.
+#[rstest]
+#[case::a_way_out("../../other/secrets/there")]
+#[case::a_parameter("there?watch=true")]
+#[case::nothing("")]
+#[case::a_space(" ")]
+#[case::a_percent("1000000000%")]
+#[tokio::test]
+async fn a_secret_without_a_name_hides_no_other(#[case] name: &str) {
+    let there = config(json!({ "r.example.com": { "username": "user", "password": "word" } }));
+    let (client, asked) = client(move |_| serde_json::to_value(&there).unwrap());
+    let found = credentials(&client, &fetch([name, "there"])).await.ok().unwrap();
+    assert_eq!(found.credentials.len(), 1);
+    assert!(found.lacks.unwrap().contains("it is no name of a Secret"));
+    let asked = asked.each(|request| request.uri.path().to_owned());
+    assert_eq!(asked, ["/api/v1/namespaces/shop/secrets/there"]);
+}
+
 /// A Secret that takes much memory hides no other one, and no more of it is read than of any object.
 #[tokio::test]
 async fn a_secret_is_read_as_far_as_any() {

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use berth_base::ownership::SharedKind;
+use berth_base::{ownership::SharedKind, sent::full_name};
 use berth_workloads_policy::{
     adopt::Unadopted,
     agents::Agents,
@@ -188,6 +188,11 @@ impl dyn Workload + '_ {
 
     pub(crate) fn uid(&self) -> &str {
         self.meta().uid.as_deref().unwrap_or_default()
+    }
+
+    /// Kind, namespace and name, for the log.
+    pub(crate) fn title(&self) -> String {
+        format!("{} {}", self.kind().name, full_name(self.meta()))
     }
 
     /// Owner of its entries in the objects of nodes.

@@ -12,6 +12,7 @@ mod budgets;
 mod changing;
 mod coming;
 mod left;
+mod pace;
 mod pod_states;
 mod precedence;
 mod protection;
@@ -35,9 +36,10 @@ pub(super) use self::{
     budgets::BudgetOptions,
     changing::{next_of, set_of},
     coming::{Announced, Announcer, announce, announcements},
+    pace::PAUSES,
     pod_states::{StateOptions, is_shared as one_is_for_all_states},
     precedence::{Precedence, Writer},
-    reconciler::{ANSWER_WITHIN, Configuration, ConfigurationReconciler, PAUSES, QUIET},
+    reconciler::{ANSWER_WITHIN, Configuration, ConfigurationReconciler, QUIET},
     spreads::{SpreadOptions, all_spreads_are_asked, has_entry, is_shared as one_is_for_all_spreads},
     wanted::{Choices, sample},
 };

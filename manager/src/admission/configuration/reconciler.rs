@@ -25,6 +25,7 @@ use super::{
     Announced, BudgetOptions, Desired, MOST_SETS, OF_A_SET, OF_A_SPREAD, Options, Service, SpreadOptions,
     StateOptions, changing, client,
     coming::{Strangers, on_their_way},
+    pace::{Crowd, PAUSES},
     precedence::{Named, Precedence, WRITTEN_BY, Writer, brought},
     spreads,
     standing::entries,
@@ -42,16 +43,6 @@ use crate::{
 
 /// A write without an answer has failed.
 pub(in crate::admission) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Pauses after a write, by how many there were in a row; the last one is repeated.
-pub(in crate::admission) const PAUSES: [Duration; 7] = [
-    Duration::from_millis(50),
-    Duration::from_millis(50),
-    Duration::from_millis(200),
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-    Duration::from_secs(10),
-    Duration::from_secs(30),
-];
 /// Time without a write after which the pauses are short again.
 pub(in crate::admission) const QUIET: Duration = Duration::from_secs(60);
 
@@ -168,6 +159,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         let mut said: Option<String> = None;
         // Writes of the same entries in a row, when the last one was, and what it wrote.
         let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
+        let mut crowd = Crowd::default();
         let mut strangers = [OF_A_SPREAD, OF_A_SET].map(Strangers::of);
         loop {
             match self.look(&mut told, &mut strangers) {
@@ -206,7 +198,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                         Err(_) => say(&mut said, format!("{} not written: no answer", K::kind(&()))),
                     }
                     // It comes back by the watch. A new change of the sets waits no longer than this.
-                    sleep(PAUSES[writes.min(PAUSES.len() - 1)]).await;
+                    sleep(PAUSES[writes.min(PAUSES.len() - 1)].max(crowd.pause(Instant::now()))).await;
                     (writes, written) = (writes.saturating_add(1), Instant::now());
                     let behind = self.behind(&next);
                     last = Some(next);

@@ -149,8 +149,10 @@ async fn one_bad_request_is_refused_alone() {
         (PODS, review("panics"), 500, "failed at this request"),
     ];
     for (path, body, code, says) in cases {
-        let (found, text) = call(&stage, &bundle, "h2", path, body).await.unwrap();
-        assert!(found == code && text.as_str().unwrap().contains(says), "{found} {text}");
+        let (found, status) = call(&stage, &bundle, "h2", path, body).await.unwrap();
+        // In the words of the API: an API server shows no others.
+        assert_eq!((found, &status["kind"], &status["status"]), (code, &json!("Status"), &json!("Failure")));
+        assert!(status["message"].as_str().unwrap().contains(says), "{status}");
         let (code, _) = call(&stage, &bundle, "h2", PODS, review("n")).await.unwrap();
         assert_eq!(code, 200);
     }
