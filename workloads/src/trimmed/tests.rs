@@ -49,10 +49,7 @@ fn all_that_is_read_of_a_pod_is_there() {
     assert!(view.failing_since.is_none());
     assert!(view.metadata_of.is_some() && view.terminating && view.kruise_ready.is_some());
     assert_eq!(trimmed.meta().deletion_grace_period_seconds, Some(30));
-    assert_eq!(
-        (trimmed.meta().managed_fields.clone(), trimmed.0.spec.unwrap().containers.len()),
-        (None, 0)
-    );
+    assert_eq!((trimmed.meta().managed_fields.clone(), trimmed.0.spec.unwrap().containers.len()), (None, 0));
 }
 
 #[test]
@@ -93,8 +90,7 @@ fn the_end_of_an_update_that_it_shows_is_read() {
 #[test]
 fn a_pod_whose_probe_fails_is_read_as_such() {
     let since = "2026-01-01T00:00:09Z";
-    let not_ready =
-        |type_: &str| json!({ "type": type_, "status": "False", "lastTransitionTime": since });
+    let not_ready = |type_: &str| json!({ "type": type_, "status": "False", "lastTransitionTime": since });
     let pod = json!({ "metadata": { "name": "p", "uid": "u" }, "status": {
         "phase": "Running", "conditions": [not_ready("Ready"), not_ready("ContainersReady")],
         "containerStatuses": [{ "name": "a", "image": "i", "imageID": "d", "ready": false,

@@ -278,8 +278,8 @@ impl UpdateRequest {
         seen.named.as_deref().is_none_or(|named| named.split_once('/') == Some(own))
     }
 
-    /// Tells whether it is about a pod that it may want something of: the one that it names, and one of its owner's, which
-    /// this workload decides on, or which got this SidecarSet.
+    /// Tells whether it is about a pod that it may want something of: the one that it names, and one of its
+    /// owner's, which this workload decides on, or which got this SidecarSet.
     pub(super) fn may_want(&self, seen: &Observed) -> bool {
         let list = || seen.metadata.get(&MetadataKey::Annotation(INJECTED_LIST.to_owned()));
         let has = |set: &String| list().is_some_and(|list| list.split(',').any(|one| one.trim() == set));

@@ -305,9 +305,7 @@ fn write_due(
     match (own, last) {
         (Some(own), _) if own.sent == *owed && !over => None,
         (Some(own), Some(last)) if own.sent == *owed => Some(later(last, own.pause())),
-        (Some(own), Some(last))
-            if status::without_progress(&own.sent) == status::without_progress(owed) =>
-        {
+        (Some(own), Some(last)) if status::without_progress(&own.sent) == status::without_progress(owed) => {
             Some(later(last, PROGRESS_APART))
         }
         (_, Some(last)) => Some(later(last, WRITES_APART)),
