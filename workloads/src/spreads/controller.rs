@@ -376,7 +376,8 @@ impl Controller {
 
     /// Leaves a spread alone for a while: its plan ended in a panic.
     fn rest(&mut self, uid: String) {
-        error!(uid, "Plan of a WorkloadSpread ended in a panic, it rests");
+        let spread = self.spreads.get(&uid).map(|spread| format!("{}/{}", spread.namespace, spread.name));
+        error!(spread, "Plan of a WorkloadSpread ended in a panic, it rests");
         self.connections.writer.metrics.set_aside();
         self.turns.agenda.add(uid, later(Instant::now(), SET_ASIDE));
     }
