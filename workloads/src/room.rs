@@ -17,7 +17,7 @@ use kube::api::ObjectMeta;
 
 use crate::{
     object::{Filed, Object},
-    reading::Listed,
+    owned::Listed,
     watch::Shown,
 };
 

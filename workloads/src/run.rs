@@ -102,7 +102,7 @@ async fn work(
     let (candidate, tenure) = Candidate::new(client.clone(), terms, metrics.clone());
     let (events, told) = events::channel();
     let writer = Writer { client: client.clone(), metrics: metrics.clone(), events, pages: pages() };
-    let settings = settings(&config);
+    let (settings, most_held) = (settings(&config), config.most_held());
     let of_jobs = jobs::Settings {
         broadcast_jobs: config.broadcast_jobs,
         cron_jobs: config.cron_jobs,
@@ -160,8 +160,7 @@ async fn work(
             sidecar_sets::start(namespace, connections(revisions_listed), &mut watches);
         }
         watches.spawn(virtual_nodes::follow(client.clone(), tenure.clone(), writer.events.clone()));
-        let controller =
-            Controller { settings, most_held: config.most_held(), connections: connections(listed) };
+        let controller = Controller { settings, most_held, connections: connections(listed) };
         start_sets(controller, client, ownership, &metrics, &mut watches);
     }
     watches.spawn(events::write(client.clone(), told));

@@ -357,7 +357,10 @@ async fn an_orphan_that_cannot_be_adopted_stalls_nothing() {
     let (lease, tenure) = Tenure::of_test();
     let (listed, _) = watch::channel(Cluster::default().listed());
     let connections = Connections { tenure, writer: served.writer(), listed };
-    tokio::spawn(Controller { settings: Settings::default(), connections }.run(receiver));
+    tokio::spawn(
+        Controller { settings: Settings::default(), most_held: crate::cluster::MOST_HELD, connections }
+            .run(receiver),
+    );
     let kind = KINDS.into_iter().find(|kind| kind.name == "StatefulSet").unwrap();
     let shown = kind.read(serde_json::from_value(set).unwrap()).unwrap();
     let pod = Pods::view(TrimmedPod(serde_json::from_value(orphan).unwrap())).unwrap();

@@ -28,7 +28,7 @@ use crate::{
     object::Object,
     owned::{self, Concerned, Owned},
     planner::{End, Memory, Picture, Plan, Work},
-    reading::{self, Ended},
+    reading::Ended,
     room::{Room, uids},
     watch::Shown,
     write::{Failure, Writer},
@@ -297,9 +297,9 @@ impl Picture for UnitedDeployments {
 }
 
 /// Revisions that were read, as far as there is room for them.
-fn fitting(room: &mut Room, listed: reading::Listed<Revision>) -> reading::Listed<Revision> {
+fn fitting(room: &mut Room, listed: owned::Listed<Revision>) -> owned::Listed<Revision> {
     let objects = listed.objects.into_iter().map(|one| room.fit_revision(REVISIONS, one)).collect();
-    reading::Listed { version: listed.version, objects }
+    owned::Listed { version: listed.version, objects }
 }
 
 #[cfg(test)]
@@ -385,7 +385,7 @@ mod tests {
         picture.take(Input::Revision(Shown::Gone("shop-2".to_owned())));
         assert!(picture.object("u").is_some() && picture.lacks("u"));
         let objects = vec![revision("shop-1", 50_000)];
-        picture.wrote("u", Wrote::Read(Vec::new(), reading::Listed { version: 9, objects }));
+        picture.wrote("u", Wrote::Read(Vec::new(), owned::Listed { version: 9, objects }));
         assert!(picture.lacks("u"), "nor is anything known of itself");
         let Input::United(Shown::Applied(filed)) = united("u", "shop", 1) else { panic!("one") };
         picture.wrote("u", Wrote::United(filed));

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use berth_base::sent::Sent;
 use berth_workloads_policy::{
     revision::Revision,
+    store::Stored,
     united_deployment::{ChildView, KINDS, Kind, SUBSET_LABEL, UID_LABEL},
 };
 use kube::{

@@ -9,7 +9,10 @@ async fn replica(served: &Served) -> (mpsc::Sender<Input>, watch::Sender<Option<
     let (lease, tenure) = Tenure::of_test();
     let (listed, _) = watch::channel(Cluster::default().listed());
     let connections = Connections { tenure, writer: served.writer(), listed };
-    tokio::spawn(Controller { settings: Settings::default(), connections }.run(receiver));
+    tokio::spawn(
+        Controller { settings: Settings::default(), most_held: crate::cluster::MOST_HELD, connections }
+            .run(receiver),
+    );
     for input in lists() {
         inputs.send(input).await.unwrap();
     }
