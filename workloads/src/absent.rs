@@ -46,7 +46,7 @@ impl Absent {
     }
 }
 
-/// What is said of a workload for which there is no room.
+/// Note on a workload for which there is no room.
 pub(crate) fn no_room() -> Note {
     let text = "set aside: workloads take more memory than there is for them, its namespace takes most, and \
                 it is among the largest there with its revisions. Its pods stay as they are. Make its \
@@ -55,7 +55,7 @@ pub(crate) fn no_room() -> Note {
     Note { warning: true, reason: "SetAside", text: text.to_owned() }
 }
 
-/// What is said of a workload with such a pod.
+/// Note on a workload with such a pod.
 pub(crate) fn unread_pod(pod: &str) -> Note {
     let text = format!(
         "set aside: labels, annotations, finalizers and owners of pod {pod} take more than 32 KiB of memory, \

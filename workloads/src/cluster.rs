@@ -58,7 +58,7 @@ pub(crate) struct Cluster {
     holdings: Holdings,
     /// Workloads for which there is no room, by UID.
     absent: BTreeMap<String, Absent>,
-    /// Those that were set aside since somebody asked.
+    /// Workloads that were set aside since somebody asked.
     left_out: Vec<Absent>,
     pub(crate) pods: Owned<PodView>,
     pub(crate) claims: Claims,

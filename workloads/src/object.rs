@@ -15,8 +15,6 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::room::Bare;
-
 /// Levels of an object that is decided on: some less than of any other one, for what is made of its template
 /// is nested deeper.
 const LEVELS: usize = 100;
@@ -79,6 +77,12 @@ impl<T: Object> Filed<T> {
     pub(crate) fn weighing(self, bytes: usize) -> Self {
         Self { bytes, ..self }
     }
+}
+
+/// An object that can be kept with less of it.
+pub(crate) trait Bare {
+    /// The same without its spec.
+    fn bare(&self) -> Self;
 }
 
 impl<T: Bare> Filed<T> {

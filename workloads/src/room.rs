@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::ObjectMeta;
 
 use crate::{
-    object::{Filed, Object},
+    object::{Bare, Filed, Object},
     owned::Listed,
     watch::Shown,
 };
@@ -24,19 +24,13 @@ use crate::{
 /// The longest text of an owner that is kept.
 const LONGEST: usize = 253;
 
-/// An object that can be kept with less of it.
-pub(crate) trait Bare {
-    /// The same without its spec.
-    fn bare(&self) -> Self;
-}
-
 /// Room for so many bytes.
 #[derive(Debug)]
 pub(crate) struct Room {
     holdings: Holdings,
     /// UIDs of objects that were set aside.
     aside: BTreeSet<String>,
-    /// Those that were since somebody asked.
+    /// Objects that were set aside since somebody asked.
     left_out: Vec<ObjectReference>,
 }
 
@@ -203,7 +197,7 @@ pub(crate) fn bare_meta(meta: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// What is said of an object for which there is no room.
+/// Note on an object for which there is no room.
 pub(crate) fn no_room() -> Note {
     let text = "set aside: objects of its kind take more memory than there is for them, its namespace takes \
                 most, and it is among the largest there. What it has made stays as it is. Make it smaller, or \

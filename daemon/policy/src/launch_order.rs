@@ -248,8 +248,8 @@ impl Node {
         }
     }
 
-    /// Nobody waits for a pod that is not the kubelet's, whatever it declares beside a plan: no view will ever
-    /// show it.
+    /// Tells whether nobody waits for a pod that is not the kubelet's, whatever it declares beside a plan: no
+    /// view will ever show it.
     pub(crate) fn strangers_pass(&self) -> bool {
         let config = &self.config;
         !config.launch_order || config.view == View::None || config.unknown_pods == UnknownPods::Open

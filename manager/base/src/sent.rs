@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 pub trait Received: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static {
     /// Its kind, as the API has it.
     type Object;
-    /// What is read of one is small, whatever its author writes. Of others each may take
+    /// Tells whether what is read of one is small, whatever its author writes. Of others each may take
     /// [`nested::MOST_MEMORY`], and they come in small pages.
     const IS_SMALL: bool = false;
 

@@ -129,8 +129,8 @@ impl Table {
         self.pulls_pass
     }
 
-    /// The creation of this container goes on while nobody is there to be asked, as it is in a sandbox that is
-    /// not the kubelet's: no order concerns it but that of a plan.
+    /// Tells whether the creation of this container goes on while nobody is there to be asked, as it is in a
+    /// sandbox that is not the kubelet's: no order concerns it but that of a plan.
     pub(crate) fn creates_for_stranger(&self, create: &CreateContainer) -> bool {
         self.strangers_pass && create.declared.foreign && create.declared.plan.is_none()
     }

@@ -33,7 +33,7 @@ pub struct Held<'a> {
     pub bytes: usize,
 }
 
-/// What is held, and how much room there is for it.
+/// Objects that are held, and how much room there is for it.
 #[derive(Clone, Debug)]
 pub struct Holdings {
     /// Bytes of all.

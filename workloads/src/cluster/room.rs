@@ -30,7 +30,7 @@ pub(crate) const MOST_HELD: usize = 384 << 20;
 /// Watch of revisions.
 const REVISIONS: &str = "controllerrevisions";
 
-/// What a workload lacks before it can be planned.
+/// Lack of a workload: with it the workload cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
     /// Labels of this pod of its are not known, since there are too many.
@@ -226,7 +226,7 @@ impl Cluster {
         self.take(Input::Set(filed.object.kind(), Shown::Applied(filed)))
     }
 
-    /// What a workload lacks before it can be planned.
+    /// Finds what a workload lacks before it can be planned.
     pub(crate) fn lack(&self, set: &Set) -> Option<Lack> {
         let pods = self.pods_of(set);
         if let Some(pod) = pods.into_iter().find(|pod| pod.owner() == set.uid() && is_unread(pod)) {
@@ -238,7 +238,7 @@ impl Cluster {
         Some(if is_aside { Lack::Room } else { Lack::Templates })
     }
 
-    /// What a reading of these namespaces need not keep.
+    /// Finds what a reading of these namespaces need not keep.
     pub(crate) fn spared(&self, namespaces: &BTreeSet<String>) -> Spared {
         let here = self.revisions.iter().filter(|one| namespaces.contains(&one.namespace));
         let mut spared = Spared::default();

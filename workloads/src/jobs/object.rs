@@ -15,9 +15,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    object::{self, Object},
+    object::{self, Bare, Object},
     planner::Plan,
-    room::{Bare, bare_meta},
+    room::bare_meta,
 };
 
 /// Conditions of a BroadcastJob that are kept where there is no room for it: there are fewer kinds of them.
@@ -73,7 +73,7 @@ impl Kind {
     }
 }
 
-/// Of a BroadcastJob stays what its AdvancedCronJob looks at, and whether it has ended.
+/// Keeps of a BroadcastJob what its AdvancedCronJob looks at, and whether it has ended.
 impl Bare for AnyJob {
     fn bare(&self) -> Self {
         match self {

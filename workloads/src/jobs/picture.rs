@@ -1,6 +1,6 @@
 //! Picture of the cluster: jobs, what they have made, and the nodes; and their plans.
 
-mod kept;
+mod holding;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +82,7 @@ impl Jobs {
     pub(super) fn new(settings: Settings) -> Self {
         Self {
             settings,
-            room: Room::new(kept::MOST_HELD),
+            room: Room::new(holding::MOST_HELD),
             broadcast_jobs: Store::default(),
             cron_jobs: Store::default(),
             pods: Owned::default(),

@@ -10,9 +10,9 @@ use berth_workloads_policy::{
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 
 use crate::{
-    object::{self, Object, is_of},
+    object::{self, Bare, Object, is_of},
     owned::Ownable,
-    room::{Bare, bare_meta},
+    room::bare_meta,
 };
 
 /// A UnitedDeployment, for the store.

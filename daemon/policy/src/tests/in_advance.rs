@@ -98,7 +98,7 @@ fn env_values_are_told_and_the_number_grows_with_them() {
     assert_eq!(world.node.foretold(), now, "a list each second alters nothing");
 }
 
-/// That nothing else is altered under the same number all tests try: their world looks.
+/// Every test tries that nothing else is altered under the same number: their world looks.
 #[test]
 fn the_number_grows_with_a_pod_that_is_shown_only_where_something_follows() {
     let mut world = World::new();

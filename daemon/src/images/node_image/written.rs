@@ -1,4 +1,4 @@
-//! What this process has written last, and whether it still stands.
+//! Status that this process has written last, and whether it still stands.
 //!
 //! Others may write as well: an instance of the agent that is about to end, OpenKruise's daemon while a node
 //! is moved, or a person. Nothing happens on the node by that, so without a look at the object it would not

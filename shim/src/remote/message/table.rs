@@ -27,8 +27,8 @@ pub(crate) struct TableChange {
     /// Nobody need be asked about a pull. A shim of before asks, and an agent of before never says it.
     #[prost(bool, tag = "9")]
     pub(crate) pulls_pass: bool,
-    /// Nobody need be asked about a creation in a sandbox that is not the kubelet's and has no plan. A shim of
-    /// before asks, and an agent of before never says it.
+    /// Nobody need be asked about a creation in a sandbox that is not the kubelet's and has no plan. A shim
+    /// of before asks, and an agent of before never says it.
     #[prost(bool, tag = "10")]
     pub(crate) strangers_pass: bool,
 }

@@ -99,7 +99,7 @@ pub(super) fn running(
     }
 }
 
-/// What became of the pods of a job, in OpenKruise's words.
+/// Says what became of the pods of a job, in OpenKruise's words.
 pub(super) fn pods(status: &BroadcastJobStatus) -> String {
     format!("{} pods succeeded, {} pods failed", status.succeeded, status.failed)
 }

@@ -120,7 +120,7 @@ fn what_a_list_does_not_show_is_gone() {
     assert!(holdings.list_ends(KIND).is_empty());
 }
 
-/// What is known anew from all that was shown.
+/// Compares what is known with what follows from all that was shown.
 fn check(holdings: &Holdings) {
     let mut held_in_all = 0;
     for (name, of) in &holdings.namespaces {

@@ -54,7 +54,7 @@ fn an_entry_does_not_go_back_with_a_request() {
     }
 }
 
-/// Whoever writes the status of a request may give it the UID of any pod. Rows: the pod of that UID, and
+/// Statuses of requests have the UID that their writer likes. Rows: the pod of that UID, and
 /// whether a request about `ns/pod` is carried out on it.
 #[test]
 fn a_request_changes_the_pod_that_it_names() {
@@ -72,8 +72,8 @@ fn a_request_changes_the_pod_that_it_names() {
     }
 }
 
-/// Whoever may write entries may name any pod. Rows: UID of the workload that owns the entry, how it ends, and
-/// the images that are there then: what somebody else asks for goes on.
+/// Entries name any pod that their writer likes. Rows: UID of the workload that owns the entry, how it ends,
+/// and the images that are there then: what somebody else asks for goes on.
 #[test]
 fn a_workload_has_entries_for_its_own_pods() {
     let refused = UpdateOutcome::Failed(FailureReason::NotAskedFor);

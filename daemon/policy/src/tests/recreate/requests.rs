@@ -31,7 +31,7 @@ fn the_kubelet_is_asked_once() {
     assert_eq!(play.relist(), 0);
 }
 
-/// Whoever writes the status of a request may give it the UID of any pod of the node. Rows: the pod that the
+/// Statuses of requests have the UID of any pod of the node that their writer likes. Rows: the pod that the
 /// request names, and whether it is carried out on pod `ns/pod`.
 #[test]
 fn a_request_is_about_the_pod_that_it_names() {

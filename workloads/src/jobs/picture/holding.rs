@@ -1,4 +1,4 @@
-//! What is kept of jobs and of what they have made, and for whom.
+//! Memory that jobs and what they have made may take, and for whom.
 
 use berth_workloads_policy::{broadcast_job::PodView, cron_job::ChildView};
 
