@@ -51,7 +51,7 @@ pub struct Full {
     pub target: Target,
 }
 
-/// A write, and how often it was tried.
+/// A write, and how often it was tried, or counts as tried.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) order: Write,
