@@ -106,7 +106,7 @@ enum Next {
     /// Nothing is left to be written.
     Over,
     /// It is tried again after a pause.
-    Again(Item),
+    Again(Box<Item>),
     /// It was refused by who may let one pass later.
     Aside,
 }
@@ -222,7 +222,7 @@ impl Shared {
             Next::Over => (None, false),
             Next::Again(item) => {
                 let pause = PAUSES[item.tries.saturating_sub(1).min(PAUSES.len() - 1)];
-                (Some((later_timer(now, pause), item)), false)
+                (Some((later_timer(now, pause), *item)), false)
             }
             Next::Aside => (None, true),
         };
@@ -287,7 +287,7 @@ impl Shared {
         let aside = outcome == Outcome::Refused && by_rule;
         answer::tell(&order, target, outcome, size, &error, aside);
         if outcome == Outcome::Retried {
-            Next::Again(Item { order, tries: tries.saturating_add(1) })
+            Next::Again(Box::new(Item { order, tries: tries.saturating_add(1) }))
         } else if aside {
             Next::Aside
         } else {
