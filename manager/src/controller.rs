@@ -95,9 +95,9 @@ impl Controller {
         let (mut counted, mut count_at) = (None, None);
         loop {
             let next = self.indexes.all().next_deadline();
-            // Cancel-safe: `recv` and `recv_many` take nothing unless they return it, the tenure, webhooks
-            // and budgets keep their newest value, and a deadline that was not waited for to its end is still
-            // there.
+            // Cancel-safe: `recv`, `recv_many` and the writer take nothing unless they return it, the tenure,
+            // webhooks and budgets keep their newest value, and a deadline that was not waited for to its end
+            // is still there.
             tokio::select! {
                 count = self.inputs.recv_many(&mut inputs, BATCH) => {
                     if count == 0 {
@@ -125,6 +125,10 @@ impl Controller {
                 Ok(()) = self.webhooks.changed() => {
                     let webhooks = self.webhooks.borrow_and_update().clone();
                     self.indexes.sidecarsets.webhooks_stand(webhooks, now());
+                }
+                targets = self.writer.given_back() => {
+                    let now = now();
+                    targets.iter().for_each(|target| self.indexes.all().lost(target, now));
                 }
                 Ok(()) = self.entered.changed() => {
                     let entered = self.entered.borrow_and_update().clone();

@@ -9,8 +9,8 @@
 //! A write that is to be tried again waits in the queue, without a permit: objects that fail for ever take
 //! nothing from others. All of them wait while the API server itself takes none (`busy`). One that is too
 //! large for the API server, or makes no sense to it, is not tried again before its object changes: the
-//! answer would be the same. One that a missing right or somebody's rule keeps out stands aside, and is tried
-//! again after minutes: that it may pass by then is no event of its object.
+//! answer would be the same. Where a missing right or somebody's rule keeps one out, its object is given back
+//! after minutes, to be decided on anew: that a write may pass by then is no event of the object.
 
 mod answer;
 mod body;
@@ -93,6 +93,8 @@ struct Shared {
     /// A std lock: nothing is awaited under it.
     queue: Mutex<Queue>,
     arrived: Notify,
+    /// An object stands aside from now on.
+    refused: Notify,
     tenure: Tenure,
     metrics: Metrics,
     /// Vault of the credentials that are sealed into NodeImages, at the last moment.
@@ -104,16 +106,16 @@ enum Next {
     /// Nothing is left to be written.
     Over,
     /// It is tried again after a pause.
-    Again(Item),
-    /// It was refused by who may let it pass later.
-    Aside(Item),
+    Again(Box<Item>),
+    /// It was refused by who may let one pass later.
+    Aside,
 }
 
 impl Writer {
     /// One whose writes are done by [`Writer::run`].
     pub fn new(tenure: Tenure, metrics: Metrics, vault: Vault) -> Self {
-        let (queue, arrived) = (Mutex::default(), Notify::new());
-        Self { shared: Arc::new(Shared { queue, arrived, tenure, metrics, vault }) }
+        let (queue, arrived, refused) = (Mutex::default(), Notify::new(), Notify::new());
+        Self { shared: Arc::new(Shared { queue, arrived, refused, tenure, metrics, vault }) }
     }
 
     /// Takes a write. Without the lease it is dropped: the leader owes the same, and what is owed when this
@@ -136,6 +138,23 @@ impl Writer {
         }
         self.shared.arrived.notify_one();
         Ok(())
+    }
+
+    /// Waits for objects whose writes a right or a rule kept out minutes ago: what is owed to them is to be
+    /// decided anew. Cancel-safe: what is taken is returned at once.
+    pub async fn given_back(&self) -> Vec<Target> {
+        loop {
+            let refused = self.shared.refused.notified();
+            let later = match self.shared.give_back() {
+                Ok(targets) => return targets,
+                Err(later) => later,
+            };
+            match later {
+                // Either way the queue is asked again, so neither can be missed.
+                Some(at) => drop(timeout_at(at, refused).await),
+                None => refused.await,
+            }
+        }
     }
 
     /// Writes until the shutdown, and ends when what is on its way has ended. What waits is not waited for.
@@ -192,25 +211,32 @@ impl Shared {
         item
     }
 
+    fn give_back(&self) -> Result<Vec<Target>, Option<Instant>> {
+        self.queue().give_back(Instant::now())
+    }
+
     /// The write is over, or waits for its next try.
     fn done(&self, target: &Target, next: Next) {
         let now = Instant::now();
         let (again, refused) = match next {
-            Next::Over => (None, None),
+            Next::Over => (None, false),
             Next::Again(item) => {
                 let pause = PAUSES[item.tries.saturating_sub(1).min(PAUSES.len() - 1)];
-                (Some((later_timer(now, pause), item)), None)
+                (Some((later_timer(now, pause), *item)), false)
             }
-            Next::Aside(item) => (None, Some(item)),
+            Next::Aside => (None, true),
         };
         let superseded = {
             let mut queue = self.queue();
             let superseded = queue.done(target, again);
-            if let Some(item) = refused {
-                queue.put_aside(target, item, now);
+            if refused {
+                queue.put_aside(target, now);
             }
             superseded
         };
+        if refused {
+            self.refused.notify_one();
+        }
         if let Some(superseded) = superseded {
             self.metrics.write(superseded.what(), Outcome::Superseded);
         }
@@ -261,9 +287,9 @@ impl Shared {
         let aside = outcome == Outcome::Refused && by_rule;
         answer::tell(&order, target, outcome, size, &error, aside);
         if outcome == Outcome::Retried {
-            Next::Again(Item { order, tries: tries.saturating_add(1) })
+            Next::Again(Box::new(Item { order, tries: tries.saturating_add(1) }))
         } else if aside {
-            Next::Aside(Item { order, tries })
+            Next::Aside
         } else {
             Next::Over
         }

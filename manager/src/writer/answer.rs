@@ -1,5 +1,11 @@
 //! Meaning of an answer of the API server for a write, and what is said of it.
 
+use std::{
+    sync::{LazyLock, Mutex, PoisonError},
+    time::Instant,
+};
+
+use berth_base::line_pace::LinePace;
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -29,6 +35,8 @@ pub(super) const TRIES_OF_FORBIDDEN: usize = 6;
 
 /// How the API server says, by whatever code, that a webhook or an admission policy refuses a write.
 const DENIED: [&str; 2] = ["denied the request", "denied request"];
+/// Pace of the lines about writes that are refused every five minutes, which may be thousands.
+static REFUSED: LazyLock<Mutex<LinePace>> = LazyLock::new(Mutex::default);
 
 /// The outcome that an error means for the write, which has been tried so often before. Whatever is not known
 /// to last is tried again.
@@ -56,7 +64,7 @@ pub(super) fn is_by_rule(error: &kube::Error) -> bool {
     status.code == 403 || DENIED.iter().any(|words| message.contains(words))
 }
 
-/// Says what became of a write of so many bytes; `aside`: it is refused, and tried again in minutes.
+/// Says what became of a write of so many bytes; `aside`: it is refused, and decided anew in minutes.
 pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usize, error: &str, aside: bool) {
     let (what, object) = (order.what(), &target.key);
     match (outcome, order) {
@@ -103,7 +111,10 @@ pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usiz
             debug!(node = %object, pods = order.pods.len(), "Desired pods written");
         }
         (Outcome::Refused, _) if aside => {
-            warn!(%object, what, error, "Write refused, trying again in five minutes");
+            let line = REFUSED.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
+            if let Some(left_out) = line {
+                warn!(%object, what, error, left_out, "Write refused, trying again in five minutes");
+            }
         }
         (Outcome::Refused, _) => {
             warn!(%object, what, error, "Write refused, not tried before the object changes");

@@ -3,8 +3,8 @@
 //! ```text
 //!   push ──▶ ready, a lane for each namespace, one for nodes, one for sets ──take──▶ on its way ──done──▶ (over)
 //!                      ▲                                                                │
-//!                      ├────────── later: not before a time ◀──tried again──────────────┤
-//!                      └────────── aside: takes no room, for minutes ◀──refused─────────┘
+//!                      └────────── later: not before a time ◀──tried again──────────────┤
+//!                                  aside: given back in minutes ◀──refused──────────────┘
 //! ```
 
 mod aside;
@@ -18,7 +18,7 @@ use berth_base::round_robin::RoundRobin;
 use tokio::time::Instant;
 
 use self::aside::Aside;
-use super::busy::Busy;
+use super::{answer::TRIES_OF_FORBIDDEN, busy::Busy};
 use crate::{
     store::Kind,
     write::{Target, Write},
@@ -40,6 +40,8 @@ const ON_THEIR_WAY: usize = super::AT_ONCE / 2;
 /// Lane of SidecarSets, which has its turn among the namespaces: the status of a set does not wait until all
 /// nodes of its pods are told. No namespace has such a name.
 const SETS: &str = "/sidecarsets";
+/// Objects that are given back at once.
+const GIVEN_BACK_AT_ONCE: usize = 64;
 
 /// Refusal of a write for which there was no room.
 #[derive(Debug, thiserror::Error)]
@@ -49,15 +51,14 @@ pub struct Full {
     pub target: Target,
 }
 
-/// A write, and how often it was tried.
+/// A write, and how often it was tried, or counts as tried.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) order: Write,
     pub(super) tries: usize,
 }
 
-/// The queue. A target is in its lane or in `later` exactly if its write waits and none of it is on its way;
-/// and aside only if none of it waits or is on its way.
+/// The queue. A target is in its lane or in `later` exactly if its write waits and none of it is on its way.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// By namespace; the objects of nodes have none.
@@ -71,7 +72,7 @@ pub(super) struct Queue {
     /// With the time before which it is not tried again.
     waiting: HashMap<Target, (Item, Option<Instant>)>,
     later: BTreeSet<(Instant, Target)>,
-    /// Refused ones.
+    /// Objects whose write was refused.
     aside: Aside,
     on_their_way: HashSet<Target>,
     /// Pause of all of them.
@@ -89,8 +90,9 @@ impl Queue {
     /// Takes a write; gives back the one whose place it has taken.
     pub(super) fn push(&mut self, order: Write) -> Result<Option<Write>, Full> {
         let target = order.target();
-        let item = Item { order, tries: 0 };
-        self.aside.forget(&target);
+        // Where its right is missing still, that is known after one try.
+        let tries = if self.aside.forget(&target) { TRIES_OF_FORBIDDEN } else { 0 };
+        let item = Item { order, tries };
         if let Some(waiting) = self.waiting.get_mut(&target) {
             let (before, later) = std::mem::replace(waiting, (item, None));
             // It need not wait for what the one before it met.
@@ -147,19 +149,8 @@ impl Queue {
         {
             self.make_ready(target);
         }
-        while let Some((target, item)) = self.aside.take(now) {
-            if self.has_room(&target) {
-                self.insert(target.clone(), item, None);
-                self.make_ready(target);
-            } else {
-                self.aside.put(target, item, now);
-            }
-        }
         let next = self.next().and_then(|target| Some((self.waiting.remove(&target)?, target)));
-        let Some(((item, _), target)) = next else {
-            let later = self.later.first().map(|(at, _)| *at);
-            return Err(later.into_iter().chain(self.aside.next()).min());
-        };
+        let Some(((item, _), target)) = next else { return Err(self.later.first().map(|(at, _)| *at)) };
         if let Some(lane) = self.lanes.get_mut(&lane(&target)) {
             lane.waiting = lane.waiting.saturating_sub(1);
             lane.on_their_way += 1;
@@ -214,12 +205,19 @@ impl Queue {
         superseded
     }
 
-    /// The write of this object is over, and was refused by who may let it pass later.
-    pub(super) fn put_aside(&mut self, target: &Target, item: Item, now: Instant) {
+    /// The write of this object is over, and was refused by who may let one pass later.
+    pub(super) fn put_aside(&mut self, target: &Target, now: Instant) {
         // A newer one meets the same, or passes.
         if !self.waiting.contains_key(target) {
-            self.aside.put(target.clone(), item, now);
+            self.aside.put(target.clone(), now);
         }
+    }
+
+    /// Objects whose write was refused minutes ago. Without one: when to ask again, if none is refused
+    /// before.
+    pub(super) fn give_back(&mut self, now: Instant) -> Result<Vec<Target>, Option<Instant>> {
+        let given = self.aside.give_back(GIVEN_BACK_AT_ONCE, now);
+        if given.is_empty() { Err(self.aside.next()) } else { Ok(given) }
     }
 
     pub(super) fn len(&self) -> usize {

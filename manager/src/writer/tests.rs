@@ -177,7 +177,7 @@ async fn what_is_forbidden_is_tried_some_times() {
     refused.writer.submit(patch("r", "1")).unwrap();
     refused.until("refused", 1).await;
     assert!(begun.elapsed() > Duration::from_secs(20));
-    sleep(Duration::from_secs(290)).await;
+    sleep(Duration::from_secs(3600)).await;
     assert_eq!(refused.seen().len(), answer::TRIES_OF_FORBIDDEN + 1);
 }
 
@@ -198,12 +198,21 @@ async fn what_a_right_or_a_rule_keeps_out_is_written_when_it_may_pass(
         let code = if passes.load(Ordering::Relaxed) { 200 } else { code };
         (code, words.to_owned())
     });
+    let target = patch("r", "1").target();
+    bench.writer.submit(patch("r", "1")).unwrap();
+    bench.until("refused", 1).await;
+    let (asked, begun) = (bench.seen().len(), Instant::now());
+    assert_eq!(bench.writer.given_back().await, [target.clone()]);
+    assert!(begun.elapsed() >= Duration::from_secs(290), "after a long pause");
+    // The index decides the same.
     bench.writer.submit(patch("r", "1")).unwrap();
     bench.until("refused", 2).await;
-    let asked = bench.seen().len();
+    assert_eq!(bench.seen().len(), asked + 1, "it is known what keeps it out");
     may_pass.store(true, Ordering::Relaxed);
+    assert_eq!(bench.writer.given_back().await, [target]);
+    bench.writer.submit(patch("r", "1")).unwrap();
     bench.until("written", 1).await;
-    assert_eq!(bench.seen().len(), asked + 1, "after a long pause");
+    assert_eq!(bench.seen().len(), asked + 2);
 }
 
 #[rstest]

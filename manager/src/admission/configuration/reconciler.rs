@@ -181,11 +181,13 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                     if written.elapsed() > QUIET || !again {
                         writes = 0;
                     }
+                    let mut pause = PAUSES[writes.min(PAUSES.len() - 1)];
                     match timeout(ANSWER_WITHIN, self.api.replace(self.name, &PostParams::default(), &next))
                         .await
                     {
                         Ok(Ok(stands)) => {
                             info!(kind = %K::kind(&()), "Webhook configuration written");
+                            pause = pause.max(crowd.pause(Instant::now()));
                             self.precedence.wrote();
                             // Somebody else may write over it before the watch shows it.
                             self.tell_of(&stands);
@@ -198,7 +200,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                         Err(_) => say(&mut said, format!("{} not written: no answer", K::kind(&()))),
                     }
                     // It comes back by the watch. A new change of the sets waits no longer than this.
-                    sleep(PAUSES[writes.min(PAUSES.len() - 1)].max(crowd.pause(Instant::now()))).await;
+                    sleep(pause).await;
                     (writes, written) = (writes.saturating_add(1), Instant::now());
                     let behind = self.behind(&next);
                     last = Some(next);

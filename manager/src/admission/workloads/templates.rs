@@ -17,6 +17,9 @@ use crate::{admission::review::Request, selector::Selector};
 
 /// The kinds whose templates are looked at.
 const KINDS: [&str; 4] = ["CloneSet", "StatefulSet", "DaemonSet", "BroadcastJob"];
+/// The one of them whose images and volumes are not looked at: OpenKruise does not, and its pods may get what
+/// is missing from a SidecarSet or another webhook.
+const FILLED_LATER: &str = "StatefulSet";
 /// Lists of containers, whose names are told apart among all of them.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 /// Members of a container that name volumes.
@@ -31,9 +34,10 @@ pub(in crate::admission) fn fault(request: &Request) -> Option<String> {
     if !["/spec/template", "/spec/selector"].into_iter().any(is_new) {
         return None;
     }
+    let is_whole = kind != FILLED_LATER;
     let fault = selected(&request.object)
-        .or_else(|| containers(&request.object))
-        .or_else(|| volumes(&request.object))?;
+        .or_else(|| containers(&request.object, is_whole))
+        .or_else(|| if is_whole { volumes(&request.object) } else { None })?;
     Some(format!("{kind} {}/{}: {fault}", request.namespace, request.name))
 }
 
@@ -62,8 +66,8 @@ fn selected(object: &Value) -> Option<String> {
     })
 }
 
-/// Tells what is wrong with the containers.
-fn containers(object: &Value) -> Option<String> {
+/// Tells what is wrong with the containers; where they are whole, with their images too.
+fn containers(object: &Value, is_whole: bool) -> Option<String> {
     let spec = object.pointer("/spec/template/spec");
     let mut seen = BTreeSet::new();
     for list in LISTS {
@@ -88,7 +92,7 @@ fn containers(object: &Value) -> Option<String> {
             if !seen.insert(name) {
                 return Some(format!("{field} repeats {name:?}: give each container a name of its own"));
             }
-            if text(one, "image").is_empty() {
+            if is_whole && text(one, "image").is_empty() {
                 return Some(format!("{path}[{at}].image is empty: give the container an image"));
             }
         }
@@ -195,17 +199,6 @@ mod tests {
         Some("spec.template.spec.initContainers[0].name repeats \"a\": give"))]
     #[case::a_wrong_init_container(by_label(), json!({ "containers": [named("a")], "initContainers": [{}] }),
         Some("spec.template.spec.initContainers[0].name is empty: name"))]
-    #[case::no_image(by_label(), json!({ "containers": [{ "name": "a" }] }), Some("spec.template.spec.containers[0].image is empty: give"))]
-    #[case::volumes(by_label(), json!({ "volumes": [{ "name": "v" }, { "name": "w" }], "containers": [mounting("v")] }), None)]
-    #[case::two_volumes(by_label(), json!({ "volumes": [{ "name": "v" }, { "name": "v" }], "containers": [named("a")] }),
-        Some("spec.template.spec.volumes[1].name repeats \"v\": give"))]
-    #[case::no_name_of_a_volume(by_label(), json!({ "volumes": [{}], "containers": [named("a")] }), Some("volumes[0].name is empty: name"))]
-    #[case::no_volume(by_label(), json!({ "volumes": [{ "name": "v" }], "containers": [named("a"), mounting("w")] }),
-        Some("spec.template.spec.containers[1].volumeMounts[0].name is \"w\": give"))]
-    #[case::no_volume_of_an_init_container(by_label(), json!({ "containers": [named("a")], "initContainers": [mounting("w")] }),
-        Some("spec.template.spec.initContainers[0].volumeMounts[0].name is \"w\": give"))]
-    #[case::no_device(by_label(), json!({ "containers": [{ "name": "a", "image": "i", "volumeDevices": [{ "name": "d" }] }] }),
-        Some("containers[0].volumeDevices[0].name is \"d\": give"))]
     #[case::not_selected(json!({ "matchLabels": { "app": "x" } }), one(), Some("spec.template.metadata.labels are not those of selector: give"))]
     #[case::expression(expression("tier", "In", &["1", "2"]), one(), None)]
     #[case::not_in(expression("tier", "NotIn", &["1"]), one(), Some("spec.template.metadata.labels are not"))]
@@ -230,13 +223,36 @@ mod tests {
         assert_eq!(fault(&request("UnitedDeployment", spec(selector, pod))), None);
     }
 
+    /// A StatefulSet is let in, as with OpenKruise: a SidecarSet may have the volume.
+    #[rstest]
+    #[case::no_image(json!({ "containers": [{ "name": "a" }] }), Some("spec.template.spec.containers[0].image is empty: give"))]
+    #[case::volumes(json!({ "volumes": [{ "name": "v" }, { "name": "w" }], "containers": [mounting("v")] }), None)]
+    #[case::two_volumes(json!({ "volumes": [{ "name": "v" }, { "name": "v" }], "containers": [named("a")] }),
+        Some("spec.template.spec.volumes[1].name repeats \"v\": give"))]
+    #[case::no_name_of_a_volume(json!({ "volumes": [{}], "containers": [named("a")] }), Some("volumes[0].name is empty: name"))]
+    #[case::no_volume(json!({ "volumes": [{ "name": "v" }], "containers": [named("a"), mounting("w")] }),
+        Some("spec.template.spec.containers[1].volumeMounts[0].name is \"w\": give"))]
+    #[case::no_volume_of_an_init_container(json!({ "containers": [named("a")], "initContainers": [mounting("w")] }),
+        Some("spec.template.spec.initContainers[0].volumeMounts[0].name is \"w\": give"))]
+    #[case::no_device(json!({ "containers": [{ "name": "a", "image": "i", "volumeDevices": [{ "name": "d" }] }] }),
+        Some("containers[0].volumeDevices[0].name is \"d\": give"))]
+    fn what_nobody_fills_is_refused_where_pods_are_whole(#[case] pod: Value, #[case] says: Option<&str>) {
+        for kind in KINDS {
+            let told = fault(&request(kind, spec(by_label(), pod.clone())));
+            match says.filter(|_| kind != "StatefulSet") {
+                None => assert_eq!(told, None, "{kind}"),
+                Some(says) => assert!(told.unwrap().contains(says), "{kind}"),
+            }
+        }
+    }
+
     #[test]
     fn a_claim_is_a_volume() {
         let mut set = spec(by_label(), json!({ "containers": [mounting("data")] }));
         set["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" } }]);
-        assert_eq!(fault(&request("StatefulSet", set.clone())), None);
+        assert_eq!(fault(&request("CloneSet", set.clone())), None);
         set["volumeClaimTemplates"] = json!([{}]);
-        assert!(fault(&request("StatefulSet", set)).unwrap().contains("volumeMounts[0].name is \"data\""));
+        assert!(fault(&request("CloneSet", set)).unwrap().contains("volumeMounts[0].name is \"data\""));
     }
 
     /// As with OpenKruise, which checks the template of a job as well.

@@ -49,40 +49,42 @@ fn what_is_tried_again_waits_and_what_is_newer_does_not() {
 }
 
 #[test]
-fn what_is_refused_stands_aside_and_takes_no_room() {
+fn what_is_refused_stands_aside_and_is_given_back() {
     let (mut queue, now) = (Queue::default(), Instant::now());
+    let target = |name: &str| patch(name, "1").target();
+    // Tries that count as made before the first.
     let refuse = |queue: &mut Queue, name: &str, now: Instant| {
         queue.push(patch(name, "1")).unwrap();
         let item = queue.take(now).unwrap();
-        let target = item.order.target();
-        assert!(queue.done(&target, None).is_none());
-        queue.put_aside(&target, item, now);
+        assert!(queue.done(&target(name), None).is_none());
+        queue.put_aside(&target(name), now);
+        item.tries
     };
-    refuse(&mut queue, "a", now);
-    refuse(&mut queue, "b", now);
+    assert_eq!([refuse(&mut queue, "a", now), refuse(&mut queue, "b", now)], [0, 0]);
     assert!(queue.lanes.is_empty() && queue.len() == 0, "{queue:?}");
     let later = now + aside::PAUSE;
-    assert_eq!(queue.take(now).unwrap_err(), Some(later));
-    // A newer one of the same object takes its place, and waits for nothing.
+    assert_eq!((queue.take(now).unwrap_err(), queue.give_back(now).unwrap_err()), (None, Some(later)));
+    // A newer one of the same object is as any.
     queue.push(patch("a", "2")).unwrap();
-    assert_eq!(queue.take(now).unwrap().order.resource_version(), "2");
-    assert!(queue.done(&patch("a", "2").target(), None).is_none());
-    for number in 0..OF_ONE {
-        queue.push(patch(&number.to_string(), "1")).unwrap();
-    }
-    assert_eq!(names(&mut queue, 1), ["default/0"]);
-    assert_eq!(&*queue.take(later).unwrap().order.target().key.name, "1", "the refused one is behind");
-    assert!(queue.waiting.contains_key(&patch("b", "1").target()));
-    // One that comes while it is on its way is what counts.
-    let (mut queue, target) = (Queue::default(), patch("c", "1").target());
-    queue.push(patch("c", "1")).unwrap();
     let item = queue.take(now).unwrap();
+    assert_eq!((item.order.resource_version(), item.tries), ("2", 0));
+    assert!(queue.done(&target("a"), None).is_none());
+    assert_eq!(queue.give_back(later).unwrap(), [target("b")]);
+    // The same is owed to it, and refused as before.
+    assert_eq!(refuse(&mut queue, "b", later), TRIES_OF_FORBIDDEN);
+    let later = later + aside::PAUSE;
+    assert_eq!(queue.give_back(later).unwrap(), [target("b")]);
+    // Nothing is owed to it any more: it is forgotten.
+    assert_eq!(queue.give_back(later + aside::PAUSE).unwrap_err(), None);
+    assert_eq!(refuse(&mut queue, "b", later), 0);
+    // One that comes while it is on its way is what counts.
+    queue.push(patch("c", "1")).unwrap();
+    queue.take(now).unwrap();
     queue.push(patch("c", "2")).unwrap();
-    queue.done(&target, None);
-    queue.put_aside(&target, item, now);
+    queue.done(&target("c"), None);
+    queue.put_aside(&target("c"), now);
     assert_eq!(queue.take(now).unwrap().order.resource_version(), "2");
-    queue.done(&target, None);
-    assert_eq!(queue.take(later).unwrap_err(), None);
+    assert_eq!(queue.give_back(later).unwrap_err(), Some(later + aside::PAUSE), "b alone");
 }
 
 /// One that has 1,000 writes has its turn after another's one, and nodes have every second one.
