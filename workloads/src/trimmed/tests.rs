@@ -2,7 +2,6 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::watch::{Claims, Watched};
 
 #[test]
 fn all_that_is_read_of_a_pod_is_there() {
@@ -129,17 +128,6 @@ fn metadata_of_a_pod_are_bounded(#[case] more: Value, #[case] is_large: bool) {
     assert_eq!((view.name.as_str(), view.version.as_str()), ("p", "7"), "it is there");
     if more["ownerReferences"].is_null() {
         assert_eq!(view.owner(), "set", "and whose it is");
-    }
-}
-
-#[test]
-fn a_claim_with_too_many_owners_is_set_aside() {
-    for (count, counts) in [(1, true), (50, true), (10_000, false)] {
-        let owners: Vec<Value> = (0..count).map(|number| owner("web", number == 0)).collect();
-        let claim = json!({ "metadata": { "namespace": "ns", "name": "a", "uid": "a",
-            "ownerReferences": owners } });
-        let view = Claims::view(serde_json::from_value(claim).unwrap());
-        assert_eq!(view.is_some(), counts, "{count}");
     }
 }
 

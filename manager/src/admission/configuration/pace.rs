@@ -52,7 +52,8 @@ mod tests {
     #[test]
     fn a_flood_of_writes_has_a_pace() {
         let (mut crowd, begin) = (Crowd::default(), Instant::now());
-        for (seconds, writes, paused) in [(0, 400, 0), (10, 260, 10), (11, 5, 5), (14, 1, 0), (1000, 601, 1)] {
+        for (seconds, writes, paused) in [(0, 400, 0), (10, 260, 10), (11, 5, 5), (14, 1, 0), (1000, 601, 1)]
+        {
             let now = begin + Duration::from_secs(seconds);
             let pauses = (0..writes).filter(|_| !crowd.pause(now).is_zero()).count();
             assert_eq!(pauses, paused, "{seconds}");
