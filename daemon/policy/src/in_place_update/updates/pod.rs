@@ -19,6 +19,7 @@ use super::{
 use crate::{
     InstanceView,
     creation_env::CreationEnv,
+    in_place_update::UpdateRequest,
     model::{ContainerId, ContainerName, ContainerState},
 };
 
@@ -101,6 +102,13 @@ impl UpdatedPod {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.step.is_none() && !self.asking && !self.followed
+    }
+
+    /// Returns the first of the pod's requests that names it: what is done for all of them is done by that
+    /// name. By another one the pod would be taken for gone.
+    pub(crate) fn first_of<'a>(&self, requests: &'a [UpdateRequest]) -> Option<&'a UpdateRequest> {
+        let named = self.seen.view().and_then(|view| view.named.as_deref());
+        requests.iter().find(|request| request.names(named)).or(requests.first())
     }
 
     /// Tells whether nothing is to be tried yet, and until when.
