@@ -125,13 +125,15 @@ impl UpdatedPod {
             let known = node.instances.get(&container.name);
             let status = container.status.as_ref().filter(|status| status.runs);
             let told = status.and_then(|status| Some((status.id.clone()?, status.restarts)));
+            let has_exited =
+                |id: &ContainerId| node.exited.get(&container.name).is_some_and(|exited| exited.contains(id));
             // Where the runtime was looked at before the container was started, the status is newer. Of the
-            // same instance the runtime knows more, whatever the count: kubelets from 1.36 on never lower
-            // theirs.
+            // same instance, and of one that has exited, the runtime knows more, whatever the count: kubelets
+            // from 1.36 on never lower theirs.
             let newer = told.filter(|(id, attempt)| {
                 known.is_none_or(|known| match known.id == *id {
                     true => known.state == ContainerState::Created,
-                    false => known.attempt < *attempt,
+                    false => known.attempt < *attempt && !has_exited(id),
                 })
             });
             let newest = match newer {

@@ -36,6 +36,15 @@ fn where_the_runtime_is_not_watched_the_status_tells_of_a_restart() {
         let id = &pod.instances()[&name].id;
         assert_eq!(if id.as_str() == "new" { "new" } else { "old" }, newest, "{attempt}");
     }
+    // The kubelet has not told of the next instance yet, and counts from more than the runtime.
+    let mut later = node.clone();
+    let next = InstanceView { id: "next".into(), attempt: 1, ..node.instances[&name].clone() };
+    later.instances.insert(name.clone(), next);
+    later.exited.entry(name.clone()).or_default().insert(id.clone());
+    let mut view = play.view();
+    let status = view.containers[0].status.as_mut().unwrap();
+    (status.id, status.restarts) = (Some(id.clone()), 3);
+    assert_eq!(pod_of(view, later).instances()[&name].id.as_str(), "next", "that one has exited");
     let created = InstanceView {
         id: id.clone(),
         attempt: 3,
