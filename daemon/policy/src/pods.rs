@@ -73,6 +73,11 @@ impl Node {
         view.or_else(|| self.sandboxes_of(uid).next().map(|sandbox| sandbox.pod.clone()))
     }
 
+    /// Returns a pod by its own name, where the node knows that: whoever gives a UID may give any name.
+    pub fn by_own_name(&self, pod: PodRef) -> PodRef {
+        self.pod_of(&pod.uid).unwrap_or(pod)
+    }
+
     /// Tells whether the pod view has shown all pods once.
     pub fn has_listed_pods(&self) -> bool {
         self.pods_are_listed

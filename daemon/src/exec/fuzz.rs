@@ -225,7 +225,7 @@ fn shown(which: u8, length: Duration) -> Pod {
         restart_rules: if which > 240 { vec![RestartRule::NotIn(vec![i32::MIN])] } else { Vec::new() },
         readiness: Readiness::ReadinessProbe,
         pre_stop: Some(Hook::Sleep(length)),
-        graces: Vec::new(),
+        graces: vec![length],
         startup_probe: Some(probe(length)),
         readiness_probe: Some(probe(length)),
         ends_with_job: job,

@@ -126,6 +126,9 @@ impl Parts {
     }
 
     async fn fetch(self: Arc<Self>, pod: PodRef) -> UpdateEvent {
+        // The name is that of a request, which may be about another pod: the one of this UID would be taken
+        // for gone, and all other requests for it would end.
+        let pod = self.agent.read(|node, _| node.by_own_name(pod));
         let found = match self.writer.look(&pod).await {
             Ok(Some(found)) => Fetched::Found(Box::new(self.pods.keep(&found))),
             Ok(None) => Fetched::Gone,

@@ -272,10 +272,11 @@ impl UpdateRequest {
         values
     }
 
-    /// Tells whether it is about the pod that it names. Its UID is of a status, which others write.
-    pub(super) fn names(&self, seen: &Observed) -> bool {
+    /// Tells whether it is about the pod that it names, of which this is `namespace/name`, where that is
+    /// known. Its UID is of a status, which others write.
+    pub(super) fn names(&self, named: Option<&str>) -> bool {
         let own = (self.pod.namespace.as_str(), self.pod.name.as_str());
-        seen.named.as_deref().is_none_or(|named| named.split_once('/') == Some(own))
+        named.is_none_or(|named| named.split_once('/') == Some(own))
     }
 
     /// Tells whether it is about a pod that it may want something of: the one that it names, and one of its
@@ -283,7 +284,7 @@ impl UpdateRequest {
     pub(super) fn may_want(&self, seen: &Observed) -> bool {
         let list = || seen.metadata.get(&MetadataKey::Annotation(INJECTED_LIST.to_owned()));
         let has = |set: &String| list().is_some_and(|list| list.split(',').any(|one| one.trim() == set));
-        self.names(seen)
+        self.names(seen.named.as_deref())
             && (self.controller.is_none() || self.controller == seen.controller)
             && (self.rests() || self.injected_by.as_ref().is_none_or(has))
     }

@@ -69,7 +69,7 @@ pub(super) fn resolve<'a>(
 /// Refuses a request about another pod than it names, and an entry of an owner that does not have the pod:
 /// whoever writes a status, or entries, may give the UID of any.
 fn not_its_own(request: &UpdateRequest, seen: &Observed) -> Failure {
-    if !request.names(seen) {
+    if !request.names(seen.named.as_deref()) {
         let message = "the pod of the UID that it was given is not the one that it names".to_owned();
         return Failure { reason: FailureReason::InvalidRequest, message };
     }

@@ -3,7 +3,7 @@
 use super::world::{KUBELET, World, pod};
 use crate::{
     Call, CallId, ConnectionId, Container, ContainerId, ContainerName, ContainerState, Declared, Event,
-    InstanceState, InstanceView, ListedSandbox, Moment, Pod, SandboxId,
+    InstanceState, InstanceView, ListedSandbox, Moment, Pod, PodRef, SandboxId,
 };
 
 const EXITED: ContainerState = ContainerState::Exited { code: Some(0) };
@@ -147,6 +147,25 @@ fn the_next_one_counts_as_soon_as_it_runs() {
     world.start(&call, "a-1");
     let view = newest(&world).unwrap();
     assert_eq!((view.id.as_str(), view.state), ("a-1", ContainerState::Running));
+}
+
+/// Rows: whether the pod view shows the pod of a UID, and whether the runtime has it.
+#[test]
+fn a_pod_that_is_known_has_its_own_name() {
+    let own = one().pod;
+    let given = PodRef { name: "other".to_owned(), ..own.clone() };
+    for (is_shown, runs) in [(false, false), (true, false), (false, true)] {
+        let mut world = World::new();
+        if is_shown {
+            world.apply(one().seen());
+        }
+        if runs {
+            let (sandbox, declared) = ("sandbox".into(), Declared::default());
+            world.apply(Event::SandboxCreated { sandbox, pod: own.clone(), declared });
+        }
+        let expected = if is_shown || runs { &own } else { &given };
+        assert_eq!(world.node.by_own_name(given.clone()), *expected, "{is_shown} {runs}");
+    }
 }
 
 #[test]

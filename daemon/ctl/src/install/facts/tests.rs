@@ -231,6 +231,8 @@ fn k3s_and_rke2() {
     let config = "/etc/rancher/k3s/config.yaml";
     for (more, name) in [
         ((unit, &*service("--node-name Edge-1")), Some("edge-1")),
+        // Systemd puts the host name there, which is the name where nothing else says one.
+        ((unit, &*service("--node-name=%H")), None),
         // The identifier that comes after it is in the certificate alone.
         ((unit, &*service("--node-name=edge-1 --with-node-id")), None),
         ((config, "with-node-id: true\n"), None),

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     InstanceView,
     creation_env::CreationEnv,
+    in_place_update::UpdateRequest,
     model::{ContainerId, ContainerName, ContainerState},
 };
 
@@ -103,6 +104,13 @@ impl UpdatedPod {
         self.step.is_none() && !self.asking && !self.followed
     }
 
+    /// Returns the first of the pod's requests that names it: what is done for all of them is done by that
+    /// name. By another one the pod would be taken for gone.
+    pub(crate) fn first_of<'a>(&self, requests: &'a [UpdateRequest]) -> Option<&'a UpdateRequest> {
+        let named = self.seen.view().and_then(|view| view.named.as_deref());
+        requests.iter().find(|request| request.names(named)).or(requests.first())
+    }
+
     /// Tells whether nothing is to be tried yet, and until when.
     pub(crate) fn is_paused(&self, now: Instant) -> Option<Instant> {
         self.attempts.pause(now)
@@ -117,13 +125,15 @@ impl UpdatedPod {
             let known = node.instances.get(&container.name);
             let status = container.status.as_ref().filter(|status| status.runs);
             let told = status.and_then(|status| Some((status.id.clone()?, status.restarts)));
+            let has_exited =
+                |id: &ContainerId| node.exited.get(&container.name).is_some_and(|exited| exited.contains(id));
             // Where the runtime was looked at before the container was started, the status is newer. Of the
-            // same instance the runtime knows more, whatever the count: kubelets from 1.36 on never lower
-            // theirs.
+            // same instance, and of one that has exited, the runtime knows more, whatever the count: kubelets
+            // from 1.36 on never lower theirs.
             let newer = told.filter(|(id, attempt)| {
                 known.is_none_or(|known| match known.id == *id {
                     true => known.state == ContainerState::Created,
-                    false => known.attempt < *attempt,
+                    false => known.attempt < *attempt && !has_exited(id),
                 })
             });
             let newest = match newer {

@@ -146,7 +146,7 @@ impl Turn<'_> {
     }
 
     fn fetch(&mut self, pod: &mut UpdatedPod) {
-        if let Some(request) = self.requests.first() {
+        if let Some(request) = pod.first_of(self.requests) {
             pod.asking = true;
             if pod.doubt == Doubt::Unasked {
                 pod.doubt = Doubt::Asked;
@@ -213,7 +213,7 @@ impl Turn<'_> {
                 self.write(pod, step, PodWrite::Open(word));
             }
             Some(Next::Patch(patch)) => {
-                let Some(request) = self.requests.first() else { return };
+                let Some(request) = pod.first_of(self.requests) else { return };
                 let step = Step::Patch(Box::new(Patched::of(&request.pod, &patch)));
                 self.write(pod, step, PodWrite::Patch(Box::new(patch)));
             }
@@ -228,7 +228,7 @@ impl Turn<'_> {
             _ => BTreeMap::new(),
         };
         let instances = pod.instances();
-        let (Some(view), Some(request)) = (pod.seen.view(), self.requests.first()) else { return };
+        let (Some(view), Some(request)) = (pod.seen.view(), pod.first_of(self.requests)) else { return };
         let point = &view.records;
         let restarts = &mut pod.restarts;
         let (actions, again) = restarts.want(request, point, &instances, wanted, self.clock.now, self.told);
@@ -240,7 +240,7 @@ impl Turn<'_> {
         if !self.may_ask(pod) || pod.step.is_some() {
             return;
         }
-        let (Some(view), Some(request)) = (pod.seen.view(), self.requests.first()) else { return };
+        let (Some(view), Some(request)) = (pod.seen.view(), pod.first_of(self.requests)) else { return };
         let version = view.version;
         if let PodWrite::Patch(patch) = &write {
             // Before the kubelet can have it: what it starts from now on is not to be too old.

@@ -36,6 +36,15 @@ fn where_the_runtime_is_not_watched_the_status_tells_of_a_restart() {
         let id = &pod.instances()[&name].id;
         assert_eq!(if id.as_str() == "new" { "new" } else { "old" }, newest, "{attempt}");
     }
+    // The kubelet has not told of the next instance yet, and counts from more than the runtime.
+    let mut later = node.clone();
+    let next = InstanceView { id: "next".into(), attempt: 1, ..node.instances[&name].clone() };
+    later.instances.insert(name.clone(), next);
+    later.exited.entry(name.clone()).or_default().insert(id.clone());
+    let mut view = play.view();
+    let status = view.containers[0].status.as_mut().unwrap();
+    (status.id, status.restarts) = (Some(id.clone()), 3);
+    assert_eq!(pod_of(view, later).instances()[&name].id.as_str(), "next", "that one has exited");
     let created = InstanceView {
         id: id.clone(),
         attempt: 3,
@@ -98,6 +107,31 @@ fn what_the_kubelet_writes_itself_it_knows() {
         matches!(seen, SeenPod::There(view, settled) if (view.version, settled) == (2, at)),
         "an older one"
     );
+}
+
+/// Whoever writes the status of a request may give it the UID of any pod. Rows: the pod as it was seen, and
+/// the request by whose name it is asked for and written to.
+#[test]
+fn what_is_done_to_a_pod_is_done_by_a_request_that_names_it() {
+    let mut play = one();
+    let id = play.ask(&[("a", "a:2")], &[]);
+    let own = play.requests[&id].clone();
+    let mut another = own.clone();
+    (another.id, another.pod.name) = ("another".into(), "other".to_owned());
+    let requests = [another, own];
+    for (named, first) in [
+        (Some("ns/pod"), "r0"),
+        (Some("ns/other"), "another"),
+        // It is not known, or no request names it.
+        (None, "another"),
+        (Some("other/pod"), "another"),
+    ] {
+        let view = PodView { named: named.map(str::to_owned), ..play.view() };
+        let pod = pod_of(view, play.node_view());
+        assert_eq!(pod.first_of(&requests).map(|request| request.id.as_str()), Some(first), "{named:?}");
+    }
+    let unseen = UpdatedPod::default();
+    assert!(unseen.first_of(&requests).is_some() && unseen.first_of(&[]).is_none());
 }
 
 fn pod_of(view: PodView, node: NodeView) -> UpdatedPod {
