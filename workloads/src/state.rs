@@ -101,7 +101,10 @@ impl State {
     /// Looks at a workload.
     pub(crate) fn look(&mut self, uid: &str, look: Look<'_>) -> Next {
         let Some(set) = self.cluster.set(uid).cloned() else {
-            self.memory.remove(uid);
+            // One for which there is no room comes back, and what was written for it last may be unknown.
+            if self.cluster.absent(uid).is_none() {
+                self.memory.remove(uid);
+            }
             return self.cluster.returning(uid).cloned().map_or(Next::Nothing, Next::Fetch);
         };
         let meta = set.meta();

@@ -1,12 +1,8 @@
 //! The watches: what the API server shows, in the words of the picture. Conversion only.
 
-use std::{
-    pin::pin,
-    sync::{LazyLock, Mutex, PoisonError},
-    time::Instant,
-};
+use std::pin::pin;
 
-use berth_base::line_pace::LinePace;
+use berth_base::line_pace::SharedPace;
 use berth_base::outage::{Outage, is_too_old};
 use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{ImagePullJob, NodePodUpdate};
@@ -43,8 +39,10 @@ use crate::{
 const WATCH_SECONDS: u32 = 60;
 /// Objects of one answer. It is in memory as a whole: of 1.4 MB each, and 8 MiB when it is read.
 pub(crate) const PAGE: u32 = 16;
-/// The same of objects of which little is read.
-pub(crate) const SMALL: u32 = 100;
+/// The same of objects of which little is read, and of those of nodes.
+const SMALL: u32 = 100;
+/// Objects that nodes have, one each. There are thousands, and no author of a namespace makes them large.
+const OF_NODES: [&str; 2] = [Nodes::NAME, NodePodUpdates::NAME];
 
 /// Event of the objects of a kind.
 #[derive(Debug)]
@@ -279,7 +277,7 @@ pub(crate) async fn relay<K, I>(
 ) where
     K: Received,
 {
-    let most = if K::IS_SMALL { SMALL } else { PAGE };
+    let most = if K::IS_SMALL || OF_NODES.contains(&name) { SMALL } else { PAGE };
     let page = config.page_size.unwrap_or(most).min(most);
     let config = config.timeout(WATCH_SECONDS).page_size(page);
     let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
@@ -313,8 +311,9 @@ pub(crate) async fn relay<K, I>(
         if matches!(event, Event::Init | Event::InitDone) {
             drop(list.take());
         }
-        if !K::IS_SMALL && matches!(event, Event::Init) {
-            list = lane::LISTS.acquire().await.ok();
+        if matches!(event, Event::Init) {
+            let places = if K::IS_SMALL { &lane::SMALL_LISTS } else { &lane::LISTS };
+            list = places.acquire().await.ok();
         }
         if let Event::InitApply(object) | Event::Apply(object) = &event
             && let Some(fault) = object.fault()
@@ -336,11 +335,10 @@ pub(crate) fn understood<T>(kind: &str, read: Result<T, String>, metrics: &Metri
 
 /// Pace of the lines about objects that are set aside: each version of one is, however often its author
 /// writes it.
-static ASIDE: LazyLock<Mutex<LinePace>> = LazyLock::new(Mutex::default);
+static ASIDE: SharedPace = SharedPace::new();
 
 fn is_aside(kind: &str, error: &str, metrics: &Metrics) {
-    let line = ASIDE.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
-    if let Some(left_out) = line {
+    if let Some(left_out) = ASIDE.take() {
         warn!(kind, error, left_out, "Object not understood, it is set aside");
     }
     metrics.set_aside();
@@ -361,58 +359,4 @@ pub(crate) fn shown<K: Received, V>(event: Event<K>, view: impl Fn(K::Object) ->
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use serde_json::Value;
-
-    use super::*;
-    use crate::{
-        kinds::KINDS,
-        served::{nested, reads},
-    };
-
-    fn set(name: &str, levels: usize) -> Value {
-        json!({
-            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet",
-            "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "5" },
-            "spec": {
-                "selector": { "matchLabels": { "app": "a" } },
-                "template": { "metadata": { "labels": { "app": "a" } }, "spec": { "x": nested(levels) } },
-            },
-        })
-    }
-
-    /// Objects of one list, and then of the events of a watch.
-    fn answer(query: &str) -> String {
-        if !query.contains("watch=true") {
-            let items = [set("a", 1), set("deep", 200), set("b", 1)];
-            return json!({ "metadata": { "resourceVersion": "5" }, "items": items }).to_string();
-        }
-        let event = |object| format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n");
-        [set("c", 1), set("deep", 200), set("d", 1)].map(event).concat()
-    }
-
-    #[tokio::test]
-    async fn an_object_that_is_too_deep_holds_none_of_the_others_up() {
-        let writer = reads(|_, query| {
-            let is_small = query.split('&').any(|part| part == "limit=16");
-            assert!(query.contains("watch=true") || is_small, "a small page: {query}");
-            answer(query)
-        });
-        let (sender, mut inputs) = mpsc::channel(16);
-        tokio::spawn(follow_sets(writer.client, KINDS[0], sender, writer.metrics.clone()));
-        let mut seen = Vec::new();
-        while seen.len() < 8 {
-            let input = tokio::time::timeout(Duration::from_secs(20), inputs.recv()).await;
-            let Ok(Some(Input::Set(_, shown))) = input else { panic!("{input:?} after {seen:?}") };
-            seen.push(match shown {
-                Shown::ListBegins => "list".to_owned(),
-                Shown::ListEnds => "end".to_owned(),
-                Shown::Applied(filed) => filed.object.name().to_owned(),
-                Shown::Gone(uid) => format!("not {uid}"),
-            });
-        }
-        assert_eq!(seen, ["list", "a", "not deep", "b", "end", "c", "not deep", "d"]);
-    }
-}
+mod tests;

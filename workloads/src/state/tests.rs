@@ -342,6 +342,10 @@ fn a_set_that_was_set_aside_is_fetched_when_there_is_room() {
     state.all_due();
     let soon = later(Instant::now(), Duration::from_secs(1));
     assert_eq!(state.due(soon), ["a"], "there is nothing to be done for the other one");
+    // A plan of it was on its way, and nobody knows what it wrote.
+    state.memory("b").unread.add(1);
+    assert!(matches!(state.look("b", look()), Next::Nothing));
+    assert!(state.memory("b").unread.is_so(), "it is read when it comes back");
     let concerned = state.cluster.take(Input::Set(KINDS[0], Shown::Gone("a".to_owned())));
     state.concerns(concerned);
     assert!(matches!(state.look("b", look()), Next::Fetch(absent) if absent.name == "b"));

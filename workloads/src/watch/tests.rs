@@ -1,0 +1,121 @@
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::future::join_all;
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    kinds::KINDS,
+    served::{nested, reads},
+};
+
+fn set(name: &str, levels: usize) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet",
+        "metadata": { "namespace": "ns", "name": name, "uid": name, "resourceVersion": "5" },
+        "spec": {
+            "selector": { "matchLabels": { "app": "a" } },
+            "template": { "metadata": { "labels": { "app": "a" } }, "spec": { "x": nested(levels) } },
+        },
+    })
+}
+
+/// Objects of one list, and then of the events of a watch.
+fn answer(query: &str) -> String {
+    if !query.contains("watch=true") {
+        let items = [set("a", 1), set("deep", 200), set("b", 1)];
+        return json!({ "metadata": { "resourceVersion": "5" }, "items": items }).to_string();
+    }
+    let event = |object| format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n");
+    [set("c", 1), set("deep", 200), set("d", 1)].map(event).concat()
+}
+
+/// Each is a list of its own for the API server: of 5,000 nodes there would be 300.
+#[tokio::test]
+async fn objects_of_nodes_come_in_larger_pages() {
+    let (asks, mut asked) = mpsc::unbounded_channel();
+    let writer = reads(move |path, query| {
+        drop(asks.send(format!("{path}?{query}")));
+        json!({ "metadata": { "resourceVersion": "5" }, "items": [] }).to_string()
+    });
+    let (sender, _inputs) = mpsc::channel(16);
+    let given = || (writer.client.clone(), sender.clone(), writer.metrics.clone());
+    let (client, inputs, metrics) = given();
+    tokio::spawn(follow::<Nodes>(client, inputs, metrics));
+    let (client, inputs, metrics) = given();
+    tokio::spawn(follow::<NodePodUpdates>(client, inputs, metrics));
+    let mut listed = BTreeSet::new();
+    while listed.len() < 2 {
+        let asked = tokio::time::timeout(Duration::from_secs(20), asked.recv()).await;
+        let asked = asked.unwrap().unwrap();
+        if !asked.contains("watch=true") {
+            assert!(asked.contains("limit=100"), "{asked}");
+            listed.insert(asked);
+        }
+    }
+}
+
+/// A page is in memory as a whole before it is read, and each namespace with spreads has a watch of its own.
+#[tokio::test]
+async fn lists_of_pods_come_in_two_at_a_time() {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = begun.clone();
+    let writer = reads(move |_, query| {
+        if !query.contains("watch=true") {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let meta = json!({ "namespace": "ns", "name": "a", "uid": "a", "resourceVersion": "5" });
+        json!({ "metadata": { "resourceVersion": "5" }, "items": [{ "metadata": meta }] }).to_string()
+    });
+    let mut all = Vec::new();
+    for _ in 0..5 {
+        // The pod of a list waits until the list's begin is taken.
+        let (sender, inputs) = mpsc::channel(1);
+        tokio::spawn(follow::<Pods>(writer.client.clone(), sender, writer.metrics.clone()));
+        all.push(inputs);
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(begun.load(Ordering::Relaxed) <= 2);
+    let ended = tokio::time::timeout(Duration::from_secs(20), join_all(all.into_iter().map(ends))).await;
+    assert_eq!(ended.unwrap(), [true; 5]);
+}
+
+/// Tells whether a list comes to its end.
+async fn ends(mut inputs: mpsc::Receiver<Input>) -> bool {
+    while let Some(input) = inputs.recv().await {
+        if input.is_end() {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn an_object_that_is_too_deep_holds_none_of_the_others_up() {
+    let writer = reads(|_, query| {
+        let is_small = query.split('&').any(|part| part == "limit=16");
+        assert!(query.contains("watch=true") || is_small, "a small page: {query}");
+        answer(query)
+    });
+    let (sender, mut inputs) = mpsc::channel(16);
+    tokio::spawn(follow_sets(writer.client, KINDS[0], sender, writer.metrics.clone()));
+    let mut seen = Vec::new();
+    while seen.len() < 8 {
+        let input = tokio::time::timeout(Duration::from_secs(20), inputs.recv()).await;
+        let Ok(Some(Input::Set(_, shown))) = input else { panic!("{input:?} after {seen:?}") };
+        seen.push(match shown {
+            Shown::ListBegins => "list".to_owned(),
+            Shown::ListEnds => "end".to_owned(),
+            Shown::Applied(filed) => filed.object.name().to_owned(),
+            Shown::Gone(uid) => format!("not {uid}"),
+        });
+    }
+    assert_eq!(seen, ["list", "a", "not deep", "b", "end", "c", "not deep", "d"]);
+}
