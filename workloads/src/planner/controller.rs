@@ -75,6 +75,9 @@ impl<P: Picture> Controller<P> {
             self.say_who_is_left_out();
             if self.turns.begins_term() {
                 self.all_due();
+                // The leader before this one may have ended before it told.
+                let all = self.picture.all_left_out();
+                all.into_iter().for_each(|object| self.connections.writer.events.about(object, no_room()));
             }
             if self.is_listed() {
                 self.read_or_begin();
