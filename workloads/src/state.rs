@@ -124,7 +124,15 @@ impl State {
         }
         match self.cluster.lack(&set) {
             None => {}
-            Some(Lack::Templates) => return Next::Read(set),
+            Some(Lack::Templates) => {
+                // Many come back at once, and each reading lists the namespace.
+                memory.unread.add(self.turns.readings());
+                let Memory { unread, read_in, .. } = memory;
+                return match self.turns.reads_first(set.namespace(), unread, *read_in, look.now) {
+                    Some(ReadFirst::WithNamespace) => Next::Nothing,
+                    Some(ReadFirst::Apart) | None => Next::Read(set),
+                };
+            }
             // It is due when there is room, or another version of the pod.
             Some(lack @ (Lack::Room | Lack::Labels(_))) => {
                 let note = match lack {
