@@ -126,7 +126,9 @@ impl State {
             None => {}
             Some(Lack::Templates) => {
                 // Many come back at once, and each reading lists the namespace.
-                memory.unread.add(self.turns.readings());
+                if !memory.unread.is_so() {
+                    memory.unread.add(self.turns.readings());
+                }
                 let Memory { unread, read_in, .. } = memory;
                 return match self.turns.reads_first(set.namespace(), unread, *read_in, look.now) {
                     Some(ReadFirst::WithNamespace) => Next::Nothing,

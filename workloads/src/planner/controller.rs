@@ -157,7 +157,7 @@ impl<P: Picture> Controller<P> {
                 continue;
             }
             let lacks = self.picture.lacks(&uid);
-            if lacks {
+            if lacks && !memory.unread.is_so() {
                 // Many come back at once, and each reading lists the namespace.
                 memory.unread.add(self.turns.readings());
             }
