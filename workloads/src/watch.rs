@@ -39,10 +39,9 @@ use crate::{
 const WATCH_SECONDS: u32 = 60;
 /// Objects of one answer. It is in memory as a whole: of 1.4 MB each, and 8 MiB when it is read.
 pub(crate) const PAGE: u32 = 16;
-/// The same of objects of which little is read, and of those of nodes.
+/// The same of objects of which little is read, and of nodes: there are thousands, and no author of a
+/// namespace makes them large. A NodePodUpdate has what authors want for their pods.
 const SMALL: u32 = 100;
-/// Objects that nodes have, one each. There are thousands, and no author of a namespace makes them large.
-const OF_NODES: [&str; 2] = [Nodes::NAME, NodePodUpdates::NAME];
 
 /// Event of the objects of a kind.
 #[derive(Debug)]
@@ -277,7 +276,7 @@ pub(crate) async fn relay<K, I>(
 ) where
     K: Received,
 {
-    let most = if K::IS_SMALL || OF_NODES.contains(&name) { SMALL } else { PAGE };
+    let most = if K::IS_SMALL || name == Nodes::NAME { SMALL } else { PAGE };
     let page = config.page_size.unwrap_or(most).min(most);
     let config = config.timeout(WATCH_SECONDS).page_size(page);
     let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
