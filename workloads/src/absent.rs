@@ -72,9 +72,45 @@ impl Writer {
         let api = Api::<Sent<DynamicObject>>::namespaced_with(client, &namespace, &resource);
         // There is no right to get one.
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        // Many may come back at once, and each of them is large.
+        let _place = self.pages.acquire().await;
         let listed = self.fetch("read", api.list(&params)).await.map_err(|failure| failure.text())?;
         let read = listed.items.into_iter().filter_map(|sent| sent.read().ok());
         let mut read = read.filter(|object| object.metadata.uid.as_deref() == Some(uid.as_str()));
         Ok(read.next().and_then(|object| kind.file(object).ok()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, time::Duration};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{kinds::KINDS, served::reads};
+
+    #[tokio::test]
+    async fn no_more_come_back_beside_each_other_than_there_are_places() {
+        let writer = reads(|_, _| {
+            let metadata = json!({ "namespace": "ns", "name": "web", "uid": "u", "resourceVersion": "5" });
+            let template = json!({ "metadata": { "labels": { "app": "a" } } });
+            let spec = json!({ "selector": { "matchLabels": { "app": "a" } }, "template": template });
+            let kind = KINDS[0];
+            let item = json!({ "apiVersion": kind.api_version(), "kind": kind.name, "metadata": metadata,
+                "spec": spec });
+            json!({ "metadata": { "resourceVersion": "5" }, "items": [item] }).to_string()
+        });
+        let text = str::to_owned;
+        let absent = Absent { kind: KINDS[0], namespace: text("ns"), name: text("web"), uid: text("u") };
+        let pages = writer.pages.clone();
+        let all = u32::try_from(pages.available_permits()).unwrap();
+        let others = pages.acquire_many(all).await.unwrap();
+        let mut back = pin!(writer.bring_back(absent));
+        let waits = tokio::time::timeout(Duration::from_millis(200), back.as_mut()).await;
+        assert!(waits.is_err(), "{waits:?}");
+        drop(others);
+        let back = tokio::time::timeout(Duration::from_secs(20), back).await.unwrap();
+        assert!(back.unwrap().is_some_and(|filed| filed.bytes > 0));
     }
 }

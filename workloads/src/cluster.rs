@@ -1,6 +1,7 @@
 //! Picture of the cluster: workloads of all kinds, what they own, and the nodes.
 
 mod nodes;
+mod of_set;
 mod room;
 
 use std::{
@@ -32,7 +33,7 @@ use crate::{
     kinds::{Given, KINDS, Kind, Known, Plan, Set, Workload},
     node_updates::NodeUpdates,
     object::Filed,
-    owned::{Concerned, Ownable, Owned, orphans},
+    owned::{Concerned, Ownable, Owned},
     reading::Found,
     room::uids,
     update_store::{News, UpdateStore},
@@ -241,8 +242,10 @@ impl Cluster {
     pub(crate) fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
         let (uids, revisions) = (uids(&found.revisions), self.all_fitting(found.revisions));
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
-        let here = all.filter(|filed| filed.object.namespace() == namespace);
-        let sets: Vec<&str> = here.map(|filed| filed.uid()).collect();
+        let here = all.filter(|filed| filed.object.namespace() == namespace).map(|filed| filed.uid());
+        // One for which there is no room may come back before the watch has shown what is gone of it.
+        let absent = self.absent.values().filter(|absent| absent.namespace == namespace);
+        let sets: Vec<&str> = here.chain(absent.map(|absent| absent.uid.as_str())).collect();
         let mut keys = self.pods.found(&sets, found.pods);
         let (mut concerned, named) = self.claims.found(&sets, found.claims);
         keys.extend(self.revisions.found(&sets, revisions));
@@ -339,9 +342,9 @@ impl Cluster {
     /// Plan of a workload.
     pub(crate) fn plan(&self, set: &Set, given: Given<'_>, now: Timestamp) -> Plan {
         let (pods, revisions) = (self.pods_of(set), self.revisions_of(set));
+        let pull_jobs = self.pull_jobs_of(set);
         let set: &dyn Workload = Arc::as_ref(set);
         let uid = set.uid();
-        let pull_jobs: Vec<&PullJobView> = self.pull_jobs.of(uid).collect();
         let known = Known {
             revisions: &revisions,
             pods: &pods,
@@ -353,22 +356,6 @@ impl Cluster {
             given,
         };
         set.plan(&known, now)
-    }
-
-    /// Pods of a workload, and those that it may adopt. An author may name an owner of another namespace.
-    fn pods_of(&self, set: &Set) -> Vec<&PodView> {
-        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
-        let orphans = orphans.iter().flat_map(|key| self.pods.of(key));
-        let all = self.pods.of(set.uid()).chain(orphans);
-        all.filter(|pod| pod.namespace == set.namespace()).collect()
-    }
-
-    /// The same of revisions.
-    fn revisions_of(&self, set: &Set) -> Vec<&Revision> {
-        let orphans = set.adopts().then(|| orphans(set.namespace(), set.name()));
-        let orphans = orphans.iter().flat_map(|key| self.revisions.of(key));
-        let all = self.revisions.of(set.uid()).chain(orphans);
-        all.filter(|one| one.namespace == set.namespace()).collect()
     }
 
     /// Updates in place of these pods of a workload, as nodes tell them and the pods show them.

@@ -197,7 +197,7 @@ impl Controller {
         }
         others.extend(cluster.make_room());
         let set = cluster.set(&uid).cloned();
-        let lacks = set.as_ref().is_some_and(|set| cluster.lack(set).is_some());
+        let lacks = was_read && set.as_ref().is_some_and(|set| cluster.lack(set).is_some());
         let name = set.as_ref().map(|set| set.title());
         let (read_in, readings) = (state.turns.read_in(), state.turns.readings());
         // Thousands of sets may fail at once, and again and again.
@@ -227,7 +227,7 @@ impl Controller {
         }
         put_off.into_iter().for_each(|late| memory.put_off.add_late(late));
         let mut pause = memory.ends(&end);
-        if was_read && lacks {
+        if lacks {
             pause = pause.max(READ_EVERY);
         }
         match &end {

@@ -6,6 +6,9 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// Lists of objects that may be large which come in beside each other: a page of one may take 150 MB.
 pub(crate) static LISTS: Semaphore = Semaphore::const_new(2);
+/// Lists of other objects: each namespace with WorkloadSpreads has one, and its pages are as large until they
+/// are read.
+pub(crate) static SMALL_LISTS: Semaphore = Semaphore::const_new(2);
 
 /// Inputs that may wait before one that may be large.
 const MOST_BEFORE: usize = 16;

@@ -163,6 +163,15 @@ impl Room {
         std::mem::take(&mut self.left_out)
     }
 
+    /// Objects of a store that are set aside.
+    pub(crate) fn all_left_out<'a, T: Object + 'a>(
+        &self,
+        all: impl Iterator<Item = &'a Filed<T>>,
+    ) -> Vec<ObjectReference> {
+        let all = all.map(|filed| &filed.object).filter(|object| self.is_aside(*object));
+        all.map(Object::reference).collect()
+    }
+
     fn set_aside<T: Object + Bare>(&mut self, filed: Filed<T>) -> Filed<T> {
         if self.aside.insert(filed.uid().to_owned()) {
             self.left_out.push(filed.object.reference());

@@ -101,7 +101,10 @@ impl State {
     /// Looks at a workload.
     pub(crate) fn look(&mut self, uid: &str, look: Look<'_>) -> Next {
         let Some(set) = self.cluster.set(uid).cloned() else {
-            self.memory.remove(uid);
+            // One for which there is no room comes back, and what was written for it last may be unknown.
+            if self.cluster.absent(uid).is_none() {
+                self.memory.remove(uid);
+            }
             return self.cluster.returning(uid).cloned().map_or(Next::Nothing, Next::Fetch);
         };
         let meta = set.meta();
@@ -121,7 +124,17 @@ impl State {
         }
         match self.cluster.lack(&set) {
             None => {}
-            Some(Lack::Templates) => return Next::Read(set),
+            Some(Lack::Templates) => {
+                // Many come back at once, and each reading lists the namespace.
+                if !memory.unread.is_so() {
+                    memory.unread.add(self.turns.readings());
+                }
+                let Memory { unread, read_in, .. } = memory;
+                return match self.turns.reads_first(set.namespace(), unread, *read_in, look.now) {
+                    Some(ReadFirst::WithNamespace) => Next::Nothing,
+                    Some(ReadFirst::Apart) | None => Next::Read(set),
+                };
+            }
             // It is due when there is room, or another version of the pod.
             Some(lack @ (Lack::Room | Lack::Labels(_))) => {
                 let note = match lack {

@@ -5,8 +5,10 @@
 
 use std::borrow::Cow;
 
+use berth_base::line_pace::SharedPace;
 use berth_base::metadata::{Metadata, ReadAnnotations};
 use berth_base::sent::Received;
+use berth_spread::MATCHED;
 use berth_workloads_policy::{
     names::{DELETION_COST_ANNOTATION, GRACE_ANNOTATION, METADATA_OF_ANNOTATION},
     pod::PodView,
@@ -31,13 +33,15 @@ const MOST_METADATA: usize = 32 << 10;
 const TEXT: usize = 80;
 /// Key that no label has: labels of a pod are not known, since its metadata are too large.
 const UNREAD: &str = "";
+/// Pace of the lines about claims that are set aside: each version of one is.
+static ASIDE: SharedPace = SharedPace::new();
 
 /// Annotations of a pod.
 struct Annotations;
 
 impl ReadAnnotations for Annotations {
     const KEYS: &'static [&'static str] =
-        &[DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION, GRACE_ANNOTATION];
+        &[DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION, GRACE_ANNOTATION, MATCHED];
 }
 
 /// Tells whether an annotation of this key is read.
@@ -212,8 +216,9 @@ fn memory(meta: &ObjectMeta, gates: &[PodReadinessGate]) -> usize {
 pub(crate) fn owners_fit(meta: &ObjectMeta) -> bool {
     let owners = meta.owner_references.iter().flatten().map(of_owner);
     let fit = owners.fold(0, usize::saturating_add) <= MOST_METADATA;
-    if !fit {
-        warn!(claim = meta.name, "Claim has too many owners, it is set aside");
+    if !fit && let Some(left_out) = ASIDE.take() {
+        let (namespace, claim) = (meta.namespace.as_deref(), meta.name.as_deref());
+        warn!(namespace, claim, left_out, "Claim has too many owners, it is set aside");
     }
     fit
 }

@@ -1,12 +1,8 @@
 //! The watches: what the API server shows, in the words of the picture. Conversion only.
 
-use std::{
-    pin::pin,
-    sync::{LazyLock, Mutex, PoisonError},
-    time::Instant,
-};
+use std::pin::pin;
 
-use berth_base::line_pace::LinePace;
+use berth_base::line_pace::SharedPace;
 use berth_base::outage::{Outage, is_too_old};
 use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{ImagePullJob, NodePodUpdate};
@@ -43,8 +39,9 @@ use crate::{
 const WATCH_SECONDS: u32 = 60;
 /// Objects of one answer. It is in memory as a whole: of 1.4 MB each, and 8 MiB when it is read.
 pub(crate) const PAGE: u32 = 16;
-/// The same of objects of which little is read.
-pub(crate) const SMALL: u32 = 100;
+/// The same of objects of which little is read, and of nodes: there are thousands, and no author of a
+/// namespace makes them large. A NodePodUpdate has what authors want for their pods.
+const SMALL: u32 = 100;
 
 /// Event of the objects of a kind.
 #[derive(Debug)]
@@ -279,7 +276,7 @@ pub(crate) async fn relay<K, I>(
 ) where
     K: Received,
 {
-    let most = if K::IS_SMALL { SMALL } else { PAGE };
+    let most = if K::IS_SMALL || name == Nodes::NAME { SMALL } else { PAGE };
     let page = config.page_size.unwrap_or(most).min(most);
     let config = config.timeout(WATCH_SECONDS).page_size(page);
     let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
@@ -313,8 +310,9 @@ pub(crate) async fn relay<K, I>(
         if matches!(event, Event::Init | Event::InitDone) {
             drop(list.take());
         }
-        if !K::IS_SMALL && matches!(event, Event::Init) {
-            list = lane::LISTS.acquire().await.ok();
+        if matches!(event, Event::Init) {
+            let places = if K::IS_SMALL { &lane::SMALL_LISTS } else { &lane::LISTS };
+            list = places.acquire().await.ok();
         }
         if let Event::InitApply(object) | Event::Apply(object) = &event
             && let Some(fault) = object.fault()
@@ -336,11 +334,10 @@ pub(crate) fn understood<T>(kind: &str, read: Result<T, String>, metrics: &Metri
 
 /// Pace of the lines about objects that are set aside: each version of one is, however often its author
 /// writes it.
-static ASIDE: LazyLock<Mutex<LinePace>> = LazyLock::new(Mutex::default);
+static ASIDE: SharedPace = SharedPace::new();
 
 fn is_aside(kind: &str, error: &str, metrics: &Metrics) {
-    let line = ASIDE.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
-    if let Some(left_out) = line {
+    if let Some(left_out) = ASIDE.take() {
         warn!(kind, error, left_out, "Object not understood, it is set aside");
     }
     metrics.set_aside();

@@ -4,10 +4,7 @@
 
 mod waiting;
 
-use std::{
-    sync::{LazyLock, Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use berth_proto::text::cut;
 use jiff::Timestamp;
@@ -20,7 +17,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 pub use self::waiting::Waiting;
-use crate::{line_pace::LinePace, telemetry::chain};
+use crate::{line_pace::SharedPace, telemetry::chain};
 
 /// The longest note that the API takes, in bytes.
 const LONGEST_NOTE: usize = 1024;
@@ -29,7 +26,7 @@ const LONGEST_NAME: usize = 200;
 /// An Event without an answer is given up after it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Pace of the lines about Events that are not written: in a namespace that is being deleted none of them is.
-static NOT_WRITTEN: LazyLock<Mutex<LinePace>> = LazyLock::new(Mutex::default);
+static NOT_WRITTEN: SharedPace = SharedPace::new();
 
 /// News of an object, for people.
 #[derive(Clone, Debug)]
@@ -56,8 +53,7 @@ impl News {
             Ok(Err(error)) => chain(&error),
             Err(_) => "no answer".to_owned(),
         };
-        let line = NOT_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now());
-        if let Some(left_out) = line {
+        if let Some(left_out) = NOT_WRITTEN.take() {
             let name = event.metadata.name.as_deref();
             warn!(namespace, event = name, reason, error = failure, left_out, "Event not written");
         }

@@ -1,7 +1,10 @@
 //! Pace of log lines that may be about each of thousands of objects: what fails for all of one author's would
 //! fill the log of everybody. An object's status says the same of it.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 /// Lines of one time.
 const MOST: u32 = 30;
@@ -14,6 +17,22 @@ pub struct LinePace {
     since: Option<Instant>,
     said: u32,
     left_out: u64,
+}
+
+/// Pace of one kind of line that many tasks write.
+#[derive(Debug, Default)]
+pub struct SharedPace(Mutex<LinePace>);
+
+impl SharedPace {
+    /// One of which nothing was written yet.
+    pub const fn new() -> Self {
+        Self(Mutex::new(LinePace { since: None, said: 0, left_out: 0 }))
+    }
+
+    /// Tells whether one more line is written now: `None`, or how many were left out before it.
+    pub fn take(&self) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take(Instant::now())
+    }
 }
 
 impl LinePace {
@@ -34,6 +53,18 @@ impl LinePace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Where this takes longer than the time of a pace there are some more.
+    #[test]
+    fn tasks_have_one_pace_together() {
+        static PACE: SharedPace = SharedPace::new();
+        let said = || (0..10_000).filter(|_| PACE.take().is_some()).count();
+        let all: usize = std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| scope.spawn(said));
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert!((30..20_000).contains(&all), "{all}");
+    }
 
     /// Rows: seconds, lines that are due then, lines that are written, and those that the first of them says
     /// were left out.

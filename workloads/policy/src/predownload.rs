@@ -46,6 +46,8 @@ pub const AGAIN: Duration = Duration::from_secs(60);
 /// An ImagePullJob that a workload owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PullJobView {
+    /// Its namespace.
+    pub namespace: String,
     /// Its name.
     pub name: String,
     /// Which one of that name.
@@ -117,6 +119,7 @@ impl PullJobView {
     pub fn of(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Self {
         let label = meta.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
         Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             version: meta.resource_version.clone().unwrap_or_default(),

@@ -76,8 +76,14 @@ impl Cluster {
         match &shown {
             Shown::ListBegins => self.holdings.list_begins(kind.plural),
             Shown::ListEnds => {
+                let mut shelf = self.shelves.iter_mut().find(|shelf| shelf.kind.plural == kind.plural);
                 for gone in self.holdings.list_ends(kind.plural) {
-                    self.absent.remove(&gone);
+                    // An answer of a plan of before, which comes late, does not bring it back.
+                    if self.absent.remove(&gone).is_some()
+                        && let Some(shelf) = &mut shelf
+                    {
+                        shelf.sets.gone(&gone);
+                    }
                 }
             }
             Shown::Applied(filed) => {

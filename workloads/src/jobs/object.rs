@@ -1,6 +1,6 @@
 //! An object of the two kinds, and its plan.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use berth_proto::crd::{
     AdvancedCronJob, AdvancedCronJobSpec, BroadcastJob, BroadcastJobSpec, BroadcastJobStatus,
@@ -22,6 +22,8 @@ use crate::{
 
 /// Conditions of a BroadcastJob that are kept where there is no room for it: there are fewer kinds of them.
 const MOST_CONDITIONS: usize = 8;
+/// The longest text of a time.
+const LONGEST_TIME: usize = 64;
 
 /// An object of them, for the store.
 pub(super) type Filed = object::Filed<AnyJob>;
@@ -80,6 +82,7 @@ impl Bare for AnyJob {
             Self::Broadcast(job) => {
                 let mut bare = BroadcastJob::new("", BroadcastJobSpec::default());
                 bare.metadata = bare_meta(&job.metadata);
+                bare.metadata.annotations = scheduled_at(&job.metadata);
                 bare.status = job.status.as_ref().map(bare_status);
                 Self::Broadcast(Arc::new(bare))
             }
@@ -90,6 +93,12 @@ impl Bare for AnyJob {
             }
         }
     }
+}
+
+/// Annotation with the time that an AdvancedCronJob has made it for.
+fn scheduled_at(meta: &ObjectMeta) -> Option<BTreeMap<String, String>> {
+    let time = meta.annotations.as_ref()?.get(cron_job::SCHEDULED_AT)?;
+    (time.len() <= LONGEST_TIME).then(|| [(cron_job::SCHEDULED_AT.to_owned(), time.clone())].into())
 }
 
 fn bare_status(status: &BroadcastJobStatus) -> BroadcastJobStatus {

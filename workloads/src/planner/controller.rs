@@ -75,6 +75,9 @@ impl<P: Picture> Controller<P> {
             self.say_who_is_left_out();
             if self.turns.begins_term() {
                 self.all_due();
+                // The leader before this one may have ended before it told.
+                let all = self.picture.all_left_out();
+                all.into_iter().for_each(|object| self.connections.writer.events.about(object, no_room()));
             }
             if self.is_listed() {
                 self.read_or_begin();
@@ -153,21 +156,21 @@ impl<P: Picture> Controller<P> {
             if memory.aside.has(&object) {
                 continue;
             }
-            if self.picture.lacks(&uid) {
-                let read = work::read::<P>(self.connections.writer.clone(), object);
-                self.turns.spawn(uid, async { Came::Report(read.await) });
-                continue;
+            let lacks = self.picture.lacks(&uid);
+            if lacks && !memory.unread.is_so() {
+                // Many come back at once, and each reading lists the namespace.
+                memory.unread.add(self.turns.readings());
             }
-            if object.meta().deletion_timestamp.is_none() {
+            if lacks || object.meta().deletion_timestamp.is_none() {
                 let Memory { unread, read_in, .. } = memory;
                 match self.turns.reads_first(object.namespace(), unread, *read_in, now) {
-                    Some(ReadFirst::Apart) => {
+                    Some(ReadFirst::WithNamespace) => continue,
+                    None if !lacks => {}
+                    Some(ReadFirst::Apart) | None => {
                         let read = work::read::<P>(self.connections.writer.clone(), object);
                         self.turns.spawn(uid, async { Came::Report(read.await) });
                         continue;
                     }
-                    Some(ReadFirst::WithNamespace) => continue,
-                    None => {}
                 }
             }
             match guarded(|| self.picture.plan(&object, memory, Timestamp::now())) {

@@ -102,6 +102,11 @@ pub(crate) trait Picture: Sized + Send + 'static {
         Vec::new()
     }
 
+    /// All that are.
+    fn all_left_out(&self) -> Vec<ObjectReference> {
+        Vec::new()
+    }
+
     /// Kind of an object, where there are several.
     fn kind(_object: &Self::Object) -> &'static str {
         ""

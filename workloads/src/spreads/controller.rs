@@ -6,10 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_base::sent::Sent;
 use berth_base::time::later;
 use berth_workloads_policy::action::Note;
-use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Resource,
     runtime::watcher::{self, Event},
@@ -30,6 +28,7 @@ use crate::{
     agenda::Share,
     event_loop::{Connections, EventLoop, Turn},
     timing::{AT_ONCE, Backoff},
+    trimmed::TrimmedPod,
     watch::{Shown, relay, shown},
     write::{HELD_BACK, Writer},
 };
@@ -234,7 +233,7 @@ impl Controller {
         let (sender, own) = (self.sender.clone(), namespace.to_owned());
         let Writer { client, metrics, .. } = self.connections.writer.clone();
         Space::of(self.watches.spawn(async move {
-            let api: Api<Sent<Pod>> = Api::namespaced(client, &own);
+            let api: Api<TrimmedPod> = Api::namespaced(client, &own);
             let input = |event: Option<_>| Some(Input::Pod(own.clone(), shown(event?, PodView::of)));
             relay(api, watcher::Config::default(), "pods", input, sender, &metrics).await;
         }))
@@ -252,7 +251,7 @@ impl Controller {
         let sender = self.sender.clone();
         let Writer { client, metrics, .. } = self.connections.writer.clone();
         self.watches.spawn(async move {
-            let api: Api<Sent<Pod>> = Api::all(client);
+            let api: Api<TrimmedPod> = Api::all(client);
             relay(api, watcher::Config::default(), "pods", of_all, sender, &metrics).await;
         });
     }
@@ -384,7 +383,7 @@ impl Controller {
 }
 
 /// Input of an event of the watch of all pods.
-fn of_all(event: Option<Event<Sent<Pod>>>) -> Option<Input> {
+fn of_all(event: Option<Event<TrimmedPod>>) -> Option<Input> {
     let event = event?;
     let namespace = match &event {
         Event::Init => return Some(Input::AllPodsBegin),

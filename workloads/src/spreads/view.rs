@@ -2,7 +2,9 @@
 
 use berth_proto::crd::{WorkloadSpread, WorkloadSpreadStatus};
 use berth_spread::{COST, IGNORE_METADATA, MATCHED, Matched, PodSeen, Spread};
-use k8s_openapi::api::core::v1::{ObjectReference, Pod};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::trimmed::TrimmedPod;
 
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
@@ -86,7 +88,7 @@ impl PodView {
     }
 
     /// Reduces a pod; one that nobody decides on is none that counts.
-    pub(super) fn of(pod: Pod) -> Option<Self> {
+    pub(super) fn of(TrimmedPod(pod): TrimmedPod) -> Option<Self> {
         let meta = &pod.metadata;
         let owner = meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))?;
         let owner = [&owner.api_version, &owner.kind, &owner.name, &owner.uid].map(Clone::clone);
@@ -145,6 +147,35 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// Watches read pods in parts.
+    #[test]
+    fn all_that_a_spread_goes_by_is_read() {
+        let since = "2026-01-01T00:00:09Z";
+        let owner = json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o",
+            "controller": true });
+        let matched = json!({ "name": "spread", "subset": "a", "uid": "s" }).to_string();
+        let pod = json!({
+            "metadata": { "namespace": "ns", "name": "p", "uid": "u", "resourceVersion": "7",
+                "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [owner],
+                "annotations": { MATCHED: matched, COST: "-5", "large": "x" } },
+            "spec": { "containers": [{ "name": "a", "image": "i" }], "nodeName": "node" },
+            "status": {
+                "phase": "Running",
+                "conditions": [
+                    { "type": "Ready", "status": "True", "lastTransitionTime": since },
+                    { "type": "PodScheduled", "status": "False", "reason": "Unschedulable" },
+                ],
+                "containerStatuses": [{ "name": "a", "image": "i", "imageID": "d", "ready": true,
+                    "restartCount": 3 }],
+            },
+        });
+        let whole = PodView::of(TrimmedPod(serde_json::from_value(pod.clone()).unwrap())).unwrap();
+        assert_eq!(PodView::of(serde_json::from_value(pod).unwrap()).as_ref(), Some(&whole));
+        let PodSeen { matched, cost, restarts, ready_since, unschedulable, .. } = whole.seen;
+        assert!(matched.is_some() && cost.is_some() && ready_since.is_some() && unschedulable);
+        assert_eq!((restarts, whole.node.as_str(), whole.version.as_str()), (3, "node", "7"));
+    }
 
     #[test]
     fn what_anybody_may_write_on_a_pod_is_bounded() {

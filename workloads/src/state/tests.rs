@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use berth_base::lease::Tenure;
-use berth_workloads_policy::action::Action;
+use berth_workloads_policy::{action::Action, revision::Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::ObjectMeta;
 use serde_json::{Map, Value, json};
@@ -342,6 +342,10 @@ fn a_set_that_was_set_aside_is_fetched_when_there_is_room() {
     state.all_due();
     let soon = later(Instant::now(), Duration::from_secs(1));
     assert_eq!(state.due(soon), ["a"], "there is nothing to be done for the other one");
+    // A plan of it was on its way, and nobody knows what it wrote.
+    state.memory("b").unread.add(1);
+    assert!(matches!(state.look("b", look()), Next::Nothing));
+    assert!(state.memory("b").unread.is_so(), "it is read when it comes back");
     let concerned = state.cluster.take(Input::Set(KINDS[0], Shown::Gone("a".to_owned())));
     state.concerns(concerned);
     assert!(matches!(state.look("b", look()), Next::Fetch(absent) if absent.name == "b"));
@@ -349,4 +353,43 @@ fn a_set_that_was_set_aside_is_fetched_when_there_is_room() {
     state.turns.agenda.clear();
     state.all_due();
     assert!(state.due(soon).contains(&"b".to_owned()));
+}
+
+/// There is room again for the revisions of a hundred sets.
+#[test]
+fn many_sets_without_templates_wait_for_one_reading() {
+    let (mut state, metrics) = (state(), Metrics::default());
+    let (events, _told) = events::channel();
+    let mut now = Instant::now();
+    let look = |now| Look { now, settings: Settings::default(), events: &events, metrics: &metrics };
+    // Their namespace, as sets of tests have none.
+    let namespace = || BTreeSet::from([String::new()]);
+    reading(&mut state).ends(1, namespace(), BTreeSet::new(), now);
+    let uids: Vec<String> = (0..100).map(|number| format!("set-{number:02}")).collect();
+    let revision = |uid: &String| Revision {
+        namespace: String::new(),
+        name: format!("{uid}-1"),
+        uid: format!("{uid}-1"),
+        version: "5".to_owned(),
+        number: 1,
+        created: Timestamp::UNIX_EPOCH,
+        owner: uid.clone(),
+        mark: None,
+        template: Map::from_iter([("spec".to_owned(), json!({}))]),
+    };
+    for uid in &uids {
+        show(&mut state, uid, 1, false);
+        state.cluster.take(Input::Revision(Shown::Applied(revision(uid).bare())));
+    }
+    let looks =
+        |state: &mut State, now| -> Vec<Next> { uids.iter().map(|uid| state.look(uid, look(now))).collect() };
+    let apart = read_apart(&looks(&mut state, now));
+    now = reading(&mut state).next(1, now).unwrap();
+    assert_eq!(reading(&mut state).left(1, namespace(), now), namespace());
+    reading(&mut state).begins(1);
+    let revisions = Listed { version: 9, objects: uids.iter().map(revision).collect() };
+    let found = Found { pods: none(), claims: none(), revisions };
+    state.was_read(Ended { term: 1, found: vec![(String::new(), found)], failed: Vec::new() });
+    let planned = looks(&mut state, now).split_off(apart);
+    assert!(planned.iter().all(|next| matches!(next, Next::CarryOut(..))), "{planned:?}");
 }

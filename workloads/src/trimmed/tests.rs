@@ -1,3 +1,4 @@
+use berth_workloads_policy::united_deployment;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -43,6 +44,9 @@ fn all_that_is_read_of_a_pod_is_there() {
     let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
     let view = PodView::of(&trimmed.0);
     assert_eq!(view, PodView::of(&whole));
+    let of_united = united_deployment::PodView::of(&trimmed.0);
+    assert_eq!(of_united, united_deployment::PodView::of(&whole));
+    assert!(of_united.ready && of_united.terminating);
     assert_eq!((view.restarts, view.deletion_cost, view.placed_on.as_str()), (3, 5, "tied"));
     assert!(view.not_up.is_some());
     assert!(view.failing_since.is_none());

@@ -207,6 +207,10 @@ impl Picture for UnitedDeployments {
         self.room.left_out()
     }
 
+    fn all_left_out(&self) -> Vec<ObjectReference> {
+        self.room.all_left_out(self.united.iter())
+    }
+
     fn read_all(
         &self,
         writer: Writer,

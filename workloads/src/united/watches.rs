@@ -9,7 +9,7 @@ use berth_workloads_policy::{
         ChildView, KIND, KINDS, Kind, PodView, SUBSET_LABEL, SUBSET_REVISION_LABEL, UID_LABEL,
     },
 };
-use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::Pod};
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{Api, Client, api::DynamicObject, runtime::watcher};
 use tokio::{sync::mpsc, task::JoinSet};
 
@@ -18,6 +18,7 @@ use crate::{
     metrics::Metrics,
     object::is_of,
     revisions::SentRevision,
+    trimmed::TrimmedPod,
     watch::{Shown, relay, shown, understood},
 };
 
@@ -95,10 +96,10 @@ async fn revisions((client, inputs, metrics): Given) {
 
 async fn pods((client, inputs, metrics): Given) {
     let config = watcher::Config::default().labels(&format!("{SUBSET_LABEL},{SUBSET_REVISION_LABEL}"));
-    let view = |pod: Pod| Some(FiledPod::new(PodView::of(&pod)));
+    let view = |TrimmedPod(pod)| Some(FiledPod::new(PodView::of(&pod)));
     let input = |event: Option<_>| Some(Input::Pod(shown(event?, view)));
     let name = "pods of uniteddeployments";
-    relay(Api::<Sent<Pod>>::all(client), config, name, input, inputs, &metrics).await;
+    relay(Api::<TrimmedPod>::all(client), config, name, input, inputs, &metrics).await;
 }
 
 /// Reduces a revision of a UnitedDeployment.

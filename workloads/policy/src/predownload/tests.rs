@@ -58,6 +58,7 @@ impl World {
 
     fn has(mut self, name: &str, hash: &str) -> Self {
         self.jobs.push(PullJobView {
+            namespace: "ns".to_owned(),
             name: name.to_owned(),
             uid: format!("uid-{name}"),
             version: "1".to_owned(),

@@ -1,3 +1,4 @@
+use berth_workloads_policy::predownload::PullJobView;
 use serde_json::{Value, json};
 
 use super::*;
@@ -75,7 +76,7 @@ fn names(absent: &[Absent]) -> Vec<&str> {
 #[test]
 fn the_largest_of_the_namespace_that_takes_most_is_set_aside() {
     let mut cluster = cluster(&[("a", "small", 10_000), ("b", "one", 30_000)]);
-    assert_eq!(cluster.take(set("b", "two", 90_000)), some(&["two"]), "what is remembered of it goes");
+    assert_eq!(cluster.take(set("b", "two", 90_000)), some(&["two"]), "it is looked at");
     assert!(cluster.set("two").is_none() && cluster.set("one").is_some() && cluster.set("small").is_some());
     assert_eq!(names(&cluster.left_out()), ["two"]);
     assert_eq!(cluster.take(set("b", "two", 91_000)), Concerned::None);
@@ -101,6 +102,24 @@ fn pods_of_a_set_that_is_set_aside_stay() {
     cluster.wrote_set(known.clone());
     assert!(cluster.set("web").is_none());
     assert_eq!(cluster.pods_of(&known).len(), 1);
+}
+
+/// The watch is late, and the leader before this one has deleted the pod of one that is set aside.
+#[test]
+fn a_reading_tells_of_those_that_are_set_aside_too() {
+    let mut cluster = cluster(&[("a", "small", 10_000), ("b", "one", 1000), ("b", "web", 95_000)]);
+    assert!(cluster.set("web").is_none() && cluster.set("one").is_some());
+    let pod = json!({ "metadata": meta("b", "web-1", "1", "web") });
+    let pod = Pods::view(serde_json::from_value(pod).unwrap()).unwrap();
+    cluster.take(Input::Pod(Shown::Applied(pod)));
+    let found = Found {
+        pods: Listed { version: 9, objects: Vec::new() },
+        claims: Listed { version: 9, objects: Vec::new() },
+        revisions: Listed { version: 9, objects: Vec::new() },
+    };
+    assert!(cluster.pods.get("web-1").is_some());
+    assert_eq!(cluster.found("b", found), ["web"]);
+    assert!(cluster.pods.get("web-1").is_none());
 }
 
 #[test]
@@ -133,6 +152,7 @@ fn one_that_is_gone_does_not_come_back() {
         inputs.into_iter().for_each(|input| drop(cluster.take(input)));
         assert!(cluster.absent("two").is_none() && cluster.set("one").is_some());
         assert_eq!(cluster.brought_back(filed(kind, "b", "two", 61_000)), Concerned::None);
+        cluster.wrote_set(filed(kind, "b", "two", 61_000).object);
         assert!(cluster.set("two").is_none());
     }
 }
@@ -225,11 +245,14 @@ fn what_names_an_owner_of_another_namespace_is_none_of_its() {
         let name = format!("web-{namespace}");
         let bytes = if namespace == "a" { 100 } else { 200_000 };
         cluster.take(shown(&revision(meta(namespace, &name, "1", "web"), bytes)));
+        let meta = serde_json::from_value(meta(namespace, &format!("job-{namespace}"), "1", "web"));
+        cluster.take(Input::PullJob(Shown::Applied(PullJobView::of(&meta.unwrap()))));
     }
     let web = cluster.set("web").cloned().expect("it has room, whatever others name it");
     let pods: Vec<&str> = cluster.pods_of(&web).into_iter().map(|pod| pod.name.as_str()).collect();
     let revisions: Vec<&str> = cluster.revisions_of(&web).into_iter().map(|one| one.name.as_str()).collect();
-    assert_eq!((pods, revisions), (vec!["pod-a"], vec!["web-a"]));
+    let jobs: Vec<&str> = cluster.pull_jobs_of(&web).into_iter().map(|job| job.name.as_str()).collect();
+    assert_eq!((pods, revisions, jobs), (vec!["pod-a"], vec!["web-a"], vec!["job-a"]));
     assert_eq!(cluster.lack(&web), None);
 }
 

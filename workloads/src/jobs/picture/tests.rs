@@ -168,6 +168,7 @@ fn a_job_for_which_there_is_no_room_is_there_and_rests() {
         meta["name"] = name.into();
         meta["uid"] = name.into();
         meta["labels"] = json!({ "a": "b" });
+        meta["annotations"] = json!({ cron_job::SCHEDULED_AT: "2026-01-01T11:00:00Z", "large": "x" });
         let job = json!({
             "apiVersion": "apps.kruise.io/v1alpha1", "kind": "BroadcastJob", "metadata": meta,
             "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [] } } },
@@ -181,7 +182,13 @@ fn a_job_for_which_there_is_no_room_is_there_and_rests() {
     picture.take(shown(job("b", "two", 1, 61_000)));
     assert!(picture.object("small").is_some() && picture.object("one").is_some());
     assert!(picture.object("two").is_none() && picture.objects().count() == 2);
-    assert!(picture.filed("two").unwrap().object.meta().labels.is_none(), "little is kept of it");
+    let kept = picture.filed("two").unwrap();
+    assert!(kept.object.meta().labels.is_none(), "little is kept of it");
+    assert_eq!(child(kept).as_ref(), picture.broadcasts.get("two"), "as a reading shows it");
+    let all = |picture: &Jobs| -> Vec<String> {
+        picture.all_left_out().into_iter().filter_map(|object| object.name).collect()
+    };
+    assert_eq!(all(&picture), ["two"]);
     let left_out: Vec<_> = picture.left_out().into_iter().filter_map(|object| object.name).collect();
     assert_eq!(left_out, ["two"]);
     picture.take(shown(job("b", "two", 2, 62_000)));
@@ -195,5 +202,5 @@ fn a_job_for_which_there_is_no_room_is_there_and_rests() {
     assert!(picture.object("two").is_some() && picture.lacks("two") && !picture.lacks("small"));
     picture.wrote("two", Wrote::Object(Box::new(job("b", "two", 2, 62_000))));
     assert!(picture.object("two").is_some() && !picture.lacks("two"));
-    assert!(picture.room.aside().is_empty());
+    assert!(picture.room.aside().is_empty() && all(&picture).is_empty());
 }

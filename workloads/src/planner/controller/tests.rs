@@ -30,6 +30,8 @@ struct Counts {
 struct Fake {
     object: Arc<ConfigMap>,
     panics_at: &'static str,
+    /// It is never known as a whole.
+    lacks: bool,
     counts: Arc<Counts>,
 }
 
@@ -76,6 +78,10 @@ impl Picture for Fake {
         Some(&self.object).filter(|object| object.uid() == uid)
     }
 
+    fn lacks(&self, _uid: &str) -> bool {
+        self.lacks
+    }
+
     fn read_all(
         &self,
         _writer: Writer,
@@ -120,16 +126,20 @@ impl Picture for Fake {
     }
 }
 
+type Replica = (Arc<Counts>, mpsc::Sender<Arc<ConfigMap>>, watch::Sender<Option<Term>>);
+
 /// A replica that leads.
-fn replica(
-    panics_at: &'static str,
-) -> (Arc<Counts>, mpsc::Sender<Arc<ConfigMap>>, watch::Sender<Option<Term>>) {
+fn replica(panics_at: &'static str) -> Replica {
+    replica_of(panics_at, false)
+}
+
+fn replica_of(panics_at: &'static str, lacks: bool) -> Replica {
     let (inputs, receiver) = mpsc::channel(1);
     let (lease, tenure) = Tenure::of_test();
     let (listed, _) = watch::channel(Listed::default());
     let connections = Connections { tenure, writer: Served::default().writer(), listed };
     let counts = Arc::<Counts>::default();
-    let picture = Fake { object: object("1"), panics_at, counts: counts.clone() };
+    let picture = Fake { object: object("1"), panics_at, lacks, counts: counts.clone() };
     tokio::spawn(Controller::new(picture, connections, receiver).run());
     lease.send_replace(Some(Term::of_test(tokio::time::Instant::now() + Duration::from_secs(3600))));
     (counts, inputs, lease)
@@ -162,4 +172,19 @@ async fn after_a_panic_of_a_write_the_objects_are_read_first() {
     inputs.send(object("2")).await.unwrap();
     plans(2).await;
     assert_eq!(seen().1, 1);
+}
+
+/// Each reading lists its namespace: after a few of them it waits until that is read.
+#[tokio::test]
+async fn what_is_never_known_as_a_whole_is_read_a_few_times_and_not_planned() {
+    let (counts, _inputs, _lease) = replica_of("", true);
+    let reads = || counts.reads.load(Ordering::Relaxed);
+    let read = async {
+        while reads() < 8 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(20), read).await.is_ok(), "{counts:?}");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!((reads(), counts.plans.load(Ordering::Relaxed)), (8, 0));
 }
