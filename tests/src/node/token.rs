@@ -7,6 +7,9 @@ use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
 
+/// Time that a token counts, which nothing renews here: more than the longest run, a whole fault matrix.
+const LIFETIME: u32 = 12 * 3600;
+
 /// Where the ServiceAccounts are.
 const NAMESPACE: &str = "berth-system";
 
@@ -20,7 +23,7 @@ pub async fn of(admin: &Client, account: &str, node: Option<&str>) -> Result<Str
     };
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
     let request: TokenRequest = serde_json::from_value(json!({
-        "spec": { "audiences": [], "boundObjectRef": bound, "expirationSeconds": 3600 }
+        "spec": { "audiences": [], "boundObjectRef": bound, "expirationSeconds": LIFETIME }
     }))?;
     let given = accounts.create_token_request(account, &PostParams::default(), &request).await;
     Ok(given.context("ask for a token")?.status.context("a token request without a token")?.token)
