@@ -2,6 +2,8 @@
 //! and each may take 8 MiB: while a controller plans for a few seconds hundreds would come in. So one that
 //! may be large is let in only when few wait.
 
+use std::sync::Arc;
+
 use tokio::sync::{Semaphore, mpsc};
 
 /// Lists of objects that may be large which come in beside each other: a page of one may take 150 MB.
@@ -10,8 +12,17 @@ pub(crate) static LISTS: Semaphore = Semaphore::const_new(2);
 /// are read.
 pub(crate) static SMALL_LISTS: Semaphore = Semaphore::const_new(2);
 
+/// Places for pages that a reading takes in beside each other: one of pods, which may take 70 MB, has one,
+/// and one of objects that may be large has two.
+const PAGES: usize = 4;
+
 /// Inputs that may wait before one that may be large.
 const MOST_BEFORE: usize = 16;
+
+/// Places for pages of lists.
+pub(crate) fn pages() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(PAGES))
+}
 
 /// Sends an input. False: nobody receives any more.
 pub(crate) async fn send<I>(inputs: &mpsc::Sender<I>, input: I, is_small: bool) -> bool {

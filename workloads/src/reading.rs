@@ -21,7 +21,6 @@ mod unread;
 use std::{
     collections::{BTreeMap, BTreeSet},
     pin::pin,
-    sync::Arc,
     time::Instant,
 };
 
@@ -31,7 +30,6 @@ use berth_workloads_policy::{clone_set::ClaimView, pod::PodView, revision::Revis
 use futures::{StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource, api::ListParams};
-use tokio::sync::Semaphore;
 
 use self::repeat::Repeats;
 pub(crate) use self::unread::Unread;
@@ -45,9 +43,6 @@ use crate::{
 
 /// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
 const PODS: u32 = 50;
-/// Places for pages that come in beside each other: one of pods, which may take 70 MB, has one, and one of
-/// objects that may be large has two.
-const PAGES: usize = 4;
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
 /// Namespaces of one reading, and as many beside them that are read again.
@@ -261,11 +256,6 @@ impl Reading {
         self.repeats.end(&BTreeSet::new(), now);
         self.again = Some(later(now, self.backoff.ends(false)));
     }
-}
-
-/// Places for pages of lists.
-pub(crate) fn pages() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(PAGES))
 }
 
 /// Reads all objects of these namespaces, some at once, as whoever wrote before may have left them. One that

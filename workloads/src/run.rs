@@ -35,11 +35,10 @@ use crate::{
     event_loop::Connections,
     events, jobs,
     kinds::KINDS,
+    lane::pages,
     marker_finalizers,
     metrics::Metrics,
-    podstates,
-    reading::pages,
-    sidecar_sets, spreads, united, virtual_nodes,
+    podstates, sidecar_sets, spreads, united, virtual_nodes,
     watch::{Claims, NodePodUpdates, Nodes, Pods, PullJobs, Revisions, follow, follow_sets, leave_sets},
     write::Writer,
 };

@@ -13,7 +13,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tower::service_fn;
 
-use crate::{events, metrics::Metrics, reading::pages, write::Writer};
+use crate::{events, lane::pages, metrics::Metrics, write::Writer};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -106,7 +106,7 @@ pub(crate) struct Writer {
     pub(crate) client: Client,
     pub(crate) metrics: Metrics,
     pub(crate) events: Events,
-    /// Places for pages of lists: see [`pages`](crate::reading::pages).
+    /// Places for pages of lists: see [`pages`](crate::lane::pages).
     pub(crate) pages: Arc<Semaphore>,
 }
 

@@ -202,7 +202,7 @@ async fn what_a_right_or_a_rule_keeps_out_is_written_when_it_may_pass(
     bench.writer.submit(patch("r", "1")).unwrap();
     bench.until("refused", 1).await;
     let (asked, begun) = (bench.seen().len(), Instant::now());
-    assert_eq!(bench.writer.given_back().await, [target.clone()]);
+    assert_eq!(bench.writer.given_back().await, std::slice::from_ref(&target));
     assert!(begun.elapsed() >= Duration::from_secs(290), "after a long pause");
     // The index decides the same.
     bench.writer.submit(patch("r", "1")).unwrap();

@@ -1,5 +1,5 @@
-//! What a workload has by its UID, and what it may adopt. An author may name an owner of another namespace,
-//! and a UID is no secret: what is elsewhere is none of its.
+//! Objects that a workload has by its UID, and those that it may adopt. An author may name an owner of
+//! another namespace, and a UID is no secret: what is elsewhere is none of its.
 
 use berth_workloads_policy::{pod::PodView, predownload::PullJobView, revision::Revision};
 

@@ -123,7 +123,10 @@ async fn an_object_that_is_too_deep_holds_none_of_the_others_up() {
 #[test]
 fn a_claim_with_too_many_owners_is_set_aside() {
     for (count, counts) in [(1, true), (50, true), (10_000, false)] {
-        let owner = |number| json!({ "apiVersion": "v1", "kind": "k", "name": "a", "uid": "a", "controller": number == 0 });
+        let owner = |number| {
+            json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "a", "uid": "a",
+                "controller": number == 0 })
+        };
         let owners: Vec<Value> = (0..count).map(owner).collect();
         let meta = json!({ "namespace": "ns", "name": "a", "uid": "a", "ownerReferences": owners });
         let claim = json!({ "metadata": meta });

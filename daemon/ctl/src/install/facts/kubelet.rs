@@ -61,8 +61,8 @@ pub(super) fn read(host: &Host, flavour: Flavour, unit: &Unit) -> Result<Kubelet
     })
 }
 
-/// A name of a Node as the kubelet takes it; `None` for what no Node is named, as `%H`, for which systemd puts
-/// the host name.
+/// A name of a Node as the kubelet takes it; `None` for what no Node is named, as `%H`, for which systemd
+/// puts the host name.
 pub(super) fn node_name(given: &str) -> Option<String> {
     let of_names = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || matches!(one, '-' | '.');
     Some(given.trim().to_lowercase()).filter(|name| !name.is_empty() && name.chars().all(of_names))

@@ -15,8 +15,8 @@ use tower::service_fn;
 use super::*;
 use crate::{
     events,
+    lane::pages,
     metrics::Metrics,
-    reading::pages,
     write::{Report, Writer},
 };
 

@@ -109,7 +109,7 @@ fn what_the_kubelet_writes_itself_it_knows() {
     );
 }
 
-/// Whoever writes the status of a request may give it the UID of any pod. Rows: the pod as it was seen, and
+/// Statuses of requests have the UID that their writer likes. Rows: the pod as it was seen, and
 /// the request by whose name it is asked for and written to.
 #[test]
 fn what_is_done_to_a_pod_is_done_by_a_request_that_names_it() {
