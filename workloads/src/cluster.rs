@@ -24,9 +24,9 @@ use berth_workloads_policy::{
 };
 use jiff::Timestamp;
 
+pub(crate) use self::room::Lack;
 #[cfg(test)]
 pub(crate) use self::room::MOST_HELD;
-pub(crate) use self::room::{Lack, Spared};
 use crate::{
     absent::Absent,
     claims::{Claims, Named, sets_of},

@@ -49,6 +49,7 @@ pub mod run;
 #[cfg(test)]
 mod served;
 mod sidecar_sets;
+mod spared;
 mod spreads;
 mod state;
 mod timing;

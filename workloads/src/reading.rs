@@ -34,8 +34,8 @@ use kube::{Api, Resource, api::ListParams};
 use self::repeat::Repeats;
 pub(crate) use self::unread::Unread;
 use crate::{
-    cluster::Spared,
     owned::Listed,
+    spared::Spared,
     timing::Backoff,
     watch::{Claims, PAGE, Pods, Revisions, Watched},
     write::{Failure, Writer},

@@ -20,6 +20,7 @@ use crate::{
     object::Filed,
     owned::{Concerned, Listed, Ownable},
     room::uids,
+    spared::Spared,
     trimmed::is_unread,
     watch::{Input, Shown},
 };
@@ -39,26 +40,6 @@ pub(crate) enum Lack {
     Room,
     /// Templates of its revisions are not known.
     Templates,
-}
-
-/// Revisions whose templates a reading need not keep.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Spared {
-    /// UIDs of those that are known: no template ever changes.
-    known: BTreeSet<String>,
-    /// Namespace and name of groups for which there is no room.
-    aside: BTreeSet<(String, String)>,
-}
-
-impl Spared {
-    /// A revision as it is kept by a reading.
-    pub(crate) fn of(&self, revision: Revision) -> Revision {
-        if self.known.contains(&revision.uid) {
-            return Revision { template: Default::default(), ..revision };
-        }
-        let group = (revision.namespace.clone(), revision.key().into_owned());
-        if self.aside.contains(&group) { revision.bare() } else { revision }
-    }
 }
 
 impl Cluster {
