@@ -233,13 +233,13 @@ impl Row {
     /// How often the hook of a container that is replaced may begin. Whether a command that was about to go
     /// had begun cannot be known, and then it is not begun again. Berthd reports that a container is being
     /// stopped while the runtime begins its hook: one that the runtime's restart meets there is lost with the
-    /// runtime, and the kubelet does not ask twice. And who has lost the store does not know that it began,
-    /// each time anew.
+    /// runtime, one that the shim's end meets with the kubelet's call, and the kubelet does not ask twice. And
+    /// who has lost the store does not know that it began, each time anew.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
         let at = |points: &[Point]| self.points.iter().any(|point| points.contains(point));
         match self.fault {
             Fault::Kill | Fault::KillShim if at(&[Point::Hooked]) => 0..=0,
-            Fault::ContainerdRestart if at(&[Point::Reporting, Point::Reported]) => 0..=1,
+            Fault::ContainerdRestart | Fault::KillShim if at(&[Point::Reporting, Point::Reported]) => 0..=1,
             Fault::BrokenStore => 0..=self.points.len() + 1,
             _ => 1..=1,
         }
