@@ -233,8 +233,8 @@ impl Row {
     /// How often the hook of a container that is replaced may begin. Whether a command that was about to go
     /// had begun cannot be known, and then it is not begun again. Berthd reports that a container is being
     /// stopped while the runtime begins its hook: one that the runtime's restart meets there is lost with the
-    /// runtime, one that the shim's end meets with the kubelet's call, and the kubelet does not ask twice. And
-    /// who has lost the store does not know that it began, each time anew.
+    /// runtime, one that the shim's end meets is lost with the kubelet's call, and the kubelet does not ask
+    /// twice. And who has lost the store does not know that it began, each time anew.
     pub(super) fn hooks(&self) -> std::ops::RangeInclusive<usize> {
         let at = |points: &[Point]| self.points.iter().any(|point| points.contains(point));
         match self.fault {
