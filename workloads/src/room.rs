@@ -1,7 +1,7 @@
 //! Room for the objects that a picture decides on. Each is bounded by itself, and an author may make
 //! hundreds.
 //!
-//! Of an object for which there is no room as much is kept as tells it from others and says how far it is.
+//! As much is kept of an object for which there is no room as tells it from others and says how far it is.
 //! Nothing is decided on it. When there is room again it is read before anything is.
 
 use std::collections::BTreeSet;
@@ -109,16 +109,8 @@ impl Room {
 
     /// Counts what a watch of revisions shows.
     pub(crate) fn take_revision(&mut self, kind: &'static str, shown: Shown<Revision>) -> Shown<Revision> {
-        match &shown {
-            Shown::ListBegins => self.holdings.list_begins(kind),
-            Shown::ListEnds => drop(self.holdings.list_ends(kind)),
-            Shown::Gone(uid) => self.holdings.gone(uid),
-            Shown::Applied(_) => {}
-        }
-        match shown {
-            Shown::Applied(revision) => Shown::Applied(self.fit_revision(kind, revision)),
-            other => other,
-        }
+        count(&mut self.holdings, kind, &shown);
+        shown.map(|revision| self.fit_revision(kind, revision))
     }
 
     /// Answers were counted that may have come late: what is not known of them is gone.
@@ -177,6 +169,16 @@ impl Room {
             self.left_out.push(filed.object.reference());
         }
         filed.bare()
+    }
+}
+
+/// Counts what a watch shows, but for the objects themselves: who keeps them counts them.
+pub(crate) fn count<T>(holdings: &mut Holdings, kind: &'static str, shown: &Shown<T>) {
+    match shown {
+        Shown::ListBegins => holdings.list_begins(kind),
+        Shown::ListEnds => drop(holdings.list_ends(kind)),
+        Shown::Gone(uid) => holdings.gone(uid),
+        Shown::Applied(_) => {}
     }
 }
 

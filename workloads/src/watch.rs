@@ -56,6 +56,18 @@ pub(crate) enum Shown<T> {
     ListEnds,
 }
 
+impl<T> Shown<T> {
+    /// The same of what is made of the object.
+    pub(crate) fn map<U>(self, make: impl FnOnce(T) -> U) -> Shown<U> {
+        match self {
+            Self::ListBegins => Shown::ListBegins,
+            Self::Applied(object) => Shown::Applied(make(object)),
+            Self::Gone(uid) => Shown::Gone(uid),
+            Self::ListEnds => Shown::ListEnds,
+        }
+    }
+}
+
 /// Event of any kind.
 #[derive(Debug)]
 pub(crate) enum Input {

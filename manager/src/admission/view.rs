@@ -4,9 +4,10 @@
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 
+use berth_base::sent::full_name;
 use futures::StreamExt;
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, Resource,
     runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
@@ -150,8 +151,7 @@ fn take<K: Resource, V: PartialEq>(
 }
 
 fn key(object: &impl Resource) -> String {
-    let name = object.name_any();
-    object.namespace().map_or_else(|| name.clone(), |namespace| format!("{namespace}/{name}"))
+    full_name(object.meta())
 }
 
 /// A watch broke: its objects stay. A kind that is not installed has none. Returns when to try again.
@@ -171,7 +171,7 @@ mod tests {
     use std::convert::Infallible;
 
     use k8s_openapi::api::core::v1::Namespace;
-    use kube::{Client, client::Body};
+    use kube::{Client, ResourceExt, client::Body};
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
     use tower::service_fn;

@@ -6,9 +6,9 @@
 //! keeps its smallest groups, and the largest ones are set aside until there is room again. A group is what
 //! can be decided on only together, such as a workload and its revisions.
 //!
-//! What is set aside is counted as before: it is there, and comes back by its size. Between what sets
-//! something aside and what brings it back is an eighth of the share, and between two shares an eighth of
-//! all: an object that grows and shrinks a little changes nothing.
+//! Groups that are set aside are counted as before: they are there, and come back by their size. Between what
+//! sets one aside and what brings it back is an eighth of the share, and between two shares an eighth of all:
+//! an object that grows and shrinks a little changes nothing.
 //!
 //! An event takes a time that grows with the logarithm of the number of objects. Shares are counted anew when
 //! an eighth of all has changed, and that takes the time of sorting the namespaces.

@@ -1,6 +1,6 @@
 //! Room for workloads and their revisions. Each is bounded by itself, and an author may make hundreds.
 //!
-//! Of a workload for which there is no room nothing is decided: it is not known, as one that nobody can read,
+//! Nothing is decided on a workload for which there is no room: it is not known, as one that nobody can read,
 //! and its pods stay as they are. Of its revisions all is kept but the templates. It is fetched when there is
 //! room again. No workload is planned while a template of a revision is missing: a revision that is there
 //! would be made again, and pods would get it. So its objects are read first.
@@ -19,7 +19,7 @@ use crate::{
     kinds::{Kind, Set},
     object::Filed,
     owned::{Concerned, Listed, Ownable},
-    room::uids,
+    room::{count, uids},
     spared::Spared,
     trimmed::is_unread,
     watch::{Input, Shown},
@@ -87,21 +87,8 @@ impl Cluster {
 
     /// Takes in what the watch of revisions shows.
     pub(super) fn take_revision(&mut self, shown: Shown<Revision>) -> Concerned {
-        let shown = match shown {
-            Shown::ListBegins => {
-                self.holdings.list_begins(REVISIONS);
-                Shown::ListBegins
-            }
-            Shown::ListEnds => {
-                self.holdings.list_ends(REVISIONS);
-                Shown::ListEnds
-            }
-            Shown::Applied(revision) => Shown::Applied(self.fitting(revision)),
-            Shown::Gone(uid) => {
-                self.holdings.gone(&uid);
-                Shown::Gone(uid)
-            }
-        };
+        count(&mut self.holdings, REVISIONS, &shown);
+        let shown = shown.map(|revision| self.fitting(revision));
         self.revisions.take(shown)
     }
 

@@ -23,8 +23,8 @@ pub(in crate::admission) const PAUSES: [Duration; 7] = [
 /// after the other.
 const MOST: u32 = 600;
 /// Pause after each of the others, and the time in which there is one more of those that wait for nothing.
-/// Who waits for an entry waits for no more than that, because one write has all that came in it: a set is
-/// stored without its entry after 1.5 s.
+/// It delays an entry by no more than that, because one write has all that came in it: a set is stored
+/// without its entry after 1.5 s.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Writes of other entries each time.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::*;
-use crate::writer::tests::{node, patch, patch_in, set};
+use crate::{
+    time::later_timer,
+    writer::tests::{node, patch, patch_in, set},
+};
 
 fn names(queue: &mut Queue, count: usize) -> Vec<String> {
     let now = Instant::now();
@@ -62,7 +65,7 @@ fn what_is_refused_stands_aside_and_is_given_back() {
     };
     assert_eq!([refuse(&mut queue, "a", now), refuse(&mut queue, "b", now)], [0, 0]);
     assert!(queue.lanes.is_empty() && queue.len() == 0, "{queue:?}");
-    let later = now + aside::PAUSE;
+    let later = later_timer(now, aside::PAUSE);
     assert_eq!((queue.take(now).unwrap_err(), queue.give_back(now).unwrap_err()), (None, Some(later)));
     // A newer one of the same object is as any.
     queue.push(patch("a", "2")).unwrap();
@@ -72,7 +75,7 @@ fn what_is_refused_stands_aside_and_is_given_back() {
     assert_eq!(queue.give_back(later).unwrap(), [target("b")]);
     // The same is owed to it, and refused as before.
     assert_eq!(refuse(&mut queue, "b", later), TRIES_OF_FORBIDDEN);
-    let later = later + aside::PAUSE;
+    let later = later_timer(later, aside::PAUSE);
     assert_eq!(queue.give_back(later).unwrap(), [target("b")]);
     // Nothing is owed to it any more: it is forgotten.
     assert_eq!(queue.give_back(later + aside::PAUSE).unwrap_err(), None);
