@@ -26,8 +26,11 @@ const POD_UNREAD: &str =
     "the pod cannot be read, mostly for too many lists and maps in it, such as env entries";
 /// Its status, which others write, has the UID of any pod.
 const ANOTHER_POD: &str = "the pod that it was assigned is not the one that it names; make a new request";
-/// Time after which the status asks whether the kubelet goes through berthd at all.
+/// Time without a list of the kubelet after which the status asks whether it goes through berthd at all.
 const KUBELET_IS_SILENT: Duration = Duration::from_secs(5);
+/// Time after which the status tells of a kubelet that comes and stops nothing. One whose node is busy takes
+/// less: that would be a write for each of its requests.
+const KUBELET_IS_STUCK: Duration = Duration::from_secs(30);
 
 /// Next change of one container.
 enum Next {
@@ -311,11 +314,21 @@ impl Node {
 
     /// Gives the message when the kubelet does not come.
     fn silence(&self, progress: &Progress, killed: bool, now: Instant) -> String {
-        let long = progress.begun.is_some_and(|begun| now >= later(begun, KUBELET_IS_SILENT));
-        if killed || !long || self.config.path == Path::Beside {
-            return String::new();
-        }
-        "the kubelet has not stopped it yet; is its containerRuntimeEndpoint the socket of berthd?".to_owned()
+        let waits = |limit| progress.begun.is_some_and(|begun| now >= later(begun, limit));
+        let message = match killed || self.config.path == Path::Beside {
+            true => "",
+            false
+                if !self.recreates.has_relisted_within(KUBELET_IS_SILENT, now)
+                    && waits(KUBELET_IS_SILENT) =>
+            {
+                "the kubelet has not stopped it yet; is its containerRuntimeEndpoint the socket of berthd?"
+            }
+            false if waits(KUBELET_IS_STUCK) => {
+                "the kubelet lists through berthd, but has not stopped it yet; look into the kubelet's log"
+            }
+            false => "",
+        };
+        message.to_owned()
     }
 }
 

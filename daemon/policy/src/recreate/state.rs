@@ -32,6 +32,8 @@ pub(crate) struct Recreates {
     pub(super) nudging: BTreeMap<CallId, BTreeSet<PodUid>>,
     /// When the last nudge for a pod was delivered.
     pub(super) nudged: BTreeMap<PodUid, Instant>,
+    /// When the last list of a kubelet went out, with a nudge or without.
+    pub(super) relisted: Option<Instant>,
     /// Sources whose requests are all known.
     pub(super) listed: BTreeSet<Origin>,
     pub(super) arrivals: u64,
@@ -279,9 +281,15 @@ impl Recreates {
 
     /// The kubelet's list with the nudges went out in full.
     pub(crate) fn relist_answered(&mut self, call: CallId, now: Instant) {
+        self.relisted = Some(now);
         for pod in self.nudging.remove(&call).unwrap_or_default() {
             self.nudged.insert(pod, now);
         }
+    }
+
+    /// Tells whether a list of a kubelet went out within this time.
+    pub(super) fn has_relisted_within(&self, limit: Duration, now: Instant) -> bool {
+        self.relisted.is_some_and(|at| now < later(at, limit))
     }
 
     pub(crate) fn stop_began(&mut self, stop: &DirectStop) {

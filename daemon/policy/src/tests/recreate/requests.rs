@@ -67,6 +67,32 @@ fn a_kubelet_that_did_not_look_is_nudged_again() {
     assert_eq!(play.relist(), 1);
 }
 
+/// Rows: whether the kubelet lists each second, seconds that it stops nothing, and what the status says then.
+#[test]
+fn a_kubelet_that_stops_nothing_is_told_once() {
+    for (lists, seconds, says) in [
+        (false, 4, ""),
+        (false, 6, "is its containerRuntimeEndpoint the socket of berthd?"),
+        (true, 6, ""),
+        (true, 29, ""),
+        (true, 31, "look into the kubelet's log"),
+    ] {
+        let mut play = Play::new(one());
+        play.request("r", &["a"], strategy());
+        for _ in 0..seconds {
+            play.world.pass(Duration::from_secs(1));
+            if lists {
+                play.relist();
+            }
+            play.settle();
+        }
+        let message = &play.last("r").containers[0].message;
+        assert!(message.ends_with(says) && message.is_empty() == says.is_empty(), "{seconds}: {message}");
+        // Recreating, and the message.
+        assert_eq!(play.reports.len(), 1 + usize::from(!says.is_empty()), "{seconds}: {:#?}", play.reports);
+    }
+}
+
 #[test]
 fn nudges_are_remembered_no_longer_than_they_count() {
     let mut play = Play::new(one());
