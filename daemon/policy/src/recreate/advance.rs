@@ -27,7 +27,7 @@ const POD_UNREAD: &str =
 /// Its status, which others write, has the UID of any pod.
 const ANOTHER_POD: &str = "the pod that it was assigned is not the one that it names; make a new request";
 /// Time without a list of the kubelet after which the status asks whether it goes through berthd at all.
-const KUBELET_IS_SILENT: Duration = Duration::from_secs(5);
+const KUBELET_IS_SILENT: Duration = Duration::from_secs(10);
 /// Time after which the status tells of a kubelet that comes and stops nothing. One whose node is busy takes
 /// less: that would be a write for each of its requests.
 const KUBELET_IS_STUCK: Duration = Duration::from_secs(30);
@@ -315,20 +315,20 @@ impl Node {
     /// Gives the message when the kubelet does not come.
     fn silence(&self, progress: &Progress, killed: bool, now: Instant) -> String {
         let waits = |limit| progress.begun.is_some_and(|begun| now >= later(begun, limit));
-        let message = match killed || self.config.path == Path::Beside {
-            true => "",
-            false
-                if !self.recreates.has_relisted_within(KUBELET_IS_SILENT, now)
-                    && waits(KUBELET_IS_SILENT) =>
-            {
-                "the kubelet has not stopped it yet; is its containerRuntimeEndpoint the socket of berthd?"
-            }
-            false if waits(KUBELET_IS_STUCK) => {
-                "the kubelet lists through berthd, but has not stopped it yet; look into the kubelet's log"
-            }
-            false => "",
-        };
-        message.to_owned()
+        if killed || self.config.path == Path::Beside {
+            return String::new();
+        }
+        let lists = self.recreates.has_relisted_within(KUBELET_IS_SILENT, now);
+        if lists && waits(KUBELET_IS_STUCK) {
+            "the kubelet lists through berthd, but has not stopped it yet; look into the kubelet's log"
+                .to_owned()
+        } else if !lists && waits(KUBELET_IS_SILENT) {
+            "the kubelet has not stopped it yet; is its containerRuntimeEndpoint the socket of berthd?"
+                .to_owned()
+        } else {
+            // What was said stays until there is more to say: to take it back is a write, too.
+            progress.message.clone()
+        }
     }
 }
 

@@ -42,11 +42,11 @@ async fn recreate_two_hundred_at_once() -> Result<()> {
         }
         let writes = tokio::time::timeout(LIMIT, watched).await.context("not all of them ended")???;
         ensure!(writes.len() == PODS * REQUESTS, "{} requests", writes.len());
-        // Made, assigned, Pending, Recreating, killed, Completed.
+        // Made, assigned, Pending, Recreating, the question where the kubelet is, killed, Completed.
         let most = writes.values().max_by_key(|writes| writes.len()).context("no requests")?;
         let all: usize = writes.values().map(Vec::len).sum();
         eprintln!("{} requests, {all} writes, at most {} for one", writes.len(), most.len());
-        ensure!(most.len() <= 6, "a request was written {} times:\n{}", most.len(), most.join("\n"));
+        ensure!(most.len() <= 7, "a request was written {} times:\n{}", most.len(), most.join("\n"));
         Ok(())
     })
     .await
