@@ -6,15 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use berth_proto::names::{is_dns_subdomain, is_label_value, is_qualified};
+use berth_proto::names::{is_dns_subdomain, is_label_value, is_port_name, is_qualified, is_variable_name};
 use serde_json::Value;
 
 use super::{LISTS, members, short, text};
 
 /// The most bytes of all annotations.
 const MOST_ANNOTATIONS: usize = 256 << 10;
-/// The longest name of a port.
-const LONGEST_PORT: usize = 15;
 /// The largest number of a port.
 const LARGEST_PORT: i64 = 65_535;
 /// Sources of a variable's value.
@@ -117,7 +115,7 @@ fn variables(container: &Value, field: &str) -> Option<String> {
         if name.is_empty() {
             return Some(format!("{field}.name is empty: name the variable"));
         }
-        if !name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+        if !is_variable_name(name) {
             return Some(format!("{field}.name is {:?}: give letters and digits, without =", short(name)));
         }
         let from = one.get("valueFrom")?.as_object()?;
@@ -153,7 +151,7 @@ fn ports(container: &Value, field: &str) -> Option<String> {
         let name = text(port, "name");
         if !name.is_empty() && !is_port_name(name) {
             return Some(format!(
-                "{field}.name is {:?}: give at most {LONGEST_PORT} small letters, digits and single dashes, a \
+                "{field}.name is {:?}: give at most 15 small letters, digits and single dashes, a \
                  letter among them and no dash at either end",
                 short(name)
             ));
@@ -163,17 +161,6 @@ fn ports(container: &Value, field: &str) -> Option<String> {
         }
     }
     None
-}
-
-/// Says whether a text is a name of a service as IANA has them (RFC 6335).
-fn is_port_name(name: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_lowercase();
-    name.len() <= LONGEST_PORT
-        && name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit() || byte == b'-')
-        && name.bytes().any(is_letter)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
-        && !name.contains("--")
 }
 
 fn mounts(container: &Value, field: &str) -> Option<String> {
@@ -267,20 +254,6 @@ mod tests {
         assert_eq!(told(&template, false), None, "a SidecarSet may replace the container");
         let containers = &template["spec"]["containers"];
         check(&json!({ "spec": { "initContainers": containers } }), path("initContainers"));
-    }
-
-    #[rstest]
-    #[case::names("http", true)]
-    #[case::digits("8080a", true)]
-    #[case::fifteen("a23456789012345", true)]
-    #[case::sixteen("a234567890123456", false)]
-    #[case::no_letter("8080", false)]
-    #[case::dashes("a--b", false)]
-    #[case::first("-a", false)]
-    #[case::last("a-", false)]
-    #[case::dot("a.b", false)]
-    fn names_of_ports(#[case] name: &str, #[case] expected: bool) {
-        assert_eq!(is_port_name(name), expected);
     }
 
     /// Of every kind: labels and annotations stay on the pod, whoever changes its containers.
