@@ -64,8 +64,8 @@ fn ports(
         let name = text(port, "name");
         if !name.is_empty() && !is_port_name(name) {
             let message = format!(
-                "{name:?} is no name of a port: give at most 15 small letters, digits and single dashes, a letter \
-                 among them"
+                "{name:?} is no name of a port: give at most 15 small letters, digits and single dashes, \
+                 a letter among them"
             );
             faults.push(Fault::new(format!("{path}.name"), message));
         }

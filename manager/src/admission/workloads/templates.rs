@@ -156,8 +156,8 @@ fn volumes(object: &Value, spec: Option<&Value>, template: &str) -> Option<Strin
 /// Says what a name of a container or volume has to be.
 fn wrong_name(field: &str, name: &str) -> String {
     format!(
-        "{field} is {:?}: give at most {LONGEST_NAME} small letters, digits and dashes, with no dash at either \
-         end",
+        "{field} is {:?}: give at most {LONGEST_NAME} small letters, digits and dashes, with no \
+         dash at either end",
         short(name),
     )
 }
