@@ -1,10 +1,12 @@
-//! Names as Kubernetes accepts them: of objects, of containers, keys and values of labels. What breaks the
-//! rules is refused by the API server whenever it is tried, so it is never tried.
+//! Names as Kubernetes accepts them: of objects, of containers and what is in them, keys and values of
+//! labels. What breaks the rules is refused by the API server whenever it is tried, so it is never tried.
 
 /// The longest name or label's value, and the longest part of a DNS name.
 const LONGEST: usize = 63;
 /// The longest DNS name.
 const LONGEST_DOMAIN: usize = 253;
+/// The longest name of a port.
+const LONGEST_PORT: usize = 15;
 
 /// Returns whether a text is a DNS label: the name of a container, a volume or a namespace, safe as a file
 /// name.
@@ -29,6 +31,19 @@ pub fn is_qualified(key: &str) -> bool {
 /// Returns whether a text may be the value of a label.
 pub fn is_label_value(value: &str) -> bool {
     value.is_empty() || is_name(value)
+}
+
+/// Returns whether a text may be the name of a container's port: a service as IANA has them (RFC 6335).
+pub fn is_port_name(text: &str) -> bool {
+    text.len() <= LONGEST_PORT
+        && is_dns_part(text)
+        && !text.contains("--")
+        && text.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+/// Returns whether a text may be the name of a variable: since Kubernetes 1.32 all printable ASCII but "=".
+pub fn is_variable_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
 }
 
 fn is_name(text: &str) -> bool {
@@ -84,6 +99,26 @@ mod tests {
         }
         for bad in ["a b", "-a", "a:1", "a/b", "\u{e9}", &"n".repeat(64)] {
             assert!(!is_label_value(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_of_ports() {
+        for good in ["http", "8080a", "a", "web-1", "a23456789012345"] {
+            assert!(is_port_name(good), "{good}");
+        }
+        for bad in ["", "a234567890123456", "8080", "a--b", "-a", "a-", "a.b", "HTTP", "\u{e9}"] {
+            assert!(!is_port_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_of_variables() {
+        for good in ["A", "a.b-c", "1 x", "~"] {
+            assert!(is_variable_name(good), "{good}");
+        }
+        for bad in ["", "A=B", "=", "A\t", "\u{e9}", "\u{7f}"] {
+            assert!(!is_variable_name(bad), "{bad}");
         }
     }
 

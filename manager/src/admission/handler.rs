@@ -32,6 +32,7 @@ use super::{
     budget_rules,
     budgets::Guard,
     configuration::{Announcer, set_of},
+    node_images,
     path::Route,
     pod_state_rules,
     pod_states::Restorer,
@@ -119,6 +120,7 @@ impl Handler {
             Route::Budgets => self.guard.ask(request).await,
             Route::Workloads => self.workload(request).await,
             Route::CheckWorkloads => rules::judge(request),
+            Route::NodeImages => node_images::complete(request, Timestamp::now()),
             // Answered at the door: it is no admission.
             Route::Convert => Verdict::Unready("the body of /convert is a ConversionReview"),
             Route::Place => self.placer.place(request).await,

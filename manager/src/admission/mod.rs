@@ -23,6 +23,7 @@ mod handler;
 mod leaver;
 mod lists;
 mod locks;
+mod node_images;
 mod options;
 mod patch;
 mod path;

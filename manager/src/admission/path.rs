@@ -15,6 +15,7 @@ const CHECK_STATES: &str = "/validate/persistentpodstates";
 const DEFINITIONS: &str = "/validate/customresourcedefinitions";
 const WORKLOADS: &str = "/mutate/workloads";
 const CHECK_WORKLOADS: &str = "/validate/workloads";
+const NODE_IMAGES: &str = "/mutate/nodeimages";
 const CONVERT: &str = "/convert";
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
@@ -42,6 +43,8 @@ pub(super) enum Route {
     Workloads,
     /// A job or a ResourceDistribution, checked.
     CheckWorkloads,
+    /// A NodeImage, completed.
+    NodeImages,
     /// StatefulSets in another version.
     Convert,
     /// A new pod of a WorkloadSpread.
@@ -78,6 +81,7 @@ impl Route {
             Self::CheckBudgets => CHECK_BUDGETS,
             Self::Workloads => WORKLOADS,
             Self::CheckWorkloads => CHECK_WORKLOADS,
+            Self::NodeImages => NODE_IMAGES,
             Self::Convert => CONVERT,
             Self::Place => PLACE,
             Self::Leave => LEAVE,
@@ -105,6 +109,7 @@ impl Route {
             | Self::DefaultSets
             | Self::CheckBudgets
             | Self::CheckWorkloads
+            | Self::NodeImages
             | Self::Convert
             | Self::CheckStates => false,
         }
@@ -125,6 +130,7 @@ impl Route {
             CHECK_BUDGETS => Some(Self::CheckBudgets),
             WORKLOADS => Some(Self::Workloads),
             CHECK_WORKLOADS => Some(Self::CheckWorkloads),
+            NODE_IMAGES => Some(Self::NodeImages),
             CONVERT => Some(Self::Convert),
             PLACE => Some(Self::Place),
             LEAVE => Some(Self::Leave),
@@ -142,7 +148,7 @@ impl Route {
 #[cfg(test)]
 impl Route {
     /// Each of them, with the pods of one set.
-    pub(super) fn all() -> [Self; 17] {
+    pub(super) fn all() -> [Self; 18] {
         [
             Self::Pods(None),
             Self::Pods(Some("s".into())),
@@ -155,6 +161,7 @@ impl Route {
             Self::CheckBudgets,
             Self::Workloads,
             Self::CheckWorkloads,
+            Self::NodeImages,
             Self::Convert,
             Self::Place,
             Self::Leave,

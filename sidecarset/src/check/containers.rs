@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_proto::crd::SidecarContainer;
+use berth_proto::{crd::SidecarContainer, names::is_variable_name};
 
 use super::Written;
 use crate::{
@@ -121,7 +121,7 @@ fn core(container: &Object, path: &str, ends: bool, faults: &mut Vec<Fault>) {
     for (at, env) in objects(container, "env").enumerate() {
         let path = format!("{path}.env[{at}]");
         let name = text(env, "name");
-        if name.is_empty() || name.contains('=') {
+        if !is_variable_name(name) {
             faults.push(Fault::new(
                 format!("{path}.name"),
                 format!("{name:?} is no name of a variable: correct it"),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use berth_proto::names::is_dns_label;
+use berth_proto::names::{is_dns_label, is_port_name};
 
 use super::Written;
 use crate::{
@@ -62,6 +62,13 @@ fn ports(
             faults.push(Fault::new(format!("{path}.protocol"), message));
         }
         let name = text(port, "name");
+        if !name.is_empty() && !is_port_name(name) {
+            let message = format!(
+                "{name:?} is no name of a port: give at most 15 small letters, digits and single dashes, \
+                 a letter among them"
+            );
+            faults.push(Fault::new(format!("{path}.name"), message));
+        }
         if !name.is_empty() && !names.insert(name) {
             faults.push(Fault::new(
                 format!("{path}.name"),

@@ -125,6 +125,8 @@ fn refused(faults: &[String], field: &str, part: &str) {
 #[case::volume_kinds(with(log(), "volumes", json!([{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}])),
     "spec.volumes[0]", "more than 1 volume type")]
 #[case::env_name(log_with("env", json!([{"name": "A=B"}])), "spec.containers[0].env[0].name", "no name of a variable")]
+#[case::env_letters(log_with("env", json!([{"name": "A\tB"}])), "spec.containers[0].env[0].name", "no name of a variable")]
+#[case::port_name(log_with("ports", json!([{"containerPort": 1, "name": "HTTP"}])), "spec.containers[0].ports[0].name", "no name of a port")]
 #[case::env_both(log_with("env", json!([{"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])),
     "spec.containers[0].env[0].valueFrom", "may not be specified")]
 #[case::handlers(log_with("livenessProbe", json!({"exec": {}, "tcpSocket": {"port": 1}})),

@@ -1,11 +1,14 @@
 //! This node's `NodePodProbe`: made if it is missing, followed, and answered.
 //!
 //! `status.podProbeStatuses` and the conditions have owners of their own among the agent's fields, because
-//! they change at different times, and what an owner leaves out of a server-side apply is removed.
+//! they change at different times, and what an owner leaves out of a server-side apply is removed. `upkeep`
+//! sees to the conditions.
+
+mod upkeep;
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use berth_policy::{Backlog, PodReport, ProbeEvent, ProbeOutcome};
@@ -21,9 +24,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
-    conditions::{
-        CONDITIONS, MANAGER, ON_TIME, PERMITTED, SPEC_ACCEPTED, VERIFIED, behind, not_accepted, not_run,
-    },
+    conditions::{ON_TIME, PERMITTED, SPEC_ACCEPTED, VERIFIED, behind, not_accepted, not_run, own},
     convert::{self, WantedPods},
     markers,
     mirror::{self, Mirror},
@@ -44,11 +45,9 @@ use crate::{
         identity::IdentityState,
         node_object,
         raw::{self, Raw},
+        target::version,
     },
 };
-
-/// Pause before conditions that could not be written are written again.
-const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// The object of the node of this name.
 #[derive(Debug)]
@@ -65,6 +64,8 @@ pub(super) struct Object {
     backlog: Mutex<Option<Backlog>>,
     /// The conditions that are to be there.
     conditions: watch::Sender<Vec<Condition>>,
+    /// The object was shown.
+    looks: watch::Sender<()>,
     /// The copy of what is desired that is to be there.
     stale: watch::Sender<mirror::Due>,
 }
@@ -80,6 +81,9 @@ struct Seen {
     foreign: bool,
     /// Probes that are desired, and those of the spec; kept where these are accepted.
     asked: Option<(WantedPods, WantedPods)>,
+    /// Its version, and the conditions that stand in it.
+    version: u64,
+    conditions: Vec<Condition>,
 }
 
 impl Object {
@@ -94,6 +98,7 @@ impl Object {
             refused: Mutex::new(None),
             backlog: Mutex::new(None),
             conditions: watch::Sender::default(),
+            looks: watch::Sender::default(),
             stale: watch::Sender::default(),
         }
     }
@@ -154,7 +159,9 @@ impl Object {
         let desired = convert::wanted(desired);
         let spec = if accepted { convert::wanted(spec) } else { WantedPods::default() };
         let asked = accepted.then(|| (desired.clone(), spec.clone()));
-        let seen = Seen { uid: uid.clone(), entries, foreign, asked };
+        let version = shown.as_ref().map_or(0, |object| version(&object.metadata));
+        let conditions = shown.as_ref().map_or_else(Vec::new, own);
+        let seen = Seen { uid: uid.clone(), entries, foreign, asked, version, conditions };
         // A copy of what is desired asks for nothing.
         self.probes.show(desired, if foreign { spec } else { WantedPods::default() });
         if let Some(object) = &shown
@@ -173,6 +180,7 @@ impl Object {
             is_news
         });
         self.say();
+        self.looks.send_replace(());
     }
 
     /// Takes in that the list in the spec of the object with this UID is somebody else's.
@@ -205,9 +213,7 @@ impl Object {
     /// Adopts the conditions of an earlier process. They stand in the object until this one says otherwise; a
     /// new object has to be told.
     fn adopt(&self, object: &NodePodProbe) {
-        let old = object.status.iter().flat_map(|status| status.conditions.iter());
-        let old: Vec<Condition> =
-            old.filter(|old| CONDITIONS.contains(&old.type_.as_str())).cloned().collect();
+        let old = own(object);
         self.conditions.send_if_modified(|conditions| {
             conditions.retain(|own| own.status == "False" && !old.iter().any(|old| old.type_ == own.type_));
             let untold = !conditions.is_empty();
@@ -317,33 +323,12 @@ impl Object {
         });
     }
 
-    /// Writes the conditions when they change; what cannot be written now is written with the next change, or
-    /// in a while.
-    async fn keep_conditions(&self) {
-        let mut conditions = self.conditions.subscribe();
-        let mut failed = false;
-        loop {
-            let again = tokio::time::sleep(RETRY_PAUSE);
-            // Cancel-safe: the newest value and a timer.
-            tokio::select! {
-                changed = conditions.changed() => if changed.is_err() { return },
-                () = again, if failed => {}
-            }
-            let due = conditions.borrow_and_update().clone();
-            let written = self.apply(MANAGER, json!({ "conditions": due })).await;
-            failed = !matches!(written, Some(Ok(_)));
-            if let Some(Err(error)) = written {
-                warn!(node = self.node, error = %chain(&error), "Conditions of NodePodProbe not written, trying again");
-            }
-        }
-    }
-
     /// Lets this be the whole report.
     pub(super) async fn report(&self, reports: &[PodReport]) -> ProbeOutcome {
         let statuses = convert::statuses(reports, &Clock::read());
         match self.apply(FIELD_MANAGER, json!({ "podProbeStatuses": statuses })).await {
             None => ProbeOutcome::Gone,
-            Some(Ok(())) => ProbeOutcome::Done,
+            Some(Ok(_)) => ProbeOutcome::Done,
             Some(Err(error)) => {
                 warn!(node = self.node, error = %chain(&error), "NodePodProbe not answered, trying again");
                 outcome(&error)
@@ -352,11 +337,9 @@ impl Object {
     }
 
     /// `None`: there is no object.
-    async fn apply(&self, manager: &str, status: Value) -> Option<Result<(), CallError>> {
+    async fn apply(&self, manager: &str, status: Value) -> Option<Result<NodePodProbe, CallError>> {
         let uid = self.uid()?;
-        let written =
-            node_object::apply_status::<NodePodProbe>(&self.connection, &self.node, &uid, manager, status);
-        Some(written.await.map(drop))
+        Some(node_object::apply_status(&self.connection, &self.node, &uid, manager, status).await)
     }
 
     fn uid(&self) -> Option<String> {

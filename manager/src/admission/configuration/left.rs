@@ -16,8 +16,16 @@ fn keep(rules: Option<&mut [RuleWithOperations]>, ownership: Ownership) -> bool 
     let Some(rules) = rules else { return true };
     let resources = rules.iter_mut().filter_map(|rule| {
         let resources = rule.resources.as_mut()?;
-        resources.retain(|resource| SharedKind::of_resource(resource).is_none_or(|kind| ownership.has(kind)));
+        resources.retain(|resource| kind_of(resource).is_none_or(|kind| ownership.has(kind)));
         Some(resources.len())
     });
     resources.fold(0, usize::saturating_add) > 0
+}
+
+/// Kind that a resource goes with.
+fn kind_of(resource: &str) -> Option<SharedKind> {
+    match resource {
+        "nodeimages" => Some(SharedKind::ImagePullJob),
+        other => SharedKind::of_resource(other),
+    }
 }

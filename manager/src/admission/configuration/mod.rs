@@ -142,6 +142,9 @@ pub(super) fn desired<'a>(
     entries.push(completes.mutating(requests, &Route::Requests, bundle, service));
     let workloads = Entry::everywhere("workloads.defaults".to_owned(), "Ignore");
     entries.push(workloads.of_workloads(bundle, service));
+    // Everywhere, though it is in no namespace: so it takes in none that must do without us.
+    let images = Entry::everywhere("nodeimages.defaults".to_owned(), "Ignore");
+    entries.push(images.of_node_images(bundle, service));
     let checks = Entry::of_cluster("checks.sidecarsets".to_owned(), "Fail");
     let mut validating = vec![checks.validating(sets(), &Route::CheckSets, bundle, service)];
     validating.push(Entry::everywhere("checks.workloads".to_owned(), "Ignore").of_rules(bundle, service));
@@ -220,6 +223,15 @@ impl Entry {
         }
     }
 
+    /// Entry for NodeImages with tags that lack something. What agents copy lacks nothing.
+    fn of_node_images(self, bundle: &[u8], service: &Service) -> MutatingWebhook {
+        let rule = rule("apps.kruise.io", "v1alpha1", "nodeimages", &["CREATE", "UPDATE"], "Cluster");
+        MutatingWebhook {
+            match_conditions: Some(vec![spec_changes(), tags_lack_defaults()]),
+            ..self.mutating(rule, &Route::NodeImages, bundle, service)
+        }
+    }
+
     /// Entry for those whose controllers refuse what no definition can say. They look at them again.
     fn of_rules(self, bundle: &[u8], service: &Service) -> ValidatingWebhook {
         let rule = RuleWithOperations {
@@ -288,6 +300,16 @@ fn spec_changes() -> MatchCondition {
     MatchCondition {
         name: "spec-changes".to_owned(),
         expression: "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned(),
+    }
+}
+
+fn tags_lack_defaults() -> MatchCondition {
+    MatchCondition {
+        name: "tags-lack-defaults".to_owned(),
+        expression: "has(object.spec.images) && object.spec.images.exists(n, object.spec.images[n].tags.exists(t, \
+                     !has(t.createdAt) || !has(t.pullPolicy) || !has(t.pullPolicy.timeoutSeconds) \
+                     || !has(t.pullPolicy.backoffLimit)))"
+            .to_owned(),
     }
 }
 

@@ -43,11 +43,12 @@ fn without_sets() {
         [
             "defaults.sidecarsets.berth.dev",
             "containerrecreaterequests.defaults.berth.dev",
-            "workloads.defaults.berth.dev"
+            "workloads.defaults.berth.dev",
+            "nodeimages.defaults.berth.dev"
         ]
     );
     let policies: Vec<_> = desired.mutating.iter().map(|entry| entry.failure_policy.as_deref()).collect();
-    assert_eq!(policies, [Some("Fail"), Some("Ignore"), Some("Ignore")]);
+    assert_eq!(policies, [Some("Fail"), Some("Ignore"), Some("Ignore"), Some("Ignore")]);
     let validating: Vec<_> = desired.validating.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(validating, ["checks.sidecarsets.berth.dev", "checks.workloads.berth.dev"]);
     let policies: Vec<_> = desired.validating.iter().map(|entry| entry.failure_policy.as_deref()).collect();
@@ -147,7 +148,7 @@ fn too_many_sets_share_an_entry_that_nobody_waits_for(#[case] count: usize, #[ca
         .map(|index| (name(index), rules(&json!({"selector": {"matchLabels": {"app": name(index)}}}))))
         .collect();
     let desired = super::desired(sets.iter(), b"bundle", &service(), Options::default());
-    assert_eq!((desired.shared, desired.mutating.len()), (shared, if shared { 4 } else { count + 3 }));
+    assert_eq!((desired.shared, desired.mutating.len()), (shared, if shared { 5 } else { count + 4 }));
     let first = &desired.mutating[0];
     let policy = if shared { "Ignore" } else { "Fail" };
     assert_eq!(first.failure_policy.as_deref(), Some(policy));
@@ -232,9 +233,10 @@ fn no_entry_takes_in_what_must_start_without_us() {
 }
 
 #[rstest]
-#[case::all_ours("berth", &["defaults.sidecarsets", "containerrecreaterequests.defaults", "workloads.defaults"], 2)]
-#[case::requests("berth,ContainerRecreateRequest=openkruise", &["defaults.sidecarsets", "workloads.defaults"], 2)]
-#[case::sets("berth,SidecarSet=openkruise", &["containerrecreaterequests.defaults", "workloads.defaults"], 1)]
+#[case::all_ours("berth", &["defaults.sidecarsets", "containerrecreaterequests.defaults", "workloads.defaults", "nodeimages.defaults"], 2)]
+#[case::requests("berth,ContainerRecreateRequest=openkruise", &["defaults.sidecarsets", "workloads.defaults", "nodeimages.defaults"], 2)]
+#[case::sets("berth,SidecarSet=openkruise", &["containerrecreaterequests.defaults", "workloads.defaults", "nodeimages.defaults"], 1)]
+#[case::images("berth,ImagePullJob=openkruise", &["defaults.sidecarsets", "containerrecreaterequests.defaults", "workloads.defaults"], 2)]
 #[case::none_is_ours("openkruise", &[], 0)]
 fn kinds_that_are_left_are_not_asked_about(
     #[case] ownership: &str,

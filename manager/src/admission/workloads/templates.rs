@@ -1,8 +1,12 @@
-//! Templates of CloneSets, StatefulSets, DaemonSets and BroadcastJobs that no pod could be made of, or none
-//! that the set would know: refused where their author sees it, and not by pods that never come.
+//! Templates of CloneSets, StatefulSets, DaemonSets, BroadcastJobs and the jobs of AdvancedCronJobs that no
+//! pod could be made of, or none that the set would know: refused where their author sees it, and not by pods
+//! that never come.
 //!
 //! A definition cannot say it, since templates are kept as they were given. Only what is new is looked at: an
-//! object that is there can be scaled, and deleted, whatever its template is.
+//! object that is there can be scaled, and deleted, whatever its template is. `parts` looks at what is in a
+//! container.
+
+mod parts;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,10 +19,15 @@ use serde_json::Value;
 
 use crate::{admission::review::Request, selector::Selector};
 
-/// The kinds whose templates are looked at.
+/// The kinds whose own templates are looked at, and where they have them.
 const KINDS: [&str; 4] = ["CloneSet", "StatefulSet", "DaemonSet", "BroadcastJob"];
-/// The one of them whose images and volumes are not looked at: OpenKruise does not, and its pods may get what
-/// is missing from a SidecarSet or another webhook.
+const OWN: [&str; 1] = ["/spec/template"];
+/// The kind whose jobs have one, and where.
+const OF_JOBS: &str = "AdvancedCronJob";
+const JOBS: [&str; 2] =
+    ["/spec/template/jobTemplate/spec/template", "/spec/template/broadcastJobTemplate/spec/template"];
+/// The one kind whose images, volumes and parts of containers are not looked at: OpenKruise does not, and its
+/// pods may get what is missing from a SidecarSet or another webhook.
 const FILLED_LATER: &str = "StatefulSet";
 /// Lists of containers, whose names are told apart among all of them.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
@@ -29,20 +38,34 @@ const LONGEST_NAME: usize = 63;
 
 /// Reason why the object cannot be let in; `None`: its template is right, or was there before.
 pub(in crate::admission) fn fault(request: &Request) -> Option<String> {
-    let kind = request.object["kind"].as_str().filter(|kind| KINDS.contains(kind))?;
-    let is_new = |path| request.object.pointer(path) != request.old_object.pointer(path);
-    if !["/spec/template", "/spec/selector"].into_iter().any(is_new) {
-        return None;
-    }
+    let kind = request.object["kind"].as_str()?;
+    let places: &[&str] = match kind {
+        OF_JOBS => &JOBS,
+        kind if KINDS.contains(&kind) => &OWN,
+        _ => return None,
+    };
+    let is_new = |path: &str| request.object.pointer(path) != request.old_object.pointer(path);
     let is_whole = kind != FILLED_LATER;
-    let fault = selected(&request.object)
-        .or_else(|| containers(&request.object, is_whole))
-        .or_else(|| if is_whole { volumes(&request.object) } else { None })?;
+    let fault = places.iter().find_map(|path| {
+        if !is_new(path) && !is_new("/spec/selector") {
+            return None;
+        }
+        let template = request.object.pointer(path).filter(|template| !template.is_null());
+        // One of the two jobs is not there.
+        if template.is_none() && kind == OF_JOBS {
+            return None;
+        }
+        let (spec, field) = (template.and_then(|template| template.get("spec")), path[1..].replace('/', "."));
+        selected(&request.object)
+            .or_else(|| containers(spec, &field, is_whole))
+            .or_else(|| parts::fault(template, &field, is_whole))
+            .or_else(|| if is_whole { volumes(&request.object, spec, &field) } else { None })
+    })?;
     Some(format!("{kind} {}/{}: {fault}", request.namespace, request.name))
 }
 
 /// Tells what is wrong with the selector, or with labels that it does not select. One that is no selector, or
-/// empty, the definition refuses; a BroadcastJob has none.
+/// empty, the definition refuses; jobs have none.
 fn selected(object: &Value) -> Option<String> {
     let selector: LabelSelector = serde_json::from_value(object.pointer("/spec/selector")?.clone()).ok()?;
     let (labels, expressions) =
@@ -66,12 +89,11 @@ fn selected(object: &Value) -> Option<String> {
     })
 }
 
-/// Tells what is wrong with the containers; where they are whole, with their images too.
-fn containers(object: &Value, is_whole: bool) -> Option<String> {
-    let spec = object.pointer("/spec/template/spec");
+/// Tells what is wrong with the containers of a template; where they are whole, with their images too.
+fn containers(spec: Option<&Value>, template: &str, is_whole: bool) -> Option<String> {
     let mut seen = BTreeSet::new();
     for list in LISTS {
-        let path = format!("spec.template.spec.{list}");
+        let path = format!("{template}.spec.{list}");
         let all = members(spec, list);
         if all.is_empty() && list == LISTS[0] {
             return Some(format!("{path} is empty: give the pod a container"));
@@ -83,11 +105,7 @@ fn containers(object: &Value, is_whole: bool) -> Option<String> {
                 return Some(format!("{field} is empty: name the container"));
             }
             if !is_dns_label(name) {
-                return Some(format!(
-                    "{field} is {:?}: give at most {LONGEST_NAME} small letters, digits and dashes, with no \
-                     dash at either end",
-                    short(name),
-                ));
+                return Some(wrong_name(&field, name));
             }
             if !seen.insert(name) {
                 return Some(format!("{field} repeats {name:?}: give each container a name of its own"));
@@ -102,13 +120,15 @@ fn containers(object: &Value, is_whole: bool) -> Option<String> {
 
 /// Tells what is wrong with the volumes, or with a container that asks for one that is not there. A claim of
 /// the set is a volume of its pods.
-fn volumes(object: &Value) -> Option<String> {
-    let spec = object.pointer("/spec/template/spec");
+fn volumes(object: &Value, spec: Option<&Value>, template: &str) -> Option<String> {
     let mut names = BTreeSet::new();
     for (at, volume) in members(spec, "volumes").iter().enumerate() {
-        let (name, field) = (text(volume, "name"), format!("spec.template.spec.volumes[{at}].name"));
+        let (name, field) = (text(volume, "name"), format!("{template}.spec.volumes[{at}].name"));
         if name.is_empty() {
             return Some(format!("{field} is empty: name the volume"));
+        }
+        if !is_dns_label(name) {
+            return Some(wrong_name(&field, name));
         }
         if !names.insert(name) {
             return Some(format!("{field} repeats {:?}: give each volume a name of its own", short(name)));
@@ -122,7 +142,7 @@ fn volumes(object: &Value) -> Option<String> {
                 let named = members(Some(container), using).iter().map(|one| text(one, "name"));
                 if let Some((number, name)) = named.enumerate().find(|(_, name)| !names.contains(name)) {
                     return Some(format!(
-                        "spec.template.spec.{list}[{at}].{using}[{number}].name is {:?}: give the pod that \
+                        "{template}.spec.{list}[{at}].{using}[{number}].name is {:?}: give the pod that \
                          volume, or leave this out",
                         short(name),
                     ));
@@ -131,6 +151,15 @@ fn volumes(object: &Value) -> Option<String> {
         }
     }
     None
+}
+
+/// Says what a name of a container or volume has to be.
+fn wrong_name(field: &str, name: &str) -> String {
+    format!(
+        "{field} is {:?}: give at most {LONGEST_NAME} small letters, digits and dashes, with no \
+         dash at either end",
+        short(name),
+    )
 }
 
 /// Members of a list; none where there is no list.
@@ -230,6 +259,9 @@ mod tests {
     #[case::two_volumes(json!({ "volumes": [{ "name": "v" }, { "name": "v" }], "containers": [named("a")] }),
         Some("spec.template.spec.volumes[1].name repeats \"v\": give"))]
     #[case::no_name_of_a_volume(json!({ "volumes": [{}], "containers": [named("a")] }), Some("volumes[0].name is empty: name"))]
+    #[case::a_wrong_volume(json!({ "volumes": [{ "name": "V" }], "containers": [named("a")] }), Some("volumes[0].name is \"V\": give at most"))]
+    #[case::a_wrong_variable(json!({ "containers": [{ "name": "a", "image": "i", "env": [{ "name": "A=B" }] }] }),
+        Some("spec.template.spec.containers[0].env[0].name is \"A=B\": give"))]
     #[case::no_volume(json!({ "volumes": [{ "name": "v" }], "containers": [named("a"), mounting("w")] }),
         Some("spec.template.spec.containers[1].volumeMounts[0].name is \"w\": give"))]
     #[case::no_volume_of_an_init_container(json!({ "containers": [named("a")], "initContainers": [mounting("w")] }),
@@ -265,6 +297,30 @@ mod tests {
             told,
             "BroadcastJob shop/web: spec.template.spec.containers is empty: give the pod a container"
         );
+    }
+
+    /// So is the template of the jobs that an AdvancedCronJob makes, by its own path.
+    #[rstest]
+    #[case::right("jobTemplate", one(), None)]
+    #[case::no_containers("jobTemplate", json!({}), Some("spec.template.jobTemplate.spec.template.spec.containers is empty: give"))]
+    #[case::a_mount("broadcastJobTemplate", json!({ "containers": [mounting("v")] }),
+        Some("spec.template.broadcastJobTemplate.spec.template.spec.containers[0].volumeMounts[0].name is \"v\": give"))]
+    #[case::a_port("broadcastJobTemplate", json!({ "containers": [{ "name": "a", "image": "i", "ports": [{}] }] }),
+        Some("spec.template.broadcastJobTemplate.spec.template.spec.containers[0].ports[0].containerPort is 0: give"))]
+    fn jobs_of_a_cron_job(#[case] of: &str, #[case] pod: Value, #[case] says: Option<&str>) {
+        let job = |pod: &Value| {
+            let job = json!({ "spec": { "template": { "spec": pod } } });
+            request("AdvancedCronJob", json!({ "template": { of: job } }))
+        };
+        let told = fault(&job(&pod));
+        match says {
+            None => assert_eq!(told, None),
+            Some(says) => assert!(told.as_deref().is_some_and(|told| told.contains(says)), "{told:?}"),
+        }
+        let mut paused = job(&pod);
+        paused.old_object = paused.object.clone();
+        paused.object["spec"]["paused"] = json!(true);
+        assert_eq!(fault(&paused), None);
     }
 
     /// One that was let in before can be scaled, and its finalizers taken off.

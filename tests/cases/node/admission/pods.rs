@@ -58,6 +58,7 @@ async fn a_pod_gets_its_sidecars() -> Result<()> {
                 ("defaults.sidecarsets.berth.dev", "Fail"),
                 ("containerrecreaterequests.defaults.berth.dev", "Ignore"),
                 ("workloads.defaults.berth.dev", "Ignore"),
+                ("nodeimages.defaults.berth.dev", "Ignore"),
             ],
         "{policies:?}"
     );

@@ -55,7 +55,7 @@ async fn a_stolen_manager_turns_no_webhook_elsewhere() -> Result<()> {
         (with("/rules", rule("", "*", "CREATE")), rules),
         (with("/rules", rule("*", "pods", "CREATE")), rules),
         (with("/rules", rule("apps", "deployments", "CREATE")), rules),
-        (with("/rules", rule("apps.kruise.io", "nodeimages", "UPDATE")), rules),
+        (with("/rules", rule("apps.kruise.io", "nodeimages/status", "UPDATE")), rules),
         (with("/rules", rule("apps.kruise.io", "sidecarsets/status", "UPDATE")), rules),
         (with("/rules", rule("apps.kruise.io", "sidecarsets", "DELETE")), rules),
         (without_rules.clone(), rules),

@@ -331,6 +331,12 @@ fn defaults(made: &Value) -> Result<()> {
         let left_out = needed.iter().any(|field| made.pointer(&format!("{rolling}/{field}")).is_none());
         missing.extend(left_out.then_some(rolling));
     }
+    let images =
+        made.pointer("/spec/images").and_then(Value::as_object).filter(|_| made["kind"] == "NodeImage");
+    let tags = images.into_iter().flatten().filter_map(|(_, image)| image["tags"].as_array()).flatten();
+    let of_tags = ["/createdAt", "/pullPolicy/timeoutSeconds", "/pullPolicy/backoffLimit"];
+    let left_out = |tag| of_tags.into_iter().filter(move |field| Value::pointer(tag, field).is_none());
+    missing.extend(tags.flat_map(left_out));
     ensure!(missing.is_empty(), "without {}: {}", missing.join(", "), made["spec"]);
     Ok(())
 }

@@ -114,6 +114,13 @@ async fn a_node_pod_probe_runs_no_command_of_its_own() -> Result<()> {
         ensure!(!is_owned(stage).await, "the command of a marker that is gone was run");
         forge(&[]).await?;
         await_condition_of(stage, "Verified", "True", "").await?;
+        // A client that knows no conditions writes the status whole.
+        let without = json!({ "status": { "conditions": null } });
+        let patched =
+            stage.objects.patch_status(NODE_NAME, &PatchParams::default(), &Patch::Merge(&without)).await?;
+        let left = patched.status.unwrap_or_default().conditions;
+        ensure!(left.is_empty(), "{left:?}");
+        await_condition_of(stage, "Verified", "True", "").await?;
         Ok(())
     })
     .await
