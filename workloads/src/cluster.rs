@@ -319,7 +319,7 @@ impl Cluster {
     /// Each kind, and how many objects of it there are.
     pub(crate) fn sizes(&self) -> Vec<(&'static str, usize)> {
         let mut sizes: Vec<_> =
-            self.shelves.iter().map(|shelf| (shelf.kind.plural, shelf.sets.iter().count())).collect();
+            self.shelves.iter().map(|shelf| (shelf.kind.plural, shelf.sets.count())).collect();
         sizes.extend([
             ("pods", self.pods.len()),
             ("persistentvolumeclaims", self.claims.len()),

@@ -171,8 +171,8 @@ impl Picture for Jobs {
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         vec![
-            ("broadcastjobs", self.broadcast_jobs.iter().count()),
-            ("advancedcronjobs", self.cron_jobs.iter().count()),
+            ("broadcastjobs", self.broadcast_jobs.count()),
+            ("advancedcronjobs", self.cron_jobs.count()),
             ("jobs", self.jobs.len()),
         ]
     }

@@ -80,6 +80,7 @@ impl<P: Picture> Controller<P> {
                 all.into_iter().for_each(|object| self.connections.writer.events.about(object, no_room()));
             }
             if self.is_listed() {
+                self.connections.count(self.picture.sizes());
                 self.read_or_begin();
             }
         }

@@ -162,7 +162,7 @@ impl Picture for UnitedDeployments {
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         vec![
-            ("uniteddeployments", self.united.iter().count()),
+            ("uniteddeployments", self.united.count()),
             ("pods of uniteddeployments", self.pods.len()),
         ]
     }
