@@ -41,8 +41,9 @@ use crate::{
     write::{Failure, Writer},
 };
 
-/// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
-const PODS: u32 = 50;
+/// Objects of one answer of which little is read: lists of several namespaces come in beside each other, and
+/// pods are the largest of these.
+const SMALL: u32 = 50;
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
 /// Namespaces of one reading, and as many beside them that are read again.
@@ -323,7 +324,7 @@ impl Writer {
     where
         K: Received,
     {
-        let page = if K::IS_SMALL { PODS } else { PAGE };
+        let page = if K::IS_SMALL { SMALL } else { PAGE };
         let mut params = ListParams::default().limit(page);
         if !labels.is_empty() {
             params = params.labels(labels);

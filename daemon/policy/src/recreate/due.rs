@@ -41,9 +41,9 @@ impl Node {
         let mut under_way = self.effects_in_flight.reports_in_hand();
         for request in requests.in_hand() {
             let subject = || Subject::Request(request.asked.id.clone());
-            let own = self.set_aside.evaluate(subject, now, || {
-                (self.open_steps(request, now), self.report_step(request))
-            });
+            let own = self
+                .set_aside
+                .evaluate(subject, now, || (self.open_steps(request, now), self.report_step(request)));
             let Some((own, report)) = own else { continue };
             steps.extend(own);
             // Where each ends as soon as it is looked at, the next ones come with every look.
