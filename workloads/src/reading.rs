@@ -110,6 +110,22 @@ impl<F> Ended<F> {
     }
 }
 
+/// UIDs of objects in each of these namespaces, of `all` with namespace and UID. One look at all of them is
+/// for all namespaces of a reading: ten thousand namespaces would be as many looks.
+pub(crate) fn uids_in<'a>(
+    namespaces: &BTreeSet<String>,
+    all: impl Iterator<Item = (&'a str, &'a str)>,
+) -> BTreeMap<String, Vec<String>> {
+    let mut uids: BTreeMap<String, Vec<String>> =
+        namespaces.iter().map(|namespace| (namespace.clone(), Vec::new())).collect();
+    for (namespace, uid) in all {
+        if let Some(uids) = uids.get_mut(namespace) {
+            uids.push(uid.to_owned());
+        }
+    }
+    uids
+}
+
 impl Reading {
     /// Tells whether the objects were read in this term, but for those of namespaces that are missing.
     pub(crate) fn is_done(&self, term: u64) -> bool {

@@ -40,7 +40,8 @@ const WATCH_SECONDS: u32 = 60;
 /// Objects of one answer. It is in memory as a whole: of 1.4 MB each, and 8 MiB when it is read.
 pub(crate) const PAGE: u32 = 16;
 /// The same of objects of which little is read, as of pods, claims and Jobs, and of nodes: there are
-/// thousands, and no author of a namespace makes a node large. A NodePodUpdate has what authors want for their pods.
+/// thousands, and no author of a namespace makes a node large. A NodePodUpdate has what authors want for
+/// their pods.
 const SMALL: u32 = 100;
 
 /// Event of the objects of a kind.
