@@ -30,7 +30,7 @@ use tracing::warn;
 pub use self::call::CallError;
 pub(super) use self::call::once;
 pub(crate) use self::call::watch_refusal;
-pub(super) use self::lanes::Lane;
+pub(crate) use self::lanes::Lane;
 use self::{
     call::{patience, slowness, within},
     lanes::Lanes,
@@ -257,7 +257,7 @@ impl Connection {
     }
 
     /// Asks it in the lane of its subject. The time that it may take begins with its turn.
-    pub(super) async fn ask_in<T, F>(
+    pub(crate) async fn ask_in<T, F>(
         &self,
         lane: Lane,
         question: impl FnOnce(Client) -> F,
