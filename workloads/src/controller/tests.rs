@@ -1,6 +1,7 @@
 //! Two replicas at one API server, of which one leads at a time.
 
 mod changed;
+mod counted;
 
 use std::{
     collections::BTreeMap,
@@ -243,24 +244,6 @@ async fn each_set_is_decided_on_once_at_the_start() {
     assert!(tokio::time::timeout(PATIENCE, all).await.is_ok(), "{}", replica.metrics.passes());
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(replica.metrics.passes(), 20);
-}
-
-/// Also between two lists, and by a replica that does not lead.
-#[tokio::test]
-async fn objects_are_counted_as_they_come_and_go() {
-    let replica = Replica::start("one", &Shared::default()).await;
-    let (kind, gone) = (KINDS[0], Input::Set(KINDS[0], Shown::Gone("set".to_owned())));
-    for (input, count) in [(None, 1), (Some(gone), 0)] {
-        if let Some(input) = input {
-            replica.inputs.send(input).await.unwrap();
-        }
-        let counted = async {
-            while replica.metrics.count_of(kind.plural) != count {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        assert!(tokio::time::timeout(PATIENCE, counted).await.is_ok(), "{count}");
-    }
 }
 
 #[tokio::test]
