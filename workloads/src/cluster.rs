@@ -34,7 +34,7 @@ use crate::{
     node_updates::NodeUpdates,
     object::Filed,
     owned::{Concerned, Ownable, Owned},
-    reading::Found,
+    reading::{Found, uids_in},
     room::uids,
     update_store::{News, UpdateStore},
     watch::{Input, Shown},
@@ -237,15 +237,20 @@ impl Cluster {
         all.map(|filed| filed.object.namespace().to_owned()).collect()
     }
 
-    /// Takes in all objects of a namespace, as they were read at once. UIDs of the workloads that something
-    /// new was found for.
-    pub(crate) fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
-        let (uids, revisions) = (uids(&found.revisions), self.all_fitting(found.revisions));
+    /// UIDs of the workloads in each of these namespaces. One for which there is no room may come back before
+    /// the watch has shown what is gone of it.
+    pub(crate) fn sets_in(&self, namespaces: &BTreeSet<String>) -> BTreeMap<String, Vec<String>> {
         let all = self.shelves.iter().flat_map(|shelf| shelf.sets.iter());
-        let here = all.filter(|filed| filed.object.namespace() == namespace).map(|filed| filed.uid());
-        // One for which there is no room may come back before the watch has shown what is gone of it.
-        let absent = self.absent.values().filter(|absent| absent.namespace == namespace);
-        let sets: Vec<&str> = here.chain(absent.map(|absent| absent.uid.as_str())).collect();
+        let all = all.map(|filed| (filed.object.namespace(), filed.uid()));
+        let absent = self.absent.values().map(|absent| (absent.namespace.as_str(), absent.uid.as_str()));
+        uids_in(namespaces, all.chain(absent))
+    }
+
+    /// Takes in all objects of a namespace with these workloads, as they were read at once. UIDs of those
+    /// that something new was found for.
+    pub(crate) fn found(&mut self, sets: &[String], found: Found) -> Vec<String> {
+        let (uids, revisions) = (uids(&found.revisions), self.all_fitting(found.revisions));
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
         let mut keys = self.pods.found(&sets, found.pods);
         let (mut concerned, named) = self.claims.found(&sets, found.claims);
         keys.extend(self.revisions.found(&sets, revisions));
@@ -319,7 +324,7 @@ impl Cluster {
     /// Each kind, and how many objects of it there are.
     pub(crate) fn sizes(&self) -> Vec<(&'static str, usize)> {
         let mut sizes: Vec<_> =
-            self.shelves.iter().map(|shelf| (shelf.kind.plural, shelf.sets.iter().count())).collect();
+            self.shelves.iter().map(|shelf| (shelf.kind.plural, shelf.sets.count())).collect();
         sizes.extend([
             ("pods", self.pods.len()),
             ("persistentvolumeclaims", self.claims.len()),

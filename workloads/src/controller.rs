@@ -64,6 +64,7 @@ impl Controller {
                 state.cluster.all_absent().for_each(|absent| self.tell_of(absent));
             }
             if state.is_listed() {
+                self.connections.count(state.cluster.sizes());
                 self.read_or_begin(&mut state);
             }
         }

@@ -85,6 +85,11 @@ impl Connections {
     /// Says what was listed, and how many objects of each kind there are.
     pub(crate) fn show(&self, listed: Listed, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
         self.listed.send_replace(listed);
+        self.count(sizes);
+    }
+
+    /// Says how many objects of each kind there are: some come and go after each list.
+    pub(crate) fn count(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
         for (kind, count) in sizes {
             self.writer.metrics.objects(kind, count);
         }

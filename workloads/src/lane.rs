@@ -12,8 +12,8 @@ pub(crate) static LISTS: Semaphore = Semaphore::const_new(2);
 /// are read.
 pub(crate) static SMALL_LISTS: Semaphore = Semaphore::const_new(2);
 
-/// Places for pages that a reading takes in beside each other: one of pods, which may take 70 MB, has one,
-/// and one of objects that may be large has two.
+/// Places for pages that a reading takes in beside each other: one of objects of which little is read, as of
+/// pods, may take 70 MB and has one, and one of objects that may be large has two.
 const PAGES: usize = 4;
 
 /// Inputs that may wait before one that may be large.

@@ -72,6 +72,11 @@ impl Metrics {
     pub(crate) fn objects(&self, kind: &'static str, count: usize) {
         self.objects.get_or_create(&[("kind", kind)]).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
+
+    #[cfg(test)]
+    pub(crate) fn count_of(&self, kind: &'static str) -> i64 {
+        self.objects.get_or_create(&[("kind", kind)]).get()
+    }
 }
 
 impl Counters for Metrics {

@@ -252,7 +252,7 @@ impl<T: Ownable> Owned<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_owner.values().map(BTreeSet::len).fold(0, usize::saturating_add)
+        self.store.count()
     }
 
     fn link(&mut self, owner: String, uid: String) {

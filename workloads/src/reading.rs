@@ -41,8 +41,9 @@ use crate::{
     write::{Failure, Writer},
 };
 
-/// Pods of one answer: lists of several namespaces come in beside each other, and pods are the largest.
-const PODS: u32 = 50;
+/// Objects of one answer of which little is read: lists of several namespaces come in beside each other, and
+/// pods are the largest of these.
+const SMALL: u32 = 50;
 /// Namespaces that are read beside each other.
 const AT_ONCE: usize = 4;
 /// Namespaces of one reading, and as many beside them that are read again.
@@ -107,6 +108,22 @@ impl<F> Ended<F> {
     pub(crate) fn missing(&self) -> BTreeSet<String> {
         self.failed.iter().map(|(namespace, _)| namespace.clone()).collect()
     }
+}
+
+/// UIDs of objects in each of these namespaces, of `all` with namespace and UID. One look at all of them is
+/// for all namespaces of a reading: ten thousand namespaces would be as many looks.
+pub(crate) fn uids_in<'a>(
+    namespaces: &BTreeSet<String>,
+    all: impl Iterator<Item = (&'a str, &'a str)>,
+) -> BTreeMap<String, Vec<String>> {
+    let mut uids: BTreeMap<String, Vec<String>> =
+        namespaces.iter().map(|namespace| (namespace.clone(), Vec::new())).collect();
+    for (namespace, uid) in all {
+        if let Some(uids) = uids.get_mut(namespace) {
+            uids.push(uid.to_owned());
+        }
+    }
+    uids
 }
 
 impl Reading {
@@ -323,7 +340,7 @@ impl Writer {
     where
         K: Received,
     {
-        let page = if K::IS_SMALL { PODS } else { PAGE };
+        let page = if K::IS_SMALL { SMALL } else { PAGE };
         let mut params = ListParams::default().limit(page);
         if !labels.is_empty() {
             params = params.labels(labels);

@@ -1,7 +1,7 @@
 //! The picture and the memories, and what is to be done next for one workload.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     hash::{BuildHasher, Hasher, RandomState},
     time::Instant,
 };
@@ -244,10 +244,11 @@ impl State {
     /// Takes in how a reading of namespaces ended. Workloads that something new was found for are due, and
     /// those that waited for it; others keep the pauses of theirs.
     pub(crate) fn was_read(&mut self, ended: Ended) {
-        let (mut read, mut due) = (BTreeSet::new(), Vec::new());
+        let read = ended.read();
+        let (sets, mut due) = (self.cluster.sets_in(&read), Vec::new());
         for (namespace, found) in self.turns.was_read(ended) {
-            due.extend(self.cluster.found(&namespace, found));
-            read.insert(namespace);
+            let sets = sets.get(&namespace).map(Vec::as_slice).unwrap_or_default();
+            due.extend(self.cluster.found(sets, found));
         }
         let (cluster, readings) = (&self.cluster, self.turns.readings());
         let is_read = |uid: &str| cluster.set(uid).is_some_and(|set| read.contains(set.namespace()));

@@ -1,9 +1,44 @@
-//! Pods as the API server sends them, reduced while they are read.
+//! Pods, claims and Jobs as the API server sends them, reduced while they are read.
 //!
 //! A pod is some kilobytes of JSON, of which a few hundred bytes are decided by, and a list brings hundreds
 //! at once: what is not named below is skipped by the parser, and never kept.
 
-use std::borrow::Cow;
+/// Has an object in its first field be one of that kind.
+macro_rules! resource {
+    ($trimmed:ident, $whole:ident) => {
+        impl kube::Resource for $trimmed {
+            type DynamicType = ();
+            type Scope = k8s_openapi::NamespaceResourceScope;
+
+            fn kind((): &()) -> std::borrow::Cow<'_, str> {
+                $whole::kind(&())
+            }
+
+            fn group((): &()) -> std::borrow::Cow<'_, str> {
+                $whole::group(&())
+            }
+
+            fn version((): &()) -> std::borrow::Cow<'_, str> {
+                $whole::version(&())
+            }
+
+            fn plural((): &()) -> std::borrow::Cow<'_, str> {
+                $whole::plural(&())
+            }
+
+            fn meta(&self) -> &kube::api::ObjectMeta {
+                self.0.meta()
+            }
+
+            fn meta_mut(&mut self) -> &mut kube::api::ObjectMeta {
+                self.0.meta_mut()
+            }
+        }
+    };
+}
+
+mod claim;
+mod job;
 
 use berth_base::line_pace::SharedPace;
 use berth_base::metadata::{Metadata, ReadAnnotations};
@@ -14,7 +49,6 @@ use berth_workloads_policy::{
     pod::PodView,
 };
 use k8s_openapi::{
-    NamespaceResourceScope,
     api::core::v1::{
         Affinity, Container as SpecContainer, ContainerState, ContainerStateRunning, ContainerStateWaiting,
         ContainerStatus, NodeAffinity, NodeSelector, NodeSelectorTerm, Pod, PodCondition, PodReadinessGate,
@@ -25,6 +59,8 @@ use k8s_openapi::{
 use kube::{Resource, api::ObjectMeta};
 use serde::{Deserialize, Deserializer};
 use tracing::warn;
+
+pub(crate) use self::{claim::TrimmedClaim, job::TrimmedJob};
 
 /// Bytes that labels, finalizers, owners, gates and annotations of a pod may take. They are bounded each, and
 /// not together; those that people give take less than a tenth.
@@ -58,34 +94,7 @@ pub(crate) fn is_unread(pod: &PodView) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct TrimmedPod(pub(crate) Pod);
 
-impl Resource for TrimmedPod {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        Pod::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        Pod::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        Pod::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        Pod::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        self.0.meta()
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.meta_mut()
-    }
-}
+resource!(TrimmedPod, Pod);
 
 /// No part of it that is read can be deep.
 impl Received for TrimmedPod {
@@ -112,6 +121,7 @@ struct Spec {
     containers: Option<Vec<Image>>,
     node_name: Option<String>,
     readiness_gates: Option<Vec<PodReadinessGate>>,
+    restart_policy: Option<String>,
 }
 
 /// A container as the spec has it.
@@ -128,6 +138,7 @@ struct Status {
     phase: Option<String>,
     conditions: Option<Vec<PodCondition>>,
     container_statuses: Option<Vec<Container>>,
+    init_container_statuses: Option<Vec<Container>>,
 }
 
 #[derive(Deserialize)]
@@ -171,11 +182,12 @@ impl<'de> Deserialize<'de> for TrimmedPod {
             all.map(|Image { name, image }| SpecContainer { name, image, ..SpecContainer::default() })
                 .collect()
         };
-        let spec = spec.map(|Spec { affinity, containers: read, node_name, readiness_gates }| PodSpec {
-            affinity: affinity.and_then(placing),
-            containers: containers(read),
-            node_name,
-            readiness_gates,
+        let spec = spec.map(|spec| PodSpec {
+            affinity: spec.affinity.and_then(placing),
+            containers: containers(spec.containers),
+            node_name: spec.node_name,
+            readiness_gates: spec.readiness_gates,
+            restart_policy: spec.restart_policy,
             ..PodSpec::default()
         });
         let waiting = |Waiting { reason }| ContainerStateWaiting { reason, message: None };
@@ -191,10 +203,14 @@ impl<'de> Deserialize<'de> for TrimmedPod {
             state: read.state.map(state),
             ..ContainerStatus::default()
         };
+        let statuses = |read: Option<Vec<Container>>| {
+            read.map(|all| all.into_iter().map(container).collect::<Vec<ContainerStatus>>())
+        };
         let status = status.map(|status| PodStatus {
             phase: status.phase,
             conditions: status.conditions,
-            container_statuses: status.container_statuses.map(|all| all.into_iter().map(container).collect()),
+            container_statuses: statuses(status.container_statuses),
+            init_container_statuses: statuses(status.init_container_statuses),
             ..PodStatus::default()
         });
         Ok(Self(Pod { metadata, spec, status }))
@@ -214,13 +230,17 @@ fn memory(meta: &ObjectMeta, gates: &[PodReadinessGate]) -> usize {
 /// Tells whether the owners of a claim take no more than metadata of a pod may. Otherwise the claim is set
 /// aside: whoever writes one owner more writes all of them.
 pub(crate) fn owners_fit(meta: &ObjectMeta) -> bool {
-    let owners = meta.owner_references.iter().flatten().map(of_owner);
-    let fit = owners.fold(0, usize::saturating_add) <= MOST_METADATA;
+    let fit = has_few_owners(meta);
     if !fit && let Some(left_out) = ASIDE.take() {
         let (namespace, claim) = (meta.namespace.as_deref(), meta.name.as_deref());
         warn!(namespace, claim, left_out, "Claim has too many owners, it is set aside");
     }
     fit
+}
+
+fn has_few_owners(meta: &ObjectMeta) -> bool {
+    let owners = meta.owner_references.iter().flatten().map(of_owner);
+    owners.fold(0, usize::saturating_add) <= MOST_METADATA
 }
 
 fn of_owner(owner: &OwnerReference) -> usize {

@@ -32,15 +32,16 @@ use crate::{
     node_updates::NodeUpdates,
     object::Filed,
     revisions::SentRevision,
-    trimmed::{TrimmedPod, owners_fit},
+    trimmed::{TrimmedClaim, TrimmedPod, owners_fit},
 };
 
 /// How long one watch request lasts. A connection that died without a word is noticed 5 s after it.
 const WATCH_SECONDS: u32 = 60;
 /// Objects of one answer. It is in memory as a whole: of 1.4 MB each, and 8 MiB when it is read.
 pub(crate) const PAGE: u32 = 16;
-/// The same of objects of which little is read, and of nodes: there are thousands, and no author of a
-/// namespace makes them large. A NodePodUpdate has what authors want for their pods.
+/// The same of objects of which little is read, as of pods, claims and Jobs, and of nodes: there are
+/// thousands, and no author of a namespace makes a node large. A NodePodUpdate has what authors want for
+/// their pods.
 const SMALL: u32 = 100;
 
 /// Event of the objects of a kind.
@@ -147,7 +148,7 @@ impl Watched for Pods {
 
 impl Watched for Claims {
     type Object = PersistentVolumeClaim;
-    type Sent = Sent<PersistentVolumeClaim>;
+    type Sent = TrimmedClaim;
     type View = ClaimView;
     const NAME: &'static str = "persistentvolumeclaims";
 

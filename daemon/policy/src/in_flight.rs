@@ -37,6 +37,8 @@ enum EffectKey {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EffectsInFlight {
     busy: BTreeSet<EffectKey>,
+    /// Reports among them of requests that were looked at when they began, with the pod of each.
+    in_hand: BTreeMap<RequestId, PodUid>,
     paused: BTreeMap<EffectKey, Retry>,
 }
 
@@ -45,10 +47,18 @@ impl EffectsInFlight {
         self.busy.extend(EffectKey::of(effect));
     }
 
+    /// The report that began is one of a request that is looked at.
+    pub(crate) fn report_in_hand_began(&mut self, request: RequestId, pod: PodUid) {
+        self.in_hand.insert(request, pod);
+    }
+
     /// Tells whether what it was about is over: it did not fail.
     pub(crate) fn ended(&mut self, effect: &Effect, outcome: StepOutcome, now: Instant) -> bool {
         let Some(key) = EffectKey::of(effect) else { return false };
         self.busy.remove(&key);
+        if let EffectKey::Report(request) = &key {
+            self.in_hand.remove(request);
+        }
         if outcome == StepOutcome::Failed {
             self.paused.entry(key).or_default().failed(now, |failures| PACE.pause(failures));
             return false;
@@ -86,9 +96,22 @@ impl EffectsInFlight {
         self.paused.values().filter_map(|retry| retry.next)
     }
 
-    /// Returns how many requests are being written, or deleted.
-    pub(crate) fn writes_about_requests(&self) -> usize {
-        self.busy.iter().filter(|key| matches!(key, EffectKey::Report(_) | EffectKey::Delete(_))).count()
+    /// Returns how many requests are being written, or deleted, that were not looked at when that began.
+    pub(crate) fn writes_about_the_rest(&self) -> usize {
+        let of_the_rest = |key: &&EffectKey| match key {
+            EffectKey::Report(request) => !self.in_hand.contains_key(request),
+            key => matches!(key, EffectKey::Delete(_)),
+        };
+        self.busy.iter().filter(of_the_rest).count()
+    }
+
+    /// Returns how many requests are being written that were looked at when that began, by pod.
+    pub(crate) fn reports_in_hand(&self) -> BTreeMap<&PodUid, usize> {
+        let mut of_pods = BTreeMap::new();
+        for pod in self.in_hand.values() {
+            *of_pods.entry(pod).or_default() += 1;
+        }
+        of_pods
     }
 
     /// Number of pauses that are kept.

@@ -327,6 +327,7 @@ impl Node {
             }
             Event::EffectBegan(effect) => {
                 self.effects_in_flight.began(&effect);
+                self.report_began(&effect);
                 if let Effect::Runtime(RuntimeEffect::StopContainer(stop)) = &effect {
                     self.sidecars.stop_began(stop, now);
                     self.recreates.stop_began(stop);

@@ -5,6 +5,7 @@
 //! only once.
 
 mod call;
+mod lanes;
 
 use std::{
     path::PathBuf,
@@ -29,7 +30,11 @@ use tracing::warn;
 pub use self::call::CallError;
 pub(super) use self::call::once;
 pub(crate) use self::call::watch_refusal;
-use self::call::{patience, slowness, within};
+pub(crate) use self::lanes::Lane;
+use self::{
+    call::{patience, slowness, within},
+    lanes::Lanes,
+};
 use super::{
     kubeconfig,
     token::{self, Claims, Due, Given, Moment, TokenError},
@@ -95,6 +100,7 @@ pub struct Connection {
     made: watch::Sender<u64>,
     /// How slow the API server is.
     slow: Arc<AtomicU32>,
+    lanes: Arc<Lanes>,
 }
 
 /// A client, and which one it is.
@@ -196,6 +202,7 @@ impl Connection {
             current: Arc::default(),
             made: watch::Sender::new(0),
             slow: Arc::default(),
+            lanes: Arc::default(),
         }
     }
 
@@ -246,6 +253,19 @@ impl Connection {
     where
         F: Future<Output = kube::Result<T>>,
     {
+        self.ask_in(Lane::Agent, question).await
+    }
+
+    /// Asks it in the lane of its subject. The time that it may take begins with its turn.
+    pub(crate) async fn ask_in<T, F>(
+        &self,
+        lane: Lane,
+        question: impl FnOnce(Client) -> F,
+    ) -> Result<T, CallError>
+    where
+        F: Future<Output = kube::Result<T>>,
+    {
+        let _place = self.lanes.enter(lane).await;
         let session = self.session().await.map_err(CallError::NoClient)?;
         let (slow, begun) = (self.slow.load(Ordering::Relaxed), Instant::now());
         let answer = within(patience(slow), question(session.client.clone())).await;
@@ -286,6 +306,27 @@ mod tests {
             let error = chain(&error) + &format!("{error:?}");
             assert!(!error.contains("hunter2") && error.contains("kubeconfig"), "{error}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_of_calls_is_under_way_some_at_a_time() {
+        use crate::cluster::fake::{Answer, FakeApi};
+        use std::{cell::Cell, time::Duration};
+
+        async fn call(under_way: &Cell<u32>, most: &Cell<u32>) -> kube::Result<()> {
+            under_way.set(under_way.get() + 1);
+            most.set(most.get().max(under_way.get()));
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            under_way.set(under_way.get() - 1);
+            Ok(())
+        }
+
+        let api = FakeApi::new(|_| Answer::Refused(404)).await;
+        let (under_way, most) = (Cell::new(0), Cell::new(0));
+        let calls = (0..800).map(|_| api.connection.ask_in(Lane::Requests, |_| call(&under_way, &most)));
+        let answers = futures::future::join_all(calls).await;
+        assert!(answers.iter().all(Result::is_ok));
+        assert_eq!((under_way.get(), most.get()), (0, 16));
     }
 
     /// One object that nobody can read must not cost all others their client, again and again.

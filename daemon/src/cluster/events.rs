@@ -13,7 +13,7 @@ use kube::{Api, Client, api::PostParams};
 use tracing::warn;
 
 use super::{
-    client::Connection,
+    client::{Connection, Lane},
     metrics::{ClusterMetrics, Write},
 };
 use crate::base::{causes::chain, text::cut};
@@ -49,7 +49,7 @@ impl Events {
         let create = async |client: Client| {
             Api::<Event>::namespaced(client, namespace).create(&PostParams::default(), &event).await
         };
-        let written = self.connection.ask(create).await;
+        let written = self.connection.ask_in(Lane::Events, create).await;
         self.metrics.wrote(Write::Event, &written);
         if let Err(error) = written {
             let about = event.regarding.as_ref().and_then(|about| about.name.as_deref());

@@ -10,7 +10,7 @@ use kube::{
 use serde_json::Value;
 
 use super::{
-    client::{CallError, Connection},
+    client::{CallError, Connection, Lane},
     metrics::{ClusterMetrics, Write},
     raw, v1 as core,
 };
@@ -55,7 +55,7 @@ impl NodePods {
             let found = raw::namespaced::<core::Pod>(client, &pod.namespace).list(&selected).await?;
             found.items.into_iter().next().map(raw::typed::<core::Pod>).transpose()
         };
-        let found = self.connection.ask(list).await?;
+        let found = self.connection.ask_in(Lane::Pods, list).await?;
         let is = |uid: Option<&str>| uid == Some(pod.uid.as_str());
         Ok(found.filter(|found| is(identity(&found.metadata)) || is(found.metadata.uid.as_deref())))
     }
@@ -79,7 +79,7 @@ impl NodePods {
             };
             written.and_then(raw::typed)
         };
-        let written = self.connection.ask(ask).await;
+        let written = self.connection.ask_in(Lane::Pods, ask).await;
         self.metrics.wrote(write, &written);
         written
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    client::{CallError, Connection},
+    client::{CallError, Connection, Lane},
     raw::Raw,
 };
 
@@ -77,7 +77,8 @@ impl<T> Target<T> {
         F: Future<Output = kube::Result<A>>,
     {
         let namespace = self.namespace.clone();
-        connection.ask(|client: Client| question(Api::namespaced_with(client, &namespace, kind))).await
+        let question = |client: Client| question(Api::namespaced_with(client, &namespace, kind));
+        connection.ask_in(Lane::Requests, question).await
     }
 
     /// Deletes it, and no other request of its name.

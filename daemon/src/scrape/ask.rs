@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 use super::{PATH, reviews::Verdict};
 use crate::{
     base::causes::chain,
-    cluster::client::{CallError, Connection},
+    cluster::client::{CallError, Connection, Lane},
 };
 
 /// The remedy where the agent may not ask.
@@ -56,7 +56,7 @@ impl Reviewer {
         let whose = |client: Client| async move {
             Api::<TokenReview>::all(client).create(&PostParams::default(), &review).await
         };
-        let status = self.connection.ask(whose).await?.status.unwrap_or_default();
+        let status = self.connection.ask_in(Lane::Reviews, whose).await?.status.unwrap_or_default();
         let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
             return Ok(Verdict::Unknown);
         };
@@ -65,7 +65,8 @@ impl Reviewer {
         let may = |client: Client| async move {
             Api::<SubjectAccessReview>::all(client).create(&PostParams::default(), &review).await
         };
-        let allowed = self.connection.ask(may).await?.status.is_some_and(|status| status.allowed);
+        let allowed = self.connection.ask_in(Lane::Reviews, may).await?.status;
+        let allowed = allowed.is_some_and(|status| status.allowed);
         debug!(user = name, allowed, "Asked whether a user may read the metrics");
         Ok(if allowed { Verdict::Allowed } else { Verdict::Forbidden })
     }

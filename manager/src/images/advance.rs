@@ -202,7 +202,7 @@ impl ImageIndex {
         let (namespace, entrant) = (job.key.namespace.clone(), (job.rank(), uid.clone()));
         self.uncrowd_all(uid);
         self.rollouts.remove(uid);
-        self.leave_pods(uid);
+        self.leave_pods(&namespace, uid);
         self.leave_turns(&namespace, &entrant);
         self.timers.set(Wake::Queue(namespace), Some(later(now.instant, TURN_AFTER)));
         true

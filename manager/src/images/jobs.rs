@@ -204,18 +204,21 @@ impl ImageIndex {
             }
             self.by_pods.entry(namespace).or_default().insert(uid.clone());
         } else {
-            self.leave_pods(uid);
+            let namespace = rollout.plan.namespace.clone();
+            self.leave_pods(&namespace, uid);
         }
         for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
             self.select(uid, &name, now);
         }
     }
 
-    pub(super) fn leave_pods(&mut self, uid: &str) {
-        self.by_pods.retain(|_, uids| {
+    pub(super) fn leave_pods(&mut self, namespace: &str, uid: &str) {
+        if let Some(uids) = self.by_pods.get_mut(namespace) {
             uids.remove(uid);
-            !uids.is_empty()
-        });
+            if uids.is_empty() {
+                self.by_pods.remove(namespace);
+            }
+        }
     }
 
     /// Takes over what the job remembers, if that is news: nodes that were there then.
@@ -288,8 +291,8 @@ impl ImageIndex {
     /// Lets go of it: nothing is asked for it any more, and its entries go after a time.
     pub(super) fn let_go(&mut self, uid: &Arc<str>, now: Now, after: Duration) {
         self.uncrowd_all(uid);
-        if self.rollouts.remove(uid).is_some() {
-            self.leave_pods(uid);
+        if let Some(rollout) = self.rollouts.remove(uid) {
+            self.leave_pods(&rollout.plan.namespace, uid);
         }
         let Some(names) = self.placed.get(uid).cloned() else { return };
         for name in &names {

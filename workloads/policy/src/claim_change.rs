@@ -3,6 +3,8 @@
 //!
 //! A CloneSet's update makes such pods of those that are there, where that is chosen.
 
+use std::collections::BTreeSet;
+
 use berth_proto::crd::{ClaimTemplate, WorkloadCondition};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::Value;
@@ -24,11 +26,13 @@ impl ClaimAsks {
     /// Reads a claim.
     pub(crate) fn of(claim: &PersistentVolumeClaim) -> Self {
         let Some(spec) = &claim.spec else { return Self::default() };
+        // There are four, and a claim may name each of them any number of times.
+        let modes: BTreeSet<&str> = spec.access_modes.iter().flatten().map(String::as_str).collect();
         let requests = spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
         Self {
             storage: requests.and_then(|all| all.get("storage")).map(|one| one.0.as_str().into()),
             class: spec.storage_class_name.as_deref().map(Box::from),
-            modes: spec.access_modes.iter().flatten().map(|mode| mode.as_str().into()).collect(),
+            modes: modes.into_iter().map(Box::from).collect(),
         }
     }
 

@@ -78,6 +78,11 @@ impl<T: Stored> Store<T> {
         self.objects.values().map(|object| &**object)
     }
 
+    /// Number of all objects.
+    pub fn count(&self) -> usize {
+        self.objects.len()
+    }
+
     /// A list begins: all objects follow.
     pub fn list_begins(&mut self) {
         self.listed = Some(BTreeMap::new());

@@ -26,8 +26,9 @@ impl Cluster {
                 }
                 self.node_names.insert(uid, node.name.clone());
                 let before = self.nodes.insert(node.name.clone(), node.clone());
-                // Most changes of a node say how it is, not what it is.
-                if before.as_ref() != Some(&node) {
+                // Most changes of a node say how it is, not what it is. At the end of the first list all sets
+                // are due: before it each of thousands of nodes would be held against each set.
+                if self.nodes_listed && before.as_ref() != Some(&node) {
                     return self.minding(before.as_ref(), Some(&node));
                 }
             }

@@ -202,8 +202,8 @@ impl Cluster {
 
     /// Finds what a workload lacks before it can be planned.
     pub(crate) fn lack(&self, set: &Set) -> Option<Lack> {
-        let pods = self.pods_of(set);
-        if let Some(pod) = pods.into_iter().find(|pod| pod.owner() == set.uid() && is_unread(pod)) {
+        let mut own = self.pods.of(set.uid()).filter(|pod| pod.namespace == set.namespace());
+        if let Some(pod) = own.find(|pod| is_unread(pod)) {
             return Some(Lack::Labels(pod.name.clone()));
         }
         let mut bare = self.revisions_of(set).into_iter().filter(|one| one.is_bare()).peekable();

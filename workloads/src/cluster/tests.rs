@@ -52,7 +52,10 @@ fn a_node_concerns_those_whose_pods_it_places() {
         let view = NodeView { name: "n".to_owned(), labels, taints: Vec::new() };
         Input::Node(Shown::Applied(("u".to_owned(), view)))
     };
-    assert_eq!(cluster.take(node(&[])), some(&[]));
+    assert_eq!(cluster.take(Input::Node(Shown::ListBegins)), Concerned::None);
+    assert_eq!(cluster.take(node(&[("disk", "ssd")])), Concerned::None, "the list has just begun");
+    assert_eq!(cluster.take(Input::Node(Shown::ListEnds)), Concerned::All);
+    assert_eq!(cluster.take(node(&[])), some(&["log"]));
     assert_eq!(cluster.take(node(&[("disk", "ssd")])), some(&["log"]));
     assert_eq!(cluster.take(node(&[("disk", "ssd")])), Concerned::None, "as it was");
     assert_eq!(cluster.take(node(&[("disk", "ssd"), ("other", "1")])), some(&[]));

@@ -1,6 +1,7 @@
 //! Two replicas at one API server, of which one leads at a time.
 
 mod changed;
+mod counted;
 
 use std::{
     collections::BTreeMap,

@@ -68,8 +68,11 @@ impl Controller {
             if self.turns.begins_term() {
                 self.all_due();
             }
-            if self.turns.term().is_some() && self.is_listed() {
-                self.begin();
+            if self.is_listed() {
+                self.connections.count(self.picture.sizes());
+                if self.turns.term().is_some() {
+                    self.begin();
+                }
             }
         }
     }

@@ -58,7 +58,7 @@ impl Picture {
     /// Each kind, and how many objects of it there are.
     pub(super) fn sizes(&self) -> [(&'static str, usize); 4] {
         [
-            ("resourcedistributions", self.distributions.iter().count()),
+            ("resourcedistributions", self.distributions.count()),
             ("namespaces", self.namespaces.len()),
             ("secrets", self.secrets.len()),
             ("configmaps", self.config_maps.len()),

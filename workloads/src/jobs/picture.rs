@@ -171,8 +171,8 @@ impl Picture for Jobs {
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         vec![
-            ("broadcastjobs", self.broadcast_jobs.iter().count()),
-            ("advancedcronjobs", self.cron_jobs.iter().count()),
+            ("broadcastjobs", self.broadcast_jobs.count()),
+            ("advancedcronjobs", self.cron_jobs.count()),
             ("jobs", self.jobs.len()),
         ]
     }
@@ -200,6 +200,11 @@ impl Picture for Jobs {
         let broadcast = self.broadcast_jobs.iter().filter(|_| self.settings.broadcast_jobs);
         let cron = self.cron_jobs.iter().filter(|_| self.settings.cron_jobs);
         broadcast.chain(cron).map(|filed| &filed.object).filter(|object| !self.room.is_aside(*object))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.broadcast_jobs.iter().chain(self.cron_jobs.iter());
+        all.map(|filed| (filed.object.namespace(), filed.uid()))
     }
 
     fn object(&self, uid: &str) -> Option<&AnyJob> {
@@ -234,31 +239,26 @@ impl Picture for Jobs {
         Box::pin(read::all(writer, self.settings.clone(), self.room.aside().clone(), term, namespaces))
     }
 
-    fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
+    fn found(&mut self, known: &[String], found: Found) -> Vec<String> {
         let Found { broadcast_jobs, pods, cron } = found;
-        let of = |store: &Store<Filed>| -> Vec<String> {
-            let here = store.iter().filter(|filed| filed.object.namespace() == namespace);
-            here.map(|filed| filed.uid().to_owned()).collect()
-        };
-        let (broadcasts, crons) = (of(&self.broadcast_jobs), of(&self.cron_jobs));
+        // Nothing is of an object of the other kind.
+        let owners: Vec<&str> = known.iter().map(String::as_str).collect();
         let mut concerned = Vec::new();
         if let Some(pods) = pods {
-            let owners: Vec<&str> = broadcasts.iter().map(String::as_str).collect();
             concerned.extend(self.pods.found(&owners, pods));
         }
         if let Some((jobs, made)) = cron {
-            let owners: Vec<&str> = crons.iter().map(String::as_str).collect();
             let objects = broadcast_jobs.objects.iter().filter_map(child).collect();
             let listed = owned::Listed { version: broadcast_jobs.version, objects };
             concerned.extend(self.broadcasts.found(&owners, listed));
             concerned.extend(self.jobs.found(&owners, made));
             let (uids, jobs) = (uids(&jobs), self.room.fit_all(Kind::Cron.plural(), jobs));
-            concerned.extend(owned::found(&mut self.cron_jobs, &crons, jobs));
+            concerned.extend(owned::found(&mut self.cron_jobs, known, jobs));
             self.room.answered(&uids, |uid| self.cron_jobs.get(uid).is_some());
         }
         let uids = uids(&broadcast_jobs);
         let broadcast_jobs = self.room.fit_all(Kind::Broadcast.plural(), broadcast_jobs);
-        concerned.extend(owned::found(&mut self.broadcast_jobs, &broadcasts, broadcast_jobs));
+        concerned.extend(owned::found(&mut self.broadcast_jobs, known, broadcast_jobs));
         self.room.answered(&uids, |uid| self.broadcast_jobs.get(uid).is_some());
         concerned.extend(self.make_room());
         concerned

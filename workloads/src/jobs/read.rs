@@ -9,7 +9,6 @@ use berth_workloads_policy::{
     cron_job::ChildView,
     store::Stored,
 };
-use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::{Api, api::DynamicObject};
 
 use super::{
@@ -20,6 +19,7 @@ use super::{
 use crate::{
     owned::Listed,
     reading::{Ended, each},
+    trimmed::{TrimmedJob, TrimmedPod},
     write::{Failure, Writer},
 };
 
@@ -46,14 +46,14 @@ async fn found(
     };
     let pods = match settings.broadcast_jobs {
         true => {
-            let api = Api::<Sent<Pod>>::namespaced(client(), &namespace);
-            Some(writer.list(&api, broadcast_job::UID_LABEL, watches::pod).await?)
+            let api = Api::<TrimmedPod>::namespaced(client(), &namespace);
+            Some(writer.list(&api, broadcast_job::UID_LABEL, watches::trimmed_pod).await?)
         }
         false => None,
     };
     let cron = match settings.cron_jobs {
         true => {
-            let api = Api::<Sent<Job>>::namespaced(client(), &namespace);
+            let api = Api::<TrimmedJob>::namespaced(client(), &namespace);
             let made = writer.list(&api, "", watches::job).await?;
             Some((jobs(Kind::Cron).await?, made))
         }

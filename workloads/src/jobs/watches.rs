@@ -21,6 +21,7 @@ use super::{
 use crate::{
     metrics::Metrics,
     object::is_of,
+    trimmed::{TrimmedJob, TrimmedPod},
     watch::{Shown, relay, shown, understood},
 };
 
@@ -80,19 +81,24 @@ async fn objects(kind: Kind, (client, inputs, metrics): Given) {
 
 async fn pods((client, inputs, metrics): Given) {
     let config = watcher::Config::default().labels(broadcast_job::UID_LABEL);
-    let input = |event: Option<_>| Some(Input::Pod(shown(event?, pod)));
-    relay(Api::<Sent<Pod>>::all(client), config, "pods", input, inputs, &metrics).await;
+    let input = |event: Option<_>| Some(Input::Pod(shown(event?, trimmed_pod)));
+    relay(Api::<TrimmedPod>::all(client), config, "pods", input, inputs, &metrics).await;
 }
 
 async fn jobs((client, inputs, metrics): Given) {
     let input = |event: Option<_>| Some(Input::Job(shown(event?, job)));
-    relay(Api::<Sent<Job>>::all(client), watcher::Config::default(), "jobs", input, inputs, &metrics).await;
+    relay(Api::<TrimmedJob>::all(client), watcher::Config::default(), "jobs", input, inputs, &metrics).await;
 }
 
 async fn nodes((client, inputs, metrics): Given) {
     let view = |node: Node| Some((node.metadata.uid.clone()?, NodeView::of(&node)));
     let input = |event: Option<_>| Some(Input::Node(shown(event?, view)));
     relay(Api::<Sent<Node>>::all(client), watcher::Config::default(), "nodes", input, inputs, &metrics).await;
+}
+
+/// Reduces a pod that a list or watch of many has brought.
+pub(super) fn trimmed_pod(TrimmedPod(object): TrimmedPod) -> Option<PodView> {
+    pod(object)
 }
 
 /// Reduces a pod of a BroadcastJob.

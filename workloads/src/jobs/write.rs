@@ -7,7 +7,6 @@
 
 use std::fmt::Debug;
 
-use berth_base::sent::Sent;
 use berth_proto::crd::BroadcastJob;
 use berth_workloads_policy::{
     action::Target,
@@ -39,6 +38,7 @@ use super::{
 use crate::{
     object::Object,
     planner::{End, MOST_ERRORS, Plan, Work},
+    trimmed::{TrimmedJob, TrimmedPod},
     write::{Failure, params, stays, typed},
 };
 
@@ -283,13 +283,13 @@ impl Work<Jobs> {
         match kind {
             Kind::Broadcast => {
                 let label = format!("{}={uid}", broadcast_job::UID_LABEL);
-                let api = Api::<Sent<Pod>>::namespaced(client, &namespace);
-                let own = |pod| watches::pod(pod).filter(|pod| pod.owner == uid);
+                let api = Api::<TrimmedPod>::namespaced(client, &namespace);
+                let own = |pod| watches::trimmed_pod(pod).filter(|pod| pod.owner == uid);
                 let pods = self.writer.list(&api, &label, own).await?;
                 self.wrote.push(Wrote::Pods(pods.objects));
             }
             Kind::Cron => {
-                let api = Api::<Sent<Job>>::namespaced(client, &namespace);
+                let api = Api::<TrimmedJob>::namespaced(client, &namespace);
                 let own = |job| watches::job(job).filter(|job| job.owner == uid);
                 let jobs = self.writer.list(&api, "", own).await?;
                 let api = self.sent(&Kind::Broadcast.resource());

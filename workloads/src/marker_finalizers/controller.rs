@@ -88,14 +88,21 @@ impl Controller {
             if self.turns.begins_term() {
                 self.all_due();
             }
-            if self.turns.term().is_some() && self.is_listed() {
-                self.begin(Instant::now());
+            if self.is_listed() {
+                self.connections.count(self.sizes());
+                if self.turns.term().is_some() {
+                    self.begin(Instant::now());
+                }
             }
         }
     }
 
     fn is_listed(&self) -> bool {
         self.markers_listed && self.nodes_listed
+    }
+
+    fn sizes(&self) -> [(&'static str, usize); 2] {
+        [(MARKERS, self.markers.count()), (NODES, self.nodes.len())]
     }
 
     fn all_due(&mut self) {
@@ -112,8 +119,7 @@ impl Controller {
         if ends {
             self.all_due();
             let listed = vec![(MARKERS, self.markers_listed), (NODES, self.nodes_listed)];
-            let sizes = [(MARKERS, self.markers.iter().count()), (NODES, self.nodes.len())];
-            self.connections.show(listed, sizes);
+            self.connections.show(listed, self.sizes());
         }
     }
 

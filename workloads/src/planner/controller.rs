@@ -1,7 +1,7 @@
 //! The one owner of a picture: takes in what watches and writes show, and begins the plans that are due.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -21,7 +21,7 @@ use crate::{
     event_loop::{Connections, EventLoop, ReadFirst, Turn, guarded},
     object::Object,
     owned::Concerned,
-    reading::Ended,
+    reading::{Ended, uids_in},
     room::no_room,
     timing::{AT_ONCE, SPACING},
     unkept,
@@ -80,6 +80,7 @@ impl<P: Picture> Controller<P> {
                 all.into_iter().for_each(|object| self.connections.writer.events.about(object, no_room()));
             }
             if self.is_listed() {
+                self.connections.count(self.picture.sizes());
                 self.read_or_begin();
             }
         }
@@ -119,10 +120,11 @@ impl<P: Picture> Controller<P> {
     /// Takes in how a reading of namespaces ended. Objects that something new was found for are due, and
     /// those that waited for it; others keep the pauses of theirs.
     fn was_read(&mut self, ended: Ended<P::Found>) {
-        let (mut read, mut due) = (BTreeSet::new(), Vec::new());
+        let read = ended.read();
+        let (known, mut due) = (uids_in(&read, self.picture.all()), Vec::new());
         for (namespace, found) in self.turns.was_read(ended) {
-            due.extend(self.picture.found(&namespace, found));
-            read.insert(namespace);
+            let known = known.get(&namespace).map(Vec::as_slice).unwrap_or_default();
+            due.extend(self.picture.found(known, found));
         }
         let (picture, readings) = (&self.picture, self.turns.readings());
         let is_read = |uid: &str| picture.object(uid).is_some_and(|object| read.contains(object.namespace()));

@@ -89,6 +89,9 @@ pub(crate) trait Picture: Sized + Send + 'static {
     /// All objects that are decided on.
     fn objects(&self) -> impl Iterator<Item = &Self::Object>;
 
+    /// Namespace and UID of all objects, also of those that are not decided on for want of room.
+    fn all(&self) -> impl Iterator<Item = (&str, &str)>;
+
     /// The object of that UID, if it is decided on.
     fn object(&self, uid: &str) -> Option<&Self::Object>;
 
@@ -120,9 +123,9 @@ pub(crate) trait Picture: Sized + Send + 'static {
         namespaces: BTreeSet<String>,
     ) -> BoxFuture<'static, Ended<Self::Found>>;
 
-    /// Takes in all objects of a namespace, as they were read at once. UIDs of those that something new was
-    /// found for.
-    fn found(&mut self, namespace: &str, found: Self::Found) -> Vec<String>;
+    /// Takes in all objects of a namespace, as they were read at once. Those with these UIDs are `known` to
+    /// be in it. UIDs of those that something new was found for.
+    fn found(&mut self, known: &[String], found: Self::Found) -> Vec<String>;
 
     /// Decides on the next writes for an object.
     fn plan(&self, object: &Self::Object, memory: &Memory, now: Timestamp) -> Plan<Self::Action>;

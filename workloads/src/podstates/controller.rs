@@ -82,8 +82,11 @@ impl Controller {
             if self.turns.begins_term() {
                 self.look_at_all();
             }
-            if self.turns.term().is_some() && self.is_listed() {
-                self.begin();
+            if self.is_listed() {
+                self.connections.count([(STATES, self.states.len())]);
+                if self.turns.term().is_some() {
+                    self.begin();
+                }
             }
         }
     }
@@ -155,7 +158,6 @@ impl Controller {
                 let gone: Vec<String> =
                     self.states.keys().filter(|uid| !seen.contains(*uid)).cloned().collect();
                 gone.iter().for_each(|uid| self.forget(uid));
-                self.connections.writer.metrics.objects(STATES, self.states.len());
                 self.ends(STATES);
             }
         }

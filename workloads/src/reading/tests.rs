@@ -226,6 +226,17 @@ async fn a_namespace_that_fails_takes_nothing_from_the_others(#[case] fails: &[&
     assert!(ended.failed.iter().all(|(namespace, why)| *why == format!("not {namespace}")));
 }
 
+#[test]
+fn objects_of_all_namespaces_of_a_reading_are_found_in_one_look() {
+    let all = [("a", "1"), ("b", "2"), ("other", "3"), ("a", "4")];
+    let uids = uids_in(&names(&["a", "b", "empty"]), all.into_iter());
+    let expected = [("a", vec!["1", "4"]), ("b", vec!["2"]), ("empty", vec![])];
+    let expected = expected.map(|(namespace, uids)| {
+        (namespace.to_owned(), uids.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    });
+    assert_eq!(uids, BTreeMap::from(expected));
+}
+
 /// An answer is in memory as a whole before an object of it is reduced.
 #[tokio::test]
 async fn lists_come_in_small_pages() {

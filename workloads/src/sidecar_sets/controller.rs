@@ -81,14 +81,21 @@ impl Controller {
             if self.turns.begins_term() {
                 self.all_due();
             }
-            if self.turns.term().is_some() && self.is_listed() {
-                self.begin();
+            if self.is_listed() {
+                self.connections.count(self.sizes());
+                if self.turns.term().is_some() {
+                    self.begin();
+                }
             }
         }
     }
 
     fn is_listed(&self) -> bool {
         self.sets_listed && self.copies.listed
+    }
+
+    fn sizes(&self) -> [(&'static str, usize); 2] {
+        [(KINDS[0], self.sets.count()), (KINDS[1], self.copies.len())]
     }
 
     fn take(&mut self, input: Input) {
@@ -102,8 +109,7 @@ impl Controller {
         }
         if ends {
             let listed = vec![(KINDS[0], self.sets_listed), (KINDS[1], self.copies.listed)];
-            let sizes = [(KINDS[0], self.sets.iter().count()), (KINDS[1], self.copies.len())];
-            self.connections.show(listed, sizes);
+            self.connections.show(listed, self.sizes());
         }
     }
 

@@ -148,8 +148,11 @@ impl Controller {
                 let now = Instant::now();
                 self.spreads.keys().for_each(|uid| self.turns.agenda.add(uid.clone(), now));
             }
-            if self.turns.term().is_some() && self.listed {
-                self.begin();
+            if self.listed {
+                self.connections.count([(SPREADS, self.spreads.len())]);
+                if self.turns.term().is_some() {
+                    self.begin();
+                }
             }
         }
     }
@@ -190,7 +193,6 @@ impl Controller {
                 gone.iter().for_each(|uid| self.forget(uid));
                 self.listed = true;
                 self.connections.listed.send_replace(vec![(SPREADS, true)]);
-                self.connections.writer.metrics.objects(SPREADS, self.spreads.len());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Looks at workloads, without an API server.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use berth_base::lease::Tenure;
 use berth_workloads_policy::{action::Action, revision::Revision};

@@ -1,4 +1,4 @@
-use berth_workloads_policy::united_deployment;
+use berth_workloads_policy::{broadcast_job, united_deployment};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -20,6 +20,7 @@ fn all_that_is_read_of_a_pod_is_there() {
         },
         "spec": {
             "containers": [{ "name": "a", "image": "i" }], "nodeName": "node",
+            "restartPolicy": "OnFailure",
             "readinessGates": [{ "conditionType": "KruisePodReady" }],
             "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
                 "nodeSelectorTerms": [{ "matchFields": [
@@ -38,12 +39,18 @@ fn all_that_is_read_of_a_pod_is_there() {
                 { "name": "a", "image": "i", "imageID": "d", "ready": true, "restartCount": 3,
                   "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off" } } },
             ],
+            "initContainerStatuses": [
+                { "name": "b", "image": "i", "imageID": "d", "ready": true, "restartCount": 4 },
+            ],
         },
     });
     let whole: Pod = serde_json::from_value(pod.clone()).unwrap();
     let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
     let view = PodView::of(&trimmed.0);
     assert_eq!(view, PodView::of(&whole));
+    let of_job = broadcast_job::PodView::of(&trimmed.0);
+    assert_eq!(of_job, broadcast_job::PodView::of(&whole));
+    assert!(of_job.restarts_on_failure && of_job.restarts == 7);
     let of_united = united_deployment::PodView::of(&trimmed.0);
     assert_eq!(of_united, united_deployment::PodView::of(&whole));
     assert!(of_united.ready && of_united.terminating);

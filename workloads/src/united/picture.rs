@@ -162,7 +162,7 @@ impl Picture for UnitedDeployments {
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         vec![
-            ("uniteddeployments", self.united.iter().count()),
+            ("uniteddeployments", self.united.count()),
             ("pods of uniteddeployments", self.pods.len()),
         ]
     }
@@ -193,6 +193,10 @@ impl Picture for UnitedDeployments {
         self.united.iter().map(|filed| &filed.object).filter(|object| !self.room.is_aside(*object))
     }
 
+    fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.united.iter().map(|filed| (filed.object.namespace(), filed.uid()))
+    }
+
     fn object(&self, uid: &str) -> Option<&Arc<UnitedDeployment>> {
         self.united.get(uid).map(|filed| &filed.object).filter(|object| !self.room.is_aside(*object))
     }
@@ -220,9 +224,7 @@ impl Picture for UnitedDeployments {
         Box::pin(read::all(writer, self.room.aside().clone(), term, namespaces))
     }
 
-    fn found(&mut self, namespace: &str, found: Found) -> Vec<String> {
-        let here = self.united.iter().filter(|filed| filed.object.namespace() == namespace);
-        let known: Vec<String> = here.map(|filed| filed.uid().to_owned()).collect();
+    fn found(&mut self, known: &[String], found: Found) -> Vec<String> {
         let owners: Vec<&str> = known.iter().map(String::as_str).collect();
         let (of_revisions, of_united) = (uids(&found.revisions), uids(&found.united));
         let revisions = fitting(&mut self.room, found.revisions);
@@ -230,8 +232,7 @@ impl Picture for UnitedDeployments {
         for (kind, children) in found.children {
             concerned.extend(self.children.entry(kind).or_default().found(&owners, children));
         }
-        let united = self.room.fit_all(UNITED, found.united);
-        concerned.extend(owned::found(&mut self.united, &known, united));
+        concerned.extend(owned::found(&mut self.united, known, self.room.fit_all(UNITED, found.united)));
         self.answered(&[of_revisions, of_united].concat());
         concerned.extend(self.make_room());
         concerned

@@ -39,9 +39,10 @@ fn answer(query: &str) -> String {
     [set("c", 1), set("deep", 200), set("d", 1)].map(event).concat()
 }
 
-/// Each page is a question of its own to the API server: for 5,000 nodes there would be 300.
+/// Each page is a question of its own to the API server: for 5,000 nodes there would be 300, and for 10,000
+/// claims twice as many.
 #[tokio::test]
-async fn nodes_come_in_larger_pages() {
+async fn nodes_and_claims_come_in_larger_pages() {
     let (asks, mut asked) = mpsc::unbounded_channel();
     let writer = reads(move |path, query| {
         if !query.contains("watch=true") {
@@ -53,13 +54,15 @@ async fn nodes_come_in_larger_pages() {
     let (sender, _inputs) = mpsc::channel(16);
     let (client, metrics) = (writer.client.clone(), writer.metrics.clone());
     tokio::spawn(follow::<Nodes>(client.clone(), sender.clone(), metrics.clone()));
+    tokio::spawn(follow::<Claims>(client.clone(), sender.clone(), metrics.clone()));
     tokio::spawn(follow::<NodePodUpdates>(client, sender, metrics));
     let mut listed = BTreeSet::new();
-    while listed.len() < 2 {
+    while listed.len() < 3 {
         let next = tokio::time::timeout(Duration::from_secs(20), asked.recv()).await;
         listed.extend(next.unwrap());
     }
-    assert_eq!(Vec::from_iter(listed), ["nodepodupdates limit=16", "nodes limit=100"]);
+    let limits = ["nodepodupdates limit=16", "nodes limit=100", "persistentvolumeclaims limit=100"];
+    assert_eq!(Vec::from_iter(listed), limits);
 }
 
 /// A page is in memory as a whole before it is read, and each namespace with spreads has a watch of its own.

@@ -1,15 +1,13 @@
 //! Objects of a set, read from the API server where nobody knows what there is.
 
-use berth_base::sent::Sent;
 use berth_workloads_policy::{revision::Revision, selector::Selector};
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 
 use super::{End, Work, Wrote, failure::Failure};
 use crate::{
     owned::Ownable,
     revisions::SentRevision,
-    trimmed::TrimmedPod,
+    trimmed::{TrimmedClaim, TrimmedPod},
     watch::{Claims, Pods, Revisions, Watched},
 };
 
@@ -51,7 +49,7 @@ impl Work {
         let uid = self.set.uid();
         let (client, namespace) = (|| self.writer.client.clone(), &self.namespace);
         let pods = Api::<TrimmedPod>::namespaced(client(), namespace);
-        let claims = Api::<Sent<PersistentVolumeClaim>>::namespaced(client(), namespace);
+        let claims = Api::<TrimmedClaim>::namespaced(client(), namespace);
         let revisions = Api::<SentRevision>::namespaced(client(), namespace);
         let ask = async {
             let own = |object| Pods::view(object).filter(|pod| pod.owner() == uid);

@@ -27,9 +27,14 @@ impl Work {
         if is_changed { self.changed("podsToDelete", End::UpdateFailed).await } else { end }
     }
 
-    /// Writes the status. What the API server has just written is as it was sent, or never will be.
+    /// Writes the status, on the version that it was decided on: one of a leader that stood still comes after
+    /// those of the next one. What the API server has just written is as it was sent, or never will be.
     pub(super) async fn status(&mut self, status: Value) -> End {
-        let mut patch = json!({ "metadata": { "uid": self.set.uid() }, "status": status });
+        let meta = self.set.meta();
+        let mut patch = json!({
+            "metadata": { "uid": meta.uid, "resourceVersion": meta.resource_version },
+            "status": status,
+        });
         // What is not in it any more is taken out.
         for field in ["conditions", "collisionCount"] {
             if status.get(field).is_none() {
@@ -56,11 +61,81 @@ impl Work {
         match written {
             Ok(object) => {
                 // One that nobody can read is set aside when the watch shows it.
-                self.wrote.extend(self.set.kind().read(object).ok().map(Wrote::Set));
+                if let Ok(set) = self.set.kind().read(object) {
+                    // What is written next is on this version.
+                    self.set = set.clone();
+                    self.wrote.push(Wrote::Set(set));
+                }
                 End::Done
             }
             Err(Failure::Gone) => End::Changed,
             Err(failure) => self.failed(failure, "FailedUpdate", End::UpdateFailed).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        sync::{Arc, Mutex},
+    };
+
+    use berth_proto::crd::CloneSet;
+    use berth_workloads_policy::action::Action;
+
+    use super::*;
+    use crate::{
+        kinds::{Plan, Set},
+        served,
+    };
+
+    fn object(version: u64) -> Value {
+        json!({
+            "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet",
+            "metadata": {
+                "namespace": "ns", "name": "shop", "uid": "set", "resourceVersion": version.to_string(),
+            },
+            "spec": { "selector": {}, "template": {}, "scaleStrategy": { "podsToDelete": ["a"] } },
+            "status": { "replicas": 2 },
+        })
+    }
+
+    /// Rows: version on file, whether the spec is written before, versions that are named, and the end.
+    #[tokio::test]
+    async fn a_status_is_written_on_the_version_that_it_was_decided_on() {
+        let rows: [(u64, bool, &[&str], End); 3] = [
+            (7, false, &["7"], End::Done),
+            (7, true, &["7", "8"], End::Done),
+            // Somebody has written since: it is decided anew.
+            (9, false, &["7"], End::Changed),
+        ];
+        for (on_file, keeps, expected, end) in rows {
+            let (on_file, named) = (Mutex::new(on_file), Arc::<Mutex<Vec<String>>>::default());
+            let seen = named.clone();
+            let writer = served::writer(move |_, _, body| {
+                let mut on_file = on_file.lock().unwrap();
+                let version = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+                seen.lock().unwrap().push(version.to_owned());
+                if version != on_file.to_string() {
+                    return json!({
+                        "kind": "Status", "status": "Failure", "code": 409, "metadata": {}, "message": "",
+                        "reason": "Conflict",
+                    });
+                }
+                *on_file += 1;
+                object(*on_file)
+            });
+            let set: Set = Arc::new(serde_json::from_value::<CloneSet>(object(7)).unwrap());
+            let keep = keeps.then(|| Action::KeepPodsToDelete(vec!["a".to_owned()]));
+            let plan = Plan {
+                actions: keep.into_iter().collect(),
+                status: Some(json!({ "replicas": 2 })),
+                ..Plan::default()
+            };
+            let report = writer.carry_out(set, plan, &BTreeSet::new(), BTreeMap::new()).await;
+            assert_eq!(report.end, end);
+            assert_eq!(*named.lock().unwrap(), expected);
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     recreate::{
         ContainerPhase, MarkPhase, Origin, RecreateMark,
         liveness::{PodLiveness, Standing},
+        requests::LOOKED_AT,
         state::{Drain, Marked, PATIENCE_FOR_POD, PATIENCE_FOR_RUNNING_POD, Request, Stop},
     },
     set_aside::Subject,
@@ -37,14 +38,22 @@ impl Node {
     pub(crate) fn recreate_steps(&self, now: Instant) -> Vec<Step> {
         let mut steps = Vec::new();
         let requests = &self.recreates.requests;
+        let mut under_way = self.effects_in_flight.reports_in_hand();
         for request in requests.in_hand() {
             let subject = || Subject::Request(request.asked.id.clone());
-            let own = self.set_aside.evaluate(subject, now, || {
-                let mut own = self.open_steps(request, now);
-                own.extend(self.report_step(request));
-                own
-            });
-            steps.extend(own.unwrap_or_default());
+            let own = self
+                .set_aside
+                .evaluate(subject, now, || (self.open_steps(request, now), self.report_step(request)));
+            let Some((own, report)) = own else { continue };
+            steps.extend(own);
+            // Where each ends as soon as it is looked at, the next ones come with every look.
+            let of_pod = under_way.entry(&request.asked.pod).or_default();
+            if let Some(report) = report.filter(|report| self.effects_in_flight.may_begin(report, now))
+                && *of_pod < LOOKED_AT
+            {
+                *of_pod += 1;
+                steps.push(report);
+            }
         }
         steps.extend(self.steps_of_the_rest(now));
         steps.extend(self.release_steps());
@@ -56,7 +65,7 @@ impl Node {
     /// Reports and deletions of requests that nobody looks at: as many as there is room
     /// for, a pod after the other.
     fn steps_of_the_rest(&self, now: Instant) -> Vec<Step> {
-        let room = MOST_WRITES.saturating_sub(self.effects_in_flight.writes_about_requests());
+        let room = MOST_WRITES.saturating_sub(self.effects_in_flight.writes_about_the_rest());
         let requests = &self.recreates.requests;
         let reports = requests.untold().take(MOST_TRIED).filter_map(|request| {
             let subject = || Subject::Request(request.asked.id.clone());
@@ -71,6 +80,16 @@ impl Node {
             .filter(|step| self.effects_in_flight.may_begin(step, now))
             .take(room)
             .collect()
+    }
+
+    /// Takes note of a report that begins, where its request is looked at.
+    pub(crate) fn report_began(&mut self, effect: &Effect) {
+        let Effect::Request(_, id, RequestEffect::Report(_)) = effect else { return };
+        let requests = &self.recreates.requests;
+        let open = requests.get(id).filter(|request| request.end.is_none());
+        if let Some(request) = open.filter(|request| requests.is_in_hand(request)) {
+            self.effects_in_flight.report_in_hand_began(id.clone(), request.asked.pod.clone());
+        }
     }
 
     /// The report of a request, where its source does not say so yet.

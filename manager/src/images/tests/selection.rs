@@ -112,7 +112,7 @@ fn nodes_follow_pods() {
     world.pod("leaving", "n2", &app, PodStage::Terminating);
     let spec = json!({ "podSelector": { "matchLabels": { "app": "shop" } }, "parallelism": 9,
         "completionPolicy": { "type": "Never" } });
-    world.job("j", spec);
+    world.job("j", spec.clone());
     assert_eq!(world.asked("j"), ["n0"]);
     world.pod("p1", "n1", &app, PodStage::Active);
     world.pod("p2", "n1", &app, PodStage::Active);
@@ -125,6 +125,13 @@ fn nodes_follow_pods() {
     assert_eq!(world.asked("j"), ["n2"]);
     world.pod("p2", "n2", &[("app", "other")], PodStage::Active);
     assert_eq!(world.asked("j"), Vec::<String>::new());
+    assert_eq!(world.index.by_pods.len(), 1);
+    world.job("j", json!({ "selector": { "names": ["n0"] } }));
+    assert!(world.index.by_pods.is_empty(), "it follows its nodes");
+    world.job("j", spec);
+    assert_eq!(world.index.by_pods.len(), 1);
+    world.no_job("j");
+    assert!(world.index.by_pods.is_empty(), "it is gone");
 }
 
 /// 8 jobs, 200 nodes.

@@ -118,7 +118,9 @@ fn a_reading_tells_of_those_that_are_set_aside_too() {
         revisions: Listed { version: 9, objects: Vec::new() },
     };
     assert!(cluster.pods.get("web-1").is_some());
-    assert_eq!(cluster.found("b", found), ["web"]);
+    let sets = cluster.sets_in(&BTreeSet::from(["b".to_owned()]));
+    assert_eq!(sets["b"], ["one", "web"]);
+    assert_eq!(cluster.found(&sets["b"], found), ["web"]);
     assert!(cluster.pods.get("web-1").is_none());
 }
 
@@ -229,7 +231,7 @@ fn a_reading_spares_templates() {
         claims: Listed { version: 9, objects: Vec::new() },
         revisions: Listed { version: 9, objects: revisions },
     };
-    cluster.found("a", found);
+    cluster.found(&["small".to_owned()], found);
     let small = cluster.set("small").cloned().unwrap();
     assert_eq!(cluster.revisions_of(&small), [&raised, &new]);
 }

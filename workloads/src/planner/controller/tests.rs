@@ -74,6 +74,10 @@ impl Picture for Fake {
         std::iter::once(&self.object)
     }
 
+    fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.objects().map(|object| (object.namespace(), object.uid()))
+    }
+
     fn object(&self, uid: &str) -> Option<&Self::Object> {
         Some(&self.object).filter(|object| object.uid() == uid)
     }
@@ -92,7 +96,7 @@ impl Picture for Fake {
         async move { Ended { term, found, failed: Vec::new() } }.boxed()
     }
 
-    fn found(&mut self, _namespace: &str, (): ()) -> Vec<String> {
+    fn found(&mut self, _known: &[String], (): ()) -> Vec<String> {
         Vec::new()
     }
 

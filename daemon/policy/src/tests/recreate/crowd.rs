@@ -42,6 +42,27 @@ fn of_ten_thousand_a_few_are_looked_at_and_written() {
     assert_eq!(reports(&begin(&mut play)), 0, "no more before these are written");
 }
 
+/// Each of them ends as soon as it is looked at, and the next ones are looked at then.
+#[test]
+fn of_those_that_end_at_once_a_few_are_written_at_once() {
+    let mut play = Play::new(one());
+    let crowd = (0..CROWD).map(|number| play.asks(&format!("r{number:05}"), &["none"], strategy())).collect();
+    play.world.apply(Event::RecreatesListed(Origin::Api, crowd));
+    let mut waiting: Vec<Effect> = (0..100).flat_map(|_| begin(&mut play)).collect();
+    assert_eq!(reports(&waiting), 16 + WRITES);
+    // Those that are not looked at have their own room: their ends are told meanwhile.
+    let is_end = |effect: &Effect| {
+        matches!(effect, Effect::Request(_, _, RequestEffect::Report(report)) if report.outcome.is_some())
+    };
+    for _ in 0..100 {
+        let effect = waiting.remove(0);
+        play.world.apply(Event::EffectEnded(effect, StepOutcome::Done));
+        waiting.extend(begin(&mut play));
+        assert!(reports(&waiting) <= 16 + WRITES);
+    }
+    assert!(waiting.iter().filter(|effect| is_end(effect)).count() >= WRITES);
+}
+
 #[test]
 fn another_pods_request_does_not_wait_for_the_crowd() {
     let mut play = Play::new(pod(&[("a", "0")]));
