@@ -255,3 +255,21 @@ fn a_pod_that_is_being_updated_is_not_ready_anew() {
         assert_eq!(status.current_replicas, of_current, "counted once");
     }
 }
+
+/// Somebody else has deleted it. One that is going has its entry as long as it is there.
+#[test]
+fn an_update_of_a_pod_that_is_gone_is_forgotten() {
+    for (uid, effect) in [("uid-7", "forget7"), ("uid-1", "")] {
+        let spec = rolling(json!({ "podUpdatePolicy": "InPlaceIfPossible" }));
+        let mut world = World::new(2, spec, "0n 1nT");
+        let known = InPlaceState {
+            node: NODE.to_owned(),
+            revision: "db-new".to_owned(),
+            attempt: 0,
+            generation: Some(1),
+            phase: InPlacePhase::Pending,
+        };
+        world.in_place.insert(uid.to_owned(), known);
+        assert_eq!(world.effect(), effect, "{uid}");
+    }
+}
