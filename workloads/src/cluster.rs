@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use berth_proto::crd::DesiredPod;
 use berth_workloads_policy::{
     action::Action,
     holdings::Holdings,
@@ -286,9 +287,15 @@ impl Cluster {
         if sets.is_empty() { Concerned::None } else { Concerned::Some(sets) }
     }
 
-    /// Objects of the nodes whose entries these writes change, as far as they are known.
+    /// Objects of the nodes whose entries these writes change, as far as they are known, without the entries
+    /// of pods that went with their workloads.
     pub(crate) fn node_updates_of(&self, actions: &[Action]) -> BTreeMap<String, NodeUpdates> {
-        self.update_store.of_nodes(actions.iter().filter_map(Action::entry_node))
+        let known = self.update_store.of_nodes(actions.iter().filter_map(Action::entry_node));
+        let is_gone = |entry: &DesiredPod| {
+            let set = entry.owner_uid.as_str();
+            self.pods.get(&entry.uid).is_none() && self.set(set).is_none() && self.absent(set).is_none()
+        };
+        known.into_iter().map(|(node, updates)| (node, updates.without_those(is_gone))).collect()
     }
 
     /// Takes in which agents are silent by now.

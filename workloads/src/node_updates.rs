@@ -56,6 +56,8 @@ pub(crate) struct NodeUpdates {
     entries: Arc<[DesiredPod]>,
     /// How far they are.
     pods: Arc<[UpdatedPod]>,
+    /// Entries that go with the next write.
+    leaving: BTreeSet<Key>,
 }
 
 impl Stored for NodeUpdates {
@@ -86,7 +88,15 @@ impl NodeUpdates {
             sign: renew_time.map(|time| time.0),
             entries: desired_pods.into_iter().filter(|entry| is_entry(&entry.owner)).collect(),
             pods: pods.into_iter().filter(|pod| is_entry(&pod.owner)).collect(),
+            leaving: BTreeSet::new(),
         }
+    }
+
+    /// Returns it without the entries that nobody else takes away: a workload that is gone cannot, and its
+    /// pods are, too. They go with the next write, and make room for it; for them alone none is made.
+    pub(crate) fn without_those(self, is_gone: impl Fn(&DesiredPod) -> bool) -> Self {
+        let leaving = self.entries.iter().filter(|entry| is_gone(entry)).map(key).collect();
+        Self { leaving, ..self }
     }
 
     /// Tells whether there is no news in it for a workload but a sign of life.
@@ -179,10 +189,10 @@ impl NodeUpdates {
     /// Returns what is to be written for these changes, made one after the other.
     pub(crate) fn changed(&self, changes: &[Change]) -> Changed {
         let changes = self.understood(changes);
-        let key = |entry: &DesiredPod| (entry.uid.clone(), entry.owner.clone());
         let shown: BTreeMap<Key, &DesiredPod> =
             self.entries.iter().map(|entry| (key(entry), entry)).collect();
         let mut wanted = shown.clone();
+        wanted.retain(|key, _| !self.leaving.contains(key));
         for change in &*changes {
             match change {
                 Change::Put(entry) => {
@@ -251,6 +261,10 @@ pub(crate) struct Changed {
 
 /// UID of a pod, and the owner of an entry.
 type Key = (String, String);
+
+fn key(entry: &DesiredPod) -> Key {
+    (entry.uid.clone(), entry.owner.clone())
+}
 
 /// Tells whether two entries of a pod and owner are the same try of the same revision.
 fn asks_the_same(one: &DesiredPod, other: &DesiredPod) -> bool {

@@ -206,6 +206,46 @@ fn an_update_has_ended_when_its_pod_shows_it(#[case] restarts: i32, #[case] phas
     assert_eq!(cluster.in_place("web", &[&pod])["p"].phase, phase);
 }
 
+/// Each row: whether the workload of an entry is there, whether its pod is, and whether the entry stays beside
+/// the next write to the object of its node.
+#[rstest]
+#[case::both(true, true, true)]
+#[case::its_workload_takes_it_away(true, false, true)]
+#[case::a_pod_that_was_left_behind(false, true, true)]
+#[case::neither(false, false, false)]
+fn an_entry_that_nobody_takes_away_goes_with_the_next_write(
+    #[case] has_set: bool,
+    #[case] has_pod: bool,
+    #[case] stays: bool,
+) {
+    let mut cluster = Cluster::default();
+    if has_set {
+        cluster.take(set(kind("CloneSet"), "web", spec(json!({}))));
+    }
+    if has_pod {
+        let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "web",
+            "controller": true });
+        let meta = json!({ "namespace": "ns", "name": "web-1", "uid": "p", "resourceVersion": "1",
+            "ownerReferences": [owner] });
+        let pod = Pods::view(serde_json::from_value(json!({ "metadata": meta })).unwrap()).unwrap();
+        cluster.take(Input::Pod(Shown::Applied(pod)));
+    }
+    let entry = json!({ "uid": "p", "owner": "CloneSet/web", "ownerUid": "web", "namespace": "ns",
+        "name": "web-1", "revision": "web-5d4" });
+    let object = json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "1" },
+        "spec": {}, "status": { "desiredPods": [entry] },
+    });
+    let object = NodeUpdates::of(serde_json::from_value(object).unwrap());
+    cluster.take(Input::NodeUpdates(Shown::Applied(object)));
+    let next = Action::ForgetInPlace { node: "n".to_owned(), uid: "another".to_owned() };
+    let known = cluster.node_updates_of(&[next]);
+    let body = known["n"].changed(&[]).body;
+    let left = body.map(|body| body["status"]["desiredPods"].clone());
+    assert_eq!(left, (!stays).then(|| json!([])));
+}
+
 /// A list by labels does not have a pod whose label was taken off a moment ago: it is still the set's, which
 /// is to give it free. Each row: whether a write has ended it, labels that the watch shows late, and whether
 /// it is known then.
