@@ -206,8 +206,8 @@ fn an_update_has_ended_when_its_pod_shows_it(#[case] restarts: i32, #[case] phas
     assert_eq!(cluster.in_place("web", &[&pod])["p"].phase, phase);
 }
 
-/// Each row: whether the workload of an entry is there, whether its pod is, and whether the entry stays beside
-/// the next write to the object of its node.
+/// Each row: whether the workload of an entry is there, whether its pod is, and whether the entry stays when
+/// the object of its node is written next.
 #[rstest]
 #[case::both(true, true, true)]
 #[case::its_workload_takes_it_away(true, false, true)]
