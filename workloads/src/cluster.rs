@@ -351,12 +351,11 @@ impl Cluster {
         let (pods, revisions) = (self.pods_of(set), self.revisions_of(set));
         let pull_jobs = self.pull_jobs_of(set);
         let set: &dyn Workload = Arc::as_ref(set);
-        let uid = set.uid();
         let known = Known {
             revisions: &revisions,
             pods: &pods,
             claims: &self.claims.of(set),
-            in_place: &self.in_place(uid, &pods),
+            in_place: &self.in_place(set, &pods),
             nodes: &self.nodes,
             agents: self.update_store.agents(set.kind()),
             pull_jobs: &pull_jobs,
@@ -366,8 +365,11 @@ impl Cluster {
     }
 
     /// Updates in place of these pods of a workload, as nodes tell them and the pods show them.
-    fn in_place(&self, set: &str, pods: &[&PodView]) -> BTreeMap<String, InPlaceState> {
-        let mut states = self.update_store.states(set);
+    fn in_place(&self, set: &dyn Workload, pods: &[&PodView]) -> BTreeMap<String, InPlaceState> {
+        let mut states = self.update_store.states(set.uid());
+        if set.adopts() {
+            states.extend(self.update_store.left_behind(&set.entry_owner(), set.uid(), pods));
+        }
         for pod in pods {
             if let Some((uid, state)) = states.remove_entry(&pod.uid) {
                 states.insert(uid, state.seen_on(pod));

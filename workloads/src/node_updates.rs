@@ -18,6 +18,7 @@ use berth_proto::crd::{
 use berth_workloads_policy::{
     action::InPlaceUpdate,
     in_place::{InPlacePhase, InPlaceState},
+    pod::PodView,
     store::{Stored, version},
 };
 use jiff::Timestamp;
@@ -118,6 +119,20 @@ impl NodeUpdates {
     pub(crate) fn states(&self, set: &str) -> impl Iterator<Item = (String, InPlaceState)> {
         let entries = self.entries.iter().filter(move |entry| entry.owner_uid == set);
         entries.map(|entry| (entry.uid.clone(), self.state(entry)))
+    }
+
+    /// Update of a pod of this set that an earlier one of its name has asked for, and has left behind. The
+    /// agent takes no word of that one any more: what is not done is to be asked for anew.
+    pub(crate) fn left_behind(&self, owner: &str, set: &str, pod: &PodView) -> Option<InPlaceState> {
+        let is_left =
+            |entry: &&DesiredPod| entry.uid == pod.uid && entry.owner == owner && entry.owner_uid != set;
+        let entry = self.entries.iter().find(is_left)?;
+        let state = self.state(entry).seen_on(pod);
+        if state.phase == InPlacePhase::Done {
+            return Some(state);
+        }
+        let why = "an earlier object of that name has asked for it".to_owned();
+        Some(InPlaceState { phase: InPlacePhase::NotAskedFor { why, since: None }, ..state })
     }
 
     /// UIDs of the sets for which an earlier version says anything else of their pods.
@@ -266,9 +281,10 @@ fn key(entry: &DesiredPod) -> Key {
     (entry.uid.clone(), entry.owner.clone())
 }
 
-/// Tells whether two entries of a pod and owner are the same try of the same revision.
+/// Tells whether two entries of a pod and owner are the same try of the same revision. What an earlier object
+/// of that name has asked for is another one.
 fn asks_the_same(one: &DesiredPod, other: &DesiredPod) -> bool {
-    one.revision == other.revision && one.attempt == other.attempt
+    (&one.revision, one.attempt, &one.owner_uid) == (&other.revision, other.attempt, &other.owner_uid)
 }
 
 /// Entry for an update of a pod of a set.
