@@ -207,7 +207,7 @@ fn an_update_has_ended_when_its_pod_shows_it(#[case] restarts: i32, #[case] phas
     assert_eq!(cluster.in_place(Arc::as_ref(web), &[&pod])["p"].phase, phase);
 }
 
-/// A set was deleted without its pods, and made anew, while a node was at the update of one of them. Its label
+/// A set was deleted without its pods, and made anew, while a node was at the update of one of them. The pod
 /// may say the new revision already, and nobody is at the rest. Each row: the node's answer, and whether it
 /// counts.
 #[rstest]
