@@ -11,6 +11,7 @@ use std::{
     time::Instant,
 };
 
+use berth_proto::crd::DesiredPod;
 use berth_workloads_policy::{
     action::Action,
     holdings::Holdings,
@@ -291,9 +292,15 @@ impl Cluster {
         if sets.is_empty() { Concerned::None } else { Concerned::Some(sets) }
     }
 
-    /// Objects of the nodes whose entries these writes change, as far as they are known.
+    /// Objects of the nodes whose entries these writes change, as far as they are known, without the entries
+    /// of pods that went with their workloads.
     pub(crate) fn node_updates_of(&self, actions: &[Action]) -> BTreeMap<String, NodeUpdates> {
-        self.update_store.of_nodes(actions.iter().filter_map(Action::entry_node))
+        let known = self.update_store.of_nodes(actions.iter().filter_map(Action::entry_node));
+        let is_gone = |entry: &DesiredPod| {
+            let set = entry.owner_uid.as_str();
+            self.pods.get(&entry.uid).is_none() && self.set(set).is_none() && self.absent(set).is_none()
+        };
+        known.into_iter().map(|(node, updates)| (node, updates.without_those(is_gone))).collect()
     }
 
     /// Takes in which agents are silent by now.
@@ -349,12 +356,11 @@ impl Cluster {
         let (pods, revisions) = (self.pods_of(set), self.revisions_of(set));
         let pull_jobs = self.pull_jobs_of(set);
         let set: &dyn Workload = Arc::as_ref(set);
-        let uid = set.uid();
         let known = Known {
             revisions: &revisions,
             pods: &pods,
             claims: &self.claims.of(set),
-            in_place: &self.in_place(uid, &pods),
+            in_place: &self.in_place(set, &pods),
             nodes: &self.nodes,
             agents: self.update_store.agents(set.kind()),
             pull_jobs: &pull_jobs,
@@ -364,8 +370,11 @@ impl Cluster {
     }
 
     /// Updates in place of these pods of a workload, as nodes tell them and the pods show them.
-    fn in_place(&self, set: &str, pods: &[&PodView]) -> BTreeMap<String, InPlaceState> {
-        let mut states = self.update_store.states(set);
+    fn in_place(&self, set: &dyn Workload, pods: &[&PodView]) -> BTreeMap<String, InPlaceState> {
+        let mut states = self.update_store.states(set.uid());
+        if set.adopts() {
+            states.extend(self.update_store.left_behind(&set.entry_owner(), set.uid(), pods));
+        }
         for pod in pods {
             if let Some((uid, state)) = states.remove_entry(&pod.uid) {
                 states.insert(uid, state.seen_on(pod));

@@ -18,6 +18,7 @@ use berth_proto::crd::{
 use berth_workloads_policy::{
     action::InPlaceUpdate,
     in_place::{InPlacePhase, InPlaceState},
+    pod::PodView,
     store::{Stored, version},
 };
 use jiff::Timestamp;
@@ -56,6 +57,8 @@ pub(crate) struct NodeUpdates {
     entries: Arc<[DesiredPod]>,
     /// How far they are.
     pods: Arc<[UpdatedPod]>,
+    /// Entries that go with the next write.
+    leaving: BTreeSet<Key>,
 }
 
 impl Stored for NodeUpdates {
@@ -86,7 +89,15 @@ impl NodeUpdates {
             sign: renew_time.map(|time| time.0),
             entries: desired_pods.into_iter().filter(|entry| is_entry(&entry.owner)).collect(),
             pods: pods.into_iter().filter(|pod| is_entry(&pod.owner)).collect(),
+            leaving: BTreeSet::new(),
         }
+    }
+
+    /// Returns it without the entries that nobody else takes away: a workload that is gone cannot, and its
+    /// pods are, too. They go with the next write, and make room for it; for them alone none is made.
+    pub(crate) fn without_those(self, is_gone: impl Fn(&DesiredPod) -> bool) -> Self {
+        let leaving = self.entries.iter().filter(|entry| is_gone(entry)).map(key).collect();
+        Self { leaving, ..self }
     }
 
     /// Tells whether there is no news in it for a workload but a sign of life.
@@ -108,6 +119,20 @@ impl NodeUpdates {
     pub(crate) fn states(&self, set: &str) -> impl Iterator<Item = (String, InPlaceState)> {
         let entries = self.entries.iter().filter(move |entry| entry.owner_uid == set);
         entries.map(|entry| (entry.uid.clone(), self.state(entry)))
+    }
+
+    /// Update of a pod of this set that an earlier one of its name has asked for, and has left behind. The
+    /// agent takes no word of that one any more: what is not done is to be asked for anew.
+    pub(crate) fn left_behind(&self, owner: &str, set: &str, pod: &PodView) -> Option<InPlaceState> {
+        let is_left =
+            |entry: &&DesiredPod| entry.uid == pod.uid && entry.owner == owner && entry.owner_uid != set;
+        let entry = self.entries.iter().find(is_left)?;
+        let state = self.state(entry).seen_on(pod);
+        if state.phase == InPlacePhase::Done {
+            return Some(state);
+        }
+        let why = "an earlier object of that name has asked for it".to_owned();
+        Some(InPlaceState { phase: InPlacePhase::NotAskedFor { why, since: None }, ..state })
     }
 
     /// UIDs of the sets for which an earlier version says anything else of their pods.
@@ -179,10 +204,10 @@ impl NodeUpdates {
     /// Returns what is to be written for these changes, made one after the other.
     pub(crate) fn changed(&self, changes: &[Change]) -> Changed {
         let changes = self.understood(changes);
-        let key = |entry: &DesiredPod| (entry.uid.clone(), entry.owner.clone());
         let shown: BTreeMap<Key, &DesiredPod> =
             self.entries.iter().map(|entry| (key(entry), entry)).collect();
         let mut wanted = shown.clone();
+        wanted.retain(|key, _| !self.leaving.contains(key));
         for change in &*changes {
             match change {
                 Change::Put(entry) => {
@@ -252,9 +277,14 @@ pub(crate) struct Changed {
 /// UID of a pod, and the owner of an entry.
 type Key = (String, String);
 
-/// Tells whether two entries of a pod and owner are the same try of the same revision.
+fn key(entry: &DesiredPod) -> Key {
+    (entry.uid.clone(), entry.owner.clone())
+}
+
+/// Tells whether two entries of a pod and owner are the same try of the same revision. What an earlier object
+/// of that name has asked for is another one.
 fn asks_the_same(one: &DesiredPod, other: &DesiredPod) -> bool {
-    one.revision == other.revision && one.attempt == other.attempt
+    (&one.revision, one.attempt, &one.owner_uid) == (&other.revision, other.attempt, &other.owner_uid)
 }
 
 /// Entry for an update of a pod of a set.

@@ -45,7 +45,7 @@ use berth_base::metadata::{Metadata, ReadAnnotations};
 use berth_base::sent::Received;
 use berth_spread::MATCHED;
 use berth_workloads_policy::{
-    names::{DELETION_COST_ANNOTATION, GRACE_ANNOTATION, METADATA_OF_ANNOTATION},
+    names::{DELETION_COST_ANNOTATION, GRACE_ANNOTATION, IN_PLACE_STATE_ANNOTATION, METADATA_OF_ANNOTATION},
     pod::PodView,
 };
 use k8s_openapi::{
@@ -65,6 +65,10 @@ pub(crate) use self::{claim::TrimmedClaim, job::TrimmedJob};
 /// Bytes that labels, finalizers, owners, gates and annotations of a pod may take. They are bounded each, and
 /// not together; those that people give take less than a tenth.
 const MOST_METADATA: usize = 32 << 10;
+/// Bytes of a record of an update in place that are kept: it has no bound of its own.
+const MOST_RECORD: usize = 8 << 10;
+/// Beginning of the fields of such a record that say what waits.
+const WAITS: &str = "\"nextContainer";
 /// Bytes of a text in memory beside itself, with its share of the map or list that it is in.
 const TEXT: usize = 80;
 /// Key that no label has: labels of a pod are not known, since its metadata are too large.
@@ -76,13 +80,18 @@ static ASIDE: SharedPace = SharedPace::new();
 struct Annotations;
 
 impl ReadAnnotations for Annotations {
-    const KEYS: &'static [&'static str] =
-        &[DELETION_COST_ANNOTATION, METADATA_OF_ANNOTATION, GRACE_ANNOTATION, MATCHED];
+    const KEYS: &'static [&'static str] = &[
+        DELETION_COST_ANNOTATION,
+        METADATA_OF_ANNOTATION,
+        GRACE_ANNOTATION,
+        IN_PLACE_STATE_ANNOTATION,
+        MATCHED,
+    ];
 }
 
-/// Tells whether an annotation of this key is read.
+/// Tells whether an annotation of this key is read, whatever it says.
 pub(crate) fn is_read(key: &str) -> bool {
-    Annotations::KEYS.contains(&key)
+    Annotations::KEYS.contains(&key) && key != IN_PLACE_STATE_ANNOTATION
 }
 
 /// Tells whether the labels of a pod are not known.
@@ -168,6 +177,7 @@ impl<'de> Deserialize<'de> for TrimmedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Read { metadata, mut spec, status } = Read::deserialize(deserializer)?;
         let mut metadata = ObjectMeta::from(metadata);
+        keep_what_waits(&mut metadata);
         let gates = spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
         if memory(&metadata, gates) > MOST_METADATA {
             reduce(&mut metadata);
@@ -175,8 +185,10 @@ impl<'de> Deserialize<'de> for TrimmedPod {
                 spec.readiness_gates = None;
             }
         }
-        // Of the images nothing is kept but those that an OpenKruise was about to change.
-        let has_grace = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(GRACE_ANNOTATION));
+        // Of the images nothing is kept but those that somebody was about to change.
+        let notes = [GRACE_ANNOTATION, IN_PLACE_STATE_ANNOTATION];
+        let annotations = metadata.annotations.as_ref();
+        let has_grace = annotations.is_some_and(|all| notes.iter().any(|key| all.contains_key(*key)));
         let containers = |read: Option<Vec<Image>>| {
             let all = read.into_iter().flatten().filter(|_| has_grace);
             all.map(|Image { name, image }| SpecContainer { name, image, ..SpecContainer::default() })
@@ -214,6 +226,14 @@ impl<'de> Deserialize<'de> for TrimmedPod {
             ..PodStatus::default()
         });
         Ok(Self(Pod { metadata, spec, status }))
+    }
+}
+
+/// Takes out the record of an update in place, unless something of that update waits: of most nothing does.
+fn keep_what_waits(meta: &mut ObjectMeta) {
+    let waits = |record: &str| record.len() <= MOST_RECORD && record.contains(WAITS);
+    if let Some(all) = &mut meta.annotations {
+        all.retain(|key, text| key != IN_PLACE_STATE_ANNOTATION || waits(text));
     }
 }
 

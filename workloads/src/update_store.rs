@@ -9,6 +9,7 @@ use berth_base::silence::{SILENT_AFTER, Silence};
 use berth_workloads_policy::{
     agents::{Agents, SILENT_AFTER_MINUTES},
     in_place::InPlaceState,
+    pod::PodView,
     store::{Store, Stored},
 };
 
@@ -107,6 +108,20 @@ impl UpdateStore {
     pub(crate) fn states(&self, set: &str) -> BTreeMap<String, InPlaceState> {
         let update_store = self.of.get(set).into_iter().flatten().filter_map(|uid| self.store.get(uid));
         update_store.flat_map(|node_updates| node_updates.states(set)).collect()
+    }
+
+    /// The same of these pods of a workload that an earlier one of its name has left behind.
+    pub(crate) fn left_behind(
+        &self,
+        owner: &str,
+        set: &str,
+        pods: &[&PodView],
+    ) -> BTreeMap<String, InPlaceState> {
+        let of = |pod: &&PodView| {
+            let node_updates = self.store.get(self.named.get(&pod.node)?)?;
+            Some((pod.uid.clone(), node_updates.left_behind(owner, set, pod)?))
+        };
+        pods.iter().filter_map(of).collect()
     }
 
     /// Objects of these nodes, as far as they are known.

@@ -1,6 +1,7 @@
 //! Difference of two templates, as far as a running pod can follow it: images, labels and annotations.
 
 mod changes;
+mod gone;
 mod grace;
 mod shown;
 mod state;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::{
     changes::Changes,
+    gone::of_gone,
     grace::{annotations_of, end_grace, open},
     update::{Obstacle, Own, Update},
 };

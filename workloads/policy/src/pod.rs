@@ -112,7 +112,7 @@ pub struct PodView {
     pub deletion_cost: i32,
     /// Revisions of which it had one when it was given the metadata of the other.
     pub metadata_of: Option<Box<str>>,
-    /// Update that an OpenKruise has left in its grace period.
+    /// Update that an OpenKruise has left in its grace period, or anybody between two batches.
     pub grace: Option<Box<Grace>>,
     /// Update in place that it shows as ended.
     pub shown: Option<Box<Shown>>,

@@ -206,7 +206,80 @@ fn an_update_has_ended_when_its_pod_shows_it(#[case] restarts: i32, #[case] phas
         ],
     } });
     let pod = PodView::of(&serde_json::from_value(pod).unwrap());
-    assert_eq!(cluster.in_place("web", &[&pod])["p"].phase, phase);
+    let web = cluster.set("web").unwrap();
+    assert_eq!(cluster.in_place(Arc::as_ref(web), &[&pod])["p"].phase, phase);
+}
+
+/// A set was deleted without its pods, and made anew, while a node was at the update of one of them. The pod
+/// may say the new revision already, and nobody is at the rest. Each row: the node's answer, and whether it
+/// counts.
+#[rstest]
+#[case::none_yet(None, false)]
+#[case::it_is_refused(Some("Failed"), false)]
+#[case::it_was_done_before(Some("Succeeded"), true)]
+fn an_update_that_was_left_behind_is_asked_for_anew(#[case] answer: Option<&str>, #[case] counts: bool) {
+    let mut cluster = Cluster::default();
+    cluster.take(set(kind("StatefulSet"), "db", spec(json!({}))));
+    let entry = json!({ "uid": "p", "owner": "StatefulSet/db", "ownerUid": "before", "namespace": "ns",
+        "name": "db-0", "revision": "db-5d4" });
+    let answers = answer.map(|phase| {
+        json!({ "uid": "p", "owner": "StatefulSet/db", "ownerUid": "before", "revision": "db-5d4",
+            "phase": phase })
+    });
+    let object = json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "1" }, "spec": {},
+        "status": { "desiredPods": [entry], "pods": answers.into_iter().collect::<Vec<_>>() },
+    });
+    let object = NodeUpdates::of(serde_json::from_value(object).unwrap());
+    cluster.take(Input::NodeUpdates(Shown::Applied(object)));
+    let metadata = json!({ "namespace": "ns", "name": "db-0", "uid": "p" });
+    let pod = json!({ "metadata": metadata, "spec": { "nodeName": "n", "containers": [] } });
+    let pod = PodView::of(&serde_json::from_value(pod).unwrap());
+    let db = cluster.set("db").unwrap();
+    let phase = cluster.in_place(Arc::as_ref(db), &[&pod])["p"].phase.clone();
+    assert_eq!(phase == InPlacePhase::Done, counts);
+    assert_eq!(matches!(phase, InPlacePhase::NotAskedFor { since: None, .. }), !counts);
+}
+
+/// Each row: whether the workload of an entry is there, whether its pod is, and whether the entry stays when
+/// the object of its node is written next.
+#[rstest]
+#[case::both(true, true, true)]
+#[case::its_workload_takes_it_away(true, false, true)]
+#[case::a_pod_that_was_left_behind(false, true, true)]
+#[case::neither(false, false, false)]
+fn an_entry_that_nobody_takes_away_goes_with_the_next_write(
+    #[case] has_set: bool,
+    #[case] has_pod: bool,
+    #[case] stays: bool,
+) {
+    let mut cluster = Cluster::default();
+    if has_set {
+        cluster.take(set(kind("CloneSet"), "web", spec(json!({}))));
+    }
+    if has_pod {
+        let owner = json!({ "apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "web", "uid": "web",
+            "controller": true });
+        let meta = json!({ "namespace": "ns", "name": "web-1", "uid": "p", "resourceVersion": "1",
+            "ownerReferences": [owner] });
+        let pod = Pods::view(serde_json::from_value(json!({ "metadata": meta })).unwrap()).unwrap();
+        cluster.take(Input::Pod(Shown::Applied(pod)));
+    }
+    let entry = json!({ "uid": "p", "owner": "CloneSet/web", "ownerUid": "web", "namespace": "ns",
+        "name": "web-1", "revision": "web-5d4" });
+    let object = json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "1" },
+        "spec": {}, "status": { "desiredPods": [entry] },
+    });
+    let object = NodeUpdates::of(serde_json::from_value(object).unwrap());
+    cluster.take(Input::NodeUpdates(Shown::Applied(object)));
+    let next = Action::ForgetInPlace { node: "n".to_owned(), uid: "another".to_owned() };
+    let known = cluster.node_updates_of(&[next]);
+    let body = known["n"].changed(&[]).body;
+    let left = body.map(|body| body["status"]["desiredPods"].clone());
+    assert_eq!(left, (!stays).then(|| json!([])));
 }
 
 /// A list by labels does not have a pod whose label was taken off a moment ago: it is still the set's, which

@@ -50,6 +50,9 @@ fn entries_of_others_are_theirs() {
     assert!(!node_updates.labels_hash && !node_updates.recalls, "an agent of before");
     let body = |change: Change| node_updates.changed(&[change]).body;
     assert_eq!(body(put("p")), None, "it is there");
+    let anew = DesiredPod { owner_uid: "made-anew".to_owned(), ..made("p") };
+    let anew = body(Change::Put(Box::new(anew))).unwrap();
+    assert_eq!(anew["status"]["desiredPods"][0]["ownerUid"], "made-anew", "an earlier set asked for that");
     let with_q = body(put("q")).unwrap();
     assert_eq!(with_q["status"]["desiredPods"].as_array().unwrap().len(), 2);
     assert_eq!(with_q["metadata"]["resourceVersion"], "7");

@@ -77,6 +77,28 @@ fn images_that_an_openkruise_was_about_to_change_are_read() {
     assert_eq!(view, PodView::of(&whole));
 }
 
+/// Each row: fields of the record of an update beside its revision, and whether it is kept.
+#[rstest]
+#[case::something_waits(json!({ "nextContainerImages": { "a": "i:2" } }), true)]
+#[case::nothing_waits(json!({ "lastContainerStatuses": { "a": { "imageID": "d" } } }), false)]
+#[case::without_bound(json!({ "nextContainerImages": { "a": "i".repeat(10_000) } }), false)]
+fn of_the_record_of_an_update_what_waits_is_read(#[case] fields: Value, #[case] is_kept: bool) {
+    let mut record = json!({ "revision": "new" });
+    for (key, value) in fields.as_object().unwrap() {
+        record[key] = value.clone();
+    }
+    let annotations = json!({ "apps.kruise.io/inplace-update-state": record.to_string() });
+    let pod = json!({
+        "metadata": { "name": "p", "uid": "u", "annotations": annotations },
+        "spec": { "containers": [{ "name": "a", "image": "i:1" }] },
+    });
+    let trimmed: TrimmedPod = serde_json::from_value(pod).unwrap();
+    let kept = trimmed.meta().annotations.iter().flatten().count();
+    let images = trimmed.0.spec.as_ref().unwrap().containers.len();
+    assert_eq!((kept, images), (usize::from(is_kept), usize::from(is_kept)));
+    assert_eq!(PodView::of(&trimmed.0).grace.is_some(), is_kept);
+}
+
 #[test]
 fn the_end_of_an_update_that_it_shows_is_read() {
     let message = r#"{"revision":"new","attempt":0,"restarts":{"a":3}}"#;

@@ -92,10 +92,12 @@ impl Pass<'_> {
         if held { State::Updated } else { State::Normal }
     }
 
-    /// Forgets updates that are over, some of them later.
+    /// Forgets updates that are over, and those of pods that are gone, some of them later.
     pub(super) fn forget_settled(&mut self) {
         let goes_on = self.members.iter().any(Member::is_being_updated);
-        in_place::forget(std::mem::take(&mut self.settled), goes_on, &mut self.plan.actions);
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.extend(in_place::of_gone(self.input.in_place, self.input.pods));
+        in_place::forget(settled, goes_on, &mut self.plan.actions);
     }
 
     /// Labels of a pod that its node has updated; `None`: it has them.

@@ -158,6 +158,9 @@ impl Pass<'_> {
         let schedule = &self.rules.schedule;
         // A clock that went back, or another replica's: nothing is due.
         let due = schedule.last(self.decided, self.now);
+        if self.decided > self.now.checked_add(SKEW).unwrap_or(self.now) {
+            self.plan.notes.push(ahead(self.decided));
+        }
         let next = schedule.next(due.map_or(self.decided, |due| due.max(self.decided)));
         self.ends = Some(next.is_none());
         self.again(next.map_or(NEVER, |next| until(next, 0, self.now)));
@@ -233,6 +236,15 @@ impl Pass<'_> {
         let after = after.saturating_add(Duration::from_millis(1));
         self.plan.again = Some(self.plan.again.map_or(after, |again| again.min(after)));
     }
+}
+
+/// A clock was far ahead when it was decided up to this time. No time is run twice, so none is run before.
+fn ahead(decided: Timestamp) -> Note {
+    let text = format!(
+        "nothing is run before {decided}, up to which all is decided: a clock was ahead; correct lastScheduleTime and \
+         decidedUntil of the status, or wait"
+    );
+    Note { warning: true, reason: "DecidedAhead", text }
 }
 
 impl Missed {

@@ -141,6 +141,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         return plan;
     }
     plan.begin_part();
+    let gone = in_place::of_gone(input.in_place, input.pods);
     let input = &Input { pods: &split.pods, revisions: &split.revisions, ..*input };
     // Pods that are not selected any more are given free.
     let left = input.pods.iter().filter(|pod| !rules.selector.takes(&pod.labels));
@@ -189,6 +190,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     if !pass.refresh(&busy) && pass.may_update() {
         pass.update(&busy);
     }
+    pass.settled.extend(gone);
     pass.forget_settled();
     let late_labels = std::mem::take(&mut pass.late_labels);
     pass.plan.add_late(late_labels);

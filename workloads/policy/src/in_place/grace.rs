@@ -1,7 +1,9 @@
 //! Updates that an OpenKruise has left in their grace period: it labels a pod with the new revision and takes
 //! it out of service first, and changes the images at the end. What waits for that it notes in an annotation.
+//! Or it has left them between two batches, as the record of the update says, which an agent writes too: the
+//! entry of the agent's node tells more, but it may be gone with its object.
 //!
-//! The annotation alone tells. Images that are not the template's tell nothing: webhooks rewrite them.
+//! The annotations alone tell. Images that are not the template's tell nothing: webhooks rewrite them.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +13,19 @@ use serde_json::{Map, Value, json};
 use super::{Change, InPlacePhase, InPlaceState, SETTLED, named_images};
 use crate::{
     action::Action,
-    names::{GRACE_ANNOTATION, IN_PLACE_GATE, REVISION_LABEL},
+    names::{GRACE_ANNOTATION, IN_PLACE_GATE, IN_PLACE_STATE_ANNOTATION, REVISION_LABEL},
     pod::PodView,
     revision::short,
 };
 
 /// The longest annotation that is read.
 const LONGEST: usize = 64 << 10;
+/// Fields of a record that say what waits for a later batch, and those of the other annotation that say it.
+const NEXT: [(&str, &str); 3] = [
+    ("nextContainerImages", "containerImages"),
+    ("nextContainerRefMetadata", "containerRefMetadata"),
+    ("nextContainerResources", "containerResources"),
+];
 
 /// Part of an update that waits for the end of its grace period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +34,8 @@ pub struct Grace {
     revision: Box<str>,
     /// Parts of the pod that wait; `None`: nobody can tell.
     left: Option<Left>,
+    /// The record of the update says it. It stays, and the entry of an agent counts more.
+    is_recorded: bool,
 }
 
 /// Names of containers, labels and annotations that the update has still to change.
@@ -41,11 +51,30 @@ struct Left {
 impl Grace {
     /// Reads it off a pod; `None`: the pod has no such annotation.
     pub(crate) fn of(pod: &Pod) -> Option<Box<Self>> {
-        let text = pod.metadata.annotations.as_ref()?.get(GRACE_ANNOTATION)?;
+        let annotations = pod.metadata.annotations.as_ref()?;
+        let Some(text) = annotations.get(GRACE_ANNOTATION) else {
+            return Self::recorded(annotations.get(IN_PLACE_STATE_ANNOTATION)?, pod);
+        };
         let text = if text.len() > LONGEST { "" } else { text };
         let Ok(Value::Object(spec)) = serde_json::from_str(text) else { return Some(Box::default()) };
         let revision = spec.get("revision").and_then(Value::as_str).map(short).unwrap_or_default();
-        Some(Box::new(Self { revision: revision.into(), left: Left::of(&spec, pod) }))
+        Some(Box::new(Self { revision: revision.into(), left: Left::of(&spec, pod), is_recorded: false }))
+    }
+
+    /// Reads the record of an update; `None`: nothing of it waits.
+    fn recorded(text: &str, pod: &Pod) -> Option<Box<Self>> {
+        if text.len() > LONGEST {
+            return None;
+        }
+        let Ok(Value::Object(record)) = serde_json::from_str(text) else { return None };
+        let revision = short(record.get("revision")?.as_str()?);
+        let waits = NEXT.into_iter().filter_map(|(next, key)| {
+            let all = record.get(next)?.as_object().filter(|all| !all.is_empty())?;
+            Some((key.to_owned(), Value::Object(all.clone())))
+        });
+        let spec: Map<String, Value> = waits.collect();
+        let left = (!revision.is_empty() && !spec.is_empty()).then(|| Left::of(&spec, pod))?;
+        Some(Box::new(Self { revision: revision.into(), left, is_recorded: true }))
     }
 
     fn is_of(&self, label: &str, is_shut: bool) -> bool {
@@ -134,22 +163,24 @@ impl Left {
 
 impl PodView {
     /// Tells whether its label says a revision whose images it does not have: an OpenKruise has left it in
-    /// the grace period of that update, and its node has not carried it out since. `known`: its last update
-    /// in place. A pod with another label was given another revision since. An annotation that says no
-    /// revision counts while the gate is shut: anybody may have written it.
+    /// the grace period of that update or between two batches, and its node has not carried it out since.
+    /// `known`: its last update in place. A pod with another label was given another revision since. An
+    /// annotation that says no revision counts while the gate is shut: anybody may have written it.
     pub(crate) fn is_in_grace(&self, known: Option<&InPlaceState>) -> bool {
         let label = self.label(REVISION_LABEL);
         let is_shut = self.gate == Some(false);
         let has_it = |known: &InPlaceState| {
             known.phase == InPlacePhase::Done && short(&known.revision) == short(label)
         };
-        self.grace.as_ref().is_some_and(|grace| grace.is_of(label, is_shut) && !grace.is_over())
-            && !known.is_some_and(has_it)
+        let counts = |grace: &Grace| !grace.is_recorded || known.is_none();
+        let waits = |grace: &Grace| grace.is_of(label, is_shut) && !grace.is_over() && counts(grace);
+        self.grace.as_deref().is_some_and(waits) && !known.is_some_and(has_it)
     }
 
     /// Returns a merge patch of its metadata that takes the annotation off; `None`: it has none.
     pub(super) fn without_grace(&self) -> Option<Value> {
-        self.grace.as_ref().map(|_| json!({ "metadata": { "annotations": { GRACE_ANNOTATION: null } } }))
+        let noted = self.grace.as_ref().filter(|grace| !grace.is_recorded);
+        noted.map(|_| json!({ "metadata": { "annotations": { GRACE_ANNOTATION: null } } }))
     }
 }
 

@@ -238,7 +238,9 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         }
         pass.update();
         let goes_on = pass.members.values().any(Member::is_being_updated);
-        in_place::forget(std::mem::take(&mut pass.settled), goes_on, &mut pass.plan.actions);
+        let mut settled = std::mem::take(&mut pass.settled);
+        settled.extend(in_place::of_gone(input.in_place, input.pods));
+        in_place::forget(settled, goes_on, &mut pass.plan.actions);
         let late_states = std::mem::take(&mut pass.late_states);
         pass.plan.add_late(late_states);
         pass.plan.begin_part();

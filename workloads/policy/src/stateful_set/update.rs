@@ -246,17 +246,14 @@ impl<'a> Pass<'a> {
                         Action::PatchPod(pod.target(), json!({ "metadata": metadata }))
                     });
                 }
-                known => {
-                    let is_let_go = !member.is_being_updated() && has_all(self.rules.pre_normal, pod);
+                _ => {
+                    // The partition was raised: nobody wants the update any more.
+                    let is_kept = || wanted.as_ref().is_some_and(|all| !all.contains(&member.ordinal));
                     let next = match state {
-                        State::PreparingNormal if is_let_go => Some(State::Normal),
-                        _ if known.is_some() => None,
+                        _ if member.is_being_updated() => None,
+                        State::PreparingNormal if has_all(self.rules.pre_normal, pod) => Some(State::Normal),
                         State::Updated if after == State::Normal => Some(State::Normal),
-                        State::Updating | State::PreparingUpdate if member.updated => Some(after),
-                        // The partition was raised: nobody wants the update any more.
-                        State::PreparingUpdate | State::Updating
-                            if wanted.as_ref().is_some_and(|all| !all.contains(&member.ordinal)) =>
-                        {
+                        State::Updating | State::PreparingUpdate if member.updated || is_kept() => {
                             Some(after)
                         }
                         _ => None,

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     action::Action,
     in_place::InPlacePhase,
-    names::{GRACE_ANNOTATION, IN_PLACE_GATE, REVISION_LABEL, STATE_LABEL},
+    names::{GRACE_ANNOTATION, IN_PLACE_GATE, IN_PLACE_STATE_ANNOTATION, REVISION_LABEL, STATE_LABEL},
     pod::PodView,
 };
 
@@ -232,4 +232,23 @@ fn a_new_pod_has_no_annotation_of_a_grace_period() {
         .collect();
     assert_eq!(made.len(), 3);
     assert!(made.iter().all(|made| made["other"] == "a" && made.get(GRACE_ANNOTATION).is_none()), "{made:?}");
+}
+
+/// An OpenKruise has left it between two batches, or the object with its entry is gone. Each row: its update
+/// as its node tells it, what is done, and how many pods count as updated.
+#[test]
+fn a_pod_that_was_left_between_two_batches_is_not_updated() {
+    let record = json!({ "revision": "shop-new", "nextContainerImages": { "main": "a:2" } });
+    let read = json!({
+        "metadata": { "annotations": { IN_PLACE_STATE_ANNOTATION: record.to_string() } },
+        "spec": { "containers": [{ "name": "main", "image": "a:1" }] },
+    });
+    let grace = PodView::of(&serde_json::from_value(read).unwrap()).grace;
+    for (phase, effect, updated) in [(None, "update n", 2), (Some(InPlacePhase::Pending), "", 3)] {
+        let mut world = World::new(spec("InPlaceIfPossible"), "3n");
+        world.pods[2].grace.clone_from(&grace);
+        world.in_place.extend(phase.map(|phase| ("uid-p2".to_owned(), known(phase))));
+        assert_eq!(world.effect(), effect);
+        assert_eq!(world.plan().status.unwrap().updated_replicas, updated, "{effect}");
+    }
 }

@@ -118,6 +118,23 @@ fn a_pod_that_is_done_is_forgotten_with_the_next_one_of_its_node() {
     assert!(matches!(state.actions.as_slice(), [Action::PatchPod(..)]), "{state:?}");
 }
 
+/// Somebody else has deleted it, in the midst of its update or after it.
+#[test]
+fn an_update_of_a_pod_that_is_gone_is_forgotten() {
+    for phase in [InPlacePhase::Pending, InPlacePhase::Done, InPlacePhase::Failed("no room".to_owned())] {
+        let mut world = World::new(spec("InPlaceIfPossible"), "3n");
+        world.in_place.insert("uid-gone".to_owned(), known(phase.clone()));
+        assert_eq!(world.effect(), "forget", "{phase:?}");
+        world.in_place.insert("uid-p0".to_owned(), known(InPlacePhase::Pending));
+        assert_eq!(world.effect(), "", "others go on: {phase:?}");
+        // One that is going has its entry as long as it is there.
+        world.in_place.clear();
+        world.in_place.insert("uid-p1".to_owned(), known(phase.clone()));
+        world.pods[1].terminating = true;
+        assert_eq!(world.effect(), "create n", "{phase:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_done_in_place_is_done_by_a_new_pod_or_not_at_all() {
     type Change = fn(&mut World);

@@ -330,6 +330,7 @@ impl Cluster {
         self.settle();
         let plan = self.plan();
         assert_eq!(plan.actions, [], "something is left to do");
+        assert!(self.played.in_place.keys().all(|uid| self.played.pods.contains_key(uid)), "one is gone");
         let status = plan.status.or(self.world.set.status.clone()).unwrap();
         let (wanted, expected) = (self.replicas(), i64::from(status.expected_updated_replicas));
         assert_eq!(i64::from(status.replicas), wanted);

@@ -257,6 +257,26 @@ fn a_job_of_the_future_stops_nothing() {
     assert_eq!(world.at("2026-01-01T12:00:00Z"), ["01 12:00"]);
 }
 
+/// A clock was ahead by a year when a run was made: none is run again, and that none is run is said. Clocks
+/// of replicas may differ a little.
+#[test]
+fn a_time_on_file_that_is_yet_to_come_is_told() {
+    let mut world = World::new("2026-01-01T10:10:00Z", "@hourly", json!({}));
+    assert_eq!(world.at("2027-01-01T11:00:00Z"), ["01 11:00"]);
+    let table: [(&str, &[&str]); 4] = [
+        ("2026-01-01T12:00:00Z", &["DecidedAhead"]),
+        ("2027-01-01T10:58:59Z", &["DecidedAhead"]),
+        ("2027-01-01T10:59:00Z", &[]),
+        ("2027-01-01T11:30:00Z", &[]),
+    ];
+    for (now, told) in table {
+        world.now = at(now);
+        let plan = world.settle();
+        let reasons: Vec<&str> = plan.notes.iter().map(|note| note.reason).collect();
+        assert_eq!((reasons.as_slice(), world.made.len()), (told, 1), "{now}");
+    }
+}
+
 /// The status has whole seconds: a time with a fraction would be newer than what is on file for ever.
 #[rstest]
 #[case::long_ago("2026-01-01T10:00:00.5Z", "2026-01-01T10:00:00Z")]

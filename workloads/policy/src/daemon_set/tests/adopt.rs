@@ -53,6 +53,26 @@ fn an_orphan_stalls_nothing(#[case] pods: String, #[case] effect: &str) {
     assert_eq!(said.as_deref(), Some("pod log-bcdfg is not adopted: a policy says no"));
 }
 
+/// An update of a pod on b that the set does not have: somebody else has deleted it, or it is to be adopted.
+#[rstest]
+#[case::it_is_gone("uid-gone", "forget b")]
+#[case::it_is_to_be_adopted("uid-1", "")]
+fn an_update_of_a_pod_that_is_gone_is_forgotten(#[case] uid: &str, #[case] effect: &str) {
+    let mut world = World::new(json!({ "rollingUpdateType": "InPlaceIfPossible" }), &ten("n"));
+    world.pods[1].owners.clear();
+    world.pods[1].name = "log-bcdfg".to_owned();
+    world.unadopted.failed(vec![("uid-1".to_owned(), "a policy says no".to_owned())], NOW);
+    let known = InPlaceState {
+        node: "b".to_owned(),
+        revision: "log-new".to_owned(),
+        attempt: 0,
+        generation: Some(4),
+        phase: InPlacePhase::Pending,
+    };
+    world.in_place.insert(uid.to_owned(), known);
+    assert_eq!(world.effect(), effect);
+}
+
 #[test]
 fn what_was_refused_is_tried_again_beside_the_rest() {
     let mut world = World::new(json!({}), &ten("n").replace("c:n", ""));

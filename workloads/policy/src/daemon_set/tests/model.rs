@@ -276,6 +276,7 @@ impl History {
         self.settle();
         let plan = self.plan();
         assert_eq!(plan.actions, [], "something is left to do");
+        assert!(self.played.in_place.keys().all(|uid| self.played.pods.contains_key(uid)), "one is gone");
         let mut there: Vec<&str> = self.played.pods.values().map(PodView::wanted_node).collect();
         there.sort_unstable();
         let wanted: Vec<&str> = NAMES.into_iter().filter(|name| self.fits(name)).collect();

@@ -58,6 +58,37 @@ fn a_pod_that_lacks_what_its_label_says(#[case] grace: Value, #[case] lacks: boo
     }
 }
 
+/// Containers go in batches. Each row: the record of the update, and whether the pod lacks what its label
+/// says.
+#[rstest]
+#[case::an_image(json!({ "revision": "web-b", "nextContainerImages": { "main": "a:2" } }), true)]
+#[case::the_image_is_there(json!({ "revision": "web-b", "nextContainerImages": { "main": "a:1" } }), false)]
+#[case::a_value(json!({ "revision": "b", "nextContainerRefMetadata": { "main": { "labels": { "x": "2" } } } }), true)]
+#[case::resources(json!({ "revision": "web-b", "nextContainerResources": { "main": {} } }), true)]
+#[case::another_revision(json!({ "revision": "web-a", "nextContainerImages": { "main": "a:2" } }), false)]
+#[case::no_revision(json!({ "nextContainerImages": { "main": "a:2" } }), false)]
+#[case::nothing(json!({ "revision": "web-b", "nextContainerImages": {} }), false)]
+#[case::no_record(json!([]), false)]
+fn a_pod_that_was_left_between_two_batches(#[case] record: Value, #[case] lacks: bool) {
+    let annotations = json!({ IN_PLACE_STATE_ANNOTATION: record.to_string() });
+    let metadata = json!({
+        "name": "p", "uid": "u", "labels": { REVISION_LABEL: "web-b" }, "annotations": annotations,
+    });
+    let containers = json!([{ "name": "main", "image": "a:1" }, { "name": "log", "image": "log:1" }]);
+    let pod = json!({ "metadata": metadata, "spec": { "containers": containers } });
+    let pod = PodView::of(&serde_json::from_value(pod).unwrap());
+    assert_eq!(pod.is_in_grace(None), lacks);
+    for phase in [InPlacePhase::Pending, InPlacePhase::Done, InPlacePhase::Failed("no room".to_owned())] {
+        assert!(!pod.is_in_grace(Some(&known("web-b", phase))), "its node tells more");
+    }
+    assert_eq!(end_grace(&pod, None), None, "the record stays");
+    if record["nextContainerImages"]["main"] == "a:2" && lacks {
+        let b = template("a:2", json!({}));
+        let change = pod.grace.unwrap().added_to(Change::default(), &b).unwrap();
+        assert_eq!(change.images, [("main".to_owned(), "a:2".to_owned())].into());
+    }
+}
+
 /// An author may have written it, also into a template. Each row: the annotation, and whether the gate is
 /// open.
 #[rstest]

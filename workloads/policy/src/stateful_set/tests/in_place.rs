@@ -188,6 +188,39 @@ fn a_pod_that_is_not_to_be_updated_any_more_serves_again() {
     }
 }
 
+/// The same of one whose node could not do it. One whose update goes on is waited for, and so is one that is
+/// still to be updated.
+#[test]
+fn a_pod_whose_update_came_to_nothing_serves_again_where_the_partition_keeps_it() {
+    let mut spec = rolling(json!({ "partition": 2, "podUpdatePolicy": "InPlaceOnly" }));
+    spec["lifecycle"] = json!({ "inPlaceUpdate": { "labelsHandler": { "hook": "true" } } });
+    let failed = || InPlacePhase::Failed("no room".to_owned());
+    let not_asked_for = InPlacePhase::NotAskedFor { why: "another image".to_owned(), since: None };
+    for (ordinal, state, hook, phase, effect) in [
+        (1, "Updating", "true", failed(), "Normal1"),
+        (1, "Updating", "true", InPlacePhase::GivenUp("no such image".to_owned()), "Normal1"),
+        (1, "Updating", "true", not_asked_for, "Normal1"),
+        (1, "Updating", "true", InPlacePhase::Pending, ""),
+        (2, "Updating", "true", failed(), ""),
+        // Its hook takes it back first.
+        (1, "Updating", "", failed(), "Updated1"),
+        (1, "Updated", "true", failed(), "Normal1"),
+    ] {
+        let mut world = World::new(3, spec.clone(), "0o 1o 2o");
+        world.pods[ordinal].labels.insert(STATE_LABEL.to_owned(), state.to_owned());
+        world.pods[ordinal].labels.insert("hook".to_owned(), hook.to_owned());
+        let known = InPlaceState {
+            node: NODE.to_owned(),
+            revision: "db-new".to_owned(),
+            attempt: 0,
+            generation: Some(1),
+            phase: phase.clone(),
+        };
+        world.in_place.insert(format!("uid-{ordinal}"), known);
+        assert_eq!(world.effect(), effect, "{ordinal} {state} {hook:?} {phase:?}");
+    }
+}
+
 /// The state of a pod shows what its hook waits for.
 #[test]
 fn a_pod_that_its_hook_has_let_go_is_in_the_midst_of_its_update() {
@@ -253,5 +286,23 @@ fn a_pod_that_is_being_updated_is_not_ready_anew() {
         );
         let of_current = if label == current { 2 } else { 0 };
         assert_eq!(status.current_replicas, of_current, "counted once");
+    }
+}
+
+/// Somebody else has deleted it. One that is going has its entry as long as it is there.
+#[test]
+fn an_update_of_a_pod_that_is_gone_is_forgotten() {
+    for (uid, effect) in [("uid-7", "forget7"), ("uid-1", "")] {
+        let spec = rolling(json!({ "podUpdatePolicy": "InPlaceIfPossible" }));
+        let mut world = World::new(2, spec, "0n 1nT");
+        let known = InPlaceState {
+            node: NODE.to_owned(),
+            revision: "db-new".to_owned(),
+            attempt: 0,
+            generation: Some(1),
+            phase: InPlacePhase::Pending,
+        };
+        world.in_place.insert(uid.to_owned(), known);
+        assert_eq!(world.effect(), effect, "{uid}");
     }
 }

@@ -305,6 +305,7 @@ impl History {
         self.settle();
         let plan = self.plan();
         assert_eq!(plan.actions, [], "something is left to do");
+        assert!(self.played.in_place.keys().all(|uid| self.played.pods.contains_key(uid)), "one is gone");
         let slots = self.slots();
         let mut there: Vec<i64> = self.played.pods.values().map(|pod| number_of(&pod.name)).collect();
         there.sort_unstable();
