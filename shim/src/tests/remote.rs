@@ -31,8 +31,9 @@ use tokio_util::sync::CancellationToken;
 use self::bed::{Authority, Bed, PASS, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
+    calls::call_to_wire,
     line::check_peer,
-    message::{Nothing, ShimHello, ToAgent, Told as Words},
+    message::{self, Nothing, ShimHello, ToAgent, Told as Words},
     questions::{Question, locked},
 };
 use crate::{
@@ -260,6 +261,27 @@ async fn a_call_that_waits_goes_on_over_a_new_line_of_the_same_agent() {
     let asked = heard.iter().filter(|word| *word == "admit a closed").count();
     let ended: Vec<usize> = (0..heard.len()).filter(|at| heard[*at].starts_with("CallEnded")).collect();
     assert_eq!((asked, ended), (2, vec![heard.len() - 2]), "it ends with the shim: {heard:?}");
+}
+
+/// The connection would end by it, and so would the next one, on which it is said again.
+#[tokio::test]
+async fn a_call_of_a_kind_that_only_a_later_shim_has_is_set_aside() {
+    let (authority, mut hears) = Authority::new();
+    let resync = Arc::new(|| -> BoxFuture<'static, ()> { Box::pin(async {}) });
+    let link = AgentLink::new(authority.clone(), authority, resync, Metrics::default());
+    let later = |id| message::CallMade { id, connection: 1, ..Default::default() };
+    let asks = |id| message::Question { id, asks: Some(message::Asks::Call(later(id))), trace: None };
+    let known = call_to_wire(&call(9, create("a")), std::time::Instant::now()).unwrap();
+    let words = [
+        Words::Question(asks(1)),
+        Words::Passed(later(2)),
+        Words::CaughtUp(Nothing {}),
+        Words::Question(asks(3)),
+        Words::Passed(known),
+    ];
+    link.play(words.into_iter().map(|told| ToAgent { told: Some(told) })).await;
+    let heard: Vec<String> = std::iter::from_fn(|| hears.try_recv().ok()).collect();
+    assert!(heard.iter().any(|word| word == "passed a"), "{heard:?}");
 }
 
 #[tokio::test]
