@@ -22,6 +22,7 @@ use berth_policy::{
     EnvValues, Event, HoldReason, InAdvance, Latch, PodRef, Request, Showing, StopContainer, Verdict,
 };
 use tokio::{
+    io::AsyncWriteExt,
     sync::{mpsc, watch},
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -32,7 +33,8 @@ use self::bed::{Authority, Bed, PASS, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
     calls::call_to_wire,
-    line::check_peer,
+    frame::{Incoming, Outgoing},
+    line::{check_peer, next},
     message::{self, Nothing, ShimHello, ToAgent, Told as Words},
     questions::{Question, locked},
 };
@@ -60,6 +62,22 @@ fn only_root_and_our_own_user_may_say_anything() {
         let expected = if may { Ok(()) } else { Err(format!("uid {peer} is not root")) };
         assert_eq!(refused, expected, "{peer} at {own}");
     }
+}
+
+/// It is not one that is away: the log of the agent says what is to be done.
+#[tokio::test]
+async fn an_agent_of_another_version_of_the_line_hears_which_one_the_shim_has() {
+    let bed = Bed::new().await;
+    let socket = tokio::net::UnixStream::connect(&bed.socket).await.unwrap();
+    let (mut reader, mut writer) = socket.into_split();
+    let hello = message::AgentHello { version: VERSION + 1, ..Default::default() };
+    let (mut incoming, outgoing) = (Incoming::default(), Outgoing::default());
+    outgoing.put(&message::ToShim { said: Some(message::Said::Hello(hello)) }).unwrap();
+    writer.write_all(&outgoing.take().await).await.unwrap();
+    let heard: ToAgent = next(&mut incoming, &mut reader).await.unwrap();
+    assert!(matches!(heard.told, Some(Words::Hello(ShimHello { version: VERSION, .. }))), "{heard:?}");
+    assert!(next::<ToAgent>(&mut incoming, &mut reader).await.is_err());
+    assert!(!bed.gate.has_agent());
 }
 
 #[tokio::test]
