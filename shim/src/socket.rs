@@ -63,7 +63,7 @@ pub struct Socket {
     late: Option<Pin<Box<Sleep>>>,
     /// Bytes taken since the last of them.
     since: usize,
-    /// What is mended in the bytes that are read.
+    /// Mends what a client says, in the bytes that are read.
     authorities: Option<Authorities>,
 }
 

@@ -57,7 +57,7 @@ fn sent(block: &[u8], adorned: bool) -> Vec<u8> {
     [&preface[..], &frame(4, 0, 0, &[]), &calls, &again, &message].concat()
 }
 
-/// What becomes of these bytes where so many are read at once.
+/// Result for these bytes where so many are read at once.
 fn passed(bytes: &[u8], cut: usize) -> Vec<u8> {
     let (mut authorities, mut bytes) = (Authorities::new(), bytes.to_vec());
     bytes.chunks_mut(cut).for_each(|part| authorities.pass(part));
