@@ -87,11 +87,12 @@ impl Edit {
         let edit =
             |message| wire::replace_each(message, self.statuses, |status| self.status(status)).ok().flatten();
         match (flag == 0).then(|| edit(&whole[PREFIX..])).flatten() {
-            Some(edited) => {
+            Some(edited) if edited.len() <= MAX_MESSAGE => {
                 self.edited += 1;
                 framed(&edited)
             }
-            None => whole,
+            // Nor must one that the client would take become one that it refuses.
+            Some(_) | None => whole,
         }
     }
 

@@ -26,6 +26,7 @@
 //! - `call`, `intercept`, `frames`, `observe`, `hold`: the closed table of calls that are looked at.
 //! - `forward`, `upload`, `download`, `upstream`: bytes both ways, and every way a call can end.
 //! - `socket`: what is written in one turn goes out in one system call.
+//! - `authority`: an `:authority` that is none is mended as it is read, or h2 would refuse the call.
 //! - `fd_store`: second descriptors of connections to the runtime, kept by another process, so that calls go
 //!   on when this one is killed.
 //! - [`wire`], `env`: edits of a request, on the bytes themselves.
@@ -56,6 +57,7 @@ pub mod fuzzing;
 pub mod wire;
 
 mod append;
+mod authority;
 mod bounds;
 mod call;
 mod confined;

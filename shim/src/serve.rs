@@ -221,7 +221,7 @@ async fn serve_connection(
     let _open = context.metrics.connection_opened(context.kubelet);
     let _closing = Closing(&context);
     debug!(connection = context.connection.0, kubelet = context.kubelet, "Connection accepted");
-    let connection = match Socket::new(socket) {
+    let connection = match Socket::of_client(socket) {
         Ok(socket) => tokio::select! {
             connection = handshake(socket, Windows::of(context.kubelet)) => connection,
             () = cutoff.all.cancelled() => return,

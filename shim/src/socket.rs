@@ -31,6 +31,8 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
+use crate::authority::Authorities;
+
 /// Bytes that are kept back at most; more goes out at once.
 const TOGETHER: usize = 32 << 10;
 /// Capacity that an idle connection keeps.
@@ -61,6 +63,8 @@ pub struct Socket {
     late: Option<Pin<Box<Sleep>>>,
     /// Bytes taken since the last of them.
     since: usize,
+    /// Mends what a client says, in the bytes that are read.
+    authorities: Option<Authorities>,
 }
 
 // === impl Socket ===
@@ -78,7 +82,13 @@ impl Socket {
             can_wait: false,
             late: None,
             since: 0,
+            authorities: None,
         })
+    }
+
+    /// The same for the connection of a client, which may say an `:authority` that is none.
+    pub(crate) fn of_client(stream: UnixStream) -> io::Result<Self> {
+        Ok(Self { authorities: Some(Authorities::new()), ..Self::new(stream)? })
     }
 
     /// Takes note of bytes that come behind what is gathered.
@@ -152,8 +162,9 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
         loop {
-            let mut guard = ready!(self.stream.poll_read_ready(cx))?;
+            let mut guard = ready!(this.stream.poll_read_ready(cx))?;
             let room = buf.initialize_unfilled();
             let length = room.len();
             match guard.get_inner().read(room) {
@@ -161,6 +172,12 @@ impl AsyncRead for Socket {
                     // Less than there was room for: nothing is left, and the kernel tells of more.
                     if 0 < read && read < length {
                         guard.clear_ready();
+                    }
+                    if let Some(authorities) = &mut this.authorities {
+                        authorities.pass(&mut room[..read]);
+                        if authorities.is_over() {
+                            this.authorities = None;
+                        }
                     }
                     buf.advance(read);
                     return Poll::Ready(Ok(()));

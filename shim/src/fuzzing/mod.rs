@@ -2,6 +2,7 @@
 //! panics where it should not be so. The ordinary tests try the seeds, and what is near them.
 
 mod append;
+mod authority;
 mod calls;
 mod edit;
 mod env;
@@ -10,8 +11,8 @@ mod handover;
 mod wire_edit;
 
 pub use self::{
-    append::append, calls::calls, edit::edit, env::env, frames::frames, handover::handover,
-    wire_edit::wire_edit,
+    append::append, authority::authority, calls::calls, edit::edit, env::env, frames::frames,
+    handover::handover, wire_edit::wire_edit,
 };
 pub use crate::remote::fuzz::{line_table, line_to_agent, line_to_shim};
 
@@ -19,8 +20,9 @@ pub use crate::remote::fuzz::{line_table, line_to_agent, line_to_shim};
 pub type Target = fn(&[u8]);
 
 /// All of them, by name.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("append", append),
+    ("authority", authority),
     ("calls", calls),
     ("edit", edit),
     ("env", env),

@@ -43,7 +43,8 @@ pub(crate) fn decision_to_wire(decision: &Decision) -> Answers {
 pub(crate) fn decision_of(answer: Answers) -> Result<Decision, Beyond> {
     Ok(match answer {
         Answers::Pass(_) => Decision::Pass(None),
-        Answers::StopTimeout(seconds) => {
+        // A larger one would be negative in the message, and the container be killed at once.
+        Answers::StopTimeout(seconds) if i64::try_from(seconds).is_ok() => {
             Decision::Pass(Some(Amendment::StopTimeout(Duration::from_secs(seconds))))
         }
         Answers::Refuse(refused) => Decision::Refuse(refusal_of(refused)?),

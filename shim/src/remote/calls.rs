@@ -157,7 +157,9 @@ pub(crate) fn order_of(error: BadOrder) -> Result<OrderError, Beyond> {
         3 => OrderError::NotOrdered { value: text(&error.text)? },
         4 => OrderError::MalformedPlan { reason: text(&error.text)? },
         5 => OrderError::PlanOutOfRange { container: container()?, value: error.number },
-        _ => return Err(Beyond("the kind of an error")),
+        0 => return Err(Beyond("the kind of an error")),
+        // One that a later version has. Nobody can follow such an order either.
+        _ => OrderError::MalformedPlan { reason: text(&error.text)? },
     })
 }
 

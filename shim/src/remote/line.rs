@@ -23,7 +23,7 @@ use super::{
     control::UpgradeAsk,
     frame::{Incoming, Outgoing, TooLong},
     gate::RemoteGate,
-    message::{AgentHello, Said, ShimState, ToAgent, ToShim, Told, UpgradeStage},
+    message::{AgentHello, Said, ShimHello, ShimState, ToAgent, ToShim, Told, UpgradeStage},
 };
 use crate::{confined::Confined, convert::HashKey, listener::Listener, metrics::Exported};
 
@@ -287,13 +287,18 @@ type Met = (First, OwnedReadHalf, OwnedWriteHalf, Incoming);
 
 async fn meet(socket: UnixStream) -> Result<Met, LineError> {
     check_peer(socket.peer_cred()?.uid(), nix::unistd::geteuid().as_raw())?;
-    let (mut reader, writer) = socket.into_split();
+    let (mut reader, mut writer) = socket.into_split();
     let mut incoming = Incoming::default();
     let first = timeout(HELLO, next::<ToShim>(&mut incoming, &mut reader))
         .await
         .map_err(|_| LineError::Mumbles)??;
     let first = match first.said {
         Some(Said::Hello(hello)) if hello.version != VERSION => {
+            // It would take this process for one that is not there.
+            let program = env!("CARGO_PKG_VERSION").to_owned();
+            let own = ShimHello { version: VERSION, program, ..ShimHello::default() };
+            // Whoever does not listen is none the wiser.
+            let _ = say(&mut writer, Told::Hello(own)).await;
             return Err(LineError::Version(hello.version));
         }
         Some(Said::Hello(hello)) => First::Agent(hello),

@@ -32,6 +32,7 @@ mod calls;
 mod control;
 mod frame;
 mod gate;
+mod holds;
 mod line;
 mod message;
 mod questions;

@@ -5,12 +5,12 @@ use std::{
     future::poll_fn,
     io::{self, ErrorKind},
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex},
+    sync::Arc,
     task::Poll,
     time::{Duration, Instant},
 };
 
-use berth_policy::{Call, CallId, ConnectionId, CredentialKey, Event, HoldReason, InAdvance};
+use berth_policy::{Call, CallId, ConnectionId, CredentialKey, Event, InAdvance};
 use futures::{FutureExt, TryFutureExt};
 use tokio::{
     net::unix::OwnedReadHalf,
@@ -21,18 +21,18 @@ use tracing::{debug, error, info, warn};
 
 use super::{
     agent::{Known, Shared, Succeeded},
-    answers::{answer_to_wire, decision_to_wire, held_to_wire},
+    answers::{answer_to_wire, decision_to_wire},
     calls::{Beyond, call_of, event_of, name, text, trace_of},
     frame::{Incoming, Outgoing},
+    holds::HoldsOfShim,
     line::{LineError, next},
     message::{
         AnswerTo, Answers, Asks, EventTold, Nothing, Question, Said, TableChange, ToAgent, ToShim, Told,
     },
-    questions::locked,
     table,
 };
 use crate::{
-    gate::{BoxFuture, Holds, Query},
+    gate::{BoxFuture, Query},
     trace::TraceParent,
 };
 
@@ -58,15 +58,6 @@ pub(super) struct Session<'a> {
     left_out: usize,
     /// It was told what there is to say of each container.
     knows_all: bool,
-}
-
-/// Says to the shim why a call waits.
-struct HoldsOfShim {
-    question: u64,
-    trace: Option<TraceParent>,
-    outgoing: Arc<Outgoing>,
-    /// The last reason that was said.
-    said: Mutex<Option<HoldReason>>,
 }
 
 impl<'a> Session<'a> {
@@ -184,10 +175,14 @@ impl<'a> Session<'a> {
                     running.abort();
                 }
             }
-            Some(Told::Passed(made)) => {
-                let call = self.own(call_of(made, Instant::now())?);
-                self.link.gate.passed(&call);
-            }
+            Some(Told::Passed(made)) => match call_of(made, Instant::now()) {
+                Ok(call) => {
+                    let call = self.own(call);
+                    self.link.gate.passed(&call);
+                }
+                // A later version's. Each connection would end by it, as long as the call goes on.
+                Err(error) => warn!(%error, "A call that goes on is not understood"),
+            },
             Some(Told::Event(told)) => self.event(told)?,
             Some(Told::Ping(_)) => self.say(Said::Pong(Nothing {}))?,
             // The one that has the sockets tells of those that count.
@@ -246,12 +241,42 @@ impl<'a> Session<'a> {
 
     /// Asks the gate, and answers at once where it can.
     async fn ask(&mut self, id: u64, asks: Asks, trace: Option<TraceParent>) -> Result<(), LineError> {
+        let answer = match self.asked(id, asks, trace) {
+            Ok(answer) => answer,
+            // As of a kind that a later version has. Each connection would end by it, as long as it waits.
+            Err(error) => {
+                warn!(question = id, %error, "Question not understood, the call passes");
+                return self.answer(id, Answers::Pass(Nothing {})).await;
+            }
+        };
+        // Nobody else answers: a call whose answer panicked passes, and all others go on.
+        let answer = AssertUnwindSafe(answer).catch_unwind();
+        let mut answer = answer.unwrap_or_else(move |_| {
+            error!(question = id, "Answer panicked, the call passes");
+            Answers::Pass(Nothing {})
+        });
+        match poll_fn(|cx| Poll::Ready(answer.poll_unpin(cx))).await {
+            Poll::Ready(answers) => self.answer(id, answers).await?,
+            Poll::Pending => {
+                let running = self.answers.spawn(async move { (id, answer.await) });
+                self.running.insert(id, running);
+            }
+        }
+        Ok(())
+    }
+
+    /// The gate's answer to a question, to come.
+    fn asked(
+        &mut self,
+        id: u64,
+        asks: Asks,
+        trace: Option<TraceParent>,
+    ) -> Result<BoxFuture<'static, Answers>, Beyond> {
         let gate = self.link.gate.clone();
         let answer: BoxFuture<'static, Answers> = match asks {
             Asks::Call(made) => {
                 let call = self.own(call_of(made, Instant::now())?);
-                let (outgoing, said) = (self.outgoing.clone(), Mutex::default());
-                let holds = HoldsOfShim { question: id, trace, outgoing, said };
+                let holds = HoldsOfShim::new(id, trace, self.outgoing.clone());
                 Box::pin(async move { decision_to_wire(&gate.decide(&call, &holds).await) })
             }
             Asks::Status(of) => {
@@ -281,20 +306,7 @@ impl<'a> Session<'a> {
                 })
             }
         };
-        // Nobody else answers: a call whose answer panicked passes, and all others go on.
-        let answer = AssertUnwindSafe(answer).catch_unwind();
-        let mut answer = answer.unwrap_or_else(move |_| {
-            error!(question = id, "Answer panicked, the call passes");
-            Answers::Pass(Nothing {})
-        });
-        match poll_fn(|cx| Poll::Ready(answer.poll_unpin(cx))).await {
-            Poll::Ready(answers) => self.answer(id, answers).await?,
-            Poll::Pending => {
-                let running = self.answers.spawn(async move { (id, answer.await) });
-                self.running.insert(id, running);
-            }
-        }
-        Ok(())
+        Ok(answer)
     }
 
     fn connection(&mut self, theirs: u64) -> ConnectionId {
@@ -369,23 +381,5 @@ impl<'a> Session<'a> {
             Ok(()) => Ok(()),
             Err(error) => Err(LineError::Io(io::Error::other(error))),
         }
-    }
-}
-
-impl Holds for HoldsOfShim {
-    fn trace(&self) -> Option<TraceParent> {
-        self.trace
-    }
-
-    /// A crowd of calls looks again after each fact: only what is new is worth a message.
-    fn held(&self, why: &HoldReason) {
-        let mut said = locked(&self.said);
-        if said.as_ref() == Some(why) {
-            return;
-        }
-        *said = Some(why.clone());
-        // An answer that cannot be written ends the connection; this one is only for people.
-        let held = held_to_wire(self.question, why);
-        let _ = self.outgoing.put(&ToShim { said: Some(Said::Held(held)) });
     }
 }

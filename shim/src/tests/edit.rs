@@ -85,6 +85,22 @@ fn what_cannot_be_changed_passes() {
     }
 }
 
+#[test]
+fn a_message_does_not_become_longer_than_the_kubelet_takes() {
+    let side = [status("side", 137, "Error")];
+    for (room, edited) in [(completed().len(), 1), (completed().len() - 1, 0)] {
+        let mut long = BytesMut::from(&message(OF_EVENT, &side)[..]);
+        // Before its content a field of this size has two bytes of a key and four of a length.
+        let filler = MAX_MESSAGE - room - long.len() - 6;
+        wire::put_field(&mut long, 98, &vec![0; filler]);
+        assert_eq!(long.len(), MAX_MESSAGE - room);
+        let (mut edit, before) = (editor(OF_EVENT), framed(&long));
+        let out = through(&mut edit, &before, usize::MAX);
+        assert_eq!((edit.edited(), out != before), (edited, edited == 1));
+        assert!(out.len() <= PREFIX + MAX_MESSAGE);
+    }
+}
+
 proptest! {
     #[test]
     fn however_it_is_cut(ids in prop::collection::vec("[ms][a-z]{0,3}", 0..6), cut in 1_usize..40) {

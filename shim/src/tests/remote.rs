@@ -22,6 +22,7 @@ use berth_policy::{
     EnvValues, Event, HoldReason, InAdvance, Latch, PodRef, Request, Showing, StopContainer, Verdict,
 };
 use tokio::{
+    io::AsyncWriteExt,
     sync::{mpsc, watch},
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -31,8 +32,10 @@ use tokio_util::sync::CancellationToken;
 use self::bed::{Authority, Bed, PASS, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
-    line::check_peer,
-    message::{Nothing, ShimHello, ToAgent, Told as Words},
+    calls::call_to_wire,
+    frame::{Incoming, Outgoing},
+    line::{check_peer, next},
+    message::{self, Nothing, ShimHello, ToAgent, Told as Words},
     questions::{Question, locked},
 };
 use crate::{
@@ -59,6 +62,22 @@ fn only_root_and_our_own_user_may_say_anything() {
         let expected = if may { Ok(()) } else { Err(format!("uid {peer} is not root")) };
         assert_eq!(refused, expected, "{peer} at {own}");
     }
+}
+
+/// It is not one that is away: the log of the agent says what is to be done.
+#[tokio::test]
+async fn an_agent_of_another_version_of_the_line_hears_which_one_the_shim_has() {
+    let bed = Bed::new().await;
+    let socket = tokio::net::UnixStream::connect(&bed.socket).await.unwrap();
+    let (mut reader, mut writer) = socket.into_split();
+    let hello = message::AgentHello { version: VERSION + 1, ..Default::default() };
+    let (mut incoming, outgoing) = (Incoming::default(), Outgoing::default());
+    outgoing.put(&message::ToShim { said: Some(message::Said::Hello(hello)) }).unwrap();
+    writer.write_all(&outgoing.take().await).await.unwrap();
+    let heard: ToAgent = next(&mut incoming, &mut reader).await.unwrap();
+    assert!(matches!(heard.told, Some(Words::Hello(ShimHello { version: VERSION, .. }))), "{heard:?}");
+    assert!(next::<ToAgent>(&mut incoming, &mut reader).await.is_err());
+    assert!(!bed.gate.has_agent());
 }
 
 #[tokio::test]
@@ -260,6 +279,27 @@ async fn a_call_that_waits_goes_on_over_a_new_line_of_the_same_agent() {
     let asked = heard.iter().filter(|word| *word == "admit a closed").count();
     let ended: Vec<usize> = (0..heard.len()).filter(|at| heard[*at].starts_with("CallEnded")).collect();
     assert_eq!((asked, ended), (2, vec![heard.len() - 2]), "it ends with the shim: {heard:?}");
+}
+
+/// The connection would end by it, and so would the next one, on which it is said again.
+#[tokio::test]
+async fn a_call_of_a_kind_that_only_a_later_shim_has_is_set_aside() {
+    let (authority, mut hears) = Authority::new();
+    let resync = Arc::new(|| -> BoxFuture<'static, ()> { Box::pin(async {}) });
+    let link = AgentLink::new(authority.clone(), authority, resync, Metrics::default());
+    let later = |id| message::CallMade { id, connection: 1, ..Default::default() };
+    let asks = |id| message::Question { id, asks: Some(message::Asks::Call(later(id))), trace: None };
+    let known = call_to_wire(&call(9, create("a")), std::time::Instant::now()).unwrap();
+    let words = [
+        Words::Question(asks(1)),
+        Words::Passed(later(2)),
+        Words::CaughtUp(Nothing {}),
+        Words::Question(asks(3)),
+        Words::Passed(known),
+    ];
+    link.play(words.into_iter().map(|told| ToAgent { told: Some(told) })).await;
+    let heard: Vec<String> = std::iter::from_fn(|| hears.try_recv().ok()).collect();
+    assert!(heard.iter().any(|word| word == "passed a"), "{heard:?}");
 }
 
 #[tokio::test]

@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use berth_policy::launch_priority::PLAN_ANNOTATION;
 
 use super::*;
-use crate::convert::declared;
+use crate::{
+    convert::declared,
+    remote::{answers::decision_of, message::Answers},
+};
 
 fn pod() -> PodRef {
     PodRef { uid: "u".into(), namespace: "ns".to_owned(), name: "web".to_owned() }
@@ -61,4 +64,18 @@ fn whatever_a_pod_has_as_its_plan_the_agent_hears_what_one_program_reads() {
         let told = declared_to_wire(&read).unwrap();
         assert_eq!(declared_of(Some(told)), Ok(read));
     }
+}
+
+#[test]
+fn an_order_with_an_error_of_a_later_version_is_one_that_cannot_be_followed() {
+    let error = BadOrder { kind: 99, text: "why".to_owned(), ..BadOrder::default() };
+    assert_eq!(order_of(error), Ok(OrderError::MalformedPlan { reason: "why".to_owned() }));
+    assert!(order_of(BadOrder::default()).is_err());
+}
+
+#[test]
+fn a_timeout_that_no_message_can_have_is_no_answer() {
+    let most = i64::MAX as u64;
+    assert!(decision_of(Answers::StopTimeout(most)).is_ok());
+    assert!(decision_of(Answers::StopTimeout(most + 1)).is_err());
 }

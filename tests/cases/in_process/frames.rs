@@ -9,7 +9,7 @@ use tokio::net::UnixListener;
 use crate::{
     raw::{
         CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HAS_PRIORITY, HEADERS, PADDED, PRIORITY,
-        RST_STREAM, Raw, WINDOW_UPDATE, head,
+        RST_STREAM, Raw, WINDOW_UPDATE, head, head_with,
     },
     world::{World, cri, echo, within},
 };
@@ -52,6 +52,28 @@ async fn all_frames_that_a_client_may_send() {
             }
         }
         assert!(answer == message, "the message has changed");
+    })
+    .await;
+}
+
+/// As kubelets before 1.31 give it, and gRPC for Java.
+#[tokio::test]
+async fn a_client_that_gives_the_path_of_the_socket_as_authority_is_served() {
+    within(async {
+        let world = World::new().await;
+        let _runtime = world.runtime(echo);
+        let mut client = Raw::connect(&world.socket(), &[]).await;
+        for (stream, authority) in [(1, "/run/berth/cri.sock"), (3, "%2Frun%2Fberth%2Fcri.sock")] {
+            client.write(HEADERS, END_HEADERS, stream, &head_with(authority, &cri("Version"))).await;
+            client.write(DATA, END_STREAM, stream, &framed(b"hello")).await;
+            loop {
+                let frame = client.read().await;
+                assert!(![RST_STREAM, GOAWAY].contains(&frame.kind), "{authority}");
+                if frame.stream == stream && frame.flags & END_STREAM != 0 {
+                    break;
+                }
+            }
+        }
     })
     .await;
 }

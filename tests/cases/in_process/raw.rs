@@ -98,10 +98,15 @@ impl Raw {
 
 /// Headers of a call, as HPACK has them without its tables of names that were sent before.
 pub(crate) fn head(path: &str) -> Vec<u8> {
+    head_with("localhost", path)
+}
+
+/// The same with this authority.
+pub(crate) fn head_with(authority: &str, path: &str) -> Vec<u8> {
     let text = |text: &str| [&[u8::try_from(text.len()).unwrap()][..], text.as_bytes()].concat();
     let literal = |name: &str, value: &str| [vec![0], text(name), text(value)].concat();
     // POST and http; the authority and the path by the numbers of their names.
-    let (authority, path) = ([vec![1], text("localhost")].concat(), [vec![4], text(path)].concat());
+    let (authority, path) = ([vec![1], text(authority)].concat(), [vec![4], text(path)].concat());
     let others = [literal("content-type", "application/grpc"), literal("te", "trailers")].concat();
     [vec![0x83, 0x86], authority, path, others].concat()
 }
