@@ -56,6 +56,7 @@ pub mod fuzzing;
 pub mod wire;
 
 mod append;
+mod assemble;
 mod bounds;
 mod call;
 mod confined;
