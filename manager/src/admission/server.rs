@@ -158,6 +158,7 @@ impl<D: Decide> Server<D> {
     }
 }
 
+/// Takes connections until the closing, as many as there are places.
 async fn accept<D: Decide>(
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -222,6 +223,7 @@ async fn connection<D: Decide>(
     }
 }
 
+/// Serves the requests of a connection until one side ends it, or its place or its time is over.
 async fn serve<D: Decide>(
     stream: TlsStream<TcpStream>,
     peer: SocketAddr,
