@@ -21,6 +21,7 @@ use crate::{
     metrics::Metrics,
     object::Filed,
     served::{self, Served},
+    timing::most_failing,
     trimmed::TrimmedPod,
     watch::{Pods, Shown, Watched},
 };
@@ -321,14 +322,16 @@ async fn a_status_that_is_not_kept_is_not_written_again_and_again() {
 #[tokio::test]
 async fn a_webhook_that_fails_is_said_and_asked_less_and_less() {
     let server = Arc::new(Mutex::new(Server { fails: Some("shop"), ..Server::default() }));
+    let begun = Instant::now();
     let replica = Replica::start("one", &server).await;
     replica.leads(true);
     until(&server, "it is said", |server| server.status.to_string().contains("failed calling webhook")).await;
     assert_eq!(server.lock().unwrap().status["conditions"][0]["type"], "FailedScale");
     tokio::time::sleep(Duration::from_millis(1400)).await;
     let tries = server.lock().unwrap().count("one", "POST pods");
-    // Three pods a try; tries after 0.1, 0.5 and 1 s at the earliest.
-    assert!((3..=12).contains(&tries), "{tries}: {:?}", server.lock().unwrap().asked);
+    // Three pods a try, and one try before those that follow less and less often.
+    let most = 3 * (1 + most_failing(begun.elapsed()));
+    assert!((3..=most).contains(&tries), "{tries}, at most {most}: {:?}", server.lock().unwrap().asked);
     server.lock().unwrap().fails = None;
     until(&server, "its pods are made", |server| server.objects["pods"].len() == 3).await;
     until(&server, "nothing has failed", |server| server.status["conditions"] == Value::Null).await;

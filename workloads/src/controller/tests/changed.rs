@@ -1,7 +1,6 @@
 //! Sets whose objects the cluster changes on their way.
 
 use super::*;
-use crate::timing::most_failing;
 
 /// A replica that leads, and whose watches have shown the set, and show nothing of what is written.
 async fn replica(served: &Served) -> (mpsc::Sender<Input>, watch::Sender<Option<Term>>) {
