@@ -363,6 +363,7 @@ async fn an_orphan_that_cannot_be_adopted_stalls_nothing() {
     served.put("statefulsets", &set);
     served.put("pods", &orphan);
     served.refuse(Method::PATCH, "db-1", 422);
+    let begun = Instant::now();
     let (inputs, receiver) = mpsc::channel(64);
     let (lease, tenure) = Tenure::of_test();
     let (listed, _) = watch::channel(Cluster::default().listed());
@@ -387,7 +388,8 @@ async fn an_orphan_that_cannot_be_adopted_stalls_nothing() {
         status.contains("pod db-1 is not adopted")
     };
     served.until("it is said", says).await;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    let tries = served.count("PATCH pods one");
-    assert!((2..=3).contains(&tries), "{tries}: {served:?}");
+    let is_tried = |served: &Served| served.count("PATCH pods one") >= 3;
+    served.until("it is tried again, and again", is_tried).await;
+    // After pauses of 1 and 2 s, or once more before them.
+    assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}: {served:?}", begun.elapsed());
 }
