@@ -181,7 +181,7 @@ impl Node {
             held: sandbox.and_then(|(id, _)| self.held_about(id, &name, now)),
             stop_asked: newest.is_some_and(|instance| instance.stop_asked),
             ends_with_job: spec.is_some_and(|spec| spec.ends_with_job)
-                && !view.is_some_and(|pod| pod.restarts_completed(&name)),
+                && view.is_none_or(|pod| !pod.restarts_completed(&name)),
             ending: marked.map(since),
             name,
         }

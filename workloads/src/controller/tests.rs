@@ -26,7 +26,7 @@ use crate::{
     watch::{Pods, Shown, Watched},
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The API server: objects by the plural names of their kinds, and what each replica has asked.
 #[derive(Default)]
