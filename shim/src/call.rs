@@ -9,7 +9,7 @@ use std::{
 };
 
 use berth_cri as cri;
-use berth_policy::{Amendment, Call, CallId, ConnectionId, Event, Request as Wanted};
+use berth_policy::{Amendment, Call, CallId, ConnectionId, ContainerId, Event, Request as Wanted};
 use bytes::Bytes;
 use h2::{Reason, RecvStream, server::SendResponse};
 use http::{HeaderMap, HeaderValue, Request, header::CONTENT_LENGTH};
@@ -18,13 +18,14 @@ use tokio::time::Instant;
 use tracing::{debug, info};
 
 use crate::{
-    bounds::{Memory, OutOfMemory, Room},
+    assemble::{Unassembled, assemble},
+    bounds::{Memory, Room},
     convert::PullImage,
     edit::Edit,
     env,
     exceptions::Exception,
     forward::{forward, refuse, succeed},
-    frames::{Assembler, Payload, TooLarge, framed},
+    frames::{Assembler, Payload, framed},
     gate::{Answer, Gate, Query},
     hold::{Passage, pass},
     intercept::{Asked, Method},
@@ -177,70 +178,93 @@ impl Context {
                 observer.on_success(OnSuccess::ContainerRemoved(container));
             }
             Asked::AllSandboxes { empty_filter } => self.relists.sandboxes(empty_filter),
-            // Others list and look as well: what they see says nothing about the kubelet.
-            Asked::Relist | Asked::ContainerStatus(_) if !self.kubelet => {}
-            Asked::Relist => {
-                let call = self.next_call();
-                observer.announce(call);
-                observer.tell(Event::RelistAsked { call, connection: self.connection });
-                observer.on_success(OnSuccess::RelistAnswered);
-                if self.relists.containers() {
-                    answer = self.gate.answer(Query::Relist(call)).await;
-                }
-            }
-            Asked::ContainerStatus(container) => {
-                observer
-                    .tell(Event::StatusAsked { container: container.clone(), connection: self.connection });
-                let query = Query::Status { connection: self.connection, container: &container };
-                answer = self.gate.answer(query).await;
-                observer.shows(container);
-            }
-            Asked::Statuses(field) => {
-                if method == Method::GetContainerEvents {
-                    observer.ends_with(&self.leaving.goodbye);
-                }
-                if self.kubelet {
-                    // The stream of events begins at once: those that nobody listens to are lost.
-                    if method == Method::PodSandboxStatus {
-                        self.gate.can_tell().await;
-                    }
-                    let edited = Box::new(Exception::edited(Edit::new(field, self.gate.clone())));
-                    return Prepared::Forward(Upload::assembled(assembler.into_frames()), Some(edited));
-                }
-            }
-            Asked::Hook(container) => {
-                if self.kubelet {
-                    let (call, connection) = (self.next_call(), self.connection);
-                    observer.announce(call);
-                    observer.tell(Event::HookAsked { call, container: container.clone(), connection });
-                    let query = Query::Hook { connection: self.connection, container: &container };
-                    answer = self.gate.answer(query).await;
-                }
-                if answer == Answer::Done {
-                    info!(container.id = %container, "Hook answered without running it a second time");
-                } else if self.kubelet {
-                    observer.on_success(OnSuccess::HookEnded(container));
-                }
-            }
-            Asked::Pull(PullImage { image, credential, handler }) => {
-                let (call, trace) = (self.next_call(), self.trace(head));
-                let pull = Query::Pull { call, image: &image, credential, trace };
-                // Cancel-safe: whoever stops waiting has joined nothing.
-                answer = tokio::select! {
-                    joined = self.gate.answer(pull), if !handler => joined,
-                    () = self.leaving.goodbye.cancelled(), if !handler => Answer::Pass,
-                    else => Answer::Pass,
-                };
-                if matches!(answer, Answer::Pulled(_)) {
-                    info!(image, "Pull answered by the agent's own of the same image");
-                } else {
-                    observer.announce(call);
-                    observer.tell(Event::PullPassed { call, image, credential });
-                }
-            }
+            // Others list, look and run commands as well: that says nothing about the kubelet.
+            Asked::Relist | Asked::ContainerStatus(_) | Asked::Hook(_) if !self.kubelet => {}
+            Asked::Relist => answer = self.relist(observer).await,
+            Asked::ContainerStatus(container) => answer = self.status(container, observer).await,
+            Asked::Statuses(field) => return self.statuses(method, field, assembler, observer).await,
+            Asked::Hook(container) => answer = self.hook(container, observer).await,
+            Asked::Pull(asked) => answer = self.pull(asked, head, observer).await,
             Asked::Nothing => {}
         }
         shaped(answer, assembler, &message, method)
+    }
+
+    /// Tells of a list of all containers, and asks what is to be added to its answer.
+    async fn relist(&self, observer: &mut Observer) -> Answer {
+        let call = self.next_call();
+        observer.announce(call);
+        observer.tell(Event::RelistAsked { call, connection: self.connection });
+        observer.on_success(OnSuccess::RelistAnswered);
+        if !self.relists.containers() {
+            return Answer::Pass;
+        }
+        self.gate.answer(Query::Relist(call)).await
+    }
+
+    /// Tells that the kubelet looks at this container, and asks what it is to be shown.
+    async fn status(&self, container: ContainerId, observer: &mut Observer) -> Answer {
+        observer.tell(Event::StatusAsked { container: container.clone(), connection: self.connection });
+        let query = Query::Status { connection: self.connection, container: &container };
+        let answer = self.gate.answer(query).await;
+        observer.shows(container);
+        answer
+    }
+
+    /// Prepares a call whose answer has the status of several containers, in this field of its messages.
+    async fn statuses(
+        &self,
+        method: Method,
+        field: u64,
+        assembler: Assembler,
+        observer: &mut Observer,
+    ) -> Prepared {
+        if method == Method::GetContainerEvents {
+            observer.ends_with(&self.leaving.goodbye);
+        }
+        let mut edited = None;
+        if self.kubelet {
+            // The stream of events begins at once: those that nobody listens to are lost.
+            if method == Method::PodSandboxStatus {
+                self.gate.can_tell().await;
+            }
+            edited = Some(Box::new(Exception::edited(Edit::new(field, self.gate.clone()))));
+        }
+        Prepared::Forward(Upload::assembled(assembler.into_frames()), edited)
+    }
+
+    /// Tells of a lifecycle hook, and asks whether it runs.
+    async fn hook(&self, container: ContainerId, observer: &mut Observer) -> Answer {
+        let (call, connection) = (self.next_call(), self.connection);
+        observer.announce(call);
+        observer.tell(Event::HookAsked { call, container: container.clone(), connection });
+        let answer = self.gate.answer(Query::Hook { connection, container: &container }).await;
+        if answer == Answer::Done {
+            info!(container.id = %container, "Hook answered without running it a second time");
+        } else {
+            observer.on_success(OnSuccess::HookEnded(container));
+        }
+        answer
+    }
+
+    /// Waits for a pull of the agent's own that is just this one, or tells that this one is passed on.
+    async fn pull(&self, asked: PullImage, head: &Request<()>, observer: &mut Observer) -> Answer {
+        let PullImage { image, credential, handler } = asked;
+        let (call, trace) = (self.next_call(), self.trace(head));
+        let pull = Query::Pull { call, image: &image, credential, trace };
+        // Cancel-safe: whoever stops waiting has joined nothing.
+        let answer = tokio::select! {
+            joined = self.gate.answer(pull), if !handler => joined,
+            () = self.leaving.goodbye.cancelled(), if !handler => Answer::Pass,
+            else => Answer::Pass,
+        };
+        if matches!(answer, Answer::Pulled(_)) {
+            info!(image, "Pull answered by the agent's own of the same image");
+        } else {
+            observer.announce(call);
+            observer.tell(Event::PullPassed { call, image, credential });
+        }
+        answer
     }
 
     /// Asks the gate, waits if it says so, and does what it says.
@@ -360,23 +384,4 @@ fn edited_or_as_it_came(
             assembler.into_frames()
         }
     }
-}
-
-/// A request that was not read to its end.
-enum Unassembled {
-    TooLarge(TooLarge),
-    OutOfMemory(OutOfMemory),
-    ClientGone,
-}
-
-async fn assemble(mut body: RecvStream, room: &mut Room) -> Result<Assembler, Unassembled> {
-    let mut assembler = Assembler::default();
-    while let Some(frame) = body.data().await {
-        let frame = frame.map_err(|_| Unassembled::ClientGone)?;
-        // An error means that the stream is gone, and its window with it.
-        let _ = body.flow_control().release_capacity(frame.len());
-        room.take(frame.len()).map_err(Unassembled::OutOfMemory)?;
-        assembler.push(frame).map_err(Unassembled::TooLarge)?;
-    }
-    Ok(assembler)
 }

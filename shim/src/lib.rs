@@ -57,6 +57,7 @@ pub mod fuzzing;
 pub mod wire;
 
 mod append;
+mod assemble;
 mod authority;
 mod bounds;
 mod call;

@@ -11,6 +11,7 @@ use kube::{
 use crate::{
     kinds::{Kind, Set},
     object::Filed,
+    room,
     write::Writer,
 };
 
@@ -48,11 +49,9 @@ impl Absent {
 
 /// Note on a workload for which there is no room.
 pub(crate) fn no_room() -> Note {
-    let text = "set aside: workloads take more memory than there is for them, its namespace takes most, and \
-                it is among the largest there with its revisions. Its pods stay as they are. Make its \
-                template smaller and delete ControllerRevisions of its that no pod has, or raise \
-                --workload-memory of berth-workloads";
-    Note { warning: true, reason: "SetAside", text: text.to_owned() }
+    let remedy = "Make its template smaller and delete ControllerRevisions of its that no pod has, or raise \
+                  --workload-memory of berth-workloads";
+    room::no_room("workloads", remedy)
 }
 
 /// Note on a workload with such a pod.

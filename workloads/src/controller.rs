@@ -6,6 +6,7 @@ use berth_base::time::later;
 use berth_malloc::growth::burst_is_over;
 use berth_workloads_policy::{action::Note, clone_set::Settings};
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
@@ -169,34 +170,8 @@ impl Controller {
     /// Takes in what a plan has written.
     fn settle(&self, state: &mut State, report: Report) {
         let Report { uid, wrote, unadopted, put_off, unread, end } = report;
-        let cluster = &mut state.cluster;
-        let (mut was_read, mut unkept, mut others) = (false, None, Vec::new());
-        for wrote in wrote {
-            match wrote {
-                Wrote::Pod(pod) => cluster.pods.wrote(pod),
-                Wrote::Claim(claim) => cluster.claims.wrote(claim),
-                Wrote::Revision(revision) => cluster.wrote_revision(revision),
-                Wrote::PullJob(job) => cluster.pull_jobs.wrote(job),
-                Wrote::Set(set) => cluster.wrote_set(set),
-                Wrote::StatusUnkept(status, field) => unkept = Some((status, field)),
-                Wrote::NodeUpdates(node_updates) => {
-                    if let Concerned::Some(sets) = cluster.wrote_node_updates(node_updates) {
-                        others.extend(sets);
-                    }
-                }
-                Wrote::PodGone(uid) => cluster.pods.ended(&uid),
-                Wrote::ClaimGone(uid) => cluster.claims.ended(&uid),
-                Wrote::RevisionGone(uid) => cluster.revisions.ended(&uid),
-                Wrote::PullJobGone(uid) => cluster.pull_jobs.ended(&uid),
-                Wrote::Read(selector, pods, claims, revisions) => {
-                    cluster.pods.found_by(&[&uid], pods, |pod| selector.takes(&pod.labels));
-                    cluster.claims.found(&[&uid], claims);
-                    cluster.read_revisions(&uid, revisions);
-                    was_read = true;
-                }
-            }
-        }
-        others.extend(cluster.make_room());
+        let Taken { was_read, unkept, mut others } = take_in(&mut state.cluster, &uid, wrote);
+        let cluster = &state.cluster;
         let set = cluster.set(&uid).cloned();
         let lacks = was_read && set.as_ref().is_some_and(|set| cluster.lack(set).is_some());
         let name = set.as_ref().map(|set| set.title());
@@ -258,6 +233,49 @@ impl Controller {
         state.concerns(Concerned::Some(others));
         state.turns.agenda.add(uid, later(Instant::now(), pause));
     }
+}
+
+/// What follows from writes, besides what the cluster has taken in.
+#[derive(Default)]
+struct Taken {
+    /// Everything of the workload was read.
+    was_read: bool,
+    /// Status that the API server answered otherwise, and the field that differs.
+    unkept: Option<(Value, String)>,
+    /// UIDs of other workloads that they concern.
+    others: Vec<String>,
+}
+
+/// Takes in what was written for a workload.
+fn take_in(cluster: &mut Cluster, uid: &str, wrote: Vec<Wrote>) -> Taken {
+    let mut taken = Taken::default();
+    for wrote in wrote {
+        match wrote {
+            Wrote::Pod(pod) => cluster.pods.wrote(pod),
+            Wrote::Claim(claim) => cluster.claims.wrote(claim),
+            Wrote::Revision(revision) => cluster.wrote_revision(revision),
+            Wrote::PullJob(job) => cluster.pull_jobs.wrote(job),
+            Wrote::Set(set) => cluster.wrote_set(set),
+            Wrote::StatusUnkept(status, field) => taken.unkept = Some((status, field)),
+            Wrote::NodeUpdates(node_updates) => {
+                if let Concerned::Some(sets) = cluster.wrote_node_updates(node_updates) {
+                    taken.others.extend(sets);
+                }
+            }
+            Wrote::PodGone(uid) => cluster.pods.ended(&uid),
+            Wrote::ClaimGone(uid) => cluster.claims.ended(&uid),
+            Wrote::RevisionGone(uid) => cluster.revisions.ended(&uid),
+            Wrote::PullJobGone(uid) => cluster.pull_jobs.ended(&uid),
+            Wrote::Read(selector, pods, claims, revisions) => {
+                cluster.pods.found_by(&[uid], pods, |pod| selector.takes(&pod.labels));
+                cluster.claims.found(&[uid], claims);
+                cluster.read_revisions(uid, revisions);
+                taken.was_read = true;
+            }
+        }
+    }
+    taken.others.extend(cluster.make_room());
+    taken
 }
 
 #[cfg(test)]

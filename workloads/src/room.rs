@@ -208,10 +208,11 @@ pub(crate) fn bare_meta(meta: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// Note on an object for which there is no room.
-pub(crate) fn no_room() -> Note {
-    let text = "set aside: objects of its kind take more memory than there is for them, its namespace takes \
-                most, and it is among the largest there. What it has made stays as it is. Make it smaller, or \
-                delete others that have ended";
-    Note { warning: true, reason: "SetAside", text: text.to_owned() }
+/// Note on an object for which there is no room: who shares the room with it, and what makes some.
+pub(crate) fn no_room(all: &str, remedy: &str) -> Note {
+    let text = format!(
+        "set aside: {all} take more memory than there is for them, its namespace takes most, and it is among the \
+         largest there with its revisions. What it has made stays as it is. {remedy}"
+    );
+    Note { warning: true, reason: "SetAside", text }
 }

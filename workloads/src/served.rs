@@ -15,7 +15,7 @@ use tower::service_fn;
 
 use crate::{events, lane::pages, metrics::Metrics, write::Writer};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Writer whose requests are answered so. Nobody writes its Events.
 pub(crate) fn writer(answer: impl Fn(&Method, &str, &Value) -> Value + Send + Sync + 'static) -> Writer {

@@ -107,48 +107,11 @@ impl State {
             }
             return self.cluster.returning(uid).cloned().map_or(Next::Nothing, Next::Fetch);
         };
-        let meta = set.meta();
+        if let Some(next) = self.comes_first(uid, &set, look) {
+            return next;
+        }
         let memory = self.memory.entry(uid.to_owned()).or_default();
-        if let Some(until) = memory.aside_until(meta.generation, look.now) {
-            // An event, or another term, has taken the place of that look.
-            self.turns.agenda.add(uid.to_owned(), until);
-            return Next::Nothing;
-        }
-        if meta.deletion_timestamp.is_none() {
-            let Memory { unread, read_in, .. } = memory;
-            match self.turns.reads_first(set.namespace(), unread, *read_in, look.now) {
-                Some(ReadFirst::Apart) => return Next::Read(set),
-                Some(ReadFirst::WithNamespace) => return Next::Nothing,
-                None => {}
-            }
-        }
-        match self.cluster.lack(&set) {
-            None => {}
-            Some(Lack::Templates) => {
-                // Many come back at once, and each reading lists the namespace.
-                if !memory.unread.is_so() {
-                    memory.unread.add(self.turns.readings());
-                }
-                let Memory { unread, read_in, .. } = memory;
-                return match self.turns.reads_first(set.namespace(), unread, *read_in, look.now) {
-                    Some(ReadFirst::WithNamespace) => Next::Nothing,
-                    Some(ReadFirst::Apart) | None => Next::Read(set),
-                };
-            }
-            // It is due when there is room, or another version of the pod.
-            Some(lack @ (Lack::Room | Lack::Labels(_))) => {
-                let note = match lack {
-                    Lack::Labels(pod) => unread_pod(&pod),
-                    _ => no_room(),
-                };
-                if memory.told.is_news(look.now, &note) {
-                    look.metrics.set_aside();
-                    look.events.tell(&set, note);
-                }
-                return Next::Nothing;
-            }
-        }
-        memory.rests.begin(meta.generation);
+        memory.rests.begin(set.meta().generation);
         let planned = guarded(|| {
             let plan = planned(&self.cluster, &set, memory, look.settings, look.now);
             if !plan.actions.is_empty() || memory.failures == Failures::default() {
@@ -175,33 +138,57 @@ impl State {
             memory.held = held;
         }
         plan.ended_on.iter().for_each(|(node, uid)| memory.rests.ended(node, uid, Timestamp::now()));
-        let mut again = plan.again.map(|again| later(look.now, again));
-        let waits = plan.status.as_ref().and_then(|status| {
-            let unkept = memory.unkept.waits(status, look.now);
-            // Counters change with every pod; whoever looks once a second sees the same.
-            unkept.or_else(|| memory.status.waits(look.now))
-        });
-        if let Some(at) = waits {
-            plan.status = None;
-            again = Some(again.map_or(at, |again| again.min(at)));
-        }
-        // A status that says of the new generation that it has no pods is taken at its word. Where plans fail
-        // the one that follows may be a minute away.
-        let changes_counts = !memory.pauses() && plan.actions.iter().any(Action::is_about_number);
-        if plan.status.is_some() && memory.left_status.is_left(changes_counts) {
-            plan.status = None;
-        }
-        if plan.status.is_some() {
-            memory.status.written(look.now);
-            memory.unkept.forget();
-        }
-        if let Some(at) = again {
+        if let Some(at) = put_off(&mut plan, memory, look.now) {
             self.turns.agenda.add(uid.to_owned(), at);
         }
         if plan.actions.is_empty() && plan.status.is_none() {
             return Next::Nothing;
         }
         Next::CarryOut(set, plan)
+    }
+
+    /// What comes before a plan for a workload: a rest, a reading, or room for all that it is decided by.
+    fn comes_first(&mut self, uid: &str, set: &Set, look: Look<'_>) -> Option<Next> {
+        let meta = set.meta();
+        let memory = self.memory.entry(uid.to_owned()).or_default();
+        if let Some(until) = memory.aside_until(meta.generation, look.now) {
+            // An event, or another term, has taken the place of that look.
+            self.turns.agenda.add(uid.to_owned(), until);
+            return Some(Next::Nothing);
+        }
+        if meta.deletion_timestamp.is_none() {
+            let Memory { unread, read_in, .. } = memory;
+            match self.turns.reads_first(set.namespace(), unread, *read_in, look.now) {
+                Some(ReadFirst::Apart) => return Some(Next::Read(set.clone())),
+                Some(ReadFirst::WithNamespace) => return Some(Next::Nothing),
+                None => {}
+            }
+        }
+        match self.cluster.lack(set)? {
+            Lack::Templates => {
+                // Many come back at once, and each reading lists the namespace.
+                if !memory.unread.is_so() {
+                    memory.unread.add(self.turns.readings());
+                }
+                let Memory { unread, read_in, .. } = memory;
+                match self.turns.reads_first(set.namespace(), unread, *read_in, look.now) {
+                    Some(ReadFirst::WithNamespace) => Some(Next::Nothing),
+                    Some(ReadFirst::Apart) | None => Some(Next::Read(set.clone())),
+                }
+            }
+            // It is due when there is room, or another version of the pod.
+            lack @ (Lack::Room | Lack::Labels(_)) => {
+                let note = match lack {
+                    Lack::Labels(pod) => unread_pod(&pod),
+                    _ => no_room(),
+                };
+                if memory.told.is_news(look.now, &note) {
+                    look.metrics.set_aside();
+                    look.events.tell(set, note);
+                }
+                Some(Next::Nothing)
+            }
+        }
     }
 
     /// Sets a workload aside: to decide on it or to write for it has failed in a way that it must not.
@@ -274,6 +261,32 @@ fn planned(cluster: &Cluster, set: &Set, memory: &Memory, settings: Settings, no
         seed: RandomState::new().build_hasher().finish(),
     };
     cluster.plan(set, given, Timestamp::now())
+}
+
+/// Leaves the status of a plan for later where that says no less. Returns when the workload is looked at
+/// again.
+fn put_off(plan: &mut Plan, memory: &mut Memory, now: Instant) -> Option<Instant> {
+    let mut again = plan.again.map(|again| later(now, again));
+    let waits = plan.status.as_ref().and_then(|status| {
+        let unkept = memory.unkept.waits(status, now);
+        // Counters change with every pod; whoever looks once a second sees the same.
+        unkept.or_else(|| memory.status.waits(now))
+    });
+    if let Some(at) = waits {
+        plan.status = None;
+        again = Some(again.map_or(at, |again| again.min(at)));
+    }
+    // A status that says of the new generation that it has no pods is taken at its word. Where plans fail
+    // the one that follows may be a minute away.
+    let changes_counts = !memory.pauses() && plan.actions.iter().any(Action::is_about_number);
+    if plan.status.is_some() && memory.left_status.is_left(changes_counts) {
+        plan.status = None;
+    }
+    if plan.status.is_some() {
+        memory.status.written(now);
+        memory.unkept.forget();
+    }
+    again
 }
 
 #[cfg(test)]

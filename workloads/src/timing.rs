@@ -93,6 +93,17 @@ impl Backoff {
     }
 }
 
+/// The most plans in this time, where each of them fails.
+#[cfg(test)]
+pub(crate) fn most_failing(time: Duration) -> usize {
+    let mut at = Duration::ZERO;
+    let begins = PAUSES.iter().take_while(|pause| {
+        at = at.saturating_add(**pause);
+        at <= time
+    });
+    begins.count().saturating_add(1)
+}
+
 /// The pause of this time in a row; the last one is repeated.
 fn next(pauses: &[Duration], times: &mut usize) -> Duration {
     let pause = pauses.get(*times).or(pauses.last()).copied().unwrap_or(SPACING);

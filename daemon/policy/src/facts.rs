@@ -180,7 +180,8 @@ impl Node {
             waiting: waiting.map(|waiting| (waiting.waiting_for.clone(), since(waiting.since))),
             held: sandbox.and_then(|(id, _)| self.held_about(id, &name, now)),
             stop_asked: newest.is_some_and(|instance| instance.stop_asked),
-            ends_with_job: spec.is_some_and(|spec| spec.ends_with_job),
+            ends_with_job: spec.is_some_and(|spec| spec.ends_with_job)
+                && view.is_none_or(|pod| !pod.restarts_completed(&name)),
             ending: marked.map(since),
             name,
         }

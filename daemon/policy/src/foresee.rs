@@ -13,6 +13,9 @@ pub struct Foreseen {
     pub launch: Vec<Level>,
     /// Containers that end with the job of the pod, in the order of the spec.
     pub job_sidecars: Vec<ContainerName>,
+    /// Containers that are to end with it and cannot, as the kubelet starts them again; in the order of the
+    /// spec.
+    pub endless: Vec<ContainerName>,
     /// Containers whose end is that of the job; empty where nothing ends with it.
     pub mains: Vec<ContainerName>,
 }
@@ -48,8 +51,15 @@ pub fn foresee(pod: &Pod) -> Foreseen {
         let mut regular: Vec<_> = pod.containers.iter().filter(|(_, spec)| !spec.sidecar).collect();
         regular.sort_by_key(|(_, spec)| spec.position);
         for (name, spec) in regular {
-            let side = if spec.ends_with_job { &mut foreseen.job_sidecars } else { &mut foreseen.mains };
+            let side = match (spec.ends_with_job, pod.restarts_completed(name)) {
+                (true, false) => &mut foreseen.job_sidecars,
+                (true, true) => &mut foreseen.endless,
+                (false, _) => &mut foreseen.mains,
+            };
             side.push(name.clone());
+        }
+        if foreseen.job_sidecars.is_empty() {
+            foreseen.mains.clear();
         }
     }
     foreseen

@@ -154,6 +154,7 @@ impl Node {
         }
     }
 
+    /// Decides on a creation, from what is known now.
     fn decide_create(&self, call: &Call, request: &CreateContainer, now: Instant) -> Verdict {
         let Some(sandbox) = self.sandboxes.get(&request.sandbox) else { return Verdict::Forward };
         let name = &request.container;
@@ -278,6 +279,7 @@ impl Node {
         self.calls.get(&call.id).is_none_or(|in_flight| answered > Some(in_flight.arrived_at))
     }
 
+    /// Finds whether a container of a higher priority is ready enough; `higher` is its newest instance.
     fn standing(
         &self,
         call: &Call,
@@ -304,6 +306,7 @@ impl Node {
         }
     }
 
+    /// The same of an instance that runs, of a pod that the view shows.
     fn standing_of_running(
         &self,
         call: &Call,

@@ -131,6 +131,12 @@ impl Pod {
             || self.restart_policy_of(name).restarts(code)
     }
 
+    /// The kubelet starts a container again that has completed, exit code 0: nothing that it can be shown
+    /// ends it.
+    pub fn restarts_completed(&self, name: &ContainerName) -> bool {
+        self.restarts_exited(name, Some(0))
+    }
+
     /// The kubelet does not start this instance again, which has exited so. Where it has rules, that is not
     /// known before the kubelet has said that it has ended, as one may be unknown here. That word alone says
     /// nothing: the kubelet also says it of one that it starts again in the very next moment.

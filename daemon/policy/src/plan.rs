@@ -42,6 +42,7 @@ impl Node {
         steps.extend(self.recreate_steps(now));
         steps.extend(self.sidecar_steps(now));
         steps.extend(self.probe_runs(now).into_iter().map(|run| Question::Probe(run).into()));
+        self.tell_of_endless_sidecars(now);
         self.tell_what_is_set_aside();
         steps.extend(
             self.notices.iter().cloned().map(|(pod, notice)| Step::of_pod(pod, PodEffect::Tell(notice))),

@@ -48,6 +48,7 @@ impl Node {
     pub(crate) fn pod_gone(&mut self, uid: &PodUid) {
         self.pods.remove(uid);
         self.told_of_lost_order.remove(uid);
+        self.sidecars.told_of_endless.remove(uid);
         self.sidecars.pod_gone(uid);
     }
 
@@ -65,6 +66,7 @@ impl Node {
         }
         let pods = &self.pods;
         self.told_of_lost_order.retain(|uid| pods.contains_key(uid));
+        self.sidecars.told_of_endless.retain(|uid| pods.contains_key(uid));
     }
 
     /// The pod of this UID, where the node still knows it.

@@ -186,7 +186,8 @@ pub(crate) fn named<'a>(containers: impl IntoIterator<Item = &'a ContainerName>)
     containers.into_iter().take(MOST_NAMED.saturating_add(1)).cloned().collect()
 }
 
-fn join(names: &[ContainerName]) -> String {
+/// A text with these names, as [`named`] takes them.
+pub(crate) fn join(names: &[ContainerName]) -> String {
     let mut text = names.iter().take(MOST_NAMED).map(ContainerName::as_str).collect::<Vec<_>>().join(", ");
     if names.len() > MOST_NAMED {
         text.push_str(" and others");

@@ -180,13 +180,13 @@ impl Runtime {
         Ok(self.status(container).await?.map(|container| container.attempt))
     }
 
-    /// `None` when it was removed since it was listed.
+    /// Asks how a container is; `None` when it was removed since it was listed.
     async fn status(&self, container: &ContainerId) -> Result<Option<Container>, RuntimeError> {
         let status = self.container_status(container).await?;
         status.map(convert::container_status).transpose().map_err(understand("ContainerStatus"))
     }
 
-    /// `None` when there is no such container.
+    /// Asks for the status of a container; `None` when there is no such container.
     async fn container_status(&self, id: &ContainerId) -> Result<Option<cri::ContainerStatus>, RuntimeError> {
         Ok(self.answered(id, false).await?.and_then(|answer| answer.status))
     }
@@ -200,8 +200,7 @@ impl Runtime {
         Ok(answer.status.map(|status| CreationRecord::read(status, &answer.info)))
     }
 
-    /// The answer about a container, where it is about the one that was asked about; `None` when there is no
-    /// such container.
+    /// Asks about a container; `None` when there is no such one. An answer about another one is an error.
     async fn answered(
         &self,
         id: &ContainerId,

@@ -276,6 +276,7 @@ fn swap_states(report: &UpdateReport, old: &[TwinSwapState], now: Timestamp) -> 
     report.swaps.iter().map(state).collect()
 }
 
+/// The state before an update, as the status of its request has it.
 fn before(previous: &PreviousState) -> Before {
     let image = |container: &UpdateContainer| {
         (ContainerName::from(container.name.as_str()), container.image.as_str().into())
@@ -297,6 +298,7 @@ fn before(previous: &PreviousState) -> Before {
     }
 }
 
+/// The same for the status of a request.
 fn previous(before: &Before) -> PreviousState {
     let mut previous = PreviousState {
         revision: before.revision.clone(),

@@ -37,6 +37,7 @@ mod request_marks;
 mod review;
 mod server;
 mod sets;
+mod shows;
 mod sidecar_sets;
 mod spread_rules;
 mod spreads;
@@ -52,22 +53,15 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use berth_base::ownership::{Ownership, SharedKind};
-use berth_base::sent::Sent;
-use berth_proto::crd::SidecarSet;
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-        core::v1::{Namespace, Secret},
+        core::v1::Secret,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{
-    Api, Client, ResourceExt,
-    api::DynamicObject,
-    core::{ApiResource, PartialObjectMeta},
-    runtime::watcher,
-};
+use kube::{Api, Client, runtime::watcher};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -77,7 +71,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::options::{FailurePolicy, Maker, Options};
 use self::{
-    budgets::{BudgetKept, Guard},
+    budgets::Guard,
     certificates::Served,
     configuration::{
         Announced, BudgetOptions, Choices, Configuration, Precedence, Service, SpreadOptions, StateOptions,
@@ -86,11 +80,12 @@ use self::{
     handler::{Handler, Namespaces},
     lists::Lists,
     locks::ObjectLocks,
-    pod_states::{Restorer, StateKept},
+    pod_states::Restorer,
     protection::Counter,
     server::Server,
-    spreads::{Placer, SpreadKept},
-    view::{View, follow, follow_owned},
+    shows::Shows,
+    spreads::Placer,
+    view::{View, follow},
 };
 use crate::{
     health::Admits,
@@ -98,7 +93,6 @@ use crate::{
     metrics::Admission,
     requests::{Ask, Reply},
     store::{Entered, Webhooks},
-    wire::{Budgets, PodStates, Spreads, Watched},
 };
 
 /// Name of both configurations; they stand in deploy/manager.
@@ -148,30 +142,7 @@ pub async fn start(
     let host = format!("{}.{}.svc", service.name, service.namespace);
     let names = vec![host.clone(), format!("{host}.cluster.local")];
 
-    let (namespaces, namespaces_shown) = watch::channel(View::default());
-    let all: Api<Sent<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
-    let labels = |one: Sent<PartialObjectMeta<Namespace>>| Some(one.labels().clone());
-    watches.spawn(follow(all, watcher::Config::default(), "namespaces", labels, namespaces));
-    let (sets, sets_shown) = watch::channel(View::default());
-    let all: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
-    let shared = SharedKind::SidecarSet;
-    watches.spawn(follow_owned(ownership.has(shared), all, "sidecarsets", sets::read, sets));
-
-    let (budgets, budgets_shown) = watch::channel(View::default());
-    let all: Api<Watched<Budgets>> = Api::all(client.clone());
-    let shared = SharedKind::PodUnavailableBudget;
-    watches.spawn(follow_owned(ownership.has(shared), all, "podunavailablebudgets", budgets::read, budgets));
-
-    let (spreads, spreads_shown) = watch::channel(View::default());
-    let all: Api<Watched<Spreads>> = Api::all(client.clone());
-    let shared = SharedKind::WorkloadSpread;
-    watches.spawn(follow_owned(ownership.has(shared), all, "workloadspreads", spreads::read, spreads));
-
-    let (states, states_shown) = watch::channel(View::default());
-    let all: Api<Watched<PodStates>> = Api::all(client.clone());
-    let shared = SharedKind::PersistentPodState;
-    watches.spawn(follow_owned(ownership.has(shared), all, "persistentpodstates", pod_states::read, states));
-
+    let shows = shows::follow_all(&client, ownership, watches);
     let (served, serving) = watch::channel(Served::default());
     // Replicas may listen at different addresses.
     let told = Options { admission_address: None, ..options.clone() };
@@ -182,10 +153,7 @@ pub async fn start(
         service: &service,
         choices,
         writer: &writer,
-        sets: &sets_shown,
-        budgets: &budgets_shown,
-        spreads: &spreads_shown,
-        states: &states_shown,
+        shows: &shows,
         served: &serving,
         coming: &announced,
         entered: &entered,
@@ -212,11 +180,11 @@ pub async fn start(
         served,
     };
     watches.spawn(reconciler.run());
-    watches.spawn(tell(ready, serving.clone(), bundled, sets_shown.clone(), namespaces_shown.clone()));
+    watches.spawn(tell(ready, serving.clone(), bundled, shows.sets.clone(), shows.namespaces.clone()));
     if ownership.has(SharedKind::ContainerRecreateRequest) {
         watches.spawn(request_marks::run(client.clone(), tenure.clone()));
     }
-    let (budgets, locks) = (budgets_shown, ObjectLocks::default());
+    let (budgets, locks) = (shows.budgets, ObjectLocks::default());
     let guard = Arc::new(Guard { client: client.clone(), budgets, locks });
     watches.spawn(permits::give(guard.clone(), tenure, asks, replies));
 
@@ -224,19 +192,19 @@ pub async fn start(
         client: client.clone(),
         counter: Counter::new(client.clone()),
         namespace: namespace.to_owned(),
-        sets: sets_shown,
-        namespaces: namespaces_shown,
+        sets: shows.sets,
+        namespaces: shows.namespaces,
         guard,
         placer: Placer {
             client: client.clone(),
-            spreads: spreads_shown,
+            spreads: shows.spreads,
             lists: Lists::new(entries.clone(), one_is_for_all_spreads),
             locks: ObjectLocks::default(),
         },
         spreads: options.workload_spreads,
         restorer: Restorer {
             client: client.clone(),
-            states: states_shown,
+            states: shows.states,
             lists: Lists::new(entries.clone(), one_is_for_all_states),
         },
         pod_states: options.persistent_pod_states,
@@ -258,10 +226,7 @@ struct Shared<'a> {
     service: &'a Service,
     choices: Choices,
     writer: &'a Writer,
-    sets: &'a watch::Receiver<View<sets::SetSeen>>,
-    budgets: &'a watch::Receiver<View<BudgetKept>>,
-    spreads: &'a watch::Receiver<View<SpreadKept>>,
-    states: &'a watch::Receiver<View<StateKept>>,
+    shows: &'a Shows,
     served: &'a watch::Receiver<Served>,
     coming: &'a Announced,
     entered: &'a watch::Sender<Entered>,
@@ -310,10 +275,10 @@ fn reconciler<K: Configuration>(
         options: shared.choices.others,
         precedence: Precedence::of(shared.writer.clone()),
         shown: shown.clone(),
-        sets: shared.sets.clone(),
-        budgets: (shared.budgets.clone(), shared.choices.budgets),
-        spreads: (shared.spreads.clone(), shared.choices.spreads),
-        states: (shared.states.clone(), shared.choices.states),
+        sets: shared.shows.sets.clone(),
+        budgets: (shared.shows.budgets.clone(), shared.choices.budgets),
+        spreads: (shared.shows.spreads.clone(), shared.choices.spreads),
+        states: (shared.shows.states.clone(), shared.choices.states),
         coming: shared.coming.clone(),
         served: shared.served.clone(),
         bundled,

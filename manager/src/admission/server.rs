@@ -25,7 +25,6 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use serde_json::json;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
@@ -121,6 +120,7 @@ struct Shared<D> {
     read: Semaphore,
     /// Room of bodies whose decisions may take long.
     read_slow: Semaphore,
+    /// Room of bodies that are worked on.
     work: Semaphore,
     /// The part of it that decisions have that may take long.
     slow: Semaphore,
@@ -139,8 +139,7 @@ impl<D: Decide> Server<D> {
         let acceptor = TlsAcceptor::from(Arc::new(tls(served)?));
         let (read, read_slow) = (Semaphore::new(BYTES_READ), Semaphore::new(BYTES_READ));
         let (work, slow) = (Semaphore::new(BYTES_AT_ONCE), Semaphore::new(SLOW_BYTES));
-        let answers = Answers::new(BYTES_ANSWERED);
-        let answer_within = ANSWER_WITHIN;
+        let (answers, answer_within) = (Answers::new(BYTES_ANSWERED), ANSWER_WITHIN);
         let shared =
             Arc::new(Shared { handler, metrics, read, read_slow, work, slow, answers, answer_within });
         Ok(Self { acceptor, shared, connections: CONNECTIONS })
@@ -159,6 +158,7 @@ impl<D: Decide> Server<D> {
     }
 }
 
+/// Takes connections until the closing, as many as there are places.
 async fn accept<D: Decide>(
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -223,6 +223,7 @@ async fn connection<D: Decide>(
     }
 }
 
+/// Serves the requests of a connection until one side ends it, or its place or its time is over.
 async fn serve<D: Decide>(
     stream: TlsStream<TcpStream>,
     peer: SocketAddr,
@@ -231,7 +232,7 @@ async fn serve<D: Decide>(
     stop: CancellationToken,
 ) {
     let pulse = place.pulse();
-    let second = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let (asked, untaken) = (CancellationToken::new(), CancellationToken::new());
     let (first, late) = (asked.clone(), untaken.clone());
     let service = service_fn(move |request| {
@@ -240,7 +241,7 @@ async fn serve<D: Decide>(
         async move { Ok::<_, Infallible>(shared.answer(request, pulse, late).await) }
     });
     let asks_nothing = async {
-        if second || timeout(HEAD_WITHIN, asked.cancelled()).await.is_ok() {
+        if is_http2 || timeout(HEAD_WITHIN, asked.cancelled()).await.is_ok() {
             pending::<()>().await;
         }
     };
@@ -268,7 +269,7 @@ async fn serve<D: Decide>(
             }
         }};
     }
-    let ended = if second {
+    let ended = if is_http2 {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -313,8 +314,8 @@ impl<D: Decide> Shared<D> {
         };
         self.metrics.answered(name, answer.is_ok(), begun.elapsed());
         match answer {
-            Ok((text, room)) => page(StatusCode::OK, "application/json", answers::body(text, room, late)),
-            Err((code, text)) => page(code, "application/json", failure(code, &text)),
+            Ok((text, room)) => page(StatusCode::OK, answers::body(text, room, late)),
+            Err((code, text)) => page(code, answers::failure(code, &text)),
         }
     }
 
@@ -381,20 +382,10 @@ fn share(weight: usize) -> usize {
     weight.clamp(LEAST_BYTES, MOST_OF_ONE)
 }
 
-/// A failure as the API says it. An API server shows its message to whoever asked; of any other text it says
-/// that the request was rejected for an unknown reason.
-fn failure(code: StatusCode, text: &str) -> Bytes {
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": text,
-        "code": code.as_u16(),
-    });
-    status.to_string().into()
-}
-
-fn page(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+fn page(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 

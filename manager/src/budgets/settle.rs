@@ -160,6 +160,7 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
+    /// Looks at all pods of the namespace: which of them count, and what has to be looked up for that.
     fn of(
         key: &Key,
         budget: &Budget,
@@ -322,6 +323,7 @@ enum Top {
     Unknown { name: Arc<str>, uid: Arc<str> },
 }
 
+/// Finds the workload that a pod counts for, if the budget covers it.
 fn top(budget: &Budget, pod: &Pod, namespace: &Arc<str>, parents: &Parents) -> Top {
     if let Cover::Selector(selector) = &budget.cover
         && !selector.matches(&pod.labels)

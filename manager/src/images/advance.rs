@@ -138,6 +138,7 @@ impl ImageIndex {
         now.instant.checked_add(left)
     }
 
+    /// Asks further nodes, and ends the job when its time has come. Returns when to look again.
     fn carry_out(&mut self, uid: &Arc<str>, now: Now) -> Option<Instant> {
         if self.jobs.get(uid)?.end.is_some() {
             return self.write_status(uid, now);

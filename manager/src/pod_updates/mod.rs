@@ -319,6 +319,7 @@ impl PodUpdates {
         self.sweep(node);
     }
 
+    /// The entries that a node is to have, as one write; `None`: it has them, or the write was asked for.
     fn order(&mut self, name: Arc<str>, now: Instant) -> Option<PodUpdateWrite> {
         let node = self.nodes.get_mut(&name)?;
         let shown = node.shown.as_mut().filter(|shown| !shown.deleting)?;

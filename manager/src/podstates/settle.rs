@@ -113,33 +113,8 @@ fn advance(
         return Some(at);
     }
     known.looked = Some(now.instant);
-    let own: Vec<(&Arc<str>, &Pod)> = own(facts, key);
-    let is_old = status.observed_generation != known.object.generation;
-    let none = Labels::new();
-    let (mut views, mut unread, mut used) = (Vec::with_capacity(own.len()), Vec::new(), BTreeMap::new());
-    for (name, pod) in &own {
-        let ready = pod.node.as_deref().filter(|_| pod.ready && pod.stage == PodStage::Active);
-        let mut view = PodView { name, ready_on: ready, annotations: &none };
-        if let Some(node) = ready.filter(|_| !rules.annotations().is_empty()) {
-            let before = status.pod_states.get(&***name);
-            let before = before.filter(|state| !is_old && state.node_name.as_deref() == Some(node));
-            let uid = pod.uid.to_string();
-            let read = known.annotations.get(&***name).filter(|(of, _)| *of == uid);
-            match (before, read) {
-                // As they were when it became ready there.
-                (Some(PodState { annotations, .. }), _) => view.annotations = annotations,
-                (None, Some((_, annotations))) => {
-                    view.annotations = annotations;
-                    used.insert(name.to_string(), (uid, annotations.clone()));
-                }
-                (None, None) => {
-                    unread.push((name.to_string(), uid));
-                    view.ready_on = None;
-                }
-            }
-        }
-        views.push(view);
-    }
+    let (own, none) = (own(facts, key), Labels::new());
+    let Sight { views, unread, used } = look(known, rules, status, &own, &none);
     let target = facts.set.map(|set| Target {
         replicas: set.replicas,
         start: set.start,
@@ -167,23 +142,77 @@ fn advance(
     };
     drop(views);
     known.annotations = used;
-    let mut at = known.object.owe(key, next, now.instant, effects);
-    let waits = known.asked.filter(|until| *until > now.instant);
-    if !unread.is_empty() && waits.is_none() {
-        unread.truncate(MOST_READ);
-        known.asked = Some(later(now.instant, LOST_AFTER));
-        effects.push(Effect::PodState(PodStateStep::Read {
-            key: key.clone(),
-            uid: known.object.uid.clone(),
-            generation: known.object.generation,
-            pods: unread,
-            keys: known.rules.as_ref().map(|rules| rules.annotations().to_vec()).unwrap_or_default(),
-        }));
-        at = at.into_iter().chain(known.asked).min();
-    } else if let Some(until) = waits {
-        at = at.into_iter().chain([until]).min();
+    let at = known.object.owe(key, next, now.instant, effects);
+    at.into_iter().chain(ask(key, known, unread, now.instant, effects)).min()
+}
+
+/// Pods of a StatefulSet as they are to be recorded.
+struct Sight<'a> {
+    views: Vec<PodView<'a>>,
+    /// Names and UIDs of those whose annotations are to be read first.
+    unread: Vec<(String, String)>,
+    /// Annotations that were read for these records, by name, with the pod's UID.
+    used: BTreeMap<String, (String, Labels)>,
+}
+
+/// Looks at the pods; `none` are the annotations of those of which none are known.
+fn look<'a>(
+    known: &'a Known,
+    rules: &Rules,
+    status: &'a PersistentPodStateStatus,
+    own: &'a [(&'a Arc<str>, &'a Pod)],
+    none: &'a Labels,
+) -> Sight<'a> {
+    let is_old = status.observed_generation != known.object.generation;
+    let (mut views, mut unread, mut used) = (Vec::with_capacity(own.len()), Vec::new(), BTreeMap::new());
+    for (name, pod) in own {
+        let ready = pod.node.as_deref().filter(|_| pod.ready && pod.stage == PodStage::Active);
+        let mut view = PodView { name, ready_on: ready, annotations: none };
+        if let Some(node) = ready.filter(|_| !rules.annotations().is_empty()) {
+            let before = status.pod_states.get(&***name);
+            let before = before.filter(|state| !is_old && state.node_name.as_deref() == Some(node));
+            let uid = pod.uid.to_string();
+            let read = known.annotations.get(&***name).filter(|(of, _)| *of == uid);
+            match (before, read) {
+                // As they were when it became ready there.
+                (Some(PodState { annotations, .. }), _) => view.annotations = annotations,
+                (None, Some((_, annotations))) => {
+                    view.annotations = annotations;
+                    used.insert(name.to_string(), (uid, annotations.clone()));
+                }
+                (None, None) => {
+                    unread.push((name.to_string(), uid));
+                    view.ready_on = None;
+                }
+            }
+        }
+        views.push(view);
     }
-    at
+    Sight { views, unread, used }
+}
+
+/// Asks for annotations, unless some are on their way. Returns when to look again.
+fn ask(
+    key: &Key,
+    known: &mut Known,
+    mut unread: Vec<(String, String)>,
+    now: Instant,
+    effects: &mut Vec<Effect>,
+) -> Option<Instant> {
+    let waits = known.asked.filter(|until| *until > now);
+    if unread.is_empty() || waits.is_some() {
+        return waits;
+    }
+    unread.truncate(MOST_READ);
+    known.asked = Some(later(now, LOST_AFTER));
+    effects.push(Effect::PodState(PodStateStep::Read {
+        key: key.clone(),
+        uid: known.object.uid.clone(),
+        generation: known.object.generation,
+        pods: unread,
+        keys: known.rules.as_ref().map(|rules| rules.annotations().to_vec()).unwrap_or_default(),
+    }));
+    known.asked
 }
 
 /// Pods of the StatefulSet.

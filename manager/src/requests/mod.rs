@@ -95,11 +95,11 @@ use crate::{
 /// A write that found no room is owed again after it.
 const LOST_PAUSE: Duration = Duration::from_secs(5);
 
-/// RequestIndex of requests: the manager's knowledge of them, and the writes that follow from it.
+/// Index of requests: the manager's knowledge of them, and the writes that follow from it.
 #[derive(Debug, Default)]
 pub struct RequestIndex {
     views: Views,
-    /// With the number of the list that showed it last.
+    /// Names of nodes, with the number of the list that showed each last.
     nodes: HashMap<Arc<str>, u32>,
     requests: Requests,
     replaced: Replaced,
@@ -314,6 +314,7 @@ impl RequestIndex {
         }
     }
 
+    /// Decides anew on one request, and when to look at it again. Returns what is owed.
     fn evaluate(&mut self, id: RequestId, pods: &Pods, now: Now) -> Option<Effect> {
         self.requests.set_timer(&id, None);
         let usable_since = self.usable_since(id.kind)?;

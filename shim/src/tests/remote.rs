@@ -29,7 +29,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::bed::{Authority, Bed, PASS, call, create, stop, trace};
+use self::bed::{Authority, Bed, PASS, PATIENCE, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
     calls::call_to_wire,
@@ -254,7 +254,7 @@ async fn of_a_connection_that_has_said_nothing_nothing_is_told() {
     bed.gate.observe(Event::ContainerStarted("last".into()));
     agent.hears("StatusAsked { container: \"c\", connection: ConnectionId(2) }").await;
     let mut heard = Vec::new();
-    while let Some(word) = timeout(Duration::from_secs(5), agent.hears.recv()).await.unwrap() {
+    while let Some(word) = timeout(PATIENCE, agent.hears.recv()).await.unwrap() {
         if word.contains("last") {
             break;
         }
@@ -311,17 +311,16 @@ async fn connections_that_break_at_once_are_made_ever_more_seldom() {
     let resync = Arc::new(|| -> BoxFuture<'static, ()> { Box::pin(async {}) });
     let link = AgentLink::new(authority.clone(), authority, resync, Metrics::default());
     let task = tokio::spawn(async move { link.run(&socket, CancellationToken::new()).await });
-    let mut made = 0;
-    let broken = timeout(Duration::from_millis(900), async {
-        loop {
-            drop(listener.accept().await.unwrap());
-            made += 1;
-        }
-    });
-    assert!(broken.await.is_err());
+    let first = listener.accept().await.unwrap();
+    let begun = Instant::now();
+    drop(first);
+    for pause in [20, 40, 80, 160, 320] {
+        let next = timeout(PATIENCE, listener.accept()).await;
+        drop(next.unwrap_or_else(|_| panic!("none after a pause of {pause} ms")).unwrap());
+    }
     task.abort();
-    // After 20 ms, 40, 80, 160, 320.
-    assert!((2..=6).contains(&made), "{made}");
+    // A busy machine may add to that.
+    assert!(begun.elapsed() >= Duration::from_millis(20 + 40 + 80 + 160 + 320), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Time for what happens at once, on a machine with other work to do.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// An authority that lets pass whom it has on its list, and writes down what it hears.
 pub(super) struct Authority {
     pub(super) open: Mutex<Vec<&'static str>>,
@@ -202,7 +205,7 @@ impl Bed {
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        timeout(Duration::from_secs(5), turned).await.expect("the agent comes or goes");
+        timeout(PATIENCE, turned).await.expect("the agent comes or goes");
     }
 
     pub(super) fn decide(&self, call: Call) -> (JoinHandle<Decision>, mpsc::UnboundedReceiver<String>) {
@@ -227,7 +230,7 @@ impl Agent {
             }
             panic!("the agent is gone");
         };
-        timeout(Duration::from_secs(5), heard).await.unwrap_or_else(|_| panic!("not heard: {word}"));
+        timeout(PATIENCE, heard).await.unwrap_or_else(|_| panic!("not heard: {word}"));
     }
 
     /// All that it has heard so far.

@@ -1,11 +1,8 @@
 //! Every way a call can end.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use berth_tests::fake::{framed, grpc_status};
@@ -175,21 +172,22 @@ async fn a_runtime_that_dies_in_the_middle() {
             [("ListContainers", false), ("ListContainers", true), ("PullImage", false), ("Stream", true)]
         {
             let (runtime, mut calls) = world.manual_runtime();
-            let path = cri(method);
-            let (reply, ()) = tokio::join!(kubelet.call(&path, &[]), async {
-                let mut exchange = calls.recv().await.unwrap();
-                exchange.read().await.unwrap();
-                if begun {
-                    let mut send = exchange.begin().unwrap();
-                    send.send_data(framed(b"half"), false).unwrap();
-                    // Until the kubelet has the beginning.
-                    tokio::time::sleep(Duration::from_millis(500)).await;
-                    runtime.kill().await;
-                    drop(send);
-                } else {
-                    runtime.kill().await;
-                }
-            });
+            let mut call = kubelet.open(&cri(method), &[]).await.unwrap();
+            call.send.send_data(framed(b""), true).unwrap();
+            let mut exchange = calls.recv().await.unwrap();
+            exchange.read().await.unwrap();
+            let reply = if begun {
+                let mut send = exchange.begin().unwrap();
+                send.send_data(framed(b"half"), false).unwrap();
+                let answer = call.begins().await.unwrap();
+                runtime.kill().await;
+                drop((send, exchange));
+                answer.rest().await
+            } else {
+                runtime.kill().await;
+                drop(exchange);
+                call.reply().await
+            };
             let reply = reply.unwrap();
             assert_eq!(reply.status(), Some(14), "{method}, begun: {begun}");
             assert!(reply.message().contains("was lost"), "{}", reply.message());

@@ -5,7 +5,6 @@ mod back;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_proto::crd::{CloneSet, CloneSetStatus, NodePodUpdate};
@@ -245,13 +244,11 @@ async fn plays(stage: &Stage<'_>) -> Result<()> {
 /// Where nothing is to be done nothing is written.
 async fn is_left_alone(stage: &Stage<'_>) -> Result<()> {
     let writes = async || stage.workloads.metric("berth_workloads_writes_total").await;
-    // The status that was just seen may be on file before the program has the answer to it, and counts it.
-    let before = await_rest("the last write has its answer", PATIENCE, &writes).await?;
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let after = writes().await?;
+    // Who writes then comes to no rest. What was left to do takes the time it takes.
+    await_rest("nothing is written", PATIENCE, writes).await?;
     // It was restarted: the nodes may have done by then all that was asked for.
     let passes = stage.workloads.metric("berth_workloads_passes_total").await?;
-    ensure!(passes > 0.0 && before == after, "{passes} looks, {before} writes, then {after}");
+    ensure!(passes > 0.0, "it has looked at nothing");
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use crate::case::{Case, PATIENCE, container, run};
 
 const SECOND: i64 = 1_000_000_000;
 /// Difference in time that two runs of the same thing may have on a busy machine.
-const NOISE: i64 = 10 * SECOND;
+const NOISE: i64 = 15 * SECOND;
 
 /// Takes so many seconds to end. It is Ready when it hears the signal.
 fn slow_to_end(name: &str, seconds: u32) -> Container {
@@ -246,7 +246,8 @@ async fn liveness_kill_is_not_delayed() -> Result<()> {
 }
 
 /// A second, shorter deletion overrules the first one's patience: all are told at once, as in a plain pod.
-/// One after the other they would be told two seconds apart, which is the kubelet's least grace.
+/// One after the other they would be told two seconds apart, which is the kubelet's least grace, and the last
+/// four seconds after the first.
 #[tokio::test]
 async fn forced_deletion_is_not_delayed() -> Result<()> {
     run("forced_deletion_is_not_delayed", async |case: &Case| {
@@ -273,7 +274,7 @@ async fn forced_deletion_is_not_delayed() -> Result<()> {
             .await?;
             times.push(now()? - begun);
             let apart = apart(["a", "b", "c"].map(|container| evidence.written_at(container)))?;
-            ensure!(apart < 2 * SECOND, "{name}: they were told {apart} ns apart");
+            ensure!(apart < 4 * SECOND, "{name}: they were told {apart} ns apart");
         }
         ensure!(times[1] <= times[0] + NOISE, "plain {} ns, ordered {} ns", times[0], times[1]);
         Ok(())

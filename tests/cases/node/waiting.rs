@@ -14,7 +14,7 @@ use crate::case::{Case, PATIENCE, container, run, waits_for};
 /// The longest time berthd holds a call (`launchOrder.holdTimeout`).
 const HOLD: Duration = Duration::from_secs(5);
 /// Difference in time that two runs of the same thing may have on a busy machine.
-const NOISE: Duration = Duration::from_secs(2);
+const NOISE: Duration = Duration::from_secs(10);
 
 async fn deletion(case: &Case, pod: &str) -> Result<Duration> {
     let begun = Instant::now();

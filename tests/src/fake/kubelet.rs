@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use h2::{
-    SendStream,
+    RecvStream, SendStream,
     client::{ResponseFuture, SendRequest},
 };
 use http::{HeaderMap, Request};
@@ -25,6 +25,14 @@ pub struct OpenCall {
     pub send: SendStream<Bytes>,
     /// The answer to come.
     pub response: ResponseFuture,
+}
+
+/// An answer whose head has come. Dropped, its call is cancelled.
+pub struct Begun {
+    head: http::response::Parts,
+    body: RecvStream,
+    /// It may not have ended.
+    _send: SendStream<Bytes>,
 }
 
 /// An answer, whole.
@@ -97,9 +105,24 @@ impl FakeKubelet {
 // === impl OpenCall ===
 
 impl OpenCall {
+    /// Waits for the beginning of the answer.
+    pub async fn begins(self) -> Result<Begun, h2::Error> {
+        let (head, body) = self.response.await?.into_parts();
+        Ok(Begun { head, body, _send: self.send })
+    }
+
     /// Waits for all of the answer.
     pub async fn reply(self) -> Result<Reply, h2::Error> {
-        let (head, mut body) = self.response.await?.into_parts();
+        self.begins().await?.rest().await
+    }
+}
+
+// === impl Begun ===
+
+impl Begun {
+    /// Waits for the rest of the answer.
+    pub async fn rest(self) -> Result<Reply, h2::Error> {
+        let Self { head, mut body, _send } = self;
         let mut frames = Vec::new();
         while let Some(frame) = body.data().await {
             let frame = frame?;

@@ -9,6 +9,6 @@ mod kubelet;
 mod message;
 mod runtime;
 
-pub use kubelet::{FakeKubelet, OpenCall, Reply};
+pub use kubelet::{Begun, FakeKubelet, OpenCall, Reply};
 pub use message::{framed, grpc_status};
 pub use runtime::{Exchange, FakeRuntime};

@@ -22,7 +22,7 @@ use crate::{
     object::Object,
     owned::Concerned,
     reading::{Ended, uids_in},
-    room::no_room,
+    room,
     timing::{AT_ONCE, SPACING},
     unkept,
     write::{HELD_BACK, Writer},
@@ -323,6 +323,12 @@ impl<P: Picture> Controller<P> {
         // Nobody knows what was written.
         memory.unread.add(self.turns.readings());
     }
+}
+
+/// Note on an object for which there is no room.
+fn no_room() -> Note {
+    let remedy = "Make it smaller, or delete others that have ended, and revisions that no pod has";
+    room::no_room("objects of its kind", remedy)
 }
 
 /// UIDs of all objects, and of those that are remembered and gone: a list has not shown them any more, and

@@ -64,6 +64,7 @@ struct Space {
     pods: Pods,
     /// UIDs that the list which is coming in has shown. There may be none for weeks.
     listing: Option<BTreeSet<String>>,
+    /// Its pods were listed once.
     listed: bool,
     /// Its own watch of pods.
     watch: Option<AbortHandle>,
@@ -74,15 +75,16 @@ pub(super) struct Controller {
     connections: Connections,
     sender: mpsc::Sender<Input>,
     turns: EventLoop<Input, Report>,
+    /// By UID, as all that is kept of them.
     spreads: BTreeMap<String, SpreadView>,
-    /// The same of the spreads.
+    /// UIDs that the list of spreads which is coming in has shown.
     listing: Option<BTreeSet<String>>,
+    /// The spreads were listed once.
     listed: bool,
     spaces: BTreeMap<String, Space>,
     /// One watch is for the pods of all namespaces.
     wide: Option<Wide>,
     backoff: BTreeMap<String, Backoff>,
-    /// By UID of the spread.
     memory: BTreeMap<String, Memory>,
     watches: JoinSet<()>,
 }

@@ -122,6 +122,7 @@ impl Work {
         Report { uid, done: true, held: None, again }
     }
 
+    /// The same. Returns the seconds until it is looked at again, where nothing else makes it due.
     async fn run(&mut self) -> Result<Option<i64>, Failure> {
         self.memory.begins(self.spread.generation, &self.pods);
         let mut own: Vec<Arc<PodView>> = Vec::new();
@@ -143,7 +144,7 @@ impl Work {
         written
     }
 
-    /// Writes what follows, to those last that could not be written to before.
+    /// Writes what follows, to those last that could not be written to before. Returns those seconds.
     async fn write(
         &self,
         plan: SpreadPlan,
@@ -319,10 +320,8 @@ impl Work {
         let api: Api<Pod> = Api::namespaced(self.writer.client.clone(), &self.spread.namespace);
         match self.writer.ask("delete", api.delete(&pod.name, &params)).await {
             Ok(_) => {
-                self.tell(
-                    "RescheduledPod",
-                    format!("deleted pod {}: it found no node in its subset", pod.name),
-                );
+                let text = format!("deleted pod {}: it found no node in its subset", pod.name);
+                self.tell("RescheduledPod", text);
                 Ok(())
             }
             Err(Failure::Gone) => Ok(()),

@@ -169,7 +169,22 @@ fn remarks(template: &Value, pod: &Pod, foreseen: &Foreseen) -> Vec<String> {
             "no two containers have different priorities: they start as the kubelet starts them".to_owned(),
         );
     }
-    if with_job && foreseen.job_sidecars.is_empty() {
+    if with_job {
+        remarks.extend(on_sidecars(pod, foreseen));
+    }
+    remarks
+}
+
+/// Containers that are to end with the job of the pod, and do not.
+fn on_sidecars(pod: &Pod, foreseen: &Foreseen) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for container in &foreseen.endless {
+        remarks.push(format!(
+            "env {JOB_SIDECAR_ENV} of container {container} has no effect: by its own restartPolicy or rules it is \
+             started again after exit code 0 too, and the pod does not complete"
+        ));
+    }
+    if foreseen.job_sidecars.is_empty() && foreseen.endless.is_empty() {
         let why = match pod.restart_policy {
             RestartPolicy::Always => "restartPolicy is Always, so the pod does not end",
             _ => "all containers have it, so there is no main one to end first",

@@ -39,6 +39,7 @@ struct Decision<'a> {
 }
 
 impl Decision<'_> {
+    /// The next step; a failure that comes first hides those after it.
     fn next(&self) -> Next {
         if let Some((reason, message)) = self.unfit() {
             return Next::Failed(Failure { reason, message });

@@ -18,16 +18,17 @@
 //! takes over needs. A request that comes later returns to what it finds, and these never return with it:
 //! they go on over its way back, and their failure is not its own.
 
+mod judge;
+
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
+use self::judge::{judge, outcome};
 use crate::{
     in_place_update::{
-        Before, ContainerView, Failure, FailureReason, Metadata, Next, Observed, PodPatch, Presence, Record,
-        Update, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
-        answer::{containers, end, going_on, swaps, turn_back},
-        decide,
-        diff::Diff,
-        groups::{by_owner, by_way},
+        Before, Failure, FailureReason, Metadata, Next, Observed, Update, UpdateOutcome, UpdatePhase,
+        UpdateReport, UpdateRequest,
+        answer::{containers, end, swaps, turn_back},
+        groups::by_owner,
         records,
         resolve::resolve,
     },
@@ -107,21 +108,7 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPl
     let (late, open): (Vec<&UpdateRequest>, Vec<&UpdateRequest>) =
         open.iter().partition(|request| request.id != newest.id && overdue(request));
     let late_owners = late.iter().any(|request| request.owner != newest.owner);
-    let mut reports: Vec<_> = late
-        .into_iter()
-        .map(|request| {
-            let message = format!(
-                "the update has exceeded its deadline while request {} was carried out with it",
-                newest.key
-            );
-            let failure = Failure { reason: FailureReason::DeadlineExceeded, message };
-            let moved = request.reported.previous.as_ref().is_some_and(|before| before.differs(&seen));
-            match request.rollback_on_failure && !request.is_going_back() && moved {
-                true => turn_back(request, &failure, now),
-                false => end(request, Err(&failure), Some(&seen)),
-            }
-        })
-        .collect();
+    let mut reports: Vec<_> = late.into_iter().map(|request| exceeded(request, newest, &seen, now)).collect();
     let goes_back = reports.iter().any(|(_, report)| report.outcome.is_none());
     // Of several owners: what is left is seen otherwise without them.
     if goes_back || !reports.is_empty() && late_owners {
@@ -138,49 +125,8 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPl
         end(request, Err(&Failure { reason: FailureReason::Replaced, message }), Some(&seen))
     }));
 
-    let (next, skipped) = judge(update, newest.ignore_failures, &seen, now);
-    let goes_back = matches!(next, Next::RollBack(..)) || open.iter().any(|request| request.is_going_back());
-    let owners = if goes_back { by_way(&open) } else { by_owner(&open) };
-    let alone = || -> Vec<_> {
-        let judge = |open: &Vec<&UpdateRequest>| alone(open, pod, now);
-        owners.iter().map(|open| (open, judge(open))).collect()
-    };
-    let (told, next) = match next {
-        // One owner's failure is not that of the others.
-        Next::Failed(_) | Next::RollBack(..) if owners.len() > 1 => {
-            let judged = alone();
-            let blamed =
-                judged.iter().any(|(_, (next, _))| matches!(next, Next::Failed(_) | Next::RollBack(..)));
-            let of_all = (next, skipped);
-            let told = judged.iter().flat_map(|(open, alone)| match (&alone.0, blamed) {
-                (Next::Failed(_) | Next::RollBack(..), true) => told(open, alone, &seen, now),
-                (_, true) => Vec::new(),
-                (_, false) => told(open, &of_all, &seen, now),
-            });
-            (told.collect(), None)
-        }
-        next @ (Next::Done | Next::Failed(_) | Next::RollBack(..)) => {
-            (told(&open, &(next, skipped), &seen, now), None)
-        }
-        next if owners.len() > 1 => {
-            // One that is as wanted does not wait for the others.
-            let told = alone().into_iter().flat_map(|(open, alone)| match &alone.0 {
-                Next::Done => told(open, &alone, &seen, now),
-                _ => open.iter().map(|request| going_on(request, &next, &seen, &skipped)).collect(),
-            });
-            let told: Vec<_> = told.collect();
-            let ends = told.iter().any(|(_, report)| report.outcome.is_some());
-            (told, (!ends).then_some(next))
-        }
-        next => (open.iter().map(|request| going_on(request, &next, &seen, &skipped)).collect(), Some(next)),
-    };
-    let next = next.map(|next| match next {
-        Next::Patch(patch) => {
-            let records = records::split(&open, &seen, &patch);
-            Next::Patch(PodPatch { records, ..patch })
-        }
-        next => next,
-    });
+    let judged = judge(update, newest.ignore_failures, &seen, now);
+    let (told, next) = outcome(&open, judged, pod, &seen, now);
     reports.extend(told);
     let reported = |(id, report): &(RequestId, UpdateReport)| {
         open.iter().any(|request| request.id == *id && request.reported == *report)
@@ -189,47 +135,20 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPl
     PodPlan { reports, next }
 }
 
-/// The next step, and the containers that are left out.
-type Judged = (Next, BTreeMap<ContainerName, String>);
-
-fn judge(update: Update, ignore_failures: bool, seen: &Observed, now: Instant) -> Judged {
-    let (update, judged, skipped) = match ignore_failures {
-        true => reduced(update, seen),
-        false => (update, seen.clone(), BTreeMap::new()),
-    };
-    (decide::next(&update, &judged, now), skipped)
-}
-
-/// The next step if these requests, of one owner, were the only ones.
-fn alone(open: &[&UpdateRequest], pod: &Observed, now: Instant) -> Judged {
-    let Some(newest) = open.last() else { return (Next::Done, BTreeMap::new()) };
-    let seen = Observed { before: before(open), ..records::view(open, pod) };
-    judge(merge(open, &seen, newest), newest.ignore_failures, &seen, now)
-}
-
-/// Reports of requests whose update came to this end, or goes back.
-fn told(
-    open: &[&UpdateRequest],
-    (next, skipped): &Judged,
+/// Report of a request whose own time is over, while the newest one was carried out with it.
+fn exceeded(
+    request: &UpdateRequest,
+    newest: &UpdateRequest,
     seen: &Observed,
     now: Instant,
-) -> Vec<(RequestId, UpdateReport)> {
-    // The newest last: without it the others would want again what it has replaced.
-    let ending = match open {
-        [_newest] => open,
-        [older @ .., _newest] => older,
-        [] => &[],
-    };
-    let ended = |result: Result<&BTreeMap<ContainerName, String>, &Failure>| {
-        ending.iter().map(|request| end(request, result, Some(seen))).collect()
-    };
-    match next {
-        Next::Failed(failure) => ended(Err(failure)),
-        Next::RollBack(_, failure) => {
-            let back = open.iter().filter(|request| !request.is_one_way());
-            back.map(|request| turn_back(request, failure, now)).collect()
-        }
-        _ => ended(Ok(skipped)),
+) -> (RequestId, UpdateReport) {
+    let message =
+        format!("the update has exceeded its deadline while request {} was carried out with it", newest.key);
+    let failure = Failure { reason: FailureReason::DeadlineExceeded, message };
+    let moved = request.reported.previous.as_ref().is_some_and(|before| before.differs(seen));
+    match request.rollback_on_failure && !request.is_going_back() && moved {
+        true => turn_back(request, &failure, now),
+        false => end(request, Err(&failure), Some(seen)),
     }
 }
 
@@ -357,40 +276,4 @@ fn take_up(open: &[&UpdateRequest], seen: &Observed) -> Vec<(RequestId, UpdateRe
             (request.id.clone(), report)
         })
         .collect()
-}
-
-/// Takes out the containers that cannot be updated: returns what is wanted then, of which pod, and why they
-/// cannot.
-fn reduced(mut update: Update, seen: &Observed) -> (Update, Observed, BTreeMap<ContainerName, String>) {
-    let own = seen.record.as_ref().filter(|record| record.is_of(&update.revision));
-    let moved = |name: &ContainerName| own.is_some_and(|record: &Record| record.has_moved(name));
-    let diff = Diff::of(&update, seen);
-    let ended = |container: &&ContainerView| {
-        container.has_ended() && (diff.changes.contains_key(&container.name) || moved(&container.name))
-    };
-    let mut skipped: BTreeMap<ContainerName, String> = seen
-        .containers
-        .iter()
-        .filter(ended)
-        .map(|container| {
-            (container.name.clone(), "it has ended, and its restart policy leaves it so".to_owned())
-        })
-        .collect();
-    update.images.retain(|name, image| {
-        let Some(container) = seen.containers.iter().find(|container| container.name == *name) else {
-            skipped.insert(name.clone(), format!("the pod has no container {name}"));
-            return false;
-        };
-        match seen.images.get(image) {
-            _ if container.has_ended() => false,
-            Some(Presence::Failed(why)) if container.image != *image => {
-                skipped.insert(name.clone(), format!("image {image} could not be pulled: {why}"));
-                false
-            }
-            _ => true,
-        }
-    });
-    let mut judged = seen.clone();
-    judged.containers.retain(|container| !container.has_ended());
-    (update, judged, skipped)
 }

@@ -1,6 +1,9 @@
 //! Which sidecars are to end now, and what that takes.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use super::{SidecarMark, state::Marked};
 use crate::{
@@ -11,6 +14,7 @@ use crate::{
     set_aside::Subject,
     step::{About, DirectStop, Notice, RuntimeEffect, Step, StoreEffect},
     time::later,
+    verdict::{join, named},
 };
 
 /// On top of its grace: a sidecar that is not down by then does not hold up those that are to stop after it.
@@ -60,11 +64,7 @@ impl Node {
     fn end_sidecars_of(&self, pod: &Pod, now: Instant) -> Vec<Step> {
         let mut steps = Vec::new();
         let instances = self.instances(&pod.pod.uid);
-        let mains = regular(pod, false);
-        if !mains
-            .into_iter()
-            .all(|name| instances.get(name).is_some_and(|main| self.is_over(pod, name, main)))
-        {
+        if !self.mains_are_over(pod, &instances) {
             return steps;
         }
         let level = |name: &ContainerName| match &pod.order {
@@ -72,7 +72,7 @@ impl Node {
             Ok(_) | Err(_) => 0,
         };
         let alive: Vec<Alive<'_>> = regular(pod, true)
-            .into_iter()
+            .filter(|name| !pod.restarts_completed(name))
             .filter_map(|name| {
                 let instance = instances.get(name)?;
                 let runs = match instance.state {
@@ -111,6 +111,42 @@ impl Node {
             steps.push(StoreEffect::MarkSidecars(marks).into());
         }
         steps
+    }
+
+    /// Owes the Event of sidecars that outlast their mains, once for a pod in a run of the agent. Not before
+    /// the mains are over: it is to be there when somebody asks why the pod does not end.
+    pub(crate) fn tell_of_endless_sidecars(&mut self, now: Instant) {
+        let mut due = Vec::new();
+        for uid in self.sidecars.pods.difference(&self.sidecars.told_of_endless) {
+            let Some(pod) = self.pods.get(uid) else { continue };
+            let subject = || Subject::Pod(uid.clone());
+            let note = self.set_aside.evaluate(subject, now, || self.note_of_endless(pod)).flatten();
+            due.extend(note.map(|note| (pod.pod.clone(), note)));
+        }
+        for (pod, note) in due {
+            self.sidecars.told_of_endless.insert(pod.uid.clone());
+            self.notices.push((pod, Notice { about: About::Pod, reason: REASON, warning: true, note }));
+        }
+    }
+
+    /// Returns what is to be said of the sidecars of this pod that outlast their mains, once those are over.
+    fn note_of_endless(&self, pod: &Pod) -> Option<String> {
+        let mut endless = regular(pod, true).filter(|name| pod.restarts_completed(name)).peekable();
+        endless.peek()?;
+        if !self.mains_are_over(pod, &self.instances(&pod.pod.uid)) {
+            return None;
+        }
+        Some(format!(
+            "The main containers have ended, and the pod does not complete: by a restartPolicy or restartPolicyRules \
+             of its own the kubelet starts sidecar {} again whatever it exits with, so it is left running. Give it \
+             restartPolicy OnFailure, without rules that take in exit code 0",
+            join(&named(endless))
+        ))
+    }
+
+    /// Tells whether nothing of the mains will run any more.
+    fn mains_are_over(&self, pod: &Pod, instances: &BTreeMap<ContainerName, InstanceView>) -> bool {
+        regular(pod, false).all(|name| instances.get(name).is_some_and(|main| self.is_over(pod, name, main)))
     }
 
     /// Tells whether nothing of this main will run any more.
@@ -211,7 +247,7 @@ impl Node {
 }
 
 /// The regular containers that are sidecars, or those that are not.
-fn regular(pod: &Pod, sidecars: bool) -> Vec<&ContainerName> {
+fn regular(pod: &Pod, sidecars: bool) -> impl Iterator<Item = &ContainerName> {
     let all = pod.containers.iter().filter(|(_, spec)| !spec.sidecar);
-    all.filter(|(_, spec)| spec.ends_with_job == sidecars).map(|(name, _)| name).collect()
+    all.filter(move |(_, spec)| spec.ends_with_job == sidecars).map(|(name, _)| name)
 }

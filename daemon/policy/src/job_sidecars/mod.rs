@@ -18,6 +18,10 @@
 //! start a sidecar again. A sidecar that exited before its mark keeps its own code, with one exception: under
 //! OnFailure the kubelet would start it again only for us to stop it, so such an exit counts as its end.
 //!
+//! One that the kubelet starts again after exit code 0 too, by a restartPolicy or rules of its own, cannot be
+//! ended: while its pod is not deleted, no code and no refusal to create it makes the kubelet count it as
+//! ended. It is left running, and an Event says so.
+//!
 //! Nothing is remembered but the marks, and everything is asked for again until it is so: a pod that is found
 //! with its mains over and a sidecar running is acted on, whoever had begun. Beside the kubelet the code
 //! cannot be shown otherwise; an Event says what that means.

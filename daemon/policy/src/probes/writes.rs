@@ -169,6 +169,7 @@ impl Marking {
         }
     }
 
+    /// Takes in how the write that is under way has ended.
     pub(super) fn mark_ended(&mut self, outcome: ProbeOutcome, now: Instant) {
         let Some(Writing { changes, version }) = self.writing.take() else { return };
         self.unsettle();
@@ -293,6 +294,7 @@ impl Contest {
 }
 
 impl Probes {
+    /// Pods whose marks on file are not known and are to be read now, as many as may be read at once.
     pub(super) fn looks_due(&mut self, now: Instant) -> Vec<ProbeStep> {
         let mut free = LOOKS.saturating_sub(self.pods.values().filter(|pod| pod.marking.looking).count());
         let mut steps = Vec::new();
@@ -315,6 +317,7 @@ impl Probes {
         steps
     }
 
+    /// Writes of marks that are due now, as many as the rate lets go: more than words first, then the oldest.
     pub(super) fn marks_due(&mut self, now: Instant) -> Vec<ProbeStep> {
         let mut due = Vec::new();
         for (uid, pod) in &mut self.pods {

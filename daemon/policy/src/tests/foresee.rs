@@ -50,3 +50,17 @@ fn ends_with_the_job() {
         assert_eq!(told(&pod), ["", "", with_job, mains], "{policy:?} {sidecars:?}");
     }
 }
+
+/// The kubelet starts it again whatever it exits with: nothing ends with the job then.
+#[test]
+fn one_that_cannot_end() {
+    let mut pod = pod(&[("mesh", "0"), ("main", "0"), ("log", "0")]).restarts(RestartPolicy::Never);
+    for (name, log, mains) in [("mesh", "log", "main"), ("log", "", "")] {
+        for one in ["mesh", "log"] {
+            pod.containers.get_mut(&one.into()).unwrap().ends_with_job = true;
+        }
+        pod.containers.get_mut(&name.into()).unwrap().restart_policy = Some(RestartPolicy::Always);
+        assert_eq!(told(&pod), ["", "", log, mains], "{name}");
+        assert!(foresee(&pod).endless.contains(&name.into()));
+    }
+}

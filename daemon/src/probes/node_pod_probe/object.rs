@@ -137,6 +137,7 @@ impl Object {
         follow(&self.connection, &watch, raw::all::<NodePodProbe>, Raw::typed, ensure, each).await;
     }
 
+    /// Takes in the object as it is now; `None`: there is none.
     fn take(&self, shown: Option<NodePodProbe>) {
         if let Some(object) = &shown
             && object.metadata.uid != self.uid()

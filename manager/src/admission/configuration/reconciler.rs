@@ -261,6 +261,8 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         shown.get(self.name).is_some_and(|now| now.resource_version() == written.resource_version())
     }
 
+    /// Decides what the configuration is to be. `told` are the sets without entries of which the log has the
+    /// reason.
     fn look(
         &mut self,
         told: &mut Arc<Vec<(String, String)>>,
@@ -365,6 +367,7 @@ enum Look<K> {
     Owes(Box<K>),
 }
 
+/// Tells the index of SidecarSets which entries stand.
 fn say_which(webhooks: Option<&watch::Sender<Webhooks>>, entries: impl FnOnce() -> Entries) {
     let Some(webhooks) = webhooks else { return };
     let entries = entries();
@@ -377,10 +380,12 @@ fn say_which(webhooks: Option<&watch::Sender<Webhooks>>, entries: impl FnOnce() 
     });
 }
 
+/// Tells the index of budgets which of them have their entries in this configuration.
 fn say_entered<K: Configuration>(entered: &watch::Sender<Entered>, kept: &BTreeMap<String, BudgetKept>) {
     entered.send_if_modified(|known| known.stand(K::PLACE, kept.keys()));
 }
 
+/// Logs this, once in a row.
 fn say(said: &mut Option<String>, text: String) {
     if said.as_ref() != Some(&text) {
         warn!("{text}");

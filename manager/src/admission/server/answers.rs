@@ -4,6 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use http::StatusCode;
+use serde_json::json;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -67,6 +69,16 @@ impl AsRef<[u8]> for Untaken {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
+}
+
+/// A failure as the API says it. An API server shows its message to whoever asked; of any other text it says
+/// that the request was rejected for an unknown reason.
+pub(super) fn failure(code: StatusCode, text: &str) -> Bytes {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": text,
+        "code": code.as_u16(),
+    });
+    status.to_string().into()
 }
 
 #[cfg(test)]

@@ -300,7 +300,7 @@ async fn idle_connections_keep_nobody_out() {
         idle.push(tls(&stage, &bundle, protocol).await.unwrap());
     }
     let answered = call(&stage, &bundle, "h2", PODS, review("n"));
-    let (code, _) = timeout(SPARED * 4, answered).await.unwrap().unwrap();
+    let (code, _) = timeout(SPARED * 8, answered).await.unwrap().unwrap();
     assert_eq!(code, 200);
 }
 

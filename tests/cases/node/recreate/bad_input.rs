@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use berth_tests::recreate::Ask;
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use super::{PATIENCE, Scene};
@@ -67,7 +68,9 @@ async fn recreate_bad_requests_touch_nothing() -> Result<()> {
 async fn recreate_pod_deleted_in_the_middle() -> Result<()> {
     run("recreate_pod_deleted_in_the_middle", async |case: &Case| {
         let scene = Scene::begin(case, "pod", |pod, evidence| {
-            pod.container(evidence.container("a", "sleep 5")).grace(60)
+            // However slow the machine is, the hook goes on until the request has ended.
+            let held = "until test -f /evidence/go; do sleep 0.1; done";
+            pod.container(evidence.container("a", held)).grace(600)
         })
         .await?;
         let asked = scene.ask("interrupted", &Ask::new("pod", &["a"])).await?;
@@ -76,9 +79,11 @@ async fn recreate_pod_deleted_in_the_middle() -> Result<()> {
             Ok(())
         })
         .await?;
-        case.delete("pod").await?;
+        case.pods.delete("pod", &DeleteParams::default()).await?;
         let status = asked.failed("PodGone", PATIENCE).await?;
         ensure!(status.message.as_deref() == Some("pod has gone"), "{status:?}");
+        scene.evidence.put("go")?;
+        case.await_gone("pod").await?;
         // The kubelet ends the SyncPod it is in, with the start of the next instance, before it looks at the
         // deletion.
         let (starts, hooks) = (scene.evidence.count("a", "start")?, scene.evidence.count("a", "hook")?);

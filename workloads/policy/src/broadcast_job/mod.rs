@@ -377,6 +377,7 @@ impl<'a> Pass<'a> {
         self.plan.notes.push(Note { warning: true, reason, text: text.to_owned() });
     }
 
+    /// Has the job looked at again after so long at the latest.
     fn again(&mut self, after: Duration) {
         let after = after.saturating_add(Duration::from_millis(1));
         self.plan.again = Some(self.plan.again.map_or(after, |again| again.min(after)));

@@ -199,31 +199,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         short_lived,
     };
     if !is_going {
-        pass.plan.begin_part();
-        pass.tidy_claims(&ours);
-        pass.plan.begin_part();
-        let ahead = pass.pulls_ahead();
-        pass.plan.actions.extend(ahead.create);
-        pass.plan.notes.extend(ahead.notes);
-        let written = pass.plan.actions.len();
-        let numbers = pass.numbers();
-        let late = pass.scale(&numbers, &ours);
-        let taken = if pass.may_update(written) { pass.update(&numbers, &late) } else { 0 };
-        pass.delete_late(late, taken);
-        pass.forget_settled();
-        let late_states = std::mem::take(&mut pass.late_states);
-        pass.plan.add_late(late_states);
-        pass.plan.begin_part();
-        in_place::open(
-            input.agents.open_gates(ours.iter().copied(), input.in_place, now),
-            &mut pass.plan.actions,
-        );
-        pass.plan.actions.extend(rules.hooks().mark(ours.iter().copied(), now));
-        pass.keep_pods_to_delete();
-        pass.tell_of_claims();
-        pass.plan.actions.extend(ahead.delete);
-        pass.shorten_history(&ours);
-        pass.plan.again = ahead.again;
+        pass.decide(&ours);
     }
     pass.plan.again = [pass.again(), pass.plan.again].into_iter().flatten().min();
     let status = pass.status();
@@ -233,6 +209,33 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
 }
 
 impl Pass<'_> {
+    /// Decides on the writes for a set that stays, in their order; these pods are its own.
+    fn decide(&mut self, ours: &[&PodView]) {
+        self.plan.begin_part();
+        self.tidy_claims(ours);
+        self.plan.begin_part();
+        let ahead = self.pulls_ahead();
+        self.plan.actions.extend(ahead.create);
+        self.plan.notes.extend(ahead.notes);
+        let written = self.plan.actions.len();
+        let numbers = self.numbers();
+        let late = self.scale(&numbers, ours);
+        let taken = if self.may_update(written) { self.update(&numbers, &late) } else { 0 };
+        self.delete_late(late, taken);
+        self.forget_settled();
+        let late_states = std::mem::take(&mut self.late_states);
+        self.plan.add_late(late_states);
+        self.plan.begin_part();
+        let gates = self.input.agents.open_gates(ours.iter().copied(), self.input.in_place, self.now);
+        in_place::open(gates, &mut self.plan.actions);
+        self.plan.actions.extend(self.rules.hooks().mark(ours.iter().copied(), self.now));
+        self.keep_pods_to_delete();
+        self.tell_of_claims();
+        self.plan.actions.extend(ahead.delete);
+        self.shorten_history(ours);
+        self.plan.again = ahead.again;
+    }
+
     /// Tells whether pods may be updated beside what scaling has written since, though it is not done yet. It
     /// is never too much: pods that are not there count as unavailable, and so do those that go.
     fn may_update(&self, since: usize) -> bool {

@@ -35,6 +35,7 @@ use jiff::Timestamp;
 
 pub use self::rules::Rules;
 use crate::{
+    action::Action,
     adopt::{Adopting, Unadopted},
     agents::Agents,
     clone_set::{ClaimView, UpdateType},
@@ -224,30 +225,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         late_states: LateWrites::default(),
     };
     if !is_going {
-        pass.plan.begin_part();
-        pass.keep_claims();
-        pass.tell_of_claims();
-        pass.plan.begin_part();
-        let ahead = pass.pulls_ahead();
-        pass.plan.actions.extend(ahead.create);
-        pass.plan.notes.extend(ahead.notes);
-        let may_go_on = pass.fill();
-        pass.finish();
-        if may_go_on {
-            pass.condemn();
-        }
-        pass.update();
-        let goes_on = pass.members.values().any(Member::is_being_updated);
-        let mut settled = std::mem::take(&mut pass.settled);
-        settled.extend(in_place::of_gone(input.in_place, input.pods));
-        in_place::forget(settled, goes_on, &mut pass.plan.actions);
-        let late_states = std::mem::take(&mut pass.late_states);
-        pass.plan.add_late(late_states);
-        pass.plan.begin_part();
-        in_place::open(gates, &mut pass.plan.actions);
-        pass.plan.actions.extend(ahead.delete);
-        pass.shorten_history();
-        pass.plan.again = ahead.again;
+        pass.decide(gates);
     }
     pass.plan.again = [pass.again(), pass.plan.again, split.again].into_iter().flatten().min();
     let status = pass.status();
@@ -286,6 +264,35 @@ impl<'a> Member<'a> {
 }
 
 impl Pass<'_> {
+    /// Decides on the writes for a set that stays, in their order; these gates are opened after its pods were
+    /// seen to.
+    fn decide(&mut self, gates: Vec<Action>) {
+        self.plan.begin_part();
+        self.keep_claims();
+        self.tell_of_claims();
+        self.plan.begin_part();
+        let ahead = self.pulls_ahead();
+        self.plan.actions.extend(ahead.create);
+        self.plan.notes.extend(ahead.notes);
+        let may_go_on = self.fill();
+        self.finish();
+        if may_go_on {
+            self.condemn();
+        }
+        self.update();
+        let goes_on = self.members.values().any(Member::is_being_updated);
+        let mut settled = std::mem::take(&mut self.settled);
+        settled.extend(in_place::of_gone(self.input.in_place, self.input.pods));
+        in_place::forget(settled, goes_on, &mut self.plan.actions);
+        let late_states = std::mem::take(&mut self.late_states);
+        self.plan.add_late(late_states);
+        self.plan.begin_part();
+        in_place::open(gates, &mut self.plan.actions);
+        self.plan.actions.extend(ahead.delete);
+        self.shorten_history();
+        self.plan.again = ahead.again;
+    }
+
     /// Tells whether the pod could not be written to.
     fn is_off(&self, member: &Member<'_>) -> bool {
         self.input.put_off.contains(&member.pod.uid)

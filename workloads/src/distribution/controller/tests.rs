@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::{super::watches::Filed, *};
 use crate::{event_loop::Listed, served, watch::Shown, write::Writer};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn distribution(version: u64, status: &Value) -> Value {
     json!({

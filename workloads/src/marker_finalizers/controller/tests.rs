@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
-use crate::served;
+use crate::{served, timing::most_failing};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Finalizers of patches, in their order.
 type Patches = Arc<Mutex<Vec<(String, Value)>>>;
@@ -80,8 +82,15 @@ impl Replica {
         self.inputs.send(input).await.unwrap();
     }
 
-    /// Patches so far, after a while in which more might have come.
-    async fn patches(&self) -> Vec<(String, Value)> {
+    /// Waits until there are so many patches, and for a while in which more might come.
+    async fn patches(&self, least: usize) -> Vec<(String, Value)> {
+        let come = async {
+            while self.patches.lock().unwrap().len() < least {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let come = tokio::time::timeout(PATIENCE, come).await;
+        assert!(come.is_ok(), "{:?}", self.patches.lock().unwrap());
         tokio::time::sleep(Duration::from_millis(80)).await;
         self.patches.lock().unwrap().clone()
     }
@@ -95,15 +104,15 @@ fn has(name: &str, finalizers: &[&str]) -> (String, Value) {
 async fn a_marker_gets_its_finalizer_once() {
     let shown = vec![marker("old", 1, &["other"], false), marker("has", 1, &[FINALIZER], false)];
     let replica = Replica::start(shown, None).await;
-    assert_eq!(replica.patches().await, [has("old", &["other", FINALIZER])]);
+    assert_eq!(replica.patches(1).await, [has("old", &["other", FINALIZER])]);
     // What the watch shows late is older than the answer; then its status changes.
     replica.show(marker("old", 2, &["other"], false)).await;
     replica.show(marker("old", 110, &["other", FINALIZER], false)).await;
     replica.show(marker("new", 1, &[], false)).await;
-    assert_eq!(replica.patches().await[1..], [has("new", &[FINALIZER])]);
+    assert_eq!(replica.patches(2).await[1..], [has("new", &[FINALIZER])]);
     // Somebody takes it off.
     replica.show(marker("old", 120, &["other"], false)).await;
-    assert_eq!(replica.patches().await[2..], [has("old", &["other", FINALIZER])]);
+    assert_eq!(replica.patches(3).await[2..], [has("old", &["other", FINALIZER])]);
 }
 
 #[tokio::test]
@@ -116,18 +125,18 @@ async fn a_marker_that_is_deleted_stays_until_no_node_has_it() {
         marker("c", 1, &[FINALIZER], true),
     ];
     let replica = Replica::start(shown, None).await;
-    assert_eq!(replica.patches().await, [has("c", &[])], "no node has it");
+    assert_eq!(replica.patches(1).await, [has("c", &[])], "no node has it");
     replica.show(marker("a", 2, &[FINALIZER], true)).await;
     replica.show(node("n1", &["b"])).await;
-    assert_eq!(replica.patches().await.len(), 1, "another node has it");
+    assert_eq!(replica.patches(1).await.len(), 1, "another node has it");
     replica.show(Input::Node(Shown::Gone("n2".to_owned()))).await;
-    assert_eq!(replica.patches().await[1..], [has("a", &[])]);
+    assert_eq!(replica.patches(2).await[1..], [has("a", &[])]);
     replica.show(node("n1", &[])).await;
-    assert_eq!(replica.patches().await[2..], [has("b", &[])]);
+    assert_eq!(replica.patches(3).await[2..], [has("b", &[])]);
     for gone in ["a", "b", "c"] {
         replica.show(Input::Marker(Shown::Gone(format!("uid-{gone}")))).await;
     }
-    assert_eq!(replica.patches().await.len(), 3);
+    assert_eq!(replica.patches(3).await.len(), 3);
 }
 
 /// A node whose agent is away keeps no namespace from going.
@@ -183,8 +192,9 @@ async fn nothing_is_remembered_of_a_marker_that_is_gone() {
 #[case::changed(200)]
 #[tokio::test]
 async fn what_is_not_done_is_tried_less_and_less(#[case] code: u16) {
+    let begun = Instant::now();
     let replica = Replica::start(vec![marker("a", 1, &[], false)], Some(code)).await;
-    tokio::time::sleep(Duration::from_millis(1200)).await;
-    let tries = replica.patches().await.len();
-    assert!((2..=4).contains(&tries), "{tries}");
+    let tries = replica.patches(4).await.len();
+    let most = 1 + most_failing(begun.elapsed());
+    assert!(tries <= most, "{tries}, at most {most}");
 }

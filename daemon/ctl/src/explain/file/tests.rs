@@ -80,6 +80,14 @@ fn declarations_without_effect_are_said() {
         ),
         (
             "",
+            format!(
+                "restartPolicy: Never, containers: [{{name: m}}, \
+                 {{name: a, restartPolicy: Always, env: [{{{job}, value: 'true'}}]}}]"
+            ),
+            "started again after exit code 0",
+        ),
+        (
+            "",
             format!("containers: [{{name: a, env: [{{{job}, value: 'yes'}}]}}]"),
             "is \"yes\": only \"true\"",
         ),

@@ -16,6 +16,8 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Time for what answers, on a machine with other work to do.
+const PATIENT: Duration = Duration::from_secs(30);
 
 fn stop(hook: Option<Hook>, grace: Duration) -> DirectStop {
     DirectStop {
@@ -57,19 +59,19 @@ async fn a_command_succeeds_by_its_exit_code_and_is_not_quoted() {
         Answer::message(&cri::ExecSyncResponse { exit_code, stderr, ..Default::default() })
     });
     let stop = stop(None, SECOND);
-    run_once(&played, &stop, &exec(&["sh", "0"]), 1500 * SECOND / 1000).await.unwrap();
-    let error = run_once(&played, &stop, &exec(&["--token=swordfish", "3"]), SECOND).await.unwrap_err();
+    run_once(&played, &stop, &exec(&["sh", "0"]), 29_500 * SECOND / 1000).await.unwrap();
+    let error = run_once(&played, &stop, &exec(&["--token=swordfish", "3"]), PATIENT).await.unwrap_err();
     assert!(matches!(error, HookError::ExitCode(3)));
     assert_eq!(chain(&error), "the command ended with exit code 3");
     let asked = played.asked::<cri::ExecSyncRequest>("ExecSync");
     // Rounded up.
-    assert_eq!((asked[0].container_id.as_str(), asked[0].timeout, asked[1].timeout), ("c", 2, 1));
+    assert_eq!((asked[0].container_id.as_str(), asked[0].timeout, asked[1].timeout), ("c", 30, 30));
 }
 
 #[tokio::test]
 async fn a_runtime_that_runs_nothing_says_why() {
     let played = Played::new(|_, _| Answer::Error(Code::NotFound, "no such container"));
-    let error = run_once(&played, &stop(None, SECOND), &exec(&["x"]), SECOND).await.unwrap_err();
+    let error = run_once(&played, &stop(None, SECOND), &exec(&["x"]), PATIENT).await.unwrap_err();
     assert!(chain(&error).contains("ExecSync of the runtime: no such container"), "{}", chain(&error));
 }
 
@@ -87,11 +89,9 @@ async fn every_kind_has_an_end() {
         Hook::Tcp { host: None, port: 1 },
     ];
     for hook in hooks {
-        let began = Instant::now();
         let limit = 150 * SECOND / 1000;
         let error = run_once(&played, &stop, &hook, limit).await.unwrap_err();
-        assert!(matches!(error, HookError::TimedOut(_)), "{hook:?}: {error}");
-        assert!(began.elapsed() < SECOND, "{hook:?}");
+        assert!(matches!(error, HookError::TimedOut(after) if after == limit), "{hook:?}: {error}");
 
         let cancel = CancellationToken::new();
         let client = played.client();
@@ -113,18 +113,18 @@ async fn sleep_and_tcp() {
     let began = Instant::now();
     let nap = SECOND / 20;
     let mut stop = stop(None, SECOND);
-    run_once(&played, &stop, &Hook::Sleep(nap), SECOND).await.unwrap();
+    run_once(&played, &stop, &Hook::Sleep(nap), PATIENT).await.unwrap();
     assert!(began.elapsed() >= nap);
 
     let server = Server::silent().await;
     let tcp = |host: Option<&str>, port| Hook::Tcp { host: host.map(str::to_owned), port };
-    run_once(&played, &stop, &tcp(Some("127.0.0.1"), server.port), SECOND).await.unwrap();
-    let error = run_once(&played, &stop, &tcp(None, server.port), SECOND).await.unwrap_err();
+    run_once(&played, &stop, &tcp(Some("127.0.0.1"), server.port), PATIENT).await.unwrap();
+    let error = run_once(&played, &stop, &tcp(None, server.port), PATIENT).await.unwrap_err();
     assert!(matches!(error, HookError::NoAddress(_)), "{error}");
     stop.ip = Some("127.0.0.1".to_owned());
-    run_once(&played, &stop, &tcp(None, server.port), SECOND).await.unwrap();
+    run_once(&played, &stop, &tcp(None, server.port), PATIENT).await.unwrap();
     drop(server);
-    let error = run_once(&played, &stop, &tcp(None, 1), SECOND).await.unwrap_err();
+    let error = run_once(&played, &stop, &tcp(None, 1), PATIENT).await.unwrap_err();
     assert!(chain(&error).starts_with("127.0.0.1 port 1 cannot be reached"), "{}", chain(&error));
 }
 
@@ -138,13 +138,14 @@ async fn the_runtimes_address_comes_first() {
     let hook = Hook::Tcp { host: None, port: server.port };
     // An address of nobody.
     let stop = DirectStop { ip: Some("192.0.2.1".to_owned()), ..stop(None, SECOND) };
-    run_once(&played, &stop, &hook, SECOND).await.unwrap();
+    run_once(&played, &stop, &hook, PATIENT).await.unwrap();
 
     let silent = Played::new(|_, _| Answer::Error(Code::Unavailable, "away"));
-    let error = run_once(&silent, &DirectStop { ip: None, ..stop.clone() }, &hook, SECOND).await.unwrap_err();
+    let unknown = DirectStop { ip: None, ..stop.clone() };
+    let error = run_once(&silent, &unknown, &hook, PATIENT).await.unwrap_err();
     assert!(matches!(error, HookError::Address(_)), "{error}");
     let known = DirectStop { ip: Some("127.0.0.1".to_owned()), ..stop };
-    run_once(&silent, &known, &hook, SECOND).await.unwrap();
+    run_once(&silent, &known, &hook, PATIENT).await.unwrap();
 }
 
 /// A runtime in which every call succeeds and the hook exits with this code.

@@ -93,7 +93,7 @@ async fn one_that_hangs_is_killed_with_its_children() {
     let limit = Duration::from_secs(1);
     let hung = run_within(&provider("plugin"), dir.path(), "a", limit).await.err().unwrap();
     assert_eq!(hung, PluginError::TimedOut(limit));
-    assert!(began.elapsed() < Duration::from_secs(10));
+    assert!(began.elapsed() < Duration::from_secs(60));
     let child: i32 = fs::read_to_string(pids).unwrap().trim().parse().unwrap();
     // Dead, or a zombie that whoever adopted it has not buried yet.
     let gone = || match fs::read_to_string(format!("/proc/{child}/stat")) {
@@ -101,7 +101,7 @@ async fn one_that_hangs_is_killed_with_its_children() {
         Err(_) => true,
     };
     while !gone() {
-        assert!(began.elapsed() < Duration::from_secs(10), "child {child} lives");
+        assert!(began.elapsed() < Duration::from_secs(60), "child {child} lives");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

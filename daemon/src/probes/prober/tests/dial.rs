@@ -188,7 +188,7 @@ async fn servers_that_never_end_do_not_hold_us() {
         while stream.write_all(&[b"x-more: ".as_slice(), &[b'x'; 4000], b"\r\n"].concat()).await.is_ok() {}
     })
     .await;
-    expect(&on_loopback(get(endless_head.port, "/"), 5 * SECOND).await, "failure", "exchange");
+    expect(&on_loopback(get(endless_head.port, "/"), PATIENT).await, "failure", "exchange");
     let gone = Arc::new(AtomicUsize::new(0));
     let counted = gone.clone();
     let endless_body = Raw::new(move |mut stream| {
@@ -200,7 +200,7 @@ async fn servers_that_never_end_do_not_hold_us() {
         }
     })
     .await;
-    let result = on_loopback(get(endless_body.port, "/"), 5 * SECOND).await;
+    let result = on_loopback(get(endless_body.port, "/"), PATIENT).await;
     assert_eq!(result, ProbeResult::Success("x".repeat(1024)));
     // And it is told that nobody listens any more.
     let is_gone = async {
@@ -208,7 +208,7 @@ async fn servers_that_never_end_do_not_hold_us() {
             tokio::time::sleep(SECOND / 100).await;
         }
     };
-    tokio::time::timeout(5 * SECOND, is_gone).await.unwrap();
+    tokio::time::timeout(PATIENT, is_gone).await.unwrap();
 }
 
 #[tokio::test]

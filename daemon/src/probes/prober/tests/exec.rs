@@ -80,8 +80,8 @@ async fn a_command_that_hangs_is_given_up_on_both_sides() {
     let run = run_of(command(&["x"]), 300 * SECOND / 1000);
     let began = Instant::now();
     expect(&prober.run(&run, None).await, "failure", "timed out after 300ms");
-    // With the time that its start may take.
-    assert!(began.elapsed() < 4 * SECOND);
+    // With the time that its start may take, on a busy machine.
+    assert!(began.elapsed() < MARGIN);
     played.until_abandoned().await;
     // Dropped in the middle.
     let run = run_of(command(&["x"]), 60 * SECOND);

@@ -24,8 +24,9 @@ use crate::{
 const SECOND: Duration = Duration::from_secs(1);
 /// Time for what answers, on a machine with other work to do.
 const PATIENT: Duration = Duration::from_secs(30);
-/// Longest time that a run may take beyond its timeout, on a busy machine.
-const MARGIN: Duration = Duration::from_millis(700);
+/// Longest time that a run may take beyond its timeout, on a busy machine. One that does not keep to it goes
+/// on for ever.
+const MARGIN: Duration = Duration::from_secs(20);
 
 fn run_of(action: ProbeAction, timeout: Duration) -> ProbeRun {
     ProbeRun {
