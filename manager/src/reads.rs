@@ -17,6 +17,8 @@ use crate::telemetry::chain;
 /// Objects of one page of a list. A page is read as a whole before anything of it is passed over, and an
 /// object may have 1.5 MB; fifty pods as they usually are come within some milliseconds.
 pub(crate) const PAGE: u32 = 50;
+/// The same of a kind whose objects are as large as their authors like: each takes some MiB at the most.
+pub(crate) const SMALL_PAGE: u32 = 8;
 
 /// Reads an object, if there is one.
 pub(crate) async fn read<K>(api: &Api<Sent<K>>, name: &str) -> Result<Option<K>, String>
