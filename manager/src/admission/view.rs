@@ -275,7 +275,7 @@ mod tests {
         let budget = |most: i64| json!({"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": most});
         let target = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"});
         let spread = |name: &str| json!({"targetRef": target, "subsets": [{"name": name}]});
-        let state = |key: &str| json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [key]}});
+        let state = |name: &str| json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name}, "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]}});
         let set = |app: &str| json!({"selector": {"matchLabels": {"app": app}}, "containers": [{"name": "a", "image": "a"}]});
         let first_and_last = [true, false, false, true];
         let of_budgets = seen(budgets::read, "PodUnavailableBudget", &budget(1), &budget(2));
