@@ -263,6 +263,9 @@ impl Controller {
             let effects = self.indexes.all().apply(&object, now);
             self.carry_out(effects);
         }
+        if self.indexes.probes.takes_list() {
+            self.room.asks(Kind::PodProbeMarker);
+        }
         for absent in self.room.left_out() {
             if let Some(left_out) = ASIDE.take() {
                 let (kind, Absent { namespace, name, .. }) = (absent.kind.name(), &absent);
@@ -279,10 +282,10 @@ impl Controller {
         }
     }
 
-    /// Asks for the kinds of objects for which there is room again.
+    /// Asks for the kinds that are to be shown again, since there is room for what was not kept of them.
     fn list_again(&mut self, now: Instant) {
         for kind in self.room.due(now) {
-            info!(kind = kind.name(), "Room for objects that were set aside, all of the kind are listed");
+            info!(kind = kind.name(), "Room for what was not kept, all of the kind are listed");
             self.relists.send_modify(|asked| asked[kind as usize] = asked[kind as usize].wrapping_add(1));
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct Room {
     aside: BTreeMap<String, Absent>,
     /// Those that were set aside since somebody asked.
     left_out: Vec<Absent>,
-    /// Kinds of objects for which there is room again.
+    /// Kinds of objects for which there is room again, or that are to be shown again.
     returning: BTreeSet<Kind>,
     /// When a list of each kind was asked for last.
     listed: BTreeMap<Kind, Instant>,
@@ -120,6 +120,11 @@ impl Room {
             }
         }
         all
+    }
+
+    /// All objects of a kind are to be shown again.
+    pub(crate) fn asks(&mut self, kind: Kind) {
+        self.returning.insert(kind);
     }
 
     /// Takes out the kinds that are to be listed now, since there is room for objects of theirs again.

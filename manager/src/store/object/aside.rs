@@ -20,7 +20,8 @@ pub(crate) struct Weighed<'a> {
 
 impl Object {
     /// The object as it is counted; `None` of kinds of which little is kept, or that are not made by whoever
-    /// may write in one namespace, and of PodProbeMarkers: without it the probes of one would end.
+    /// may write in one namespace, and of PodProbeMarkers, whose probes would end without it: of those each
+    /// namespace has its room.
     pub(crate) fn weighed(&self) -> Option<Weighed<'_>> {
         match self {
             Self::Request(seen) => Some(seen.weighed(Weight::of_names)),
@@ -85,7 +86,7 @@ impl Weight {
     }
 
     /// Of most kinds all parts are kept: as they are or as text, and as what is decided by.
-    fn kept(self) -> usize {
+    pub(crate) fn kept(self) -> usize {
         self.memory.max(self.text.saturating_mul(2))
     }
 
