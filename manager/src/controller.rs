@@ -367,3 +367,6 @@ async fn deadline(at: Option<Instant>) {
 fn now() -> Now {
     Now { instant: tokio::time::Instant::now().into_std(), wall: Timestamp::now() }
 }
+
+#[cfg(test)]
+mod tests;
