@@ -41,12 +41,13 @@ pub(crate) async fn read_value(api: &Api<Sent<DynamicObject>>, name: &str) -> Re
     Ok(Some(value))
 }
 
-/// Reads all objects of a list, and keeps of each what `keep` makes of it.
+/// Reads all objects of a list, which may be as large as their authors like, and keeps of each what `keep`
+/// makes of it.
 pub(crate) async fn list<K, V>(api: &Api<K>, keep: impl Fn(K) -> Option<V>) -> kube::Result<Vec<V>>
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = ListParams::default().limit(SMALL_PAGE);
     let mut all = Vec::new();
     loop {
         let page = api.list(&params).await?;
@@ -150,7 +151,7 @@ mod tests {
         });
         let keep = |one: Namespace| Some(one.name_any()).filter(|name| name != "b");
         assert_eq!(list(&Api::all(client), keep).await.unwrap(), ["a", "c", "d"]);
-        let page = format!("GET /api/v1/namespaces?&limit={PAGE}");
+        let page = format!("GET /api/v1/namespaces?&limit={SMALL_PAGE}");
         assert_eq!(asked.each(path), [page.clone(), format!("{page}&continue=second")]);
     }
 

@@ -91,9 +91,9 @@ impl Placer {
             let Some(kept) = self.of_owner(&request.namespace, &owner).await? else {
                 return Ok(Verdict::AS_IT_IS);
             };
-            let name = kept.name.clone();
+            let (name, keeps) = (kept.name.clone(), !kept.is_bare);
             match self.whole(kept).await? {
-                Some(spread) => self.enter(request, &name, &spread).await,
+                Some(spread) => self.enter(request, &name, &spread, keeps).await,
                 None => Ok(Verdict::AS_IT_IS),
             }
         };
@@ -194,7 +194,14 @@ impl Placer {
         Ok(spread.filter(|spread| spread.target == known.target))
     }
 
-    async fn enter(&self, request: &Request, name: &str, spread: &Spread) -> Result<Verdict, &'static str> {
+    /// Gives a pod its place. `keeps`: the object is small enough to be kept until the next one comes.
+    async fn enter(
+        &self,
+        request: &Request,
+        name: &str,
+        spread: &Spread,
+        keeps: bool,
+    ) -> Result<Verdict, &'static str> {
         let pod = &request.object;
         let own = pod["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         // One without a name is known by the identity of this request, until it is seen.
@@ -259,7 +266,7 @@ impl Placer {
                     }
                     match write(&api, name, object, *next).await? {
                         Written::Done(object) => {
-                            *known = object.map(|object| *object);
+                            *known = object.filter(|_| keeps).map(|object| *object);
                             return Ok(placed);
                         }
                         Written::Again => pause(tried).await,
@@ -272,12 +279,12 @@ impl Placer {
     }
 
     async fn give_back(&self, namespace: &str, matched: &Matched, pod: &str) -> Result<(), &'static str> {
-        let spread = {
+        let kept = {
             let view = self.spreads.borrow();
             let kept = view.get(&format!("{namespace}/{}", matched.name));
-            kept.and_then(|kept| kept.spread.clone().ok())
+            kept.and_then(|kept| Some((kept.spread.clone().ok()?, !kept.is_bare)))
         };
-        let Some(spread) = spread else { return Ok(()) };
+        let Some((spread, keeps)) = kept else { return Ok(()) };
         let api: Api<Sent<WorkloadSpread>> = Api::namespaced(self.client.clone(), namespace);
         let turn = self.locks.of(&format!("{namespace}/{}", matched.name));
         let mut known = turn.lock().await;
@@ -294,7 +301,7 @@ impl Placer {
             let Some(next) = release(&spread, status, place, Timestamp::now()) else { return Ok(()) };
             match write(&api, &matched.name, object, next).await? {
                 Written::Done(object) => {
-                    *known = object.map(|object| *object);
+                    *known = object.filter(|_| keeps).map(|object| *object);
                     return Ok(());
                 }
                 Written::Again => pause(tried).await,

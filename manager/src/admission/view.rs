@@ -64,6 +64,19 @@ pub(super) async fn follow<K, V: PartialEq>(
     follow_pages(api, config.page_size(PAGE), what, keep, view).await;
 }
 
+/// The same of objects that may be as large as their authors like.
+pub(super) async fn follow_large<K, V: PartialEq>(
+    api: Api<K>,
+    config: watcher::Config,
+    what: &'static str,
+    keep: impl Fn(K) -> Option<V>,
+    view: watch::Sender<View<V>>,
+) where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    follow_pages(api, config.page_size(SMALL_PAGE), what, keep, view).await;
+}
+
 async fn follow_pages<K, V: PartialEq>(
     api: Api<K>,
     config: watcher::Config,
@@ -100,8 +113,8 @@ async fn follow_pages<K, V: PartialEq>(
     }
 }
 
-/// Watches all objects of a kind that OpenKruise has as well, as [`follow`] does, if it is ours. One that is
-/// not shows none. They may be as large as their authors like.
+/// Watches all objects of a kind that OpenKruise has as well, as [`follow_large`] does, if it is ours. One
+/// that is not shows none.
 pub(super) async fn follow_owned<K, V: PartialEq>(
     ours: bool,
     api: Api<K>,
@@ -112,8 +125,7 @@ pub(super) async fn follow_owned<K, V: PartialEq>(
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     if ours {
-        let config = watcher::Config::default().page_size(SMALL_PAGE);
-        return follow_pages(api, config, what, keep, view).await;
+        return follow_large(api, watcher::Config::default(), what, keep, view).await;
     }
     drop(view.send_replace(View::of(BTreeMap::new())));
     // Its readers take the end of the view for the end of the program.
