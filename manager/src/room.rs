@@ -20,8 +20,9 @@ use crate::{
     time::later,
 };
 
-/// A kind is listed for objects that come back once in it at the most.
-const LISTED_EVERY: Duration = Duration::from_secs(60);
+/// A kind is listed for objects that come back once in it at the most: no request is assigned while those of
+/// its kind are listed, and an author may make room and take it again and again.
+const LISTED_EVERY: Duration = Duration::from_secs(300);
 
 /// Kinds that are counted.
 const KINDS: [Kind; 6] =

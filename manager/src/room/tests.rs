@@ -65,7 +65,7 @@ fn one_that_was_set_aside_comes_back_by_a_list() {
     assert_eq!(room.all_left_out().len(), 1, "it was not shown yet");
     assert!(!is_aside(&room.fit(job("a", "x", 600 << 10))));
     assert_eq!(room.all_left_out().len(), 0);
-    // Once more within a minute: the list waits.
+    // Once more within the time: the list waits.
     room.fit(job("b", "y", 300 << 10));
     room.news();
     room.gone(Kind::ImagePullJob, "b", "y");
