@@ -1,6 +1,6 @@
 //! Events: what the indexes have to tell of SidecarSets, of requests and jobs that have ended, and of objects
-//! for which there is no room, written one after the other, by turns of their namespaces, and no faster than people read. One that cannot be
-//! written is lost; the object's status says the same.
+//! for which there is no room, written one after the other, by turns of their namespaces, and no faster than
+//! people read. One that cannot be written is lost; the object's status says the same, or the log.
 
 pub(crate) mod ended;
 
@@ -25,8 +25,8 @@ pub(crate) const AUTHOR: &str = "berth-manager";
 const PAUSE: Duration = Duration::from_millis(100);
 /// Events that wait; one more is lost.
 const MOST_WAITING: usize = 256;
-/// Places that ends of requests and jobs, and what is set aside, leave free: a thousand of them may end at once, and what is told of
-/// a SidecarSet is told once for a revision.
+/// Places that ends of requests and jobs leave free, and what is set aside: a thousand of them may come at
+/// once, and what is told of a SidecarSet is told once for a revision.
 const KEPT_FREE: usize = 64;
 
 /// News to tell of an object.
