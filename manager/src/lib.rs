@@ -13,8 +13,8 @@
 //!
 //! These seven decide and are pure, in the words of [`store`]: each is an [`index`], and they share the pods.
 //! [`watch`] and [`wire`] feed them, [`controller`] owns them, with `room` for so many bytes, [`writer`]
-//! carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what a job's pulls
-//! need and seals it. [`pod_updates`] is the entrance to updates in place; [`notes`] tells of them.
+//! carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what the pulls of
+//! a job need and seals it. [`pod_updates`] is the entrance to updates in place; [`notes`] tells of them.
 //!
 //! [`admission`] answers the API server about new pods, SidecarSets and requests, on every replica. It stands
 //! beside all of this and shares nothing with it but the lease.
