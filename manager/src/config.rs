@@ -47,6 +47,12 @@ pub struct Config {
     /// once
     #[arg(long, env = "BERTH_OBSERVE_FILED_REVISIONS", value_name = "NAMESPACE", value_parser = not_empty)]
     pub observe_filed_revisions: Option<String>,
+    /// MiB of memory for requests, ImagePullJobs, PodUnavailableBudgets, WorkloadSpreads and
+    /// PersistentPodStates, of all namespaces together. When they take more, the largest ones of the
+    /// namespaces that take most are set aside. Give it two fifths of the memory that the program may take,
+    /// or less
+    #[arg(long, env = "BERTH_OBJECT_MEMORY", default_value_t = 192, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..))]
+    pub object_memory: u32,
     /// Admission
     #[command(flatten)]
     pub admission: admission::Options,
@@ -71,6 +77,11 @@ impl Config {
         }
     }
 
+    /// `--object-memory`, in bytes.
+    pub fn most_held(&self) -> usize {
+        usize::try_from(self.object_memory).unwrap_or(usize::MAX).saturating_mul(1 << 20)
+    }
+
     /// `--lease-duration`.
     pub fn lease_duration(&self) -> Duration {
         Duration::from_secs(self.lease_duration.into())
@@ -93,6 +104,7 @@ mod tests {
         assert_eq!(config.lease_duration(), Duration::from_secs(15));
         assert_eq!(config.health_address.port(), 8000);
         assert_eq!(config.metrics_address.port(), 8080);
+        assert_eq!(config.most_held(), 192 << 20);
     }
 
     /// Parts of admission that stand behind gates in OpenKruise: those that are on there are on here.
@@ -116,6 +128,7 @@ mod tests {
     #[case::two_levels(&["-v", "--log-level", "warn"])]
     #[case::short_lease(&["--lease-duration", "2"])]
     #[case::no_namespace_of_files(&["--observe-filed-revisions", ""])]
+    #[case::no_memory(&["--object-memory", "0"])]
     #[case::empty_name(&["--lease-name", ""])]
     #[case::unknown(&["--leader-elect"])]
     fn bad_usage(#[case] args: &[&str]) {

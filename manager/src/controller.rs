@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use berth_base::line_pace::SharedPace;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
@@ -18,14 +19,15 @@ use crate::{
     indexes::Indexes,
     lease::Tenure,
     metrics::Metrics,
-    notes::Notes,
+    notes::{Notes, no_room},
     podstates::{Annotated, PodStateStep},
     requests::{Ask, Reply},
+    room::{Absent, Room},
     secrets::{Answer, Found, Vault},
     sidecarsets::FiledEvent,
     spreads::{Replicas, SpreadStep},
     store::{Entered, Kind, Now, Object, Webhooks},
-    watch::Input,
+    watch::{Input, Relists},
     writer::Writer,
 };
 
@@ -37,6 +39,9 @@ const BATCH: usize = 256;
 /// however much comes at once.
 const TURN: Duration = Duration::from_millis(10);
 
+/// Pace of the log lines about objects that are set aside.
+static ASIDE: SharedPace = SharedPace::new();
+
 /// Turn of this task on the thread.
 struct Turn(tokio::time::Instant);
 
@@ -45,6 +50,10 @@ struct Turn(tokio::time::Instant);
 pub struct Controller {
     /// All indexes. Pure.
     pub indexes: Indexes,
+    /// Room for the objects that they keep.
+    pub(crate) room: Room,
+    /// Takes which kinds are to be listed anew.
+    pub(crate) relists: watch::Sender<Relists>,
     /// Takes what is to be read of Secrets.
     pub fetches: mpsc::UnboundedSender<Fetch>,
     /// Gives what was read.
@@ -94,7 +103,7 @@ impl Controller {
         let (mut inputs, mut facts, mut filed) = (Vec::with_capacity(BATCH), Vec::new(), Vec::new());
         let (mut counted, mut count_at) = (None, None);
         loop {
-            let next = self.indexes.all().next_deadline();
+            let next = self.indexes.all().next_deadline().into_iter().chain(self.room.next()).min();
             // Cancel-safe: `recv`, `recv_many` and the writer take nothing unless they return it, the tenure,
             // webhooks and budgets keep their newest value, and a deadline that was not waited for to its end
             // is still there.
@@ -142,6 +151,8 @@ impl Controller {
             let before = std::mem::replace(&mut term, self.tenure.term());
             let now = now();
             let effects = if term.is_some() && term != before {
+                // Whoever led before may have said it of others: each replica has its own room.
+                self.room.all_left_out().for_each(|absent| self.tell_of(absent));
                 self.indexes.all().leads(now)
             } else if term.is_none() && before.is_some() {
                 self.indexes.all().rests(now)
@@ -149,11 +160,13 @@ impl Controller {
                 self.indexes.all().time_passed(now)
             };
             self.carry_out(effects);
+            self.list_again(now.instant);
             let next = counted.and_then(|at: Instant| at.checked_add(COUNTED_EVERY));
             count_at = next.filter(|at| *at > now.instant);
             if count_at.is_none() {
                 counted = Some(now.instant);
                 self.indexes.all().count(&self.metrics);
+                self.metrics.without_room(self.room.all_left_out().len());
             }
             turn.pass().await;
         }
@@ -162,8 +175,15 @@ impl Controller {
     fn take(&mut self, input: Input) {
         let now = now();
         let effects = match input {
-            Input::ListBegins(kind) => return self.indexes.all().list_begins(kind, now),
+            Input::ListBegins(kind) => {
+                self.room.list_begins(kind);
+                return self.indexes.all().list_begins(kind, now);
+            }
             Input::ListEnds(kind) => {
+                for Absent { kind, namespace, name, .. } in self.room.list_ends(kind) {
+                    let effects = self.indexes.all().delete(kind, &namespace, &name, now);
+                    self.carry_out(effects);
+                }
                 let effects = self.indexes.all().list_ends(kind, now);
                 self.listed.send_modify(|listed| listed.add(kind));
                 let Indexes { pods, requests, images, probes, sidecarsets, budgets, spreads, pod_states } =
@@ -217,9 +237,11 @@ impl Controller {
                     | Object::NodePodUpdate(_)
                     | Object::StatefulSet(_) => {}
                 }
+                let object = self.room.fit(*object);
                 self.indexes.all().apply(&object, now)
             }
             Input::Delete { kind, namespace, name } => {
+                self.room.gone(kind, &namespace, &name);
                 self.indexes.all().delete(kind, &namespace, &name, now)
             }
             Input::Absent(kind) => {
@@ -232,6 +254,40 @@ impl Controller {
             Input::Broke(kind) => return self.indexes.all().view_broke(kind, now),
         };
         self.carry_out(effects);
+        self.make_room(now);
+    }
+
+    /// Sets aside that for which there is no room any more, and says so.
+    fn make_room(&mut self, now: Now) {
+        for object in self.room.news() {
+            let effects = self.indexes.all().apply(&object, now);
+            self.carry_out(effects);
+        }
+        if self.indexes.probes.takes_list() {
+            self.room.asks(Kind::PodProbeMarker);
+        }
+        for absent in self.room.left_out() {
+            if let Some(left_out) = ASIDE.take() {
+                let (kind, Absent { namespace, name, .. }) = (absent.kind.name(), &absent);
+                warn!(kind, namespace, name, left_out, "No room for the object, it is set aside");
+            }
+            self.tell_of(&absent);
+        }
+    }
+
+    /// Tells of an object that is set aside; only the leader does.
+    fn tell_of(&self, absent: &Absent) {
+        if let Some(note) = no_room(absent) {
+            self.notes.tell(note);
+        }
+    }
+
+    /// Asks for the kinds that are to be shown again, since there is room for what was not kept of them.
+    fn list_again(&mut self, now: Instant) {
+        for kind in self.room.due(now) {
+            info!(kind = kind.name(), "Room for what was not kept, all of the kind are listed");
+            self.relists.send_modify(|asked| asked[kind as usize] = asked[kind as usize].wrapping_add(1));
+        }
     }
 
     fn answered(&mut self, Answer { fetch, result }: Answer) {
@@ -311,3 +367,6 @@ async fn deadline(at: Option<Instant>) {
 fn now() -> Now {
     Now { instant: tokio::time::Instant::now().into_std(), wall: Timestamp::now() }
 }
+
+#[cfg(test)]
+mod tests;

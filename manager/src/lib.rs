@@ -12,9 +12,9 @@
 //! has been told goes on while no manager runs.
 //!
 //! These seven decide and are pure, in the words of [`store`]: each is an [`index`], and they share the pods.
-//! [`watch`] and [`wire`] feed them, [`controller`] owns them, [`writer`] carries out the
-//! [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what a job's pulls need and seals
-//! it. [`pod_updates`] is the entrance to updates in place; [`notes`] tells of them.
+//! [`watch`] and [`wire`] feed them, [`controller`] owns them, with `room` for so many bytes, [`writer`]
+//! carries out the [writes](mod@write) they give, [`lease`] says who may. [`secrets`] reads what the pulls of
+//! a job need and seals it. [`pod_updates`] is the entrance to updates in place; [`notes`] tells of them.
 //!
 //! [`admission`] answers the API server about new pods, SidecarSets and requests, on every replica. It stands
 //! beside all of this and shares nothing with it but the lease.
@@ -51,6 +51,7 @@ pub mod podstates;
 pub mod probes;
 mod reads;
 pub mod requests;
+mod room;
 pub mod run;
 pub mod secrets;
 mod selector;

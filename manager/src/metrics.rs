@@ -82,6 +82,7 @@ pub struct Metrics {
     budgets: Family<One, Gauge>,
     spreads: Family<One, Gauge>,
     pod_states: Family<One, Gauge>,
+    without_room: Gauge,
     admission: Admission,
 }
 
@@ -155,6 +156,7 @@ impl Metrics {
             budgets: Family::default(),
             spreads: Family::default(),
             pod_states: Family::default(),
+            without_room: Gauge::default(),
         };
         metrics.admission.register(registry);
         registry.register(
@@ -214,6 +216,11 @@ impl Metrics {
             "PersistentPodStates, and whether they can be carried out",
             metrics.pod_states.clone(),
         );
+        registry.register(
+            "without_room",
+            "Objects that are set aside because all take more memory than there is for them",
+            metrics.without_room.clone(),
+        );
         metrics
     }
 
@@ -232,6 +239,10 @@ impl Metrics {
 
     pub(crate) fn queued(&self, count: usize) {
         self.queued.set(number(count));
+    }
+
+    pub(crate) fn without_room(&self, count: usize) {
+        self.without_room.set(number(count));
     }
 
     pub(crate) fn watch_failed(&self, kind: Kind) {

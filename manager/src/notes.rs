@@ -1,6 +1,6 @@
-//! Events: what the indexes have to tell of SidecarSets, and of requests and jobs that have ended, written
-//! one after the other, by turns of their namespaces, and no faster than people read. One that cannot be
-//! written is lost; the object's status says the same.
+//! Events: what the indexes have to tell of SidecarSets, of requests and jobs that have ended, and of objects
+//! for which there is no room, written one after the other, by turns of their namespaces, and no faster than
+//! people read. One that cannot be written is lost; the object's status says the same, or the log.
 
 pub(crate) mod ended;
 
@@ -14,8 +14,9 @@ use tracing::debug;
 
 use crate::{
     lease::Tenure,
-    store::Key,
-    wire::{Jobs, Requests, SidecarSets, Updates, Watchable},
+    room::Absent,
+    store::{Key, Kind},
+    wire::{Budgets, Jobs, PodStates, Requests, SidecarSets, Spreads, Updates, Watchable},
 };
 
 /// Author of the manager's Events.
@@ -24,8 +25,8 @@ pub(crate) const AUTHOR: &str = "berth-manager";
 const PAUSE: Duration = Duration::from_millis(100);
 /// Events that wait; one more is lost.
 const MOST_WAITING: usize = 256;
-/// Places that ends of requests and jobs leave free: a thousand of them may end at once, and what is told of
-/// a SidecarSet is told once for a revision.
+/// Places that ends of requests and jobs leave free, and what is set aside: a thousand of them may come at
+/// once, and what is told of a SidecarSet is told once for a revision.
 const KEPT_FREE: usize = 64;
 
 /// News to tell of an object.
@@ -50,12 +51,18 @@ pub struct Note {
 pub enum About {
     /// A SidecarSet.
     SidecarSet,
-    /// A ContainerRecreateRequest that has ended.
+    /// A ContainerRecreateRequest.
     Recreate,
-    /// A ContainerUpdateRequest that has ended.
+    /// A ContainerUpdateRequest.
     Update,
-    /// An ImagePullJob that has ended.
+    /// An ImagePullJob.
     ImagePullJob,
+    /// A PodUnavailableBudget.
+    Budget,
+    /// A WorkloadSpread.
+    Spread,
+    /// A PersistentPodState.
+    PodState,
 }
 
 impl About {
@@ -66,8 +73,40 @@ impl About {
             Self::Recreate => of::<Requests>(),
             Self::Update => of::<Updates>(),
             Self::ImagePullJob => of::<Jobs>(),
+            Self::Budget => of::<Budgets>(),
+            Self::Spread => of::<Spreads>(),
+            Self::PodState => of::<PodStates>(),
         }
     }
+
+    /// Kind that is watched; `None` of one of which nothing is told.
+    const fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::SidecarSet => Some(Self::SidecarSet),
+            Kind::Request => Some(Self::Recreate),
+            Kind::Update => Some(Self::Update),
+            Kind::ImagePullJob => Some(Self::ImagePullJob),
+            Kind::Budget => Some(Self::Budget),
+            Kind::Spread => Some(Self::Spread),
+            Kind::PodState => Some(Self::PodState),
+            _ => None,
+        }
+    }
+}
+
+/// News of an object for which there is no room.
+pub(crate) fn no_room(Absent { kind, namespace, name, uid }: &Absent) -> Option<Note> {
+    let text = "set aside: objects that authors make take more memory than there is for them, its namespace \
+                takes most, and it is among the largest there. What was done for it stays as it is. Make it \
+                smaller, delete others that have ended, or raise --object-memory of berth-manager";
+    Some(Note {
+        about: About::of(*kind)?,
+        key: Key { namespace: namespace.as_str().into(), name: name.as_str().into() },
+        uid: uid.as_str().into(),
+        warning: true,
+        reason: "SetAside",
+        text: text.to_owned(),
+    })
 }
 
 fn of<W: Watchable>() -> (String, &'static str) {
@@ -145,5 +184,7 @@ mod tests {
     fn kinds_have_their_names() {
         assert_eq!(About::SidecarSet.names(), ("apps.kruise.io/v1alpha1".to_owned(), "SidecarSet"));
         assert_eq!(About::Update.names(), ("berth.dev/v1alpha1".to_owned(), "ContainerUpdateRequest"));
+        let of_budget = About::of(Kind::Budget).map(About::names);
+        assert_eq!(of_budget, Some(("policy.kruise.io/v1alpha1".to_owned(), "PodUnavailableBudget")));
     }
 }

@@ -17,6 +17,8 @@ use crate::telemetry::chain;
 /// Objects of one page of a list. A page is read as a whole before anything of it is passed over, and an
 /// object may have 1.5 MB; fifty pods as they usually are come within some milliseconds.
 pub(crate) const PAGE: u32 = 50;
+/// The same of a kind whose objects are as large as their authors like: each takes some MiB at the most.
+pub(crate) const SMALL_PAGE: u32 = 8;
 
 /// Reads an object, if there is one.
 pub(crate) async fn read<K>(api: &Api<Sent<K>>, name: &str) -> Result<Option<K>, String>
@@ -39,12 +41,13 @@ pub(crate) async fn read_value(api: &Api<Sent<DynamicObject>>, name: &str) -> Re
     Ok(Some(value))
 }
 
-/// Reads all objects of a list, and keeps of each what `keep` makes of it.
+/// Reads all objects of a list, which may be as large as their authors like, and keeps of each what `keep`
+/// makes of it.
 pub(crate) async fn list<K, V>(api: &Api<K>, keep: impl Fn(K) -> Option<V>) -> kube::Result<Vec<V>>
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = ListParams::default().limit(SMALL_PAGE);
     let mut all = Vec::new();
     loop {
         let page = api.list(&params).await?;
@@ -148,7 +151,7 @@ mod tests {
         });
         let keep = |one: Namespace| Some(one.name_any()).filter(|name| name != "b");
         assert_eq!(list(&Api::all(client), keep).await.unwrap(), ["a", "c", "d"]);
-        let page = format!("GET /api/v1/namespaces?&limit={PAGE}");
+        let page = format!("GET /api/v1/namespaces?&limit={SMALL_PAGE}");
         assert_eq!(asked.each(path), [page.clone(), format!("{page}&continue=second")]);
     }
 

@@ -40,9 +40,11 @@ use crate::{
     indexes::Indexes,
     lease::{Candidate, Terms},
     metrics::Metrics,
-    notes, podstates, secrets, sidecarsets, spreads,
+    notes, podstates,
+    room::Room,
+    secrets, sidecarsets, spreads,
     store::{Entered, Webhooks},
-    watch::Follower,
+    watch::{Follower, Lists},
     wire::{
         AdvancedSets, Budgets, Jobs, Markers, Namespaces, NodeImages, NodeProbes, NodeUpdates, Nodes,
         PodStates, Pods, Requests, SidecarSets, Spreads, StatefulSets, Updates,
@@ -114,6 +116,7 @@ async fn work(
     let (annotations_sender, annotations) = mpsc::channel(INPUTS);
     let (filed_sender, filed) = mpsc::channel(INPUTS);
     let (notes, told) = notes::channel(tenure.clone());
+    let (relists, lists) = Lists::new();
     let mut indexes = Indexes::default();
     if config.admission.asks_budgets() {
         indexes.requests.ask_budgets();
@@ -125,6 +128,8 @@ async fn work(
     }
     let controller = Controller {
         indexes,
+        room: Room::new(config.most_held()),
+        relists,
         fetches,
         answers,
         vault,
@@ -169,7 +174,8 @@ async fn work(
     let namespace = &config.namespace;
     admission::start(&config.admission, ownership, namespace, handles, &mut watches, &mut tasks).await?;
     tasks.spawn(http::serve(scraped, Pages::Metrics(registry), stop.clone()));
-    follow_all(&Follower { client: client.clone(), inputs: sender, metrics, ownership }, &mut watches);
+    let follower = Follower { client: client.clone(), inputs: sender, metrics, ownership, lists };
+    follow_all(&follower, &mut watches);
     watches.spawn(notes::write(client.clone(), told));
     watches.spawn(secrets::read(client.clone(), fetches_due, secrets_sender));
     watches.spawn(budgets::carry_out(client.clone(), tenure.clone(), steps_due, facts_sender));

@@ -1,5 +1,7 @@
 //! The watches: what the API server shows, in the index's words. Conversion only; nothing is decided here.
 
+mod lists;
+
 use std::pin::pin;
 
 use berth_base::ownership::Ownership;
@@ -11,9 +13,10 @@ use kube::{
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::{info, warn};
 
+pub use self::lists::{Lists, Relists};
 use crate::{
     metrics::Metrics,
-    reads::PAGE,
+    reads::{PAGE, SMALL_PAGE},
     store::{Kind, Object},
     wire::{Watchable, Watched},
 };
@@ -55,6 +58,8 @@ pub(crate) struct Follower {
     pub(crate) metrics: Metrics,
     /// Owner of each kind that OpenKruise has as well.
     pub(crate) ownership: Ownership,
+    /// Lists that are asked for, and places for them.
+    pub(crate) lists: Lists,
 }
 
 impl Follower {
@@ -66,7 +71,8 @@ impl Follower {
     {
         let inputs = self.inputs.clone();
         if W::SHARED.is_none_or(|kind| self.ownership.has(kind)) {
-            watches.spawn(follow::<W>(self.client.clone(), inputs, self.metrics.clone()));
+            let (client, metrics) = (self.client.clone(), self.metrics.clone());
+            watches.spawn(follow::<W>(client, inputs, metrics, self.lists.clone()));
         } else {
             watches.spawn(leave(W::KIND, inputs));
         }
@@ -82,17 +88,32 @@ async fn leave(kind: Kind, inputs: mpsc::Sender<Input>) {
 }
 
 /// Watches all objects of a kind, for ever. Ends when nobody receives any more.
-pub async fn follow<W>(client: Client, inputs: mpsc::Sender<Input>, metrics: Metrics)
+pub async fn follow<W>(client: Client, inputs: mpsc::Sender<Input>, metrics: Metrics, mut lists: Lists)
 where
     W: Watchable,
     Watched<W>: Resource<DynamicType = ()>,
 {
     let kind = W::KIND;
     let api: Api<Watched<W>> = Api::all(client);
-    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(PAGE);
+    let page = if W::IS_LARGE { SMALL_PAGE } else { PAGE };
+    let config = watcher::Config::default().timeout(WATCH_SECONDS).page_size(page);
     let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
     let mut outage = Outage::default();
-    while let Some(event) = events.next().await {
+    let (mut is_listing, mut place) = (true, None);
+    loop {
+        if W::IS_LARGE && is_listing && place.is_none() {
+            place = lists.place().await;
+        }
+        // Cancel-safe: the stream keeps what it has not given, and what was asked for stays asked for.
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = lists.asked(kind), if !is_listing => {
+                events.set(watcher::watcher(api.clone(), config.clone()));
+                is_listing = true;
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
         let mut pause = None;
         let input = match event {
             Ok(event) => input::<W>(event),
@@ -117,10 +138,17 @@ where
         if pause.is_none() && !matches!(input, Input::ListBegins(_)) && outage.ends() {
             info!(kind = kind.name(), "Watch follows again");
         }
+        match &input {
+            Input::ListBegins(_) => is_listing = true,
+            Input::ListEnds(_) => (is_listing, place) = (false, None),
+            _ => {}
+        }
         if inputs.send(input).await.is_err() {
             return;
         }
         if let Some(pause) = pause {
+            // Others may list meanwhile.
+            place = None;
             tokio::time::sleep(pause).await;
         }
     }

@@ -39,7 +39,7 @@ pub use self::{
 };
 use crate::{
     size,
-    store::{CustomSeen, Kind, NodeSeen, Object, Owner, POD_UID},
+    store::{CustomSeen, Kind, NodeSeen, Object, Owner, POD_UID, Weight},
 };
 
 /// A kind that can be watched trimmed.
@@ -58,6 +58,8 @@ pub trait Watchable: Clone + Debug + Send + Sync + 'static {
     const PLURAL: &str = Self::KIND.name();
     /// Only metadata are read, so only metadata are asked for.
     const METADATA_ONLY: bool;
+    /// Objects may be as large as their authors like, so few of them come at once.
+    const IS_LARGE: bool = false;
     /// With namespaces or without.
     type Scope;
     /// Part of `spec` that is read.
@@ -212,6 +214,9 @@ where
     S: DeserializeOwned,
     T: DeserializeOwned + Default,
 {
+    let (spec, spec_weight) = weighed(spec.unwrap_or_default(), FreeForm::spec);
+    let status = status.map(|status| weighed(status, FreeForm::status));
+    let (status, status_weight) = status.unwrap_or_else(|| (Ok(T::default()), Weight::default()));
     CustomSeen {
         namespace: meta.namespace.clone().unwrap_or_default(),
         name: meta.name.clone().unwrap_or_default(),
@@ -222,9 +227,28 @@ where
         deleting: meta.deletion_timestamp.is_some(),
         annotations: meta.annotations.clone().unwrap_or_default(),
         pod_uid: meta.labels.as_ref().and_then(|labels| labels.get(POD_UID)).cloned(),
-        spec: spec.unwrap_or_default().spec(),
-        status: status.map_or_else(|| Ok(T::default()), FreeForm::status),
+        spec,
+        status,
+        spec_weight,
+        status_weight,
+        is_aside: false,
     }
+}
+
+/// Reads a part of an object; with its size. Of one that cannot be read the reason is kept, and some reasons
+/// quote it.
+fn weighed<P>(
+    part: FreeForm,
+    read: impl FnOnce(FreeForm) -> Result<P, String>,
+) -> (Result<P, String>, Weight) {
+    let value = &part.0.value;
+    let weight = Weight { memory: nested::memory(value), text: size::bytes(value) };
+    let read = read(part);
+    let weight = match &read {
+        Ok(_) => weight,
+        Err(reason) => Weight { memory: reason.len(), text: reason.len() },
+    };
+    (read, weight)
 }
 
 /// Controller of an object. Its parts have no bound of their own, and one with a part that is longer than any

@@ -143,6 +143,12 @@ impl Rules {
         Ok(Self { target, required: required.unwrap_or_default(), preferred, annotations, when_deleted })
     }
 
+    /// Returns the same without what is recorded: that may be half a MiB of keys.
+    #[must_use]
+    pub fn of_target(self) -> Self {
+        Self { required: Vec::new(), preferred: Vec::new(), annotations: Vec::new(), ..self }
+    }
+
     /// Returns the StatefulSet.
     pub fn target(&self) -> &TargetName {
         &self.target

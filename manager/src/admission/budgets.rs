@@ -61,6 +61,8 @@ pub(super) fn read(object: Watched<wire::Budgets>) -> Option<BudgetKept> {
     let Object::Budget(seen) = object.into_object() else { return None };
     let selector = seen.spec.as_ref().ok().and_then(|spec| spec.selector.clone());
     let budget = seen.spec.and_then(|spec| Budget::parse(&spec, &seen.annotations));
+    // One that cannot be kept may have any number of values.
+    let selector = selector.filter(|_| budget.is_ok());
     let kept = BudgetKept { namespace: seen.namespace, name: seen.name, selector, budget };
     Some(kept).filter(|_| !seen.deleting)
 }

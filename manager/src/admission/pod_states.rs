@@ -38,15 +38,16 @@ const LONGEST_VALUE: usize = 63;
 pub(super) struct StateKept {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// Its spec, checked, or what is wrong with it.
+    /// Its StatefulSet, where the spec makes sense, or what is wrong with it.
     pub(super) rules: Result<Rules, String>,
 }
 
-/// Reads a PersistentPodState; one whose deletion has begun sends nobody back.
+/// Reads a PersistentPodState; one whose deletion has begun sends nobody back. It is read anew for each pod,
+/// so no more is kept of it than whose pods it is for.
 pub(super) fn read(object: Watched<wire::PodStates>) -> Option<StateKept> {
     let Object::PodState(seen) = object.into_object() else { return None };
     let rules = |spec| Rules::of(spec).map_err(|fault| fault.to_string());
-    let rules = seen.spec.as_ref().map_err(Clone::clone).and_then(rules);
+    let rules = seen.spec.as_ref().map_err(Clone::clone).and_then(rules).map(Rules::of_target);
     let kept = StateKept { namespace: seen.namespace, name: seen.name, rules };
     Some(kept).filter(|_| !seen.deleting)
 }

@@ -27,7 +27,7 @@ use tracing::{debug, warn};
 use self::pending::{Due, Outcome, Pending};
 use super::{
     recreate::ACTIVE,
-    view::{View, follow},
+    view::{View, follow_large},
 };
 use crate::{
     lease::Tenure,
@@ -66,7 +66,7 @@ pub(super) async fn run(client: Client, tenure: Tenure) {
     });
     // None of them ends while the others go on.
     tokio::select! {
-        () = follow(api, config, "requests that have not ended", read, view) => {}
+        () = follow_large(api, config, "requests that have not ended", read, view) => {}
         () = give(shown, tenure, turns, ends) => {}
         () = writing => {}
     }

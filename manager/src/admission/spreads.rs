@@ -30,7 +30,7 @@ use super::{
 use crate::{
     budgets::parent,
     reads,
-    spreads::replicas,
+    spreads::{replicas, without_rules},
     store::{Object, Owner},
     telemetry::chain,
     wire::{self, Watched},
@@ -39,6 +39,9 @@ use crate::{
 /// A question is answered within it; the server answers within 4 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
+/// A spec that takes more memory than this is not kept as a whole. Most take a few KiB.
+const MOST_KEPT: usize = 32 << 10;
+
 /// A WorkloadSpread as admission has it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SpreadKept {
@@ -46,6 +49,8 @@ pub(super) struct SpreadKept {
     pub(super) name: String,
     /// The spread, or what is wrong with it.
     pub(super) spread: Result<Spread, String>,
+    /// It is here without what it puts into pods, which is read when one comes.
+    pub(super) is_bare: bool,
 }
 
 impl SpreadKept {
@@ -53,15 +58,18 @@ impl SpreadKept {
     pub(super) fn coming(request: &Request) -> Option<Self> {
         let spec = serde_json::from_value(request.object["spec"].clone()).ok()?;
         let (name, namespace) = (request.object["metadata"]["name"].as_str()?, request.namespace.clone());
-        Some(Self { namespace, name: name.to_owned(), spread: Spread::parse(&spec) })
+        Some(Self { namespace, name: name.to_owned(), spread: Spread::parse(&spec), is_bare: false })
     }
 }
 
-/// Reads a WorkloadSpread; one whose deletion has begun places nothing.
+/// Reads a WorkloadSpread; one whose deletion has begun places nothing. An author may make thousands of the
+/// largest size, and every replica has all of them.
 pub(super) fn read(object: Watched<wire::Spreads>) -> Option<SpreadKept> {
     let Object::Spread(seen) = object.into_object() else { return None };
     let spread = seen.spec.as_ref().map_err(Clone::clone).and_then(Spread::parse);
-    let kept = SpreadKept { namespace: seen.namespace, name: seen.name, spread };
+    let is_bare = seen.spec_weight.memory > MOST_KEPT;
+    let spread = if is_bare { spread.map(without_rules) } else { spread };
+    let kept = SpreadKept { namespace: seen.namespace, name: seen.name, spread, is_bare };
     Some(kept).filter(|_| !seen.deleting)
 }
 
@@ -80,10 +88,14 @@ impl Placer {
             let Some(owner) = controller(&request.object).filter(|_| lives(&request.object)) else {
                 return Ok(Verdict::AS_IT_IS);
             };
-            let Some((name, spread)) = self.of_owner(&request.namespace, &owner).await? else {
+            let Some(kept) = self.of_owner(&request.namespace, &owner).await? else {
                 return Ok(Verdict::AS_IT_IS);
             };
-            self.enter(request, &name, &spread).await
+            let (name, keeps) = (kept.name.clone(), !kept.is_bare);
+            match self.whole(kept).await? {
+                Some(spread) => self.enter(request, &name, &spread, keeps).await,
+                None => Ok(Verdict::AS_IT_IS),
+            }
         };
         match timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(verdict)) => verdict,
@@ -133,35 +145,25 @@ impl Placer {
     }
 
     /// The spread of a pod's controller, the first by name.
-    async fn of_owner(
-        &self,
-        namespace: &str,
-        owner: &Owner,
-    ) -> Result<Option<(String, Spread)>, &'static str> {
+    async fn of_owner(&self, namespace: &str, owner: &Owner) -> Result<Option<SpreadKept>, &'static str> {
         let mut candidates = {
             let view = self.spreads.borrow();
             let spreads = view.listed().ok_or("WorkloadSpreads are not listed yet")?;
             let prefix = format!("{namespace}/");
             let of_space = spreads.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
-            let all = of_space.filter_map(|(_, kept)| Some((&kept.name, kept.spread.as_ref().ok()?)));
-            let own = all.filter(|(_, spread)| may_be(spread, owner));
-            own.map(|(name, spread)| (name.clone(), spread.clone())).collect::<Vec<_>>()
+            let own = of_space.map(|(_, kept)| kept).filter(|kept| may_be(kept, owner));
+            own.cloned().collect::<Vec<_>>()
         };
         if candidates.is_empty() {
             // The API server asks because one is for it: the watch may be behind. One that cannot be read
             // hides no other.
             let all = self.lists.of(namespace, list(self.client.clone(), namespace.to_owned())).await?;
-            candidates = all
-                .iter()
-                .filter_map(|kept| Some((&kept.name, kept.spread.as_ref().ok()?)))
-                .filter(|(_, spread)| may_be(spread, owner))
-                .map(|(name, spread)| (name.clone(), spread.clone()))
-                .collect();
+            candidates = all.iter().filter(|kept| may_be(kept, owner)).cloned().collect();
         }
         let mut top: Option<Option<Owner>> = None;
-        for (name, spread) in candidates {
-            if spread.target.is(&owner.api_version, &owner.kind, &owner.name) {
-                return Ok(Some((name, spread)));
+        for kept in candidates {
+            if is_of(&kept, owner) {
+                return Ok(Some(kept));
             }
             // To which Deployment its ReplicaSet belongs.
             let found = match &top {
@@ -172,14 +174,34 @@ impl Placer {
                     top.insert(read.flatten()).clone()
                 }
             };
-            if found.is_some_and(|top| spread.target.is(&top.api_version, &top.kind, &top.name)) {
-                return Ok(Some((name, spread)));
+            if found.is_some_and(|top| is_of(&kept, &top)) {
+                return Ok(Some(kept));
             }
         }
         Ok(None)
     }
 
-    async fn enter(&self, request: &Request, name: &str, spread: &Spread) -> Result<Verdict, &'static str> {
+    /// A spread with what it puts into pods. `None`: it is about another workload by now, or about none.
+    async fn whole(&self, kept: SpreadKept) -> Result<Option<Spread>, &'static str> {
+        let Ok(known) = kept.spread else { return Ok(None) };
+        if !kept.is_bare {
+            return Ok(Some(known));
+        }
+        let api: Api<Sent<WorkloadSpread>> = Api::namespaced(self.client.clone(), &kept.namespace);
+        let object = newest(&api, &kept.name).await?;
+        let object = object.filter(|object| object.metadata.deletion_timestamp.is_none());
+        let spread = object.and_then(|object| Spread::parse(&object.spec).ok());
+        Ok(spread.filter(|spread| spread.target == known.target))
+    }
+
+    /// Gives a pod its place. `keeps`: the object is small enough to be kept until the next one comes.
+    async fn enter(
+        &self,
+        request: &Request,
+        name: &str,
+        spread: &Spread,
+        keeps: bool,
+    ) -> Result<Verdict, &'static str> {
         let pod = &request.object;
         let own = pod["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         // One without a name is known by the identity of this request, until it is seen.
@@ -244,7 +266,7 @@ impl Placer {
                     }
                     match write(&api, name, object, *next).await? {
                         Written::Done(object) => {
-                            *known = object.map(|object| *object);
+                            *known = object.filter(|_| keeps).map(|object| *object);
                             return Ok(placed);
                         }
                         Written::Again => pause(tried).await,
@@ -257,12 +279,12 @@ impl Placer {
     }
 
     async fn give_back(&self, namespace: &str, matched: &Matched, pod: &str) -> Result<(), &'static str> {
-        let spread = {
+        let kept = {
             let view = self.spreads.borrow();
             let kept = view.get(&format!("{namespace}/{}", matched.name));
-            kept.and_then(|kept| kept.spread.clone().ok())
+            kept.and_then(|kept| Some((kept.spread.clone().ok()?, !kept.is_bare)))
         };
-        let Some(spread) = spread else { return Ok(()) };
+        let Some((spread, keeps)) = kept else { return Ok(()) };
         let api: Api<Sent<WorkloadSpread>> = Api::namespaced(self.client.clone(), namespace);
         let turn = self.locks.of(&format!("{namespace}/{}", matched.name));
         let mut known = turn.lock().await;
@@ -279,7 +301,7 @@ impl Placer {
             let Some(next) = release(&spread, status, place, Timestamp::now()) else { return Ok(()) };
             match write(&api, &matched.name, object, next).await? {
                 Written::Done(object) => {
-                    *known = object.map(|object| *object);
+                    *known = object.filter(|_| keeps).map(|object| *object);
                     return Ok(());
                 }
                 Written::Again => pause(tried).await,
@@ -331,9 +353,15 @@ async fn write(
     }
 }
 
-fn may_be(spread: &Spread, owner: &Owner) -> bool {
-    spread.target.is(&owner.api_version, &owner.kind, &owner.name)
-        || spread.target.may_have(&owner.api_version, &owner.kind, &owner.name)
+fn may_be(kept: &SpreadKept, owner: &Owner) -> bool {
+    let may_have = |spread: &Spread| spread.target.may_have(&owner.api_version, &owner.kind, &owner.name);
+    is_of(kept, owner) || kept.spread.as_ref().is_ok_and(may_have)
+}
+
+/// Tells whether it can be carried out, and is about this workload.
+fn is_of(kept: &SpreadKept, workload: &Owner) -> bool {
+    let Owner { api_version, kind, name, .. } = workload;
+    kept.spread.as_ref().is_ok_and(|spread| spread.target.is(api_version, kind, name))
 }
 
 /// The number at the end of a name.

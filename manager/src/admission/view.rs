@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
 use crate::{
-    reads::PAGE,
+    reads::{PAGE, SMALL_PAGE},
     watch::{Failure, Outage, WATCH_SECONDS, is_too_old},
 };
 
@@ -61,7 +61,32 @@ pub(super) async fn follow<K, V: PartialEq>(
 ) where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
-    let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
+    follow_pages(api, config.page_size(PAGE), what, keep, view).await;
+}
+
+/// The same of objects that may be as large as their authors like.
+pub(super) async fn follow_large<K, V: PartialEq>(
+    api: Api<K>,
+    config: watcher::Config,
+    what: &'static str,
+    keep: impl Fn(K) -> Option<V>,
+    view: watch::Sender<View<V>>,
+) where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    follow_pages(api, config.page_size(SMALL_PAGE), what, keep, view).await;
+}
+
+async fn follow_pages<K, V: PartialEq>(
+    api: Api<K>,
+    config: watcher::Config,
+    what: &'static str,
+    keep: impl Fn(K) -> Option<V>,
+    view: watch::Sender<View<V>>,
+) where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let config = config.timeout(WATCH_SECONDS);
     let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
     let mut fresh = BTreeMap::new();
     let mut outage = Outage::default();
@@ -88,8 +113,8 @@ pub(super) async fn follow<K, V: PartialEq>(
     }
 }
 
-/// Watches all objects of a kind that OpenKruise has as well, as [`follow`] does, if it is ours. One that is
-/// not shows none.
+/// Watches all objects of a kind that OpenKruise has as well, as [`follow_large`] does, if it is ours. One
+/// that is not shows none.
 pub(super) async fn follow_owned<K, V: PartialEq>(
     ours: bool,
     api: Api<K>,
@@ -100,7 +125,7 @@ pub(super) async fn follow_owned<K, V: PartialEq>(
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     if ours {
-        return follow(api, watcher::Config::default(), what, keep, view).await;
+        return follow_large(api, watcher::Config::default(), what, keep, view).await;
     }
     drop(view.send_replace(View::of(BTreeMap::new())));
     // Its readers take the end of the view for the end of the program.
@@ -262,7 +287,7 @@ mod tests {
         let budget = |most: i64| json!({"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": most});
         let target = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"});
         let spread = |name: &str| json!({"targetRef": target, "subsets": [{"name": name}]});
-        let state = |key: &str| json!({"targetRef": target, "requiredPersistentTopology": {"nodeTopologyKeys": [key]}});
+        let state = |name: &str| json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name}, "requiredPersistentTopology": {"nodeTopologyKeys": ["zone"]}});
         let set = |app: &str| json!({"selector": {"matchLabels": {"app": app}}, "containers": [{"name": "a", "image": "a"}]});
         let first_and_last = [true, false, false, true];
         let of_budgets = seen(budgets::read, "PodUnavailableBudget", &budget(1), &budget(2));

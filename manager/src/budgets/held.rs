@@ -34,6 +34,13 @@ impl Held {
         before
     }
 
+    /// A request is there, and nothing else is known of it.
+    pub(super) fn stays(&mut self, request: &Key, list: u32) {
+        if let Some((_, shown)) = self.requests.get_mut(request) {
+            *shown = list;
+        }
+    }
+
     /// Gives the pod that no request holds any more.
     pub(super) fn let_go(&mut self, request: &Key) -> Option<Arc<str>> {
         let (pod, _) = self.requests.remove(request)?;

@@ -85,6 +85,11 @@ impl BudgetIndex {
     /// A request to recreate containers of a pod: a permit of it stands while that goes on.
     pub(super) fn apply_request(&mut self, seen: &RecreateSeen) {
         let key = self.texts.key(&seen.namespace, &seen.name);
+        if seen.is_aside {
+            // There was no room for it: whether it goes on is not known, so what stands for it stays.
+            self.held.stays(&key, self.views.list(Kind::Request));
+            return;
+        }
         let pod = seen.spec.as_ref().ok().filter(|_| under_way(seen)).map(|spec| spec.pod_name.as_str());
         let before = match pod {
             Some(pod) => {

@@ -97,6 +97,12 @@ impl ImageIndex {
             self.absorb(&uid);
         } else if stage != Stage::Unreadable {
             self.job_is_over(&uid, pods, now);
+        } else if !self.rollouts.contains_key(&uid)
+            && let Some(job) = self.jobs.get(&uid).filter(|job| job.spec.is_err())
+        {
+            // Nothing of it can be carried out: it would take a turn for nothing.
+            let entrant = (job.rank(), uid.clone());
+            self.leave_turns(&key.namespace, &entrant);
         }
         self.touched.insert(uid);
     }

@@ -1,5 +1,7 @@
 //! The index: what it asks for, what it writes and when.
 
+mod aside;
+
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},

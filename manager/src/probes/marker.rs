@@ -20,6 +20,9 @@ use super::{
 /// one counts for no other.
 pub(super) type Serial = u64;
 
+/// The plan of one that waits is kept if it takes no more.
+const SMALL: usize = 8 << 10;
+
 /// A marker.
 #[derive(Debug)]
 pub(super) struct Marker {
@@ -34,7 +37,9 @@ pub(super) struct Marker {
     /// The plan, or what is wrong with the spec.
     pub(super) plan: Result<Arc<Plan>, Box<str>>,
     pub(super) serial: Serial,
-    /// There are too many before it in its namespace.
+    /// Bytes of memory that its plan takes, about.
+    pub(super) weight: usize,
+    /// There are too many before it in its namespace, or its plan is not known yet.
     pub(super) waits: bool,
     /// On how many pods of which node there is no room for its probes.
     pub(super) crowded: BTreeMap<Arc<str>, usize>,
@@ -58,6 +63,18 @@ impl Marker {
     /// Its plan, if it is to be carried out.
     pub(super) fn active(&self) -> Option<&Arc<Plan>> {
         self.plan.as_ref().ok().filter(|_| !self.deleting && !self.waits)
+    }
+
+    /// Tells whether its plan was not kept while it waited.
+    pub(super) fn is_bare(&self) -> bool {
+        self.plan.as_ref().is_ok_and(|plan| plan.probes.is_empty())
+    }
+
+    /// Forgets the plan of a large one that waits. It comes with the next list.
+    pub(super) fn forget_plan(&mut self) {
+        if self.waits && self.weight > SMALL && self.plan.is_ok() {
+            self.plan = Ok(Arc::new(Plan::bare()));
+        }
     }
 
     /// Its place among those of its namespace, if it makes sense.

@@ -29,7 +29,7 @@
 //! - what one probe has on a pod, a condition, a label or an annotation, no other writes there: the marker
 //!   made first has it, then the first by name, and in a marker the first of its probes;
 //! - neither a namespace with too many markers nor one with too large ones takes from another what fits there
-//!   (`room`); a marker that waits says so, and comes in when there is room;
+//!   (`room`); a marker that waits says so, and comes in when there is room, a large one by the next list;
 //! - a write is asked for once for each version of an object and content, and again only if it was lost or
 //!   the lease came anew. A NodePodProbe is written to once in [`SETTLE`] at the most, a marker once in
 //!   [`WRITTEN_EVERY`], the first time at once;
@@ -105,6 +105,8 @@ pub struct ProbeIndex {
     dirty: BTreeSet<Arc<str>>,
     /// Namespaces with markers whose turn it may be.
     turns: BTreeSet<Arc<str>>,
+    /// Markers have their turn whose plan was not kept.
+    misses_plans: bool,
     orders: Vec<Write>,
     /// Evaluations of selectors on pods, for the tests of what an event costs.
     #[cfg(test)]
@@ -227,6 +229,11 @@ impl Index for ProbeIndex {
 }
 
 impl ProbeIndex {
+    /// Tells whether markers have got their turn since this was asked last of which all is to be shown again.
+    pub(crate) fn takes_list(&mut self) -> bool {
+        std::mem::take(&mut self.misses_plans)
+    }
+
     /// Returns how much is remembered.
     pub fn size(&self) -> Size {
         let markers = || self.spaces.values().flat_map(|space| space.markers.values());

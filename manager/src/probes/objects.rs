@@ -13,6 +13,7 @@ use super::{
     queue::Rank,
     resolve::{Problem, Resolved},
     spec,
+    status::cut,
 };
 use crate::store::{Key, Kind, MarkerSeen, NodePodProbeSeen, Pod, PodChange, Pods};
 
@@ -109,10 +110,12 @@ impl ProbeIndex {
             Ok(spec) => spec::parse(&key, spec).map(Arc::new),
             Err(error) => Err(format!("spec of PodProbeMarker {key} cannot be read: {error}; correct it")),
         };
-        let plan = plan.map_err(String::into_boxed_str);
+        // Some faults quote what is wrong.
+        let plan = plan.map_err(|fault| Box::<str>::from(cut(&fault)));
+        let weight = seen.spec_weight.kept();
         let markers = &mut self.spaces.entry(key.namespace.clone()).or_default().markers;
-        let known = markers.get(&key.name).map(|marker| (&marker.plan, marker.deleting));
-        let changed = known != Some((&plan, seen.deleting));
+        let known = markers.get(&key.name).map(|marker| (&marker.plan, marker.deleting, marker.weight));
+        let changed = known != Some((&plan, seen.deleting, weight));
         let marker = markers.entry(key.name.clone()).or_insert_with(|| Marker {
             name: key.name.clone(),
             uid: seen.uid.as_str().into(),
@@ -122,6 +125,7 @@ impl ProbeIndex {
             deleting: false,
             plan: Err("".into()),
             serial: 0,
+            weight,
             waits: false,
             crowded: BTreeMap::new(),
             shown: None,
@@ -138,9 +142,10 @@ impl ProbeIndex {
         marker.list = self.views.list(Kind::PodProbeMarker);
         if changed {
             self.serial += 1;
-            (marker.plan, marker.serial) = (plan, self.serial);
+            (marker.plan, marker.serial, marker.weight) = (plan, self.serial, weight);
             let had_some = marker.matched > 0;
             self.take_turns(&key, pods);
+            self.keep_plan(&key);
             self.select(&key.namespace, &key.name, had_some, pods);
         }
         self.touched.insert(key);
@@ -151,13 +156,23 @@ impl ProbeIndex {
         let Some(space) = self.spaces.get_mut(&key.namespace) else { return };
         let Some(marker) = space.markers.get_mut(&key.name) else { return };
         let turned = match marker.rank() {
-            Some(rank) => space.turns.enter(rank),
+            Some(rank) => space.turns.enter(rank, marker.weight),
             None => {
                 marker.waits = false;
                 space.turns.leave(&(marker.created, marker.name.clone()))
             }
         };
         self.turned(key, turned, pods);
+    }
+
+    /// A marker whose plan is known has its turn, or waits; then the plan of a large one is not kept.
+    fn keep_plan(&mut self, key: &Key) {
+        let Some(space) = self.spaces.get_mut(&key.namespace) else { return };
+        let Some(marker) = space.markers.get_mut(&key.name) else { return };
+        if let Some(rank) = marker.rank() {
+            marker.waits = !space.turns.has_turn(&rank);
+            marker.forget_plan();
+        }
     }
 
     fn turned(&mut self, because_of: &Key, turned: Vec<(Rank, bool)>, pods: &Pods) {
@@ -167,8 +182,16 @@ impl ProbeIndex {
             self.serial += 1;
             (marker.waits, marker.serial) = (!carried, self.serial);
             if name != because_of.name {
+                // It waits for its plan.
+                let is_bare = carried && marker.is_bare();
+                marker.waits |= is_bare;
+                self.misses_plans |= is_bare;
                 let had_some = marker.matched > 0;
                 self.select(&because_of.namespace, &name, had_some, pods);
+                let space = self.spaces.get_mut(&because_of.namespace);
+                if let Some(marker) = space.and_then(|space| space.markers.get_mut(&name)) {
+                    marker.forget_plan();
+                }
                 self.touched.insert(because_of.sibling(&name));
             }
         }

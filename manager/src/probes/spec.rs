@@ -41,6 +41,13 @@ pub(super) struct Plan {
     pub(super) weight: usize,
 }
 
+impl Plan {
+    /// Plan of which nothing is kept but that the marker makes sense; any other one has probes.
+    pub(super) fn bare() -> Self {
+        Self { selector: Selector::default(), probes: Box::default(), weight: 0 }
+    }
+}
+
 /// Fault: the field below `spec`, and what to do about it.
 pub(super) type Fault = (String, String);
 

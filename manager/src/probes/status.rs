@@ -59,9 +59,10 @@ pub(super) fn shows(shown: &PodProbeMarkerStatus, status: &PodProbeMarkerStatus)
 /// Said by one that waits. Without numbers that change: thousands may have to say it.
 static WAITS: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "of the markers of a namespace the first {} that can be carried out are, by the time they were made and by name, and this one \
-         comes after them; delete others, or put several probes into one marker",
-        queue::MOST
+        "of the markers of a namespace the first {} that can be carried out are, as far as they take {} MiB of memory, by the time they \
+         were made and by name, and this one comes after them; delete others, or put several probes into one marker",
+        queue::MOST,
+        queue::ROOM >> 20,
     )
 });
 
@@ -79,7 +80,7 @@ fn crowded(marker: &Marker) -> String {
 }
 
 /// A message cut to the length it may have.
-fn cut(text: &str) -> &str {
+pub(super) fn cut(text: &str) -> &str {
     text::cut(text, LONGEST_MESSAGE)
 }
 

@@ -111,7 +111,7 @@ impl Known {
 }
 
 /// A spread without what it puts into pods: that is for admission, and nearly all of its size.
-fn without_rules(mut spread: Spread) -> Spread {
+pub(crate) fn without_rules(mut spread: Spread) -> Spread {
     for subset in &mut spread.subsets {
         (subset.required, subset.patch) = (None, None);
         (subset.preferred, subset.tolerations) = (Vec::new(), Vec::new());

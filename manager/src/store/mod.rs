@@ -25,6 +25,7 @@ pub(crate) use self::{
     key::Texts,
     labels::{LabelSets, Labels},
     names::{OPERATIONS, POD_UID, TOTAL},
+    object::Weighed,
     pods::{Container, Pod, PodChange, Pods},
     shape::Shape,
     sidecars::Sidecars,
@@ -37,6 +38,7 @@ pub use self::{
         BudgetSeen, ContainerSeen, CustomSeen, JobSeen, Kind, MarkerSeen, NamespaceSeen, NodeImageSeen,
         NodePodProbeSeen, NodePodUpdateSeen, NodeSeen, Object, Owner, Phase, PodSeen, PodSpread, PodStage,
         PodStateSeen, RecreateSeen, Role, SetSeen, SidecarSetSeen, SidecarsSeen, SpreadSeen, UpdateSeen,
+        Weight,
     },
     webhooks::{Entered, Entries, Entry, Reach, Webhooks},
 };

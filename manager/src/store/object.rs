@@ -3,6 +3,7 @@
 //! The adapter (`crate::watch`) turns what the API server sends into these; nothing here knows how it looked
 //! on the wire.
 
+mod aside;
 mod node;
 mod pod;
 
@@ -16,7 +17,9 @@ use berth_proto::crd::{
 };
 use jiff::Timestamp;
 
+pub(crate) use self::aside::Weighed;
 pub use self::{
+    aside::Weight,
     node::{NodeImageSeen, NodePodProbeSeen, NodePodUpdateSeen, NodeSeen},
     pod::{ContainerSeen, Owner, Phase, PodSeen, PodSpread, PodStage, Role, SidecarsSeen},
 };
@@ -201,6 +204,12 @@ pub struct CustomSeen<S, T> {
     pub spec: Result<S, String>,
     /// Its status, or why it is none.
     pub status: Result<T, String>,
+    /// Size of its spec, as far as it can be read.
+    pub spec_weight: Weight,
+    /// Size of its status, as far as it can be read.
+    pub status_weight: Weight,
+    /// There is no room for it, and nothing is known of it but what tells it from others.
+    pub is_aside: bool,
 }
 
 #[cfg(test)]
@@ -219,6 +228,9 @@ impl<S, T: Default> CustomSeen<S, T> {
             pod_uid: None,
             spec,
             status: Ok(T::default()),
+            spec_weight: Weight::default(),
+            status_weight: Weight::default(),
+            is_aside: false,
         }
     }
 }

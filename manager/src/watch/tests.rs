@@ -57,7 +57,7 @@ async fn what_is_not_there_is_looked_for_again(#[case] code: u16, #[case] pause:
     let (sender, mut inputs) = mpsc::channel(16);
     let metrics = Metrics::register(&mut Registry::default());
     let begun = Instant::now();
-    let task = tokio::spawn(follow::<Updates>(client(1, code), sender, metrics));
+    let task = tokio::spawn(follow::<Updates>(client(1, code), sender, metrics, Lists::new().1));
     let mut next = async || inputs.recv().await.unwrap();
     assert!(matches!(next().await, Input::ListBegins(Kind::Update)));
     match code {
@@ -73,8 +73,11 @@ async fn what_is_not_there_is_looked_for_again(#[case] code: u16, #[case] pause:
 }
 
 /// A list comes in small pages: many large objects do not fit into memory at once.
+#[rstest]
+#[case::small_objects(false, "limit=50")]
+#[case::large_ones(true, "limit=8")]
 #[tokio::test]
-async fn lists_come_in_small_pages() {
+async fn lists_come_in_small_pages(#[case] is_large: bool, #[case] limit: &str) {
     let (asked, mut queries) = mpsc::unbounded_channel();
     let service = service_fn(move |request: Request<Body>| {
         drop(asked.send(request.uri().query().unwrap_or_default().to_owned()));
@@ -82,9 +85,13 @@ async fn lists_come_in_small_pages() {
     });
     let (sender, _inputs) = mpsc::channel(16);
     let metrics = Metrics::register(&mut Registry::default());
-    let task = tokio::spawn(follow::<crate::wire::Pods>(Client::new(service, "default"), sender, metrics));
+    let client = Client::new(service, "default");
+    let task = match is_large {
+        true => tokio::spawn(follow::<Updates>(client, sender, metrics, Lists::new().1)),
+        false => tokio::spawn(follow::<crate::wire::Pods>(client, sender, metrics, Lists::new().1)),
+    };
     let query = queries.recv().await.unwrap();
-    assert!(query.split('&').any(|part| part == "limit=50"), "{query}");
+    assert!(query.split('&').any(|part| part == limit), "{query}");
     task.abort();
 }
 
@@ -110,7 +117,7 @@ async fn watches_that_end_at_once_are_spaced() {
     let (sender, mut inputs) = mpsc::channel(16);
     let metrics = Metrics::register(&mut Registry::default());
     let client = Client::new(Pace.layer(service), "default");
-    let task = tokio::spawn(follow::<Updates>(client, sender, metrics));
+    let task = tokio::spawn(follow::<Updates>(client, sender, metrics, Lists::new().1));
     let ten_seconds = Instant::now() + Duration::from_secs(10);
     while let Ok(Some(_)) = tokio::time::timeout_at(ten_seconds, inputs.recv()).await {}
     let asked = count.load(Ordering::Relaxed);
@@ -156,11 +163,36 @@ async fn only_a_watch_that_breaks_lists_anew(#[case] says: &'static str, #[case]
     });
     let (sender, mut inputs) = mpsc::channel(16);
     let metrics = Metrics::register(&mut Registry::default());
-    let task = tokio::spawn(follow::<Updates>(Client::new(service, "default"), sender, metrics));
+    let client = Client::new(service, "default");
+    let task = tokio::spawn(follow::<Updates>(client, sender, metrics, Lists::new().1));
     let hour = Instant::now() + Duration::from_secs(3600);
     while let Ok(Some(_)) = tokio::time::timeout_at(hour, inputs.recv()).await {}
     assert_eq!(lists.load(Ordering::Relaxed), wanted);
     let watched = watches.load(Ordering::Relaxed);
     assert!((55..=62).contains(&watched), "{watched} watches in an hour");
     task.abort();
+}
+
+/// A kind is listed anew when somebody asks, and no other one is; two large ones at most come in at once.
+#[tokio::test(start_paused = true)]
+async fn a_list_is_made_when_it_is_asked_for() {
+    let (relists, lists) = Lists::new();
+    let metrics = Metrics::register(&mut Registry::default());
+    let (sender, mut inputs) = mpsc::channel(16);
+    let task = tokio::spawn(follow::<Updates>(client(0, 200), sender, metrics, lists.clone()));
+    let mut next = async || tokio::time::timeout(Duration::from_secs(5), inputs.recv()).await;
+    for _ in 0..2 {
+        assert!(matches!(next().await, Ok(Some(Input::ListBegins(Kind::Update)))));
+        assert!(matches!(next().await, Ok(Some(Input::Apply(_)))));
+        assert!(matches!(next().await, Ok(Some(Input::ListEnds(Kind::Update)))));
+        assert!(next().await.is_err(), "nobody asks");
+        relists.send_modify(|asked| asked[Kind::Request as usize] += 1);
+        assert!(next().await.is_err(), "it is another kind's");
+        relists.send_modify(|asked| asked[Kind::Update as usize] += 1);
+    }
+    task.abort();
+    let places = [lists.place().await, lists.place().await];
+    assert!(places.iter().all(Option::is_some));
+    let third = tokio::time::timeout(Duration::from_secs(1), lists.place()).await;
+    assert!(third.is_err());
 }

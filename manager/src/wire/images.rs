@@ -70,6 +70,7 @@ impl Watchable for Jobs {
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "ImagePullJob";
     const METADATA_ONLY: bool = false;
+    const IS_LARGE: bool = true;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
     type Spec = FreeForm;

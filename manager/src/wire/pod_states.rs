@@ -45,6 +45,7 @@ impl Watchable for PodStates {
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "PersistentPodState";
     const METADATA_ONLY: bool = false;
+    const IS_LARGE: bool = true;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
     type Spec = FreeForm;

@@ -22,6 +22,7 @@ impl Watchable for Markers {
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "PodProbeMarker";
     const METADATA_ONLY: bool = false;
+    const IS_LARGE: bool = true;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
     type Spec = FreeForm;

@@ -17,6 +17,7 @@ impl Watchable for Requests {
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "ContainerRecreateRequest";
     const METADATA_ONLY: bool = false;
+    const IS_LARGE: bool = true;
     type Scope = NamespaceResourceScope;
     // Read in two steps: one object that another CRD let in must not make the list of all of them unreadable.
     type Spec = FreeForm;
@@ -37,6 +38,7 @@ impl Watchable for Updates {
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "ContainerUpdateRequest";
     const METADATA_ONLY: bool = false;
+    const IS_LARGE: bool = true;
     type Scope = NamespaceResourceScope;
     // In two steps, too.
     type Spec = FreeForm;

@@ -24,6 +24,7 @@ impl Watchable for SidecarSets {
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "SidecarSet";
     const METADATA_ONLY: bool = false;
+    const IS_LARGE: bool = true;
     type Scope = ClusterResourceScope;
     // In two steps, as requests are.
     type Spec = FreeForm;

@@ -17,6 +17,7 @@ impl Watchable for Spreads {
     const VERSION: &str = "v1alpha1";
     const NAME: &str = "WorkloadSpread";
     const METADATA_ONLY: bool = false;
+    const IS_LARGE: bool = true;
     type Scope = NamespaceResourceScope;
     // In two steps, as requests are.
     type Spec = FreeForm;

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use berth_base::time::later;
+use berth_base::{line_pace::LinePace, time::later};
 use berth_proto::crd::ResourceDistribution;
 use berth_workloads_policy::{
     action::Note,
@@ -11,6 +11,7 @@ use berth_workloads_policy::{
     store::Stored,
 };
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
@@ -25,8 +26,10 @@ use crate::{
     agenda::Share,
     event_loop::{Connections, EventLoop, Turn, guarded},
     owned::Concerned,
+    room::no_room,
     timing::{AT_ONCE, Backoff, SPACING},
     unkept,
+    write::Writer,
 };
 
 /// The picture, and what it is connected to.
@@ -39,6 +42,8 @@ pub(super) struct Controller {
     memory: BTreeMap<String, Memory>,
     /// Failures of writes of the status, by UID.
     backoff: BTreeMap<String, Backoff>,
+    /// Pace of the lines about distributions that are set aside.
+    lines: LinePace,
 }
 
 /// Decision on a distribution: its rules, where they make sense, and its plan.
@@ -53,6 +58,7 @@ impl Controller {
             picture: Picture::default(),
             memory: BTreeMap::new(),
             backoff: BTreeMap::new(),
+            lines: LinePace::default(),
         }
     }
 
@@ -65,8 +71,12 @@ impl Controller {
                 Turn::Panic(uid, _) => self.set_aside(&uid),
                 Turn::Due => {}
             }
+            self.say_who_is_left_out();
             if self.turns.begins_term() {
                 self.all_due();
+                // The leader before this one may have ended before it told.
+                let all = self.picture.all_left_out();
+                all.into_iter().for_each(|object| self.connections.writer.events.about(object, no_room()));
             }
             if self.is_listed() {
                 self.connections.count(self.picture.sizes());
@@ -104,6 +114,12 @@ impl Controller {
         };
         let share = |uid: &str| Share { fails: fails(uid), ..Share::default() };
         for uid in self.turns.agenda.take(now, AT_ONCE, share) {
+            if let Some(name) = self.picture.returning(&uid) {
+                let writer = self.connections.writer.clone();
+                let work = write::bring_back(writer, name.to_owned(), uid.clone());
+                self.turns.spawn(uid, work);
+                continue;
+            }
             let Some(object) = self.picture.object(&uid).cloned() else {
                 self.memory.remove(&uid);
                 self.backoff.remove(&uid);
@@ -167,14 +183,17 @@ impl Controller {
     /// Takes in what a plan has written.
     fn settle(&mut self, report: Report) {
         let Report { uid, wrote, outcomes, met_errors, unkept, end } = report;
+        let now = Instant::now();
         for wrote in wrote {
             match wrote {
                 Wrote::Copy(copy) => self.picture.wrote_copy(copy),
                 Wrote::CopyGone(kind, uid) => self.picture.copy_ended(kind, &uid),
-                Wrote::Distribution(filed) => self.picture.wrote(filed),
+                Wrote::Distribution(filed) => {
+                    let concerned = self.picture.wrote(filed);
+                    concerned.into_iter().for_each(|uid| self.turns.agenda.add(uid, now));
+                }
             }
         }
-        let now = Instant::now();
         let name = self.picture.object(&uid).and_then(|object| object.metadata.name.clone());
         let memory = self.memory.entry(uid.clone()).or_default();
         if let Some((namespace, trouble)) =
@@ -207,8 +226,29 @@ impl Controller {
                 warn!(distribution = name, error, "Status not written, trying again");
                 self.backoff.entry(uid.clone()).or_default().ends(false)
             }
+            End::Unread(error) => {
+                warn!(uid, error, "Distribution that was set aside not read, trying again");
+                self.backoff.entry(uid.clone()).or_default().ends(false)
+            }
         };
         self.turns.agenda.add(uid, later(now, pause));
+    }
+
+    /// Says which distributions were set aside for want of room.
+    fn say_who_is_left_out(&mut self) {
+        let Writer { events, metrics, .. } = &self.connections.writer;
+        metrics.without_room(self.picture.without_room());
+        for object in self.picture.left_out() {
+            metrics.set_aside();
+            if let Some(left_out) = self.lines.take(Instant::now()) {
+                let ObjectReference { name, .. } = &object;
+                warn!(distribution = name, left_out, "No room for the distribution, it is set aside");
+            }
+            // Of all replicas one tells it.
+            if self.turns.term().is_some() {
+                events.about(object, no_room());
+            }
+        }
     }
 
     /// Leaves a distribution alone until it changes: its plan would end in the same panic.

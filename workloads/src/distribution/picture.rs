@@ -1,20 +1,41 @@
 //! Picture of the cluster: distributions, namespaces, and copies.
+//!
+//! A distribution for which there is no room is known by its name alone: nothing is decided on it, and its
+//! copies stay. It is read again when there is room.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use berth_proto::crd::ResourceDistribution;
+use berth_proto::crd::{ResourceDistribution, ResourceDistributionSpec};
 use berth_workloads_policy::{
     distribution::{CopyView, Kind, NamespaceView},
     store::{Store, Stored},
 };
+use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::watches::{Filed, Input};
 use crate::{
     event_loop::Listed,
+    object::Bare,
     owned::{self, Concerned, Ownable, Owned},
+    room::{Room, bare_meta},
     watch::Shown,
 };
+
+/// Bytes that distributions may take. Each has its manifest twice, as it is given and as it is checked, and
+/// that takes a third of the memory of the program at the most.
+const MOST_HELD: usize = 96 << 20;
+/// Watch of distributions.
+const DISTRIBUTIONS: &str = "resourcedistributions";
+
+impl Bare for Arc<ResourceDistribution> {
+    fn bare(&self) -> Self {
+        let spec = ResourceDistributionSpec { resource: Default::default(), targets: Default::default() };
+        let mut bare = ResourceDistribution::new("", spec);
+        bare.metadata = bare_meta(&self.metadata);
+        Self::new(bare)
+    }
+}
 
 impl Ownable for CopyView {
     fn owner(&self) -> &str {
@@ -31,8 +52,9 @@ pub(super) struct Change {
 }
 
 /// All of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Picture {
+    room: Room,
     distributions: Store<Filed>,
     distributions_listed: bool,
     /// By name.
@@ -44,11 +66,31 @@ pub(super) struct Picture {
     config_maps: Owned<CopyView>,
 }
 
+impl Default for Picture {
+    fn default() -> Self {
+        Self::with_room(MOST_HELD)
+    }
+}
+
 impl Picture {
+    /// One with room for so many bytes of distributions.
+    pub(super) fn with_room(most: usize) -> Self {
+        Self {
+            room: Room::new(most),
+            distributions: Store::default(),
+            distributions_listed: false,
+            namespaces: BTreeMap::new(),
+            listed_namespaces: None,
+            namespaces_listed: false,
+            secrets: Owned::default(),
+            config_maps: Owned::default(),
+        }
+    }
+
     /// Kinds that are watched, and whether all of each was listed.
     pub(super) fn listed(&self) -> Listed {
         vec![
-            ("resourcedistributions", self.distributions_listed),
+            (DISTRIBUTIONS, self.distributions_listed),
             ("namespaces", self.namespaces_listed),
             ("secrets", self.secrets.listed),
             ("configmaps", self.config_maps.listed),
@@ -58,7 +100,7 @@ impl Picture {
     /// Each kind, and how many objects of it there are.
     pub(super) fn sizes(&self) -> [(&'static str, usize); 4] {
         [
-            ("resourcedistributions", self.distributions.count()),
+            (DISTRIBUTIONS, self.distributions.count()),
             ("namespaces", self.namespaces.len()),
             ("secrets", self.secrets.len()),
             ("configmaps", self.config_maps.len()),
@@ -77,7 +119,23 @@ impl Picture {
 
     fn take_distribution(&mut self, shown: Shown<Filed>) -> Concerned {
         self.distributions_listed |= matches!(shown, Shown::ListEnds);
-        owned::take(&mut self.distributions, shown)
+        let shown = self.room.take(DISTRIBUTIONS, shown);
+        let concerned = owned::take(&mut self.distributions, shown);
+        match (concerned, self.make_room()) {
+            (concerned, more) if more.is_empty() => concerned,
+            (Concerned::All, _) => Concerned::All,
+            (Concerned::None, more) => Concerned::Some(more),
+            (Concerned::Some(uids), more) => Concerned::Some([uids, more].concat()),
+        }
+    }
+
+    /// Sets aside that for which there is no room any more. UIDs of what was, or is not any more.
+    fn make_room(&mut self) -> Vec<String> {
+        let news = self.room.news();
+        for uid in news.iter().flat_map(|news| &news.reduced) {
+            self.room.reduce(&mut self.distributions, uid);
+        }
+        news.into_iter().map(|news| news.uid).collect()
     }
 
     fn take_namespace(
@@ -125,9 +183,14 @@ impl Picture {
         gone.into_iter().map(|(name, before)| Change { name, before: Some(before), after: None }).collect()
     }
 
-    /// Takes in a distribution that a write was answered with.
-    pub(super) fn wrote(&mut self, filed: Filed) {
-        self.distributions.wrote(filed);
+    /// Takes in a distribution as it was answered. UIDs of those that were set aside by it, or are not any
+    /// more.
+    pub(super) fn wrote(&mut self, filed: Filed) -> Vec<String> {
+        let uid = filed.uid().to_owned();
+        self.distributions.wrote(self.room.fit(DISTRIBUTIONS, filed));
+        let distributions = &self.distributions;
+        self.room.answered(&[uid], |uid| distributions.get(uid).is_some());
+        self.make_room()
     }
 
     /// Takes in a copy that a write was answered with.
@@ -151,9 +214,30 @@ impl Picture {
         self.distributions.iter().map(|filed| filed.uid().to_owned()).collect()
     }
 
-    /// The distribution of that UID.
+    /// The distribution of that UID; `None` where nothing but its name is known.
     pub(super) fn object(&self, uid: &str) -> Option<&Arc<ResourceDistribution>> {
-        self.distributions.get(uid).map(|filed| &filed.object)
+        self.distributions.get(uid).filter(|filed| !filed.is_bare).map(|filed| &filed.object)
+    }
+
+    /// Name of a distribution that was set aside, and for which there is room again.
+    pub(super) fn returning(&self, uid: &str) -> Option<&str> {
+        let filed = self.distributions.get(uid).filter(|filed| filed.is_bare)?;
+        filed.object.metadata.name.as_deref().filter(|_| !self.room.is_aside(&filed.object))
+    }
+
+    /// Distributions that were set aside since this was asked last.
+    pub(super) fn left_out(&mut self) -> Vec<ObjectReference> {
+        self.room.left_out()
+    }
+
+    /// All that are.
+    pub(super) fn all_left_out(&self) -> Vec<ObjectReference> {
+        self.room.all_left_out(self.distributions.iter())
+    }
+
+    /// The number of them.
+    pub(super) fn without_room(&self) -> usize {
+        self.room.aside().len()
     }
 
     /// Copies of a distribution.

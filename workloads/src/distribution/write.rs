@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use berth_base::sent::{Received, Sent};
 use berth_proto::crd::ResourceDistribution;
 use berth_workloads_policy::distribution::{
     Action, CopyView, Kind, Plan, Problem, Rules, Trouble, is_of, merged,
@@ -17,7 +18,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api,
-    api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
+    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -53,6 +54,8 @@ pub(super) enum End {
     Changed,
     /// The status was not written.
     Failed(String),
+    /// It was set aside, and could not be read again.
+    Unread(String),
 }
 
 /// Report of a plan.
@@ -131,6 +134,29 @@ pub(super) async fn carry_out(
         }
     }
     report
+}
+
+/// Reads a distribution that was set aside, since there is room for it again.
+pub(super) async fn bring_back(writer: Writer, name: String, uid: String) -> Report {
+    let resource = ApiResource::erase::<ResourceDistribution>(&());
+    let api = Api::<Sent<DynamicObject>>::all_with(writer.client.clone(), &resource);
+    // There is no right to get one.
+    let params = ListParams::default().fields(&format!("metadata.name={name}"));
+    // Many may come back at once, and each of them may be large.
+    let _place = writer.pages.acquire().await;
+    let (mut wrote, mut end) = (Vec::new(), End::Changed);
+    match writer.fetch("read", api.list(&params)).await {
+        Ok(listed) => {
+            let read = listed.items.into_iter().filter_map(|sent| sent.read().ok());
+            let mut read = read.filter(|object| object.metadata.uid.as_deref() == Some(uid.as_str()));
+            if let Some(filed) = read.next().and_then(|object| Filed::read(object).ok()) {
+                wrote.push(Wrote::Distribution(filed));
+                end = End::Done;
+            }
+        }
+        Err(failure) => end = End::Unread(failure.text()),
+    }
+    Report { uid, wrote, outcomes: Vec::new(), met_errors: false, unkept: None, end }
 }
 
 /// Write that was not done, and why.

@@ -223,6 +223,7 @@ mod tests {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             spread: spec.and_then(|spec| Spread::parse(&spec)),
+            is_bare: false,
         }
     }
 

@@ -99,6 +99,7 @@ pub(in crate::admission) fn sample(service: &Service, choices: Choices) -> Desir
         name: format!("spread-{at}"),
         spread: read(json!({ "targetRef": target, "subsets": [{ "name": "a" }] }))
             .and_then(|spec| Spread::parse(&spec)),
+        is_bare: false,
     });
     let states = ["apps", "apps.kruise.io"].map(|group| StateKept {
         namespace: "sample".to_owned(),

@@ -60,6 +60,7 @@ fn placer(client: Client) -> Placer {
         namespace: "shop".to_owned(),
         name: "s".to_owned(),
         spread: Spread::parse(&serde_json::from_value(spread()["spec"].clone()).unwrap()),
+        is_bare: false,
     };
     Placer {
         client,
@@ -90,4 +91,29 @@ async fn a_place_is_for_a_name_of_a_pod(#[case] name: String, #[case] uid: Strin
     let verdict = placer(client).place(&request).await;
     assert_eq!(matches!(verdict, Verdict::Allowed { object: Some(_), .. }), is_placed, "{verdict:?}");
     assert_eq!(seen.count() > 0, is_placed);
+}
+
+/// What a large one puts into pods is read when a pod comes. Rows: its workload by then.
+#[rstest]
+#[case::as_it_was("web", true)]
+#[case::another_one("other", false)]
+#[tokio::test]
+async fn a_large_spread_is_read_when_a_pod_comes(#[case] workload: &str, #[case] is_placed: bool) {
+    let mut shown = spread();
+    let annotations = json!({ "note": "x".repeat(MOST_KEPT) });
+    shown["spec"]["subsets"][0]["patch"] = json!({ "metadata": { "annotations": annotations } });
+    let kept = read(serde_json::from_value(shown.clone()).unwrap()).unwrap();
+    let bare = kept.spread.as_ref().unwrap();
+    assert!(kept.is_bare && bare.subsets.iter().all(|subset| subset.patch.is_none()));
+    shown["spec"]["targetRef"]["name"] = workload.into();
+    let (client, _) = served::client(move |_| shown.clone());
+    let spreads = watch::channel(View::of(BTreeMap::from([("shop/s".to_owned(), kept)]))).1;
+    let placer = Placer { spreads, ..placer(client) };
+    let request = Request { namespace: "shop".to_owned(), object: pod("web-1"), ..Request::default() };
+    match placer.place(&request).await {
+        Verdict::Allowed { object: Some(pod), .. } => {
+            assert!(is_placed && pod["metadata"]["annotations"]["note"].is_string());
+        }
+        other => assert!(!is_placed && other == Verdict::AS_IT_IS, "{other:?}"),
+    }
 }

@@ -37,3 +37,18 @@ fn a_permit_that_was_not_used_comes_back() {
     world.pass(Duration::from_secs(15));
     assert_eq!((world.status.unavailable_pods.len(), world.status.unavailable_allowed), (0, 1));
 }
+
+/// A request for which there is no room may go on.
+#[test]
+fn a_permit_stands_while_nothing_is_known_of_the_request() {
+    let mut world = World::new(3, of_web(json!({"maxUnavailable": 1})), json!({}));
+    let (Answer::Permit(status), version) = world.ask("p0", Operation::Update) else { panic!("refused") };
+    assert!(world.write(version, *status));
+    world.recreate("p0", false);
+    world.set_recreate_aside();
+    world.pass(Duration::from_secs(600));
+    assert!(world.status.unavailable_pods.contains_key("p0"), "{:?}", world.status);
+    world.recreate("p0", true);
+    world.pass(Duration::from_secs(5));
+    assert!(world.status.unavailable_pods.is_empty(), "{:?}", world.status);
+}

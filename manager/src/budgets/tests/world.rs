@@ -248,6 +248,14 @@ impl World {
         self.carry_out(effects);
     }
 
+    /// There is no room for the request.
+    pub(super) fn set_recreate_aside(&mut self) {
+        let request = Object::absent(Kind::Request, SPACE, "r", "uid-of-r").expect("a request");
+        let now = self.now();
+        let effects = self.set().apply(&request, now);
+        self.carry_out(effects);
+    }
+
     /// Deletes the request.
     pub(super) fn no_recreate(&mut self) {
         let now = self.now();

@@ -1,5 +1,6 @@
 //! Conversations with a cluster in miniature, and random ones.
 
+mod aside;
 mod endings;
 mod failover;
 mod jobs;

@@ -28,6 +28,28 @@ fn never(names: &[&str]) -> serde_json::Value {
     json!({ "selector": { "names": names }, "completionPolicy": { "type": "Never" } })
 }
 
+/// One for which there is no room takes no turn, and waits for one again when there is some.
+#[test]
+fn one_that_is_set_aside_takes_no_turn() {
+    let mut world = World::with_nodes(1);
+    world.job("first", json!({}));
+    world.hear_all("first");
+    idle(&mut world, MOST - 1);
+    world.job("next", json!({}));
+    world.pass(seconds(1));
+    world.job("last", json!({}));
+    world.pass(seconds(5));
+    world.has_room("next", false);
+    world.succeed_all("first");
+    world.pass(seconds(5));
+    assert!(world.is_over("first"));
+    assert_eq!((world.asked("next").len(), world.asked("last").len()), (0, 1));
+    world.has_room("next", true);
+    world.succeed_all("last");
+    world.pass(seconds(5));
+    assert_eq!(world.asked("next").len(), 1);
+}
+
 /// Thousands of jobs of one namespace keep no more of the nodes than those that have their turn.
 #[test]
 fn thousands_of_jobs_keep_few_standings() {

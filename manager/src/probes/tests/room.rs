@@ -149,3 +149,28 @@ fn two_thousand_markers() {
     assert_eq!(world.accepted("m00512").reason, "NotOnAllPods", "the next one has its turn");
     assert!(world.marker_writes - writes <= 2 * queue::MOST, "{}", world.marker_writes - writes);
 }
+
+/// A namespace has 16 MiB: the plan of a large marker that waits is not kept, and asked for in its turn.
+#[test]
+fn a_large_marker_is_read_again_in_its_turn() {
+    let mut world = World::with_nodes(1);
+    world.pod(pod("p", "n0", GAME));
+    for name in ["a", "b"] {
+        world.pass(millis(1000));
+        world.marker(name, spec(&[probe(name, 1)]));
+        world.markers.get_mut(name).unwrap().spec_weight.memory = 12 << 20;
+        world.show_marker(name);
+    }
+    world.pass(millis(1000));
+    assert_eq!(markers_of(&world, "n0", "p"), ["a#a"]);
+    let reason = |world: &World| world.accepted("b").reason.clone();
+    assert_eq!((reason(&world).as_str(), world.index.takes_list()), ("NoRoom", false));
+    world.no_marker("a");
+    assert_eq!((world.index.takes_list(), world.index.takes_list()), (true, false));
+    world.pass(millis(1000));
+    assert_eq!((markers_of(&world, "n0", "p").len(), reason(&world).as_str()), (0, "NoRoom"));
+    world.show_marker("b");
+    world.pass(millis(1000));
+    assert_eq!(markers_of(&world, "n0", "p"), ["b#b"]);
+    assert_eq!(reason(&world), "Accepted");
+}

@@ -159,3 +159,15 @@ fn many_requests_of_one_pod_and_many_pods() {
     other.namespace = "other".to_owned();
     assert!(world.index.apply(Object::Pod(other), now).is_empty());
 }
+
+#[test]
+fn one_without_room_is_left_alone_until_there_is_some() {
+    let mut world = World::new();
+    world.pod(pod("p", &[container("a", 1)]));
+    let made = request("r", "p", &["a"]);
+    let now = world.now();
+    let aside = Object::Request(Box::new(made.clone())).aside();
+    assert!(world.index.apply(aside, now).is_empty());
+    assert!(world.pass(seconds(100)).is_empty());
+    assert_eq!(only(&world.request(made)), assigned(&[("a", 1)]));
+}

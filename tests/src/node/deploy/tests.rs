@@ -321,9 +321,11 @@ fn events_of_the_manager_are_about_what_it_tells_of() {
         [
             "apps.kruise.io/v1alpha1 ContainerRecreateRequest",
             "apps.kruise.io/v1alpha1 ImagePullJob",
+            "apps.kruise.io/v1alpha1 PersistentPodState",
             "apps.kruise.io/v1alpha1 SidecarSet",
             "apps.kruise.io/v1alpha1 WorkloadSpread",
             "berth.dev/v1alpha1 ContainerUpdateRequest",
+            "policy.kruise.io/v1alpha1 PodUnavailableBudget",
         ]
     );
 }

@@ -111,3 +111,16 @@ async fn no_namespace_waits_for_those_that_fail() {
     };
     assert!(tokio::time::timeout(PATIENCE, made).await.is_ok(), "{:?}", asked.lock().unwrap());
 }
+
+/// The other one has its name by now, and the watch says so.
+#[tokio::test]
+async fn one_that_was_set_aside_is_read_when_there_is_room() {
+    let writer = served::reads(|_, _| {
+        let items = [distribution(3, &Value::Null)];
+        json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string()
+    });
+    for (uid, read, expected) in [("rd", 1, End::Done), ("another", 0, End::Changed)] {
+        let report = write::bring_back(writer.clone(), "games".to_owned(), uid.to_owned()).await;
+        assert_eq!((report.wrote.len(), report.end), (read, expected), "{uid}");
+    }
+}

@@ -46,3 +46,36 @@ fn only_what_changes_of_a_namespace_is_looked_at() {
     assert_eq!(take(&mut picture, Input::Namespace(Shown::ListEnds)), one());
     assert_eq!(picture.namespaces.keys().collect::<Vec<_>>(), ["b"]);
 }
+
+/// A distribution that takes so many KiB.
+fn large(uid: &str, kib: usize) -> Filed {
+    let object = serde_json::json!({
+        "apiVersion": "apps.kruise.io/v1alpha1", "kind": "ResourceDistribution",
+        "metadata": { "name": uid, "uid": uid, "resourceVersion": "1" },
+        "spec": { "resource": { "data": "x".repeat(kib << 10) }, "targets": {} },
+    });
+    Filed::read(serde_json::from_value(object).unwrap()).unwrap()
+}
+
+/// Nothing is decided on it, as its manifest is not known.
+#[test]
+fn one_without_room_is_known_by_its_name() {
+    let mut picture = Picture::with_room(800 << 10);
+    let shown = |uid: &str, kib| Input::Distribution(Shown::Applied(large(uid, kib)));
+    take(&mut picture, shown("large", 500));
+    assert!(picture.object("large").is_some() && picture.left_out().is_empty());
+    let concerned = take(&mut picture, shown("other", 400));
+    assert!(matches!(concerned, Concerned::Some(uids) if uids.contains(&"large".to_owned())));
+    assert!(picture.object("large").is_none() && picture.object("other").is_some());
+    assert_eq!((picture.returning("large"), picture.without_room()), (None, 1));
+    let left_out = picture.left_out();
+    assert_eq!(left_out.iter().map(|one| one.name.as_deref()).collect::<Vec<_>>(), [Some("large")]);
+    assert_eq!(picture.all_left_out().len(), 1);
+    // A write to it that was on its way brings nothing back.
+    picture.wrote(large("large", 500));
+    assert!(picture.object("large").is_none());
+    take(&mut picture, Input::Distribution(Shown::Gone("other".to_owned())));
+    assert_eq!((picture.returning("large"), picture.without_room()), (Some("large"), 0));
+    picture.wrote(large("large", 500));
+    assert!(picture.object("large").is_some() && picture.returning("large").is_none());
+}

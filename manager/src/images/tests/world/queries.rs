@@ -5,6 +5,12 @@ use berth_proto::crd::ImagePullJobStatus;
 use super::*;
 
 impl World {
+    /// There is no room for a job any more, or there is again.
+    pub(in crate::images::tests) fn has_room(&mut self, job: &str, has_some: bool) {
+        let seen = Object::ImagePullJob(Box::new(self.jobs[job].clone()));
+        self.show(&if has_some { seen } else { seen.aside() });
+    }
+
     /// Nodes with an entry of the job that has not ended, in the order of names.
     pub(in crate::images::tests) fn asked(&self, job: &str) -> Vec<String> {
         let uid = &self.jobs[job].uid;
