@@ -51,7 +51,8 @@ impl Absent {
 pub(crate) fn no_room() -> Note {
     let remedy = "Make its template smaller and delete ControllerRevisions of its that no pod has, or raise \
                   --workload-memory of berth-workloads";
-    room::no_room("workloads", remedy)
+    let why = "its namespace takes most and it is among the largest there, with its revisions";
+    room::no_room("workloads", why, remedy)
 }
 
 /// Note on a workload with such a pod.

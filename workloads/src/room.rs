@@ -208,11 +208,11 @@ pub(crate) fn bare_meta(meta: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// Note on an object for which there is no room: who shares the room with it, and what makes some.
-pub(crate) fn no_room(all: &str, remedy: &str) -> Note {
+/// Note on an object for which there is no room: who shares the room with it, why it is the one, and what makes
+/// some.
+pub(crate) fn no_room(all: &str, why: &str, remedy: &str) -> Note {
     let text = format!(
-        "set aside: {all} take more memory than there is for them, its namespace takes most, and it is among the \
-         largest there with its revisions. What it has made stays as it is. {remedy}"
+        "set aside: {all} take more memory than there is for them, and {why}. What it has made stays as it is. {remedy}"
     );
     Note { warning: true, reason: "SetAside", text }
 }

@@ -26,7 +26,7 @@ use crate::{
     agenda::Share,
     event_loop::{Connections, EventLoop, Turn, guarded},
     owned::Concerned,
-    room::no_room,
+    room,
     timing::{AT_ONCE, Backoff, SPACING},
     unkept,
     write::Writer,
@@ -266,6 +266,11 @@ impl Controller {
     fn all_due(&mut self) {
         self.turns.take(Concerned::All, || all(&self.picture, &self.memory));
     }
+}
+
+/// Note on a distribution for which there is no room.
+fn no_room() -> Note {
+    room::no_room("distributions", "it is among the largest", "Make it smaller, or delete others")
 }
 
 /// UIDs of all distributions, and of those that are remembered and gone: a list has not shown them any more,

@@ -328,7 +328,8 @@ impl<P: Picture> Controller<P> {
 /// Note on an object for which there is no room.
 fn no_room() -> Note {
     let remedy = "Make it smaller, or delete others that have ended, and revisions that no pod has";
-    room::no_room("objects of its kind", remedy)
+    let why = "its namespace takes most and it is among the largest there, with its revisions";
+    room::no_room("objects of its kind", why, remedy)
 }
 
 /// UIDs of all objects, and of those that are remembered and gone: a list has not shown them any more, and
