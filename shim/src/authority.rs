@@ -55,7 +55,11 @@ enum Part {
     /// The head of a frame, of which so many bytes have come.
     Head([u8; HEAD], usize),
     /// So many bytes in front of a block of headers. The first is the length of its padding, if it has any.
-    Front { padded: bool, left: usize, block: Block },
+    Front {
+        padded: bool,
+        left: usize,
+        block: Block,
+    },
     Block(Block),
     /// Nothing is looked at any more.
     Over,
@@ -74,11 +78,22 @@ struct Block {
 enum Field {
     Begin,
     /// The rest of an index, before a value or not.
-    Index { literal: bool },
+    Index {
+        literal: bool,
+    },
     Length(Text),
     /// The rest of a length.
-    Longer { text: Text, huffman: bool, length: usize, shift: u32 },
-    Within { text: Text, huffman: bool, left: usize },
+    Longer {
+        text: Text,
+        huffman: bool,
+        length: usize,
+        shift: u32,
+    },
+    Within {
+        text: Text,
+        huffman: bool,
+        left: usize,
+    },
     /// It cannot be followed.
     Lost,
 }

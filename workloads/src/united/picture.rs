@@ -161,10 +161,7 @@ impl Picture for UnitedDeployments {
     }
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
-        vec![
-            ("uniteddeployments", self.united.count()),
-            ("pods of uniteddeployments", self.pods.len()),
-        ]
+        vec![("uniteddeployments", self.united.count()), ("pods of uniteddeployments", self.pods.len())]
     }
 
     fn ends_list(input: &Input) -> bool {

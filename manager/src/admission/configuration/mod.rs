@@ -306,10 +306,11 @@ fn spec_changes() -> MatchCondition {
 fn tags_lack_defaults() -> MatchCondition {
     MatchCondition {
         name: "tags-lack-defaults".to_owned(),
-        expression: "has(object.spec.images) && object.spec.images.exists(n, object.spec.images[n].tags.exists(t, \
+        expression:
+            "has(object.spec.images) && object.spec.images.exists(n, object.spec.images[n].tags.exists(t, \
                      !has(t.createdAt) || !has(t.pullPolicy) || !has(t.pullPolicy.timeoutSeconds) \
                      || !has(t.pullPolicy.backoffLimit)))"
-            .to_owned(),
+                .to_owned(),
     }
 }
 

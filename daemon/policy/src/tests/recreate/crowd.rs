@@ -51,9 +51,7 @@ fn of_those_that_end_at_once_a_few_are_written_at_once() {
     let mut waiting: Vec<Effect> = (0..100).flat_map(|_| begin(&mut play)).collect();
     assert_eq!(reports(&waiting), 16 + WRITES);
     // Those that are not looked at have their own room: their ends are told meanwhile.
-    let is_end = |effect: &Effect| {
-        matches!(effect, Effect::Request(_, _, RequestEffect::Report(report)) if report.outcome.is_some())
-    };
+    let is_end = |effect: &Effect| matches!(effect, Effect::Request(_, _, RequestEffect::Report(report)) if report.outcome.is_some());
     for _ in 0..100 {
         let effect = waiting.remove(0);
         play.world.apply(Event::EffectEnded(effect, StepOutcome::Done));
