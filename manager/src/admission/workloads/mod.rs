@@ -9,10 +9,12 @@
 //! what its template had ([`history`]). What is refused is a template of a set that no pod could be made of
 //! ([`templates`]), one that running pods cannot follow where no others are made ([`in_place_only`]), a name
 //! in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution
-//! that its controller would set aside ([`rules`]). All else is said by the definition and the controller.
+//! that its controller would set aside ([`rules`]). What is kept and changes nothing is a warning ([`kept`]).
+//! All else is said by the definition and the controller.
 
 mod history;
 mod in_place_only;
+mod kept;
 pub(super) mod pods_to_delete;
 pub(super) mod rules;
 pub(super) mod templates;
@@ -46,7 +48,7 @@ pub(super) fn complete(request: &Request) -> Verdict {
     if request.object["kind"] == "CloneSet" {
         history::note(&mut object, &request.old_object);
     }
-    Verdict::Allowed { object: Some(object), warnings: Vec::new() }
+    Verdict::Allowed { object: Some(object), warnings: kept::warnings(request) }
 }
 
 fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
