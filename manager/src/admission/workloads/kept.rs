@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use crate::admission::review::Request;
 
-const DEADLINE: &str = "spec.progressDeadlineSeconds: is kept, and nothing follows from it: wait for a rollout \
-                        with kubectl berth rollout status --timeout";
-const CLAIMS: &str = "spec.volumeClaimUpdateStrategy.type: OnPodRollingUpdate is kept, and nothing follows from \
-                      it: a change of volumeClaimTemplates is for claims that are made afterwards";
+const DEADLINE: &str = "spec.progressDeadlineSeconds: is kept, and nothing follows from it: wait for a \
+                        rollout with kubectl berth rollout status --timeout";
+const CLAIMS: &str = "spec.volumeClaimUpdateStrategy.type: OnPodRollingUpdate is kept, and nothing follows \
+                      from it: a change of volumeClaimTemplates is for claims that are made afterwards";
 
 /// Sentences for the author of a set, about what the stored one has not.
 pub(super) fn warnings(request: &Request) -> Vec<String> {
@@ -67,7 +67,7 @@ mod tests {
         let set = |spec: &Value| json!({ "kind": kind, "metadata": { "name": "s" }, "spec": spec });
         let old_object = if old.is_null() { Value::Null } else { set(&old) };
         let request = Request { object: set(&new), old_object, ..Request::default() };
-        let Verdict::Allowed { object: Some(object), warnings } = complete(&request) else {
+        let Verdict::Allowed { object: Some(object), warnings } = complete(&request, true) else {
             panic!("refused")
         };
         let given = new.as_object().into_iter().flatten();

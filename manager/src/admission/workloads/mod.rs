@@ -31,8 +31,9 @@ pub(super) const RESOURCES: [&str; 6] =
 const CHILDREN: [&str; 4] =
     ["statefulSetTemplate", "advancedStatefulSetTemplate", "cloneSetTemplate", "deploymentTemplate"];
 
-/// Completes a workload, unless no pod of it could follow its template.
-pub(super) fn complete(request: &Request) -> Verdict {
+/// Completes a workload, unless no pod of it could follow its template. `template_defaults`: whether new
+/// templates get defaults.
+pub(super) fn complete(request: &Request, template_defaults: bool) -> Verdict {
     let mut object = request.object.clone();
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         let old = request.old_object.get("spec").and_then(Value::as_object);
@@ -41,6 +42,9 @@ pub(super) fn complete(request: &Request) -> Verdict {
             retention(&mut Filling::new(spec, old));
         }
         fill_in(text("kind"), spec, old);
+        let mut templates =
+            if template_defaults { Filling::new(spec, old) } else { Filling::as_before(spec, old) };
+        fill_in_templates(text("kind"), &mut templates);
     }
     if let Some(fault) = in_place_only::fault(request, &object) {
         return Verdict::invalid(fault);
@@ -51,6 +55,7 @@ pub(super) fn complete(request: &Request) -> Verdict {
     Verdict::Allowed { object: Some(object), warnings: kept::warnings(request) }
 }
 
+/// Completes what is no template.
 fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
     let spec = &mut Filling::new(spec, old);
     match kind {
@@ -66,7 +71,6 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
                     }
                 });
             }
-            defaults::of_set(spec);
         }
         "StatefulSet" => {
             spec.anew("updateStrategy", |strategy| {
@@ -82,15 +86,21 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
                     }
                 });
             });
-            defaults::of_set(spec);
         }
-        // Its template OpenKruise leaves as it is.
         "DaemonSet" => spec.anew("updateStrategy", daemon_strategy),
         "BroadcastJob" => {
             spec.within("completionPolicy", |policy| policy.set("type", "Always"));
             spec.within("failurePolicy", |policy| policy.set("type", "FailFast"));
-            spec.within("template", |template| template.within("spec", pod::fill));
         }
+        _ => {}
+    }
+}
+
+/// Completes templates of pods and claims. That of a DaemonSet OpenKruise leaves as it is.
+fn fill_in_templates(kind: &str, spec: &mut Filling<'_>) {
+    match kind {
+        "CloneSet" | "StatefulSet" => defaults::of_set(spec),
+        "BroadcastJob" => spec.within("template", |template| template.within("spec", pod::fill)),
         "AdvancedCronJob" => spec.within("template", |template| {
             for job in ["jobTemplate", "broadcastJobTemplate"] {
                 template.within(job, |job| {
