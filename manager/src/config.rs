@@ -113,6 +113,7 @@ mod tests {
         let admission = Config::try_parse_from(["berth-manager"]).unwrap().admission;
         assert!(admission.deletion_protection && admission.budget_deletions);
         assert!(admission.workload_spreads && admission.persistent_pod_states);
+        assert!(admission.template_defaults);
         assert!(!admission.budget_updates && !admission.pod_readiness_gate && !admission.any_pod_metadata);
         let policies = [
             admission.budget_failure_policy,

@@ -64,6 +64,7 @@ var rowsOf = map[string][]int{
 	"policy.kruise.io/delete-protection":                           {93},
 	"pub.kruise.io/no-protect":                                     {109},
 	"pub.kruise.io/protect-total-replicas":                         {110},
+	"unavailable-pod.kruise.io/NAME":                               {108},
 	"workloadspread.kruise.io/ignore-patch-existing-pods-metadata": {123},
 	"AdvancedCronJob":                                              {65, 67},
 	"BroadcastJob":                                                 {66},

@@ -420,6 +420,8 @@ func TestReferenceOfAnnotations(t *testing.T) {
 			"Label of a Node: with `systemd` the agent's DaemonSet keeps away, and the installer of the component `host` comes.", "deploy/agent, deploy/host"},
 		{"berth.dev/takes-distributions", "deploy/distribution/policy.yaml", "'berth.dev/takes-distributions'",
 			"Label of a Namespace: `true` lets ResourceDistributions copy into `kube-system` and `kube-public`.", "deploy/distribution"},
+		{"unavailable-pod.kruise.io/NAME", "manager/src/wire/pods.rs", `"unavailable-pod.kruise.io/"`,
+			"Label of a pod that is not available to budgets, whatever its readiness and its value say.", "manager"},
 		{"version.sidecarset.kruise.io/NAME", "sidecarset/src/names.rs", `"version.sidecarset.kruise.io/{twin}"`,
 			"Annotation of a pod: version of the twin of this name; 0 rests.", "daemon, sidecarset"},
 		{"versionalt.sidecarset.kruise.io/NAME", "sidecarset/src/names.rs", `"versionalt.sidecarset.kruise.io/{twin}"`,

@@ -93,6 +93,8 @@ pub(super) struct Handler {
     pub(super) pod_readiness_gate: bool,
     /// Whether a set that no rule of the white list is for may bring any annotation.
     pub(super) any_metadata: bool,
+    /// Whether new templates of workloads get defaults.
+    pub(super) template_defaults: bool,
 }
 
 impl Decide for Handler {
@@ -263,10 +265,10 @@ impl Handler {
         let mut faults = pin!(faults.buffered(PODS_AT_ONCE).filter_map(ready));
         match timeout(READ_WITHIN, faults.next()).await {
             Ok(Some(fault)) => Verdict::invalid(fault),
-            Ok(None) => workloads::complete(request),
+            Ok(None) => workloads::complete(request, self.template_defaults),
             Err(_) => {
                 debug!(name = request.name, "Pods of podsToDelete not read in time");
-                workloads::complete(request)
+                workloads::complete(request, self.template_defaults)
             }
         }
     }

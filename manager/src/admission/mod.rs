@@ -214,6 +214,7 @@ pub async fn start(
         entries,
         pod_readiness_gate: options.pod_readiness_gate,
         any_metadata: options.any_pod_metadata,
+        template_defaults: options.template_defaults,
     };
     let server = Server::new(handler, serving, metrics)?;
     tasks.spawn(server.run(listener, stop));

@@ -27,6 +27,9 @@ pub struct Options {
     /// Let a SidecarSet that no rule of the white list is for give any annotation to pods
     #[arg(long, env = "BERTH_ANY_POD_METADATA", requires = "admission_address")]
     pub any_pod_metadata: bool,
+    /// Fill defaults into the templates of new workloads
+    #[arg(long, env = "BERTH_TEMPLATE_DEFAULTS", action = ArgAction::Set, default_value_t = true)]
+    pub template_defaults: bool,
     /// Refuse the deletion of namespaces and CRDs that policy.kruise.io/delete-protection: Cascading protects
     #[arg(long, env = "BERTH_DELETION_PROTECTION", action = ArgAction::Set, default_value_t = true)]
     pub deletion_protection: bool,

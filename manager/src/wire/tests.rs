@@ -117,6 +117,21 @@ fn a_pod_at_its_ends() {
     assert_eq!(with(Some("2026-01-01T00:00:00Z"), "Running").stage, PodStage::Terminating);
 }
 
+/// By such a label somebody takes a pod out of service that is Ready.
+#[test]
+fn a_ready_pod_may_be_marked_as_unavailable() {
+    let available = |labels: Value| {
+        pod(json!({
+            "metadata": { "name": "p", "labels": labels },
+            "spec": { "containers": [] },
+            "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+        }))
+        .available
+    };
+    assert!(available(json!({ "app": "a" })));
+    assert!(!available(json!({ "app": "a", "unavailable-pod.kruise.io/drain": "" })));
+}
+
 #[test]
 fn a_pod_on_its_way() {
     let with = |status: Value| {

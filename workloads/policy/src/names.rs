@@ -10,6 +10,8 @@ pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 pub const INSTANCE_LABEL: &str = "apps.kruise.io/cloneset-instance-id";
 /// Label of a StatefulSet's pod: its own name, so that a Service can be for it alone.
 pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
+/// Label of a StatefulSet's pod: its number.
+pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 /// Label of a pod that is to be deleted, whatever its value.
 pub const SPECIFIED_DELETE_LABEL: &str = "apps.kruise.io/specified-delete";
 /// Label of a pod: where it is between its creation and its end.

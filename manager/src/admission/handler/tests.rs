@@ -55,6 +55,7 @@ async fn handler() -> Handler {
         limits: false,
         pod_readiness_gate: false,
         any_metadata: false,
+        template_defaults: true,
     }
 }
 

@@ -61,13 +61,14 @@ mod tests {
     }
 
     fn update(kind: &str, way: &str, old: &Value, new: &Value) -> Verdict {
-        complete(&Request {
+        let request = Request {
             namespace: "shop".to_owned(),
             name: "web".to_owned(),
             object: set(kind, way, new),
             old_object: if old.is_null() { Value::Null } else { set(kind, ONLY, old) },
             ..Request::default()
-        })
+        };
+        complete(&request, true)
     }
 
     fn template(container: &Value, labels: &Value) -> Value {

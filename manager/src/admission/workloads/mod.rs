@@ -9,10 +9,12 @@
 //! what its template had ([`history`]). What is refused is a template of a set that no pod could be made of
 //! ([`templates`]), one that running pods cannot follow where no others are made ([`in_place_only`]), a name
 //! in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution
-//! that its controller would set aside ([`rules`]). All else is said by the definition and the controller.
+//! that its controller would set aside ([`rules`]). What is kept and changes nothing is a warning ([`kept`]).
+//! All else is said by the definition and the controller.
 
 mod history;
 mod in_place_only;
+mod kept;
 pub(super) mod pods_to_delete;
 pub(super) mod rules;
 pub(super) mod templates;
@@ -29,8 +31,9 @@ pub(super) const RESOURCES: [&str; 6] =
 const CHILDREN: [&str; 4] =
     ["statefulSetTemplate", "advancedStatefulSetTemplate", "cloneSetTemplate", "deploymentTemplate"];
 
-/// Completes a workload, unless no pod of it could follow its template.
-pub(super) fn complete(request: &Request) -> Verdict {
+/// Completes a workload, unless no pod of it could follow its template. `template_defaults`: whether new
+/// templates get defaults.
+pub(super) fn complete(request: &Request, template_defaults: bool) -> Verdict {
     let mut object = request.object.clone();
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         let old = request.old_object.get("spec").and_then(Value::as_object);
@@ -39,6 +42,9 @@ pub(super) fn complete(request: &Request) -> Verdict {
             retention(&mut Filling::new(spec, old));
         }
         fill_in(text("kind"), spec, old);
+        let mut templates =
+            if template_defaults { Filling::new(spec, old) } else { Filling::as_before(spec, old) };
+        fill_in_templates(text("kind"), &mut templates);
     }
     if let Some(fault) = in_place_only::fault(request, &object) {
         return Verdict::invalid(fault);
@@ -46,9 +52,10 @@ pub(super) fn complete(request: &Request) -> Verdict {
     if request.object["kind"] == "CloneSet" {
         history::note(&mut object, &request.old_object);
     }
-    Verdict::Allowed { object: Some(object), warnings: Vec::new() }
+    Verdict::Allowed { object: Some(object), warnings: kept::warnings(request) }
 }
 
+/// Completes what is no template.
 fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
     let spec = &mut Filling::new(spec, old);
     match kind {
@@ -64,7 +71,6 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
                     }
                 });
             }
-            defaults::of_set(spec);
         }
         "StatefulSet" => {
             spec.anew("updateStrategy", |strategy| {
@@ -80,15 +86,21 @@ fn fill_in(kind: &str, spec: &mut Object, old: Option<&Object>) {
                     }
                 });
             });
-            defaults::of_set(spec);
         }
-        // Its template OpenKruise leaves as it is.
         "DaemonSet" => spec.anew("updateStrategy", daemon_strategy),
         "BroadcastJob" => {
             spec.within("completionPolicy", |policy| policy.set("type", "Always"));
             spec.within("failurePolicy", |policy| policy.set("type", "FailFast"));
-            spec.within("template", |template| template.within("spec", pod::fill));
         }
+        _ => {}
+    }
+}
+
+/// Completes templates of pods and claims. That of a DaemonSet OpenKruise leaves as it is.
+fn fill_in_templates(kind: &str, spec: &mut Filling<'_>) {
+    match kind {
+        "CloneSet" | "StatefulSet" => defaults::of_set(spec),
+        "BroadcastJob" => spec.within("template", |template| template.within("spec", pod::fill)),
         "AdvancedCronJob" => spec.within("template", |template| {
             for job in ["jobTemplate", "broadcastJobTemplate"] {
                 template.within(job, |job| {

@@ -10,7 +10,9 @@ fn completed(kind: &str, spec: &Value, old: Option<&Value>) -> Value {
         old_object: old.map(object).unwrap_or_default(),
         ..Request::default()
     };
-    let Verdict::Allowed { object: Some(object), warnings } = complete(&request) else { panic!("refused") };
+    let Verdict::Allowed { object: Some(object), warnings } = complete(&request, true) else {
+        panic!("refused")
+    };
     assert!(warnings.is_empty() && object["metadata"] == request.object["metadata"]);
     object["spec"].clone()
 }
@@ -221,11 +223,33 @@ fn claims_are_kept(#[case] version: &str, #[case] given: Value, #[case] read: Op
     if given != json!({}) {
         object["spec"]["persistentVolumeClaimRetentionPolicy"] = given;
     }
-    let Verdict::Allowed { object: Some(object), .. } = complete(&Request { object, ..Request::default() })
-    else {
-        panic!("refused")
-    };
+    let request = Request { object, ..Request::default() };
+    let Verdict::Allowed { object: Some(object), .. } = complete(&request, true) else { panic!("refused") };
     assert_eq!(object["spec"].get("persistentVolumeClaimRetentionPolicy"), read.as_ref());
+}
+
+/// As with OpenKruise's gate: who compares an object with what was applied finds the same template. One that
+/// has defaults keeps them, so its revision stays.
+#[rstest]
+#[case("CloneSet")]
+#[case("StatefulSet")]
+#[case("BroadcastJob")]
+fn a_template_stays_as_it_was_given_where_that_is_chosen(#[case] kind: &str) {
+    let mut spec = of_pod(json!({ "containers": [{ "name": "c", "image": "i:1" }] }));
+    spec["updateStrategy"] = json!({});
+    let object = |spec: &Value| json!({ "kind": kind, "metadata": { "name": "s" }, "spec": spec });
+    let written = |old_object: Value| {
+        let request = Request { object: object(&spec), old_object, ..Request::default() };
+        match complete(&request, false) {
+            Verdict::Allowed { object: Some(object), .. } => object["spec"]["template"].clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let whole = completed(kind, &spec, None);
+    assert_ne!(whole["template"], spec["template"], "nothing is tested");
+    assert_eq!(written(Value::Null), spec["template"]);
+    assert_eq!(written(object(&spec)), spec["template"]);
+    assert_eq!(written(object(&whole)), whole["template"]);
 }
 
 /// How a pod that ends is restarted its author says: OpenKruise would write `Always` and refuse it then.

@@ -84,7 +84,9 @@ async fn stateful_sets_scale_and_roll() -> Result<()> {
     };
     stage.sheet.serves_until("two pods serve", async || stage.says(all(2)).await).await?;
     let pod = stage.sheet.pods.get("db-1").await?;
-    ensure!(pod.labels()["statefulset.kubernetes.io/pod-name"] == "db-1", "{:?}", pod.labels());
+    let labels = pod.labels();
+    ensure!(labels["statefulset.kubernetes.io/pod-name"] == "db-1", "{labels:?}");
+    ensure!(labels["apps.kubernetes.io/pod-index"] == "1", "{labels:?}");
     let spec = pod.spec.context("no spec")?;
     ensure!(spec.hostname.as_deref() == Some("db-1") && spec.subdomain.as_deref() == Some(SET), "{spec:?}");
     let claim = claims.get("data-db-1").await.context("its claim")?;

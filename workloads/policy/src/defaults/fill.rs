@@ -15,17 +15,29 @@ pub type Object = Map<String, Value>;
 pub struct Filling<'a> {
     new: &'a mut Object,
     old: Option<&'a Object>,
+    /// Whether parts that are new get defaults.
+    adds: bool,
 }
 
 impl<'a> Filling<'a> {
     /// A whole object.
     pub fn new(new: &'a mut Object, old: Option<&'a Object>) -> Self {
-        Self { new, old }
+        Self { new, old, adds: true }
+    }
+
+    /// A whole object that gets no defaults but those of the old one.
+    pub fn as_before(new: &'a mut Object, old: Option<&'a Object>) -> Self {
+        Self { new, old, adds: false }
+    }
+
+    /// Tells whether a default may come in: the old part `has` it, or the part is new.
+    fn fills(&self, has: impl FnOnce(&Object) -> bool) -> bool {
+        self.old.map_or(self.adds, has)
     }
 
     /// Gives a field that is left out its default.
     pub fn set(&mut self, name: &str, value: impl Into<Value>) {
-        if absent(self.new, name) && self.old.is_none_or(|old| !absent(old, name)) {
+        if absent(self.new, name) && self.fills(|old| !absent(old, name)) {
             self.new.insert(name.to_owned(), value.into());
         }
     }
@@ -37,7 +49,7 @@ impl<'a> Filling<'a> {
 
     /// Gives a number that 0 leaves out its default.
     pub fn set_number(&mut self, name: &str, value: i64) {
-        if is_zero(self.new, name) && self.old.is_none_or(|old| !is_zero(old, name)) {
+        if is_zero(self.new, name) && self.fills(|old| !is_zero(old, name)) {
             self.new.remove(name);
         }
         self.set(name, value);
@@ -45,7 +57,7 @@ impl<'a> Filling<'a> {
 
     /// Gives a text that is not there its default, which is the empty one.
     pub fn set_empty(&mut self, name: &str) {
-        if !self.new.contains_key(name) && self.old.is_none_or(|old| old.contains_key(name)) {
+        if !self.new.contains_key(name) && self.fills(|old| old.contains_key(name)) {
             self.new.insert(name.to_owned(), "".into());
         }
     }
@@ -77,7 +89,7 @@ impl<'a> Filling<'a> {
     pub fn within(&mut self, name: &str, fill: impl FnOnce(&mut Filling<'_>)) {
         if let Some(new) = self.new.get_mut(name).and_then(Value::as_object_mut) {
             let old = self.old.and_then(|old| old.get(name)).and_then(Value::as_object);
-            fill(&mut Filling { new, old });
+            fill(&mut Filling { new, old, adds: self.adds });
         }
     }
 
@@ -86,7 +98,7 @@ impl<'a> Filling<'a> {
     /// it.
     pub fn anew(&mut self, name: &str, fill: impl FnOnce(&mut Filling<'_>)) {
         if let Some(new) = self.new.get_mut(name).and_then(Value::as_object_mut) {
-            fill(&mut Filling { new, old: None });
+            fill(&mut Filling { new, old: None, adds: self.adds });
         }
     }
 
@@ -107,7 +119,7 @@ impl<'a> Filling<'a> {
                 Some(name) => named.get_mut(&name).and_then(VecDeque::pop_front),
                 None => old.and_then(|old| old.get(at)).and_then(Value::as_object),
             };
-            fill(&mut Filling { new, old });
+            fill(&mut Filling { new, old, adds: self.adds });
         }
     }
 }

@@ -107,6 +107,22 @@ mod tests {
         assert_eq!(kept(&after, &before), after, "none are added");
     }
 
+    /// An object whose defaults nobody fills in any more keeps those that it has, and with them its revision.
+    #[test]
+    fn only_defaults_of_before_come_in() {
+        let given = main(json!({}));
+        let whole = filled(&given);
+        let as_before = |old: Option<&Value>| {
+            let (mut new, old) = (spec(&given), old.map(spec));
+            of_set(&mut Filling::as_before(&mut new, old.as_ref()));
+            Value::from(new)
+        };
+        assert_eq!(as_before(None), given);
+        assert_eq!(as_before(Some(&json!({ "template": {} }))), given);
+        assert_eq!(as_before(Some(&given)), given);
+        assert_eq!(as_before(Some(&whole)), whole);
+    }
+
     /// A policy of restarts that is taken out is the default again.
     #[test]
     fn what_is_no_default_does_not_stay() {

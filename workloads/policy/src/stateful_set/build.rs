@@ -9,7 +9,7 @@ use crate::{
     clone_set::UpdateType,
     in_place::annotations_of,
     lifecycle::{State, entering},
-    names::{IN_PLACE_GATE, POD_NAME_LABEL, READY_GATE, REVISION_LABEL},
+    names::{IN_PLACE_GATE, POD_INDEX_LABEL, POD_NAME_LABEL, READY_GATE, REVISION_LABEL},
     revision::{Owner, Revision},
 };
 
@@ -33,6 +33,7 @@ pub(super) fn pod(
     let mut labels = object(given.get("labels"));
     labels.insert(REVISION_LABEL.to_owned(), revision.name.as_str().into());
     labels.insert(POD_NAME_LABEL.to_owned(), name.as_str().into());
+    labels.insert(POD_INDEX_LABEL.to_owned(), ordinal.to_string().into());
     labels.extend(object(entered.get("labels")));
     let mut annotations = annotations_of(&given);
     annotations.extend(object(entered.get("annotations")));

@@ -1,6 +1,7 @@
 //! Numbers of pods: those that are reserved, and the one they start at.
 
 use super::*;
+use crate::names::POD_INDEX_LABEL;
 
 #[rstest]
 #[case(4, json!([1]), &[0, 2, 3, 4])]
@@ -37,4 +38,15 @@ fn reserved_numbers_are_left_out(#[case] replicas: i32, #[case] reserved: Value,
 #[case::less_than_none(2, started(-1, json!({})), "", "+0n +1n")]
 fn numbers_start_later(#[case] replicas: i32, #[case] spec: Value, #[case] pods: &str, #[case] effect: &str) {
     assert_eq!(World::new(replicas, spec, pods).effect(), effect);
+}
+
+/// By it a Service or a policy picks one pod of a set, as with a StatefulSet of Kubernetes.
+#[test]
+fn a_pod_has_its_number_as_a_label() {
+    let actions = World::new(2, started(5, with_reserved(json!({}), json!([6]))), "").plan().actions;
+    let made = actions.iter().filter_map(|action| match action {
+        Action::CreatePod(pod) => pod["metadata"]["labels"][POD_INDEX_LABEL].as_str(),
+        _ => None,
+    });
+    assert_eq!(made.collect::<Vec<_>>(), ["5", "7"]);
 }
