@@ -74,8 +74,8 @@ const fn reason(about: About, failed: bool) -> &'static str {
         (About::Update, true) => "UpdateFailed",
         (About::ImagePullJob, false) => "PullCompleted",
         (About::ImagePullJob, true) => "PullFailed",
-        // It has no end.
-        (About::SidecarSet, _) => "Ended",
+        // They have no end.
+        (About::SidecarSet | About::Budget | About::Spread | About::PodState, _) => "Ended",
     }
 }
 
