@@ -189,6 +189,7 @@ pub async fn start(
         served: &serving,
         coming: &announced,
         entered: &entered,
+        metrics: &metrics,
     };
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let (changes, entries) =
@@ -265,6 +266,7 @@ struct Shared<'a> {
     served: &'a watch::Receiver<Served>,
     coming: &'a Announced,
     entered: &'a watch::Sender<Entered>,
+    metrics: &'a Admission,
 }
 
 /// Choices by which entries are made.
@@ -319,6 +321,7 @@ fn reconciler<K: Configuration>(
         bundled,
         webhooks,
         entered: shared.entered.clone(),
+        metrics: shared.metrics.clone(),
     };
     watches.spawn(reconciler.run());
     (standing, shown)
