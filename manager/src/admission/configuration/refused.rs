@@ -14,8 +14,10 @@ use crate::time::later_timer;
 
 /// Trials after which no group is halved any more: all of it counts as refused.
 const MOST_TRIALS: usize = 64;
-/// What is refused is tried again after it.
-const TRIED_AGAIN: Duration = Duration::from_secs(60);
+/// What is refused is tried again after it: a policy that is applied with the programs may come after them.
+const TRIED_AGAIN: Duration = Duration::from_secs(10);
+/// It is looked for what is refused after it, where all is or nothing by itself.
+const SEARCHED_AGAIN: Duration = Duration::from_secs(60);
 
 /// Search for the entries that are refused.
 #[derive(Debug)]
@@ -96,10 +98,11 @@ impl<E: Named> Refused<E> {
     /// Takes in what was found among those that were refused together. Says whether the others can be
     /// written: nothing is to be had of a server that refuses each of them, or none.
     pub(super) fn found(&mut self, refused: Vec<E>, together: &[E], now: Instant) -> bool {
-        self.until = Some(later_timer(now, TRIED_AGAIN));
         if refused.is_empty() || refused.len() >= together.len() {
+            self.until = Some(later_timer(now, SEARCHED_AGAIN));
             return false;
         }
+        self.until = Some(later_timer(now, TRIED_AGAIN));
         // What is known and was not among them is not known to be taken.
         self.entries.retain(|known| !together.iter().any(|entry| is_same(entry, known)));
         self.entries.extend(refused);
@@ -236,7 +239,7 @@ mod tests {
         assert!(!refused.is_due(now) && refused.is_worth_a_search(&whole, now));
         assert!(!refused.found(whole.clone(), &whole, now), "it takes nothing at all");
         assert!(!refused.is_due(later) && !refused.is_worth_a_search(&whole, now));
-        assert!(refused.is_worth_a_search(&whole, later));
+        assert!(refused.is_worth_a_search(&whole, now + SEARCHED_AGAIN));
         assert!(refused.found(entries("b01A"), &whole, now));
         assert!(!refused.is_due(now) && refused.is_due(later));
         // Another one is refused, or one that is known.

@@ -217,7 +217,7 @@ async fn an_older_policy_keeps_out_what_it_does_not_know_and_nothing_else() {
     assert_eq!(writes(&server), written + 1, "what stands is not written again");
     // The policy is applied.
     server.lock().unwrap().policy = None;
-    pass(80).await;
+    pass(30).await;
     assert_eq!((writes(&server), has(&server, "a.sidecarset"), has(&server, NEW)), (written + 2, true, true));
 }
 
