@@ -158,7 +158,7 @@ impl<'a> Session<'a> {
             Some(Told::Question(Question { id, asks, trace })) => {
                 let trace = trace.as_ref().and_then(trace_of);
                 // Of a kind that a later version has: nothing is known that speaks against it.
-                let Some(asks) = asks else {
+                let Some(asks) = asks.filter(is_known) else {
                     return self.say(Said::Answer(AnswerTo {
                         question: id,
                         answer: Some(Answers::Pass(Nothing {})),
@@ -184,6 +184,8 @@ impl<'a> Session<'a> {
                     running.abort();
                 }
             }
+            // Of a kind that a later version has.
+            Some(Told::Passed(made)) if made.wants.is_none() => {}
             Some(Told::Passed(made)) => {
                 let call = self.own(call_of(made, Instant::now())?);
                 self.link.gate.passed(&call);
@@ -370,6 +372,11 @@ impl<'a> Session<'a> {
             Err(error) => Err(LineError::Io(io::Error::other(error))),
         }
     }
+}
+
+/// Tells whether a question is about something that this version knows.
+fn is_known(asks: &Asks) -> bool {
+    !matches!(asks, Asks::Call(made) if made.wants.is_none())
 }
 
 impl Holds for HoldsOfShim {

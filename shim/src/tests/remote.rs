@@ -32,7 +32,7 @@ use self::bed::{Authority, Bed, PASS, call, create, stop, trace};
 use super::{
     AgentLink, Foresight, Line, LineEnds, RemoteGate, VERSION,
     line::check_peer,
-    message::{Nothing, ShimHello, ToAgent, Told as Words},
+    message::{Asks, CallMade, Nothing, Question as Asked, ShimHello, ToAgent, Told as Words},
     questions::{Question, locked},
 };
 use crate::{
@@ -260,6 +260,30 @@ async fn a_call_that_waits_goes_on_over_a_new_line_of_the_same_agent() {
     let asked = heard.iter().filter(|word| *word == "admit a closed").count();
     let ended: Vec<usize> = (0..heard.len()).filter(|at| heard[*at].starts_with("CallEnded")).collect();
     assert_eq!((asked, ended), (2, vec![heard.len() - 2]), "it ends with the shim: {heard:?}");
+}
+
+/// A newer shim asks about calls of a kind that the agent does not know: they pass, and all else goes on.
+#[tokio::test]
+async fn questions_of_a_later_shim_end_no_line() {
+    let (authority, mut hears) = Authority::new();
+    let resync = Arc::new(|| -> BoxFuture<'static, ()> { Box::pin(async {}) });
+    let link = AgentLink::new(authority.clone(), authority, resync, Metrics::default());
+    let hello = ShimHello { version: VERSION, process: 1, connections: vec![1], ..Default::default() };
+    let later = CallMade { id: 4, connection: 1, age_ns: 0, left_ns: None, wants: None };
+    let asks = |id| Words::Question(Asked { id, asks: Some(Asks::Call(later.clone())), trace: None });
+    let known = Question::Call(Arc::new(call(5, create("a"))), None);
+    let known = known.to_wire(3, std::time::Instant::now()).unwrap();
+    let line = [
+        Words::Hello(hello),
+        asks(1),
+        Words::CaughtUp(Nothing {}),
+        asks(2),
+        Words::Passed(later.clone()),
+        Words::Question(known),
+    ];
+    link.play(line.into_iter().map(|told| ToAgent { told: Some(told) })).await;
+    let heard: Vec<String> = std::iter::from_fn(|| hears.try_recv().ok()).collect();
+    assert!(heard.iter().any(|word| word == "admit a closed"), "{heard:?}");
 }
 
 #[tokio::test]
