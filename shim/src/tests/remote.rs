@@ -276,10 +276,10 @@ async fn questions_of_a_later_shim_end_no_line() {
     let line = [
         Words::Hello(hello),
         asks(1),
-        Words::CaughtUp(Nothing {}),
-        asks(2),
         Words::Passed(later.clone()),
         Words::Question(known),
+        Words::CaughtUp(Nothing {}),
+        asks(2),
     ];
     link.play(line.into_iter().map(|told| ToAgent { told: Some(told) })).await;
     let heard: Vec<String> = std::iter::from_fn(|| hears.try_recv().ok()).collect();
