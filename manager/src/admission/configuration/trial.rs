@@ -9,6 +9,9 @@ use super::{
     refused::{Refused, Sieve},
 };
 
+/// How the API server says, by whatever code, that an admission policy or a webhook refuses a write.
+const DENIED: [&str; 2] = ["denied request", "denied the request"];
+
 /// Leaves out what is refused. Nothing where that is what stands.
 pub(super) fn without<K: Configuration>(next: K, now: &K, refused: &Refused<K::Entry>) -> Option<K> {
     if refused.entries().is_empty() {
@@ -37,7 +40,31 @@ pub(super) async fn tried<K: Configuration>(
     Some(sieve.refused())
 }
 
-/// Says whether a policy, a webhook or a check of the API server says no.
+/// Says whether a policy, a webhook or a check of the API server says no. A right that is missing is none: an
+/// API server that comes up has read no roles, and refuses everybody.
 pub(super) fn is_refusal(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+    let kube::Error::Api(status) = error else { return false };
+    status.code == 422 || DENIED.iter().any(|words| status.message.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_right_is_no_refusal() {
+        for (code, message, refused) in [
+            (403, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", true),
+            (400, "admission webhook \"policies.example\" denied the request: no", true),
+            (422, "webhooks[0].matchConditions[0].expression: Invalid value", true),
+            (403, "User \"berth-manager\" cannot update resource", false),
+            (409, "the object has been modified", false),
+            (500, "etcdserver: request timed out", false),
+        ] {
+            let status = Status { code, message: message.to_owned(), ..Status::default() };
+            assert_eq!(is_refusal(&kube::Error::Api(status.boxed())), refused, "{message}");
+        }
+    }
 }

@@ -55,11 +55,11 @@ impl Server {
         let is_new = next.metadata.resource_version == self.stored.metadata.resource_version;
         let refuses = self.policy.unwrap_or(|_: &MutatingWebhook| false);
         let refused = match is_new {
-            false => Some(("Conflict", 409_u16)),
-            true => next.webhooks.iter().flatten().any(refuses).then_some(("Forbidden", 403)),
+            false => Some(("Conflict", 409_u16, "it has changed")),
+            true => next.webhooks.iter().flatten().any(refuses).then_some(("Forbidden", 403, "denied request")),
         };
-        let (code, body) = if let Some((reason, code)) = refused {
-            let status = json!({ "kind": "Status", "status": "Failure", "reason": reason, "code": code, "metadata": {} });
+        let (code, body) = if let Some((reason, code, message)) = refused {
+            let status = json!({ "kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code });
             (code, serde_json::to_vec(&status))
         } else if dry {
             (200, serde_json::to_vec(&next))
