@@ -54,12 +54,14 @@ impl Server {
     fn replace(&mut self, next: Changes, dry: bool) -> Response<Body> {
         let is_new = next.metadata.resource_version == self.stored.metadata.resource_version;
         let refuses = self.policy.unwrap_or(|_: &MutatingWebhook| false);
-        let refused = match is_new {
-            false => Some(("Conflict", 409_u16, "it has changed")),
-            true => next.webhooks.iter().flatten().any(refuses).then_some(("Forbidden", 403, "denied request")),
+        let refused = if is_new {
+            let refused = next.webhooks.iter().flatten().any(refuses);
+            refused.then_some(("Forbidden", 403, "denied request"))
+        } else {
+            Some(("Conflict", 409_u16, "changed"))
         };
         let (code, body) = if let Some((reason, code, message)) = refused {
-            let status = json!({ "kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code });
+            let status = json!({ "kind": "Status", "reason": reason, "message": message, "code": code });
             (code, serde_json::to_vec(&status))
         } else if dry {
             (200, serde_json::to_vec(&next))
