@@ -106,6 +106,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                 Look::Stands(bundle) => {
                     said = None;
                     self.tell(bundle);
+                    self.metrics.entries_refused(K::NAME, refused.entries().len());
                     if refused.is_due(Instant::now()) && self.sift_again(&mut refused).await {
                         continue;
                     }
@@ -167,9 +168,12 @@ impl<K: Configuration> ConfigurationReconciler<K> {
             return false;
         }
         let Some(found) = tried(&self.api, self.name, next, next.entries()).await else { return false };
+        let count = found.len();
         let sifted = refused.found(found, next.entries(), Instant::now());
         if sifted {
             self.say_refused(refused.entries());
+        } else {
+            self.metrics.entries_refused(K::NAME, count);
         }
         sifted
     }
