@@ -92,6 +92,7 @@ pub struct Admission {
     requests: Family<Pair, Counter>,
     seconds: Histogram,
     handshake_failures: Counter,
+    entries_refused: Family<One, Gauge>,
 }
 
 impl Default for Admission {
@@ -101,6 +102,7 @@ impl Default for Admission {
             // 0.1 ms to 6.6 s.
             seconds: Histogram::new(exponential_buckets(0.0001, 2.0, 17)),
             handshake_failures: Counter::default(),
+            entries_refused: Family::default(),
         }
     }
 }
@@ -117,6 +119,11 @@ impl Admission {
         self.handshake_failures.inc();
     }
 
+    /// So many entries of a webhook configuration are refused. `kind` is one of a closed list.
+    pub(crate) fn entries_refused(&self, kind: &'static str, count: usize) {
+        self.entries_refused.get_or_create(&[("kind", kind)]).set(number(count));
+    }
+
     fn register(&self, registry: &mut Registry) {
         let help = "Requests for admission, and whether they were decided";
         registry.register("admission_requests", help, self.requests.clone());
@@ -125,6 +132,11 @@ impl Admission {
             "admission_handshake_failures",
             "TLS handshakes of the admission server that failed",
             self.handshake_failures.clone(),
+        );
+        registry.register(
+            "admission_entries_refused",
+            "Entries of webhook configurations that the API server refuses, by kind",
+            self.entries_refused.clone(),
         );
     }
 }

@@ -157,6 +157,7 @@ pub async fn start(
         served: &serving,
         coming: &announced,
         entered: &entered,
+        metrics: &metrics,
     };
     let (mutating, validating) = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations");
     let (changes, entries) =
@@ -231,6 +232,7 @@ struct Shared<'a> {
     served: &'a watch::Receiver<Served>,
     coming: &'a Announced,
     entered: &'a watch::Sender<Entered>,
+    metrics: &'a Admission,
 }
 
 /// Choices by which entries are made.
@@ -285,6 +287,7 @@ fn reconciler<K: Configuration>(
         bundled,
         webhooks,
         entered: shared.entered.clone(),
+        metrics: shared.metrics.clone(),
     };
     watches.spawn(reconciler.run());
     (standing, shown)

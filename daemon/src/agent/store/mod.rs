@@ -293,12 +293,9 @@ fn is_damage(error: &redb::Error) -> bool {
     }
 }
 
-/// Makes the tables and gives the schema.
+/// Gives the schema, and makes the tables where it is ours: another one may have other types of them.
 fn prepare(database: &Database) -> Result<u64, redb::Error> {
     let transaction = database.begin_write()?;
-    transaction.open_table(LATCHES)?;
-    transaction.open_table(marks::MARKS)?;
-    transaction.open_table(sidecars::SIDECARS)?;
     let schema = {
         let mut meta = transaction.open_table(META)?;
         let found = meta.get("schema")?.map(|value| value.value());
@@ -310,6 +307,11 @@ fn prepare(database: &Database) -> Result<u64, redb::Error> {
             }
         }
     };
+    if schema == SCHEMA {
+        transaction.open_table(LATCHES)?;
+        transaction.open_table(marks::MARKS)?;
+        transaction.open_table(sidecars::SIDECARS)?;
+    }
     transaction.commit()?;
     Ok(schema)
 }
@@ -358,15 +360,17 @@ mod tests {
 
     #[test]
     fn a_store_of_a_newer_version_is_not_touched() {
+        // Its tables have other types.
+        const OF_ANOTHER_TYPE: TableDefinition<'_, &str, u64> = TableDefinition::new("latches");
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(directory.path()).unwrap();
-        store
-            .change(META, |meta| {
-                meta.insert("schema", SCHEMA + 1)?;
-                Ok(())
-            })
-            .unwrap();
-        drop(store);
+        let database = Builder::new().create(directory.path().join("store.redb")).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut meta = transaction.open_table(META).unwrap();
+        meta.insert("schema", SCHEMA + 1).unwrap();
+        drop(meta);
+        drop(transaction.open_table(OF_ANOTHER_TYPE).unwrap());
+        transaction.commit().unwrap();
+        drop(database);
         let error = Store::open(directory.path()).unwrap_err();
         assert!(matches!(error, StoreError::Schema { found: 2, .. }), "{error}");
     }

@@ -11,15 +11,18 @@
 mod budgets;
 mod changing;
 mod coming;
+mod kind;
 mod left;
 mod pace;
 mod pod_states;
 mod precedence;
 mod protection;
 mod reconciler;
+mod refused;
 mod selectors;
 mod spreads;
 mod standing;
+mod trial;
 mod wanted;
 
 use berth_base::ownership::Ownership;
@@ -36,10 +39,11 @@ pub(super) use self::{
     budgets::BudgetOptions,
     changing::{next_of, set_of},
     coming::{Announced, Announcer, announce, announcements},
+    kind::Configuration,
     pace::PAUSES,
     pod_states::{StateOptions, is_shared as one_is_for_all_states},
     precedence::{Precedence, Writer},
-    reconciler::{ANSWER_WITHIN, Configuration, ConfigurationReconciler, QUIET},
+    reconciler::{ANSWER_WITHIN, ConfigurationReconciler, QUIET},
     spreads::{SpreadOptions, all_spreads_are_asked, has_entry, is_shared as one_is_for_all_spreads},
     wanted::{Choices, sample},
 };

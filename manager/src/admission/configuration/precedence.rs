@@ -147,11 +147,17 @@ impl Precedence {
 }
 
 /// An entry of either kind.
-pub(super) trait Named: Clone + PartialEq {
+pub(in crate::admission) trait Named: Clone + PartialEq {
     /// Its name.
     fn name(&self) -> &str;
     /// The CAs that it is asked by.
     fn bundle(&self) -> Option<&[u8]>;
+    /// What it is asked about, as a text.
+    fn rules(&self) -> String;
+    /// Says whether it lets nothing pass while nobody answers.
+    fn guards(&self) -> bool;
+    /// The same with the CAs of another one.
+    fn asked_as(self, other: &Self) -> Self;
 }
 
 macro_rules! named {
@@ -163,6 +169,19 @@ macro_rules! named {
 
             fn bundle(&self) -> Option<&[u8]> {
                 self.client_config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice())
+            }
+
+            fn rules(&self) -> String {
+                format!("{:?}", self.rules)
+            }
+
+            fn guards(&self) -> bool {
+                self.failure_policy.as_deref() != Some("Ignore")
+            }
+
+            fn asked_as(mut self, other: &Self) -> Self {
+                self.client_config.ca_bundle.clone_from(&other.client_config.ca_bundle);
+                self
             }
         }
     };

@@ -6,15 +6,12 @@
 //! an older version of this one, does so in turn: the pauses between a replica's writes grow then. So a
 //! replica is ready when its entries stood once, not while they stand.
 //!
-//! A look goes over all objects that have entries, so many changes at once are one look.
+//! A look goes over all objects that have entries, so many changes at once are one look. Entries that the API
+//! server refuses are found and left out for a while (`refused`).
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
-};
-use kube::{Api, Resource, ResourceExt, api::PostParams};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::{Api, ResourceExt, api::PostParams};
 use tokio::{
     sync::watch::{self, error::RecvError},
     time::{Instant, sleep, sleep_until, timeout},
@@ -25,10 +22,13 @@ use super::{
     Announced, BudgetOptions, Desired, MOST_SETS, OF_A_SET, OF_A_SPREAD, Options, Service, SpreadOptions,
     StateOptions, changing, client,
     coming::{Strangers, on_their_way},
+    kind::Configuration,
     pace::{Crowd, PAUSES},
-    precedence::{Named, Precedence, WRITTEN_BY, Writer, brought},
+    precedence::{Named, Precedence, WRITTEN_BY, Writer},
+    refused::Refused,
     spreads,
     standing::entries,
+    trial::{is_refusal, tried, without},
     wanted::{Choices, Kept, wanted},
 };
 use crate::{
@@ -36,6 +36,7 @@ use crate::{
         budgets::BudgetKept, certificates::Served, path::Route, pod_states::StateKept, sets::SetSeen,
         spreads::SpreadKept, view::View,
     },
+    metrics::Admission,
     store::{Entered, Entries, Webhooks},
     telemetry::chain,
     time::later_timer,
@@ -49,74 +50,10 @@ pub(in crate::admission) const QUIET: Duration = Duration::from_secs(60);
 /// Objects that change are looked at once in it at the most. One that is about to be stored waits for its
 /// entry, and no entry waits for this then.
 const LOOKED_EVERY: Duration = Duration::from_millis(100);
-
-/// One of the two kinds of configuration.
-pub(in crate::admission) trait Configuration:
-    Resource<DynamicType = ()>
-    + Clone
-    + PartialEq
-    + fmt::Debug
-    + Serialize
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
-{
-    /// Its place among the two.
-    const PLACE: usize;
-
-    /// Returns a copy with the entries that are wanted.
-    fn with(&self, desired: &Desired) -> Self;
-    /// Returns a copy with what has changed since then, if there is anything.
-    fn bring(&self, before: &Desired, now: &Desired) -> Option<Self>;
-    /// Says whether all entries are asked by this bundle.
-    fn is_asked_by(&self, bundle: &[u8]) -> bool;
-    /// Says whether it has them already.
-    fn stands(&self, desired: &Desired) -> bool;
-    /// Entries that stand in it and change objects.
-    fn mutating(&self) -> &[MutatingWebhook];
-    /// Says whether both have the same entries.
-    fn same(&self, other: &Self) -> bool;
-}
-
-macro_rules! configuration {
-    ($kind:ty, $place:literal, $field:ident, $mutating:expr) => {
-        impl Configuration for $kind {
-            const PLACE: usize = $place;
-
-            fn with(&self, desired: &Desired) -> Self {
-                Self { webhooks: Some(desired.$field.clone()), ..self.clone() }
-            }
-
-            fn bring(&self, before: &Desired, now: &Desired) -> Option<Self> {
-                let standing = self.webhooks.as_deref().unwrap_or_default();
-                let entries = brought(&before.$field, &now.$field, standing)?;
-                Some(Self { webhooks: Some(entries), ..self.clone() })
-            }
-
-            fn is_asked_by(&self, bundle: &[u8]) -> bool {
-                self.webhooks.iter().flatten().all(|entry| entry.bundle() == Some(bundle))
-            }
-
-            fn stands(&self, desired: &Desired) -> bool {
-                // The API server shows no entries as none at all.
-                self.webhooks.as_deref().unwrap_or_default() == desired.$field
-            }
-
-            fn mutating(&self) -> &[MutatingWebhook] {
-                let mutating: fn(&Self) -> &[MutatingWebhook] = $mutating;
-                mutating(self)
-            }
-
-            fn same(&self, other: &Self) -> bool {
-                self.webhooks == other.webhooks
-            }
-        }
-    };
-}
-
-configuration!(MutatingWebhookConfiguration, 0, mutating, |it| it.webhooks.as_deref().unwrap_or_default());
-configuration!(ValidatingWebhookConfiguration, 1, validating, |_| &[]);
+/// Names of refused entries that are said.
+const MOST_SAID: usize = 10;
+/// Names of entries that are for budgets have it.
+const OF_BUDGETS: &str = ".podunavailablebudget";
 
 /// Owner of one configuration, as far as this replica goes.
 pub(in crate::admission) struct ConfigurationReconciler<K> {
@@ -150,6 +87,8 @@ pub(in crate::admission) struct ConfigurationReconciler<K> {
     pub(in crate::admission) webhooks: Option<watch::Sender<Webhooks>>,
     /// Learns which budgets have their entries in it.
     pub(in crate::admission) entered: watch::Sender<Entered>,
+    /// Counts entries that are refused.
+    pub(in crate::admission) metrics: Admission,
 }
 
 impl<K: Configuration> ConfigurationReconciler<K> {
@@ -161,11 +100,16 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
         let mut crowd = Crowd::default();
         let mut strangers = [OF_A_SPREAD, OF_A_SET].map(Strangers::of);
+        let mut refused = Refused::nothing();
         loop {
-            match self.look(&mut told, &mut strangers) {
+            match self.look(&mut told, &mut strangers, &refused) {
                 Look::Stands(bundle) => {
                     said = None;
                     self.tell(bundle);
+                    self.metrics.entries_refused(K::NAME, refused.entries().len());
+                    if refused.is_due(Instant::now()) && self.sift_again(&mut refused).await {
+                        continue;
+                    }
                 }
                 Look::Waits => {}
                 Look::Absent => {
@@ -182,6 +126,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                         writes = 0;
                     }
                     let mut pause = PAUSES[writes.min(PAUSES.len() - 1)];
+                    let mut sifted = false;
                     match timeout(ANSWER_WITHIN, self.api.replace(self.name, &PostParams::default(), &next))
                         .await
                     {
@@ -196,6 +141,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                         Ok(Err(kube::Error::Api(status))) if status.code == 409 => {}
                         Ok(Err(error)) => {
                             say(&mut said, format!("{} not written: {}", K::kind(&()), chain(&error)));
+                            sifted = is_refusal(&error) && self.sift(&mut refused, &next).await;
                         }
                         Err(_) => say(&mut said, format!("{} not written: no answer", K::kind(&()))),
                     }
@@ -204,7 +150,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                     (writes, written) = (writes.saturating_add(1), Instant::now());
                     let behind = self.behind(&next);
                     last = Some(next);
-                    if !behind {
+                    if sifted || !behind {
                         continue;
                     }
                 }
@@ -213,6 +159,47 @@ impl<K: Configuration> ConfigurationReconciler<K> {
             if self.news(Instant::now()).await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Finds the entries for which this was refused. Says whether the others may be written now.
+    async fn sift(&self, refused: &mut Refused<K::Entry>, next: &K) -> bool {
+        if !refused.is_worth_a_search(next.entries(), Instant::now()) {
+            return false;
+        }
+        let Some(found) = tried(&self.api, self.name, next, next.entries()).await else { return false };
+        let count = found.len();
+        let sifted = refused.found(found, next.entries(), Instant::now());
+        if sifted {
+            self.say_refused(refused.entries());
+        } else {
+            self.metrics.entries_refused(K::NAME, count);
+        }
+        sifted
+    }
+
+    /// Tries those again that were refused. Says whether one of them is taken now.
+    async fn sift_again(&self, refused: &mut Refused<K::Entry>) -> bool {
+        let Some(now) = self.shown.borrow().get(self.name).cloned() else { return false };
+        let Some(found) = tried(&self.api, self.name, &now, refused.entries()).await else { return false };
+        let sifted = found.len() < refused.entries().len();
+        refused.still(found, Instant::now());
+        if sifted {
+            self.say_refused(refused.entries());
+        }
+        sifted
+    }
+
+    fn say_refused(&self, entries: &[K::Entry]) {
+        self.metrics.entries_refused(K::NAME, entries.len());
+        let names: Vec<&str> = entries.iter().map(Named::name).take(MOST_SAID).collect();
+        let (kind, count) = (K::kind(&()), entries.len());
+        match count {
+            0 => info!(%kind, "No webhook entry is refused any more"),
+            _ => warn!(
+                %kind, count, ?names,
+                "Webhook entries are refused and left out: apply the policies of this version"
+            ),
         }
     }
 
@@ -267,6 +254,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         &mut self,
         told: &mut Arc<Vec<(String, String)>>,
         [of_spreads, of_sets]: &mut [Strangers; 2],
+        refused: &Refused<K::Entry>,
     ) -> Look<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
@@ -309,6 +297,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         let before = self.precedence.gives_way(writer.as_ref(), &desired, instant);
         // Without those of others: what goes of them is theirs.
         let given = before.map(|before| (now.bring(before, &desired), desired.clone()));
+        let given = given.map(|(brought, own)| (brought.and_then(|next| without(next, now, refused)), own));
         let entered = &mut desired.mutating;
         if !spreads::is_shared(entered) {
             let names: Vec<String> = kept.spreads.iter().map(|kept| spreads::key(kept)).collect();
@@ -338,8 +327,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
             }
             return match brought {
                 Some(next) => Look::Owes(Box::new(next)),
-                None if now.is_asked_by(bundle) => Look::Stands(bundle.clone()),
-                None => Look::Stands(Vec::new()),
+                None => Look::Stands(now.bundle_of_all(bundle)),
             };
         }
         if desired.shared {
@@ -348,7 +336,12 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                 "More SidecarSets than entries: one is for all, and pods do not wait for it"
             );
         }
-        let mut next = now.with(&desired);
+        let Some(mut next) = without(now.with(&desired), now, refused) else {
+            if !refused.entries().iter().any(|entry| entry.name().contains(OF_BUDGETS)) {
+                say_entered::<K>(&self.entered, of_budgets);
+            }
+            return Look::Stands(now.bundle_of_all(bundle));
+        };
         let writer = self.precedence.mine.named(writer).to_string();
         next.annotations_mut().insert(WRITTEN_BY.to_owned(), writer);
         Look::Owes(Box::new(next))

@@ -6,6 +6,7 @@ mod configuration;
 mod conversion;
 mod given;
 mod injection;
+mod older_policy;
 mod open_labels;
 mod pod_states;
 mod pods;

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{Client, client::Body};
 use tower::service_fn;
 
@@ -46,6 +47,7 @@ fn stage() -> Stage {
         bundled: watch::channel(Vec::new()).0,
         webhooks: None,
         entered: watch::channel(Entered::unknown()).0,
+        metrics: Admission::default(),
     };
     let others: [Box<dyn Any>; 5] =
         [Box::new(shower), Box::new(set), Box::new(spread), Box::new(state), Box::new(server)];

@@ -8,6 +8,7 @@ use std::{
 use http::Response;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
 use rstest::rstest;
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -29,6 +30,8 @@ struct Server {
     stored: Changes,
     writes: usize,
     watches: Vec<watch::Sender<View<Changes>>>,
+    /// Says which entries a policy refuses.
+    policy: Option<fn(&MutatingWebhook) -> bool>,
 }
 
 impl Server {
@@ -47,15 +50,24 @@ impl Server {
         self.watches.retain(|watch| watch.send(shown.clone()).is_ok());
     }
 
-    /// Writes this, if nobody was first.
-    fn replace(&mut self, next: Changes) -> Response<Body> {
+    /// Writes this, if nobody was first and no policy is against it; nothing in a dry run.
+    fn replace(&mut self, next: Changes, dry: bool) -> Response<Body> {
         let is_new = next.metadata.resource_version == self.stored.metadata.resource_version;
-        let (code, body) = if is_new {
+        let refuses = self.policy.unwrap_or(|_: &MutatingWebhook| false);
+        let refused = if is_new {
+            let refused = next.webhooks.iter().flatten().any(refuses);
+            refused.then_some(("Forbidden", 403, "denied request"))
+        } else {
+            Some(("Conflict", 409_u16, "changed"))
+        };
+        let (code, body) = if let Some((reason, code, message)) = refused {
+            let status = json!({ "kind": "Status", "reason": reason, "message": message, "code": code });
+            (code, serde_json::to_vec(&status))
+        } else if dry {
+            (200, serde_json::to_vec(&next))
+        } else {
             self.store(next);
             (200, serde_json::to_vec(&self.stored))
-        } else {
-            let status = json!({ "kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "metadata": {} });
-            (409, serde_json::to_vec(&status))
         };
         Response::builder().status(code).body(Body::from(body.unwrap())).unwrap()
     }
@@ -84,9 +96,10 @@ fn replica(server: &Arc<Mutex<Server>>, served: &Served, started: i64, gate: boo
     let asked = move |request: http::Request<Body>| {
         let server = shared.clone();
         async move {
+            let dry = request.uri().query().is_some_and(|query| query.contains("dryRun=All"));
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let next = serde_json::from_slice(&body).unwrap();
-            Ok::<_, Infallible>(server.lock().unwrap().replace(next))
+            Ok::<_, Infallible>(server.lock().unwrap().replace(next, dry))
         }
     };
     reconciler.api = Api::all(Client::new(service_fn(asked), "ns"));
@@ -186,6 +199,28 @@ async fn a_budget_is_asked_about_when_its_entry_stands() {
     pass(60).await;
     assert!(has(&server, "evictions.podunavailablebudgets"));
     assert_eq!(told(&one), expected);
+}
+
+/// The policy is older than the replica: the rest is kept without the entry that it does not know.
+#[tokio::test(start_paused = true)]
+async fn an_older_policy_keeps_out_what_it_does_not_know_and_nothing_else() {
+    const NEW: &str = "nodeimages.defaults";
+    let (server, served) = (Server::new(), certificate());
+    server.lock().unwrap().policy = Some(|entry: &MutatingWebhook| entry.name.starts_with(NEW));
+    let one = replica(&server, &served, 10, false);
+    pass(5).await;
+    assert!(has(&server, "defaults.sidecarsets") && !has(&server, NEW));
+    assert!(*one.bundled.borrow() == b"bundle", "it is ready");
+    let written = writes(&server);
+    one.sets.send_replace(set(&["a"]));
+    pass(5).await;
+    assert_eq!((writes(&server), has(&server, "a.sidecarset")), (written + 1, true));
+    pass(600).await;
+    assert_eq!(writes(&server), written + 1, "what stands is not written again");
+    // The policy is applied.
+    server.lock().unwrap().policy = None;
+    pass(30).await;
+    assert_eq!((writes(&server), has(&server, "a.sidecarset"), has(&server, NEW)), (written + 2, true, true));
 }
 
 /// The later one wants fewer entries, or more.
