@@ -27,7 +27,7 @@ use crate::{
         answer::{containers, end, going_on, swaps, turn_back},
         decide,
         diff::Diff,
-        groups::{by_owner, by_way},
+        groups::{by_owner, by_way, grace},
         records,
         resolve::resolve,
     },
@@ -139,6 +139,7 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPl
     }));
 
     let (next, skipped) = judge(update, newest.ignore_failures, &seen, now);
+    let is_whole = next == Next::Done && skipped.is_empty();
     let goes_back = matches!(next, Next::RollBack(..)) || open.iter().any(|request| request.is_going_back());
     let owners = if goes_back { by_way(&open) } else { by_owner(&open) };
     let alone = || -> Vec<_> {
@@ -146,8 +147,8 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPl
         owners.iter().map(|open| (open, judge(open))).collect()
     };
     let (told, next) = match next {
-        // One owner's failure is not that of the others.
-        Next::Failed(_) | Next::RollBack(..) if owners.len() > 1 => {
+        // One owner's failure is not that of the others, and what one leaves out another need not bear.
+        Next::Done | Next::Failed(_) | Next::RollBack(..) if owners.len() > 1 && !is_whole => {
             let judged = alone();
             let blamed =
                 judged.iter().any(|(_, (next, _))| matches!(next, Next::Failed(_) | Next::RollBack(..)));
@@ -240,7 +241,7 @@ pub(super) fn merge(open: &[&UpdateRequest], seen: &Observed, newest: &UpdateReq
         revision: records::revision(newest),
         images: BTreeMap::new(),
         metadata: Metadata::new(),
-        grace: newest.grace,
+        grace: grace(open, newest, seen),
         rollback_on_failure: newest.rollback_on_failure && !back,
         deadline: newest.limit(),
         bears_crashes: open.iter().all(|request| request.bears_crashes()),

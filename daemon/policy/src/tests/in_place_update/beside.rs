@@ -1,0 +1,57 @@
+//! Owners beside each other whose words differ: each keeps its own.
+
+use std::time::Duration;
+
+use super::{asking::Asking, world::World};
+use crate::in_place_update::{FailureReason, Next, UpdateOutcome, UpdateOwner, UpdateSource, Why};
+
+const GRACE: Duration = Duration::from_secs(30);
+
+fn pod() -> Asking {
+    Asking::of(World::of(&[("a", None, &[]), ("b", None, &[])]))
+}
+
+/// An entry of a SidecarSet, which keeps the pod in service.
+fn set(asking: &mut Asking) {
+    let request = asking.ask("s", &[("b", "b:2")], &[]);
+    request.source = UpdateSource::NodePodUpdate;
+    (request.owner, request.keeps_service) = (UpdateOwner::SidecarSet("s".to_owned()), true);
+}
+
+/// An entry of a workload, which asks for a grace.
+fn workload(asking: &mut Asking) {
+    let request = asking.ask("w", &[("a", "a:2")], &[]);
+    (request.source, request.grace) = (UpdateSource::NodePodUpdate, GRACE);
+}
+
+#[test]
+fn who_needs_no_grace_takes_none_from_another() {
+    for later_is_set in [true, false] {
+        let mut asking = pod();
+        let entries = if later_is_set { [workload, set] } else { [set, workload] };
+        entries.iter().for_each(|entry| entry(&mut asking));
+        asking.act();
+        let planned = asking.plan();
+        let waits = matches!(planned.next, Some(Next::Wait { why: Why::Grace, .. }));
+        assert!(waits, "{later_is_set} {planned:?}");
+        assert_eq!(asking.images(), ["a:1", "b:1"], "{later_is_set}");
+        asking.world.pass(GRACE);
+        asking.play(&[]);
+        assert_eq!(asking.images(), ["a:2", "b:2"], "{later_is_set}");
+        for id in ["s", "w"] {
+            assert_eq!(asking.outcome(id), UpdateOutcome::Complete, "{later_is_set} {id}");
+        }
+    }
+}
+
+/// A person's request counts before all entries, and ignores failures of its own alone.
+#[test]
+fn what_a_request_leaves_out_fails_the_entry_that_asks_for_it() {
+    let mut asking = pod();
+    asking.world.refused.insert("b:2".into(), "no".to_owned());
+    set(&mut asking);
+    asking.ask("r", &[("a", "a:2")], &[]).ignore_failures = true;
+    asking.play(&[]);
+    assert_eq!(asking.outcome("s"), UpdateOutcome::Failed(FailureReason::ImageNotPulled));
+    assert_eq!((asking.outcome("r"), asking.images()), (UpdateOutcome::Complete, vec!["a:2", "b:1"]));
+}
