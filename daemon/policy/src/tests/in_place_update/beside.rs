@@ -55,3 +55,30 @@ fn what_a_request_leaves_out_fails_the_entry_that_asks_for_it() {
     assert_eq!(asking.outcome("s"), UpdateOutcome::Failed(FailureReason::ImageNotPulled));
     assert_eq!((asking.outcome("r"), asking.images()), (UpdateOutcome::Complete, vec!["a:2", "b:1"]));
 }
+
+/// What a workload leaves to the kubelet it may pull, with the credentials of the pod, whoever is beside it.
+#[test]
+fn an_image_is_left_to_the_kubelet_unless_somebody_insists_on_it() {
+    // The image that the agent cannot pull, and the outcome of the one that insists on its own.
+    let table = [
+        ("a:2", UpdateOutcome::Complete, ["a:2", "b:2"]),
+        ("b:2", UpdateOutcome::Failed(FailureReason::ImageNotPulled), ["a:2", "b:1"]),
+    ];
+    for (refused, outcome, images) in table {
+        for later_is_set in [true, false] {
+            let mut asking = pod();
+            asking.world.refused.insert(refused.into(), "no".to_owned());
+            let entries = if later_is_set { [workload, set] } else { [set, workload] };
+            entries.iter().for_each(|entry| entry(&mut asking));
+            for request in asking.requests.iter_mut().filter(|request| request.id.as_str() == "w") {
+                (request.leaves_pull, request.grace) = (true, Duration::ZERO);
+            }
+            asking.act();
+            assert_eq!(asking.images(), images, "{refused} {later_is_set}");
+            asking.world.on_node.insert("a:2".into());
+            asking.play(&[]);
+            assert_eq!(asking.outcome("w"), UpdateOutcome::Complete, "{refused} {later_is_set}");
+            assert_eq!(asking.outcome("s"), outcome, "{refused} {later_is_set}");
+        }
+    }
+}
