@@ -24,7 +24,8 @@ use crate::{
     in_place_update::{
         Before, ContainerView, Failure, FailureReason, Metadata, Next, Observed, PodPatch, Presence, Record,
         Update, UpdateOutcome, UpdatePhase, UpdateReport, UpdateRequest,
-        answer::{containers, end, going_on, swaps, turn_back},
+        answer::{Judged, containers, end, going_on, swaps, told, turn_back},
+        apart::{apart, is_blamed},
         decide,
         diff::Diff,
         groups::{by_owner, by_way, grace},
@@ -147,11 +148,15 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPl
         owners.iter().map(|open| (open, judge(open))).collect()
     };
     let (told, next) = match next {
+        Next::Failed(ref failure) | Next::RollBack(_, ref failure)
+            if failure.reason == FailureReason::CrashLoop && owners.len() > 1 && !is_blamed(&alone()) =>
+        {
+            apart(alone(), &seen, now)
+        }
         // One owner's failure is not that of the others, and what one leaves out another need not bear.
         Next::Done | Next::Failed(_) | Next::RollBack(..) if owners.len() > 1 && !is_whole => {
             let judged = alone();
-            let blamed =
-                judged.iter().any(|(_, (next, _))| matches!(next, Next::Failed(_) | Next::RollBack(..)));
+            let blamed = is_blamed(&judged);
             let of_all = (next, skipped);
             let told = judged.iter().flat_map(|(open, alone)| match (&alone.0, blamed) {
                 (Next::Failed(_) | Next::RollBack(..), true) => told(open, alone, &seen, now),
@@ -176,7 +181,7 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPl
         next => (open.iter().map(|request| going_on(request, &next, &seen, &skipped)).collect(), Some(next)),
     };
     let next = next.map(|next| match next {
-        Next::Patch(patch) => {
+        Next::Patch(patch) if patch.records.is_empty() => {
             let records = records::split(&open, &seen, &patch);
             Next::Patch(PodPatch { records, ..patch })
         }
@@ -189,9 +194,6 @@ fn plan_sound(requests: &[UpdateRequest], pod: &Observed, now: Instant) -> PodPl
     reports.retain(|report| !reported(report));
     PodPlan { reports, next }
 }
-
-/// The next step, and the containers that are left out.
-type Judged = (Next, BTreeMap<ContainerName, String>);
 
 fn judge(update: Update, ignore_failures: bool, seen: &Observed, now: Instant) -> Judged {
     let (update, judged, skipped) = match ignore_failures {
@@ -206,32 +208,6 @@ fn alone(open: &[&UpdateRequest], pod: &Observed, now: Instant) -> Judged {
     let Some(newest) = open.last() else { return (Next::Done, BTreeMap::new()) };
     let seen = Observed { before: before(open), ..records::view(open, pod) };
     judge(merge(open, &seen, newest), newest.ignore_failures, &seen, now)
-}
-
-/// Reports of requests whose update came to this end, or goes back.
-fn told(
-    open: &[&UpdateRequest],
-    (next, skipped): &Judged,
-    seen: &Observed,
-    now: Instant,
-) -> Vec<(RequestId, UpdateReport)> {
-    // The newest last: without it the others would want again what it has replaced.
-    let ending = match open {
-        [_newest] => open,
-        [older @ .., _newest] => older,
-        [] => &[],
-    };
-    let ended = |result: Result<&BTreeMap<ContainerName, String>, &Failure>| {
-        ending.iter().map(|request| end(request, result, Some(seen))).collect()
-    };
-    match next {
-        Next::Failed(failure) => ended(Err(failure)),
-        Next::RollBack(_, failure) => {
-            let back = open.iter().filter(|request| !request.is_one_way());
-            back.map(|request| turn_back(request, failure, now)).collect()
-        }
-        _ => ended(Ok(skipped)),
-    }
 }
 
 /// Merges the wishes of all open requests into one update, as which the newest one counts.

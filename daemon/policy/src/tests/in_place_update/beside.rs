@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{asking::Asking, world::World};
-use crate::in_place_update::{FailureReason, Next, UpdateOutcome, UpdateOwner, UpdateSource, Why};
+use crate::in_place_update::{FailureReason, Life, Next, UpdateOutcome, UpdateOwner, UpdateSource, Why};
 
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -80,5 +80,31 @@ fn an_image_is_left_to_the_kubelet_unless_somebody_insists_on_it() {
             assert_eq!(asking.outcome("w"), UpdateOutcome::Complete, "{refused} {later_is_set}");
             assert_eq!(asking.outcome("s"), outcome, "{refused} {later_is_set}");
         }
+    }
+}
+
+/// A workload waits for its container as long as it takes; the sidecar has its new image all the same.
+#[test]
+fn what_a_workload_bears_fails_no_set_beside_it() {
+    for later_is_set in [true, false] {
+        let mut asking = pod();
+        workload(&mut asking);
+        (asking.requests[0].leaves_pull, asking.requests[0].grace) = (true, Duration::ZERO);
+        asking.act();
+        asking.world.settle(&["a:2"]);
+        asking.world.container("a").instance.life = Life::Crashing;
+        asking.world.pass(2 * GRACE);
+        set(&mut asking);
+        asking.requests[1].rollback_on_failure = true;
+        if !later_is_set {
+            asking.requests[1].created -= 10 * GRACE;
+        }
+        for _ in 0..10 {
+            asking.act();
+            asking.world.settle(&["a:2"]);
+        }
+        assert_eq!(asking.report("s").outcome, Some(UpdateOutcome::Complete), "{later_is_set}");
+        assert_eq!((asking.report("w").outcome, asking.images()), (None, vec!["a:2", "b:2"]));
+        assert_eq!(asking.world.restarts()[1], 1, "{later_is_set}");
     }
 }
