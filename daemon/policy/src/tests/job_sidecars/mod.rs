@@ -250,6 +250,9 @@ fn one_that_is_created_late_does_not_wait_for_one_that_has_ended_with_the_job() 
         play.world.apply(pod.seen());
         play.exits("m-0", 0);
         assert_eq!(play.done(), ["mark s1", "stop s1-0 30s"]);
+        let facts = play.world.node.facts(play.world.now, |_, _| true);
+        let above = facts[0].containers.iter().find(|container| container.name.as_str() == "s1").unwrap();
+        assert!(!above.restarts, "{policy:?}");
         let (call, verdict) = play.world.create(&pod, "s2");
         assert_eq!(verdict, latch(0), "{policy:?}");
         play.world.start(&call, "s2-0");
