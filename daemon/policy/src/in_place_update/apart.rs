@@ -1,5 +1,5 @@
-//! Owners of one pod that go on each for itself. Together they would fail by what one of them bears: a workload
-//! waits for a container that falls over again and again, and a SidecarSet beside it need not.
+//! Owners of one pod that go on each for itself. Together they would fail by what one of them bears: a
+//! workload waits for a container that falls over again and again, and a SidecarSet beside it need not.
 
 use std::time::Instant;
 
