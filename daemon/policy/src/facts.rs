@@ -161,7 +161,7 @@ impl Node {
         let same = |instance: &Instance| report.is_some_and(|report| report.id == instance.container.id);
         let restarts = |pod: &Pod| match newest.map(|instance| &instance.container) {
             Some(Container { id, state: ContainerState::Exited { code }, .. }) => {
-                !pod.leaves_exited(&name, id, *code)
+                !pod.leaves_exited(&name, id, *code) && !self.is_completed(id)
             }
             _ => pod.restart_policy_of(&name).restarts(None),
         };

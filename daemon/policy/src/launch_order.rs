@@ -28,7 +28,10 @@
 //! probe result starts the next SyncPod at once. A hold bridges the time in which the kubelet knows of a
 //! readiness that the pod view does not show yet; refusing then would cost the flat retry of 10-16 s.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use crate::{
     call::{Call, CreateContainer, Declared},
@@ -192,6 +195,12 @@ impl Node {
         }
 
         let newest = sandbox.newest_of_each();
+        let mut missing = above.iter().filter(|higher| !newest.contains_key(**higher));
+        let before = match (&source, missing.next()) {
+            (Source::View(pod), Some(_)) => self.succeeded_before(call, pod, &request.sandbox),
+            _ => Some(BTreeSet::new()),
+        };
+        let Some(before) = before else { return ask_runtime(call, PATIENCE_FOR_RUNTIME, now) };
         let mut waiting_for = Vec::new();
         let mut wait = Duration::MAX;
         let mut may_hold = true;
@@ -199,6 +208,7 @@ impl Node {
             let instance = newest.get(higher).copied();
             match self.standing(call, sandbox, &source, instance, now) {
                 Standing::Satisfied => continue,
+                Standing::NotRunning if instance.is_none() && before.contains(higher) => continue,
                 Standing::NotRunning | Standing::NotReadyInThisPass => may_hold = false,
                 Standing::NotReady(limit) => wait = wait.min(limit),
             }
@@ -297,6 +307,10 @@ impl Node {
             (ContainerState::Exited { code }, Source::View(pod))
                 if pod.leaves_exited(&instance.container.name, &instance.container.id, code) =>
             {
+                Standing::Satisfied
+            }
+            // The kubelet is shown that it has succeeded, and starts it no more.
+            (ContainerState::Exited { .. }, Source::View(_)) if self.is_completed(&instance.container.id) => {
                 Standing::Satisfied
             }
             (ContainerState::Exited { .. }, Source::Plan(_)) => Standing::Satisfied,

@@ -56,6 +56,7 @@ mod config;
 mod containers;
 mod creation_env;
 mod distinct_seconds;
+mod earlier_sandboxes;
 mod early_readiness;
 mod event;
 mod exit_order;

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     model::SandboxId,
     node::{InFlightKind, Node},
-    sandbox::FRESH,
+    sandbox::{AskedAt, FRESH, Sandbox},
     step::{PodEffect, Question, Step},
     time::later,
     verdict::HoldReason,
@@ -117,7 +117,7 @@ impl Node {
 
     /// The sandboxes to ask the runtime about, with the time when; `None` = at once.
     fn inspections(&self) -> impl Iterator<Item = (&SandboxId, Option<Instant>)> {
-        self.calls.values().filter_map(|call| {
+        let asked = self.calls.values().filter_map(|call| {
             let hold = call.hold.as_ref()?;
             let id = match &call.kind {
                 InFlightKind::Create { sandbox, .. } | InFlightKind::Stop { sandbox, .. } => sandbox,
@@ -144,6 +144,28 @@ impl Node {
                 | HoldReason::PodKillUnclear
                 | HoldReason::AgentAway => None,
             }
+        });
+        asked.chain(self.earlier_inspections())
+    }
+
+    /// The same of the sandboxes before those in which a creation waits for the runtime's word.
+    fn earlier_inspections(&self) -> impl Iterator<Item = (&SandboxId, Option<Instant>)> {
+        let creations = self.calls.values().filter_map(|call| {
+            let waits = call.hold.as_ref().is_some_and(|hold| hold.why == HoldReason::Inspection);
+            let InFlightKind::Create { sandbox, .. } = &call.kind else { return None };
+            let pod = self.pods.get(&self.sandboxes.get(sandbox).filter(|_| waits)?.pod.uid)?;
+            Some((call.arrived_at, pod, sandbox))
+        });
+        creations.flat_map(|(arrived_at, pod, current)| {
+            self.untold_before(pod, current).filter_map(move |(id, Sandbox { inspection, .. })| {
+                let is_newer = |asked: &AskedAt| asked.seq > arrived_at;
+                if inspection.in_flight || inspection.answered.as_ref().is_some_and(is_newer) {
+                    return None;
+                }
+                let failed = inspection.asked.as_ref().is_some_and(is_newer);
+                let again = inspection.ended.filter(|_| failed);
+                Some((id, again.map(|ended| later(ended, INSPECTION_PERIOD))))
+            })
         })
     }
 

@@ -1,6 +1,6 @@
-//! The readiness gate of in-place updates where no update goes on. A pod that has the gate becomes Ready only
-//! when somebody opens it. One whose update was called off, as its request was deleted, must not stay out of
-//! service.
+//! The readiness gate of in-place updates where no update goes on that decides on it. A pod that has the gate
+//! becomes Ready only when somebody opens it. One whose update was called off, as its request was deleted,
+//! must not stay out of service.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Parts {
     pub(super) async fn keep_gates(&self) {
         let (queue, mut requests) = (&self.pods.shut, self.updates.changes());
         let mut last = PodUid::from("");
-        let may = |uid: &PodUid| self.updates.has_heard(&UpdateSource::ALL) && !self.updates.wants(uid);
+        let may = |uid: &PodUid| self.updates.has_heard(&UpdateSource::ALL) && !self.updates.minds_gate(uid);
         while let Some(taken) = queue.next(&last, &mut requests, may).await {
             last = taken.uid.clone();
             if self.open_gate(&taken.pod).await {

@@ -152,6 +152,11 @@ impl SharedUpdates {
         self.updates().wants(pod)
     }
 
+    /// Tells whether an update goes on that decides on the readiness gate of this pod.
+    pub(super) fn minds_gate(&self, pod: &PodUid) -> bool {
+        self.updates().minds_gate(pod)
+    }
+
     /// Tells whether these have all told what they have.
     pub(super) fn has_heard(&self, sources: &[UpdateSource]) -> bool {
         self.updates().has_heard(sources)

@@ -10,6 +10,9 @@ use crate::{
     model::{ContainerName, RequestId},
 };
 
+/// The next step, and the containers that are left out.
+pub(super) type Judged = (Next, BTreeMap<ContainerName, String>);
+
 pub(super) fn going_on(
     request: &UpdateRequest,
     next: &Next,
@@ -66,6 +69,32 @@ pub(super) fn turn_back(
         ..request.reported.clone()
     };
     (request.id.clone(), report)
+}
+
+/// Reports of requests whose update came to this end, or goes back.
+pub(super) fn told(
+    open: &[&UpdateRequest],
+    (next, skipped): &Judged,
+    seen: &Observed,
+    now: Instant,
+) -> Vec<(RequestId, UpdateReport)> {
+    // The newest last: without it the others would want again what it has replaced.
+    let ending = match open {
+        [_newest] => open,
+        [older @ .., _newest] => older,
+        [] => &[],
+    };
+    let ended = |result: Result<&BTreeMap<ContainerName, String>, &Failure>| {
+        ending.iter().map(|request| end(request, result, Some(seen))).collect()
+    };
+    match next {
+        Next::Failed(failure) => ended(Err(failure)),
+        Next::RollBack(_, failure) => {
+            let back = open.iter().filter(|request| !request.is_one_way());
+            back.map(|request| turn_back(request, failure, now)).collect()
+        }
+        _ => ended(Ok(skipped)),
+    }
 }
 
 /// Returns how it ended. `Ok` has the containers that were left out.

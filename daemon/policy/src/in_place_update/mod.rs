@@ -46,6 +46,7 @@
 //! records are in seconds since the epoch, and hashes are only compared.
 
 mod answer;
+mod apart;
 mod batch;
 mod decide;
 mod diff;

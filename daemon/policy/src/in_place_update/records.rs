@@ -1,7 +1,10 @@
 //! Records of several owners on one pod: what they say together, which is what the decision goes by, and each
 //! owner's part of what is written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
     in_place_update::{
@@ -31,9 +34,12 @@ pub(super) fn view(open: &[&UpdateRequest], seen: &Observed) -> Observed {
     if !open.is_empty() && open.iter().all(|request| request.keeps_service) {
         view.gate = Gate::Absent;
     }
-    if !open.is_empty() && open.iter().all(|request| request.leaves_pull) {
-        let refused = view.images.values_mut().filter(|presence| matches!(presence, Presence::Failed(_)));
-        refused.for_each(|presence| *presence = Presence::Present);
+    let insisting = open.iter().filter(|request| !request.leaves_pull);
+    let insisted: BTreeSet<&Arc<str>> = insisting.flat_map(|request| request.all_images()).collect();
+    for (image, presence) in &mut view.images {
+        if !open.is_empty() && matches!(presence, Presence::Failed(_)) && !insisted.contains(image) {
+            *presence = Presence::Present;
+        }
     }
     let Some(newest) = open.last() else { return view };
     let wanted = revisions(open);

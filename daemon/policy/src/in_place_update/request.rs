@@ -247,6 +247,14 @@ impl UpdateRequest {
         (images, metadata)
     }
 
+    /// All images that it may want at some time, on its way back too.
+    pub(super) fn all_images(&self) -> impl Iterator<Item = &Arc<str>> {
+        let back = self.reported.previous.iter().filter(|_| self.is_going_back());
+        let back = back.flat_map(|before| before.images.values());
+        let swaps = self.swaps.values().flat_map(|swap| swap.image.iter().chain([&swap.empty_image]));
+        self.images.values().chain(swaps).chain(back)
+    }
+
     /// Stages of its swaps. One that makes no sense is refused before anybody asks.
     pub(super) fn stages(&self, seen: &Observed) -> Vec<Staged> {
         stages(self, seen).unwrap_or_default()

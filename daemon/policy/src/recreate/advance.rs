@@ -26,6 +26,8 @@ const POD_UNREAD: &str =
     "the pod cannot be read, mostly for too many lists and maps in it, such as env entries";
 /// Its status, which others write, has the UID of any pod.
 const ANOTHER_POD: &str = "the pod that it was assigned is not the one that it names; make a new request";
+/// One whose source is still to be read may have stopped it already, and its hook is not begun twice.
+const CLAIMED: &str = "waits until all requests are read: one of them was begun before berthd was restarted";
 /// Time without a list of the kubelet after which the status asks whether it goes through berthd at all.
 const KUBELET_IS_SILENT: Duration = Duration::from_secs(10);
 /// Time after which the status tells of a kubelet that comes and stops nothing. One whose node is busy takes
@@ -97,10 +99,10 @@ impl Node {
             PodLiveness::Alive => request.pod_seen = true,
         }
         if request.asked.strategy.unready_grace.is_some() && request.unready == Drain::Not {
-            let free = request
-                .progress
-                .keys()
-                .any(|name| !request.is_done(name) && self.goes_first(request, name).is_none());
+            let free = request.progress.iter().any(|(name, progress)| {
+                let is_open = !request.is_done(name) && !self.is_claimed(request, &progress.target);
+                is_open && self.goes_first(request, name).is_none()
+            });
             if free {
                 let gated = self.pods.get(&request.asked.pod).is_some_and(|pod| pod.unready.is_some());
                 // Without the gate nobody can be told; the grace is kept all the same.
@@ -279,6 +281,9 @@ impl Node {
         if let Some(other) = self.goes_first(request, name) {
             return Next::Wait(format!("waits for request {}", other.asked.key));
         }
+        if self.is_claimed(request, target) {
+            return Next::Wait(CLAIMED.to_owned());
+        }
         if blocked {
             return Next::Wait(String::new());
         }
@@ -309,7 +314,19 @@ impl Node {
         let begun =
             |other: &&Request| other.progress.get(name).is_some_and(|progress| progress.begun.is_some());
         let earlier = || others().filter(|other| other.arrival < request.arrival);
-        others().find(begun).or_else(|| earlier().max_by_key(|other| other.arrival))
+        let found = others().find(begun).or_else(|| self.marked_before(request, name));
+        found.or_else(|| earlier().max_by_key(|other| other.arrival))
+    }
+
+    /// Another request of which an earlier process has begun this container. That one may have taken up the
+    /// requests in another order: those of one second have none, and files are listed before objects.
+    fn marked_before(&self, request: &Request, name: &ContainerName) -> Option<&Request> {
+        let marks = self.recreates.marks.keys().filter(|(_, marked)| marked == name);
+        let mut marked = marks.filter_map(|(id, _)| self.recreates.requests.get(id));
+        marked.find(|other| {
+            let is_other = other.arrival != request.arrival && other.asked.pod == request.asked.pod;
+            is_other && other.end.is_none() && !other.is_done(name)
+        })
     }
 
     /// Gives the message when the kubelet does not come.

@@ -327,6 +327,15 @@ impl Node {
         }
     }
 
+    /// Tells whether an earlier process has begun to replace this instance, for another request than this
+    /// one, which a source may still show.
+    pub(super) fn is_claimed(&self, request: &Request, container: &ContainerId) -> bool {
+        let is_unknown = |id: &RequestId| *id != request.asked.id && !self.recreates.requests.contains(id);
+        let mut marks = self.recreates.marks.values().map(|marked| &marked.mark);
+        marks.any(|mark| mark.container == *container && is_unknown(&mark.request))
+            && !self.are_listed(&[Origin::Api, Origin::File, Origin::Update])
+    }
+
     /// All requests of these sources are known.
     fn are_listed(&self, origins: &[Origin]) -> bool {
         let listed = |source| self.recreates.listed.contains(&source) || !self.config.has_source(source);

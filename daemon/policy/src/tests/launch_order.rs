@@ -1,6 +1,7 @@
 //! `CreateContainer`: refuse, hold or forward.
 
 mod begins_anew;
+mod next_sandbox;
 mod restarted_kubelet;
 mod slow_runtime;
 

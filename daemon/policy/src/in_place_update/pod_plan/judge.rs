@@ -6,9 +6,10 @@ use std::{collections::BTreeMap, time::Instant};
 use super::{before, merge};
 use crate::{
     in_place_update::{
-        ContainerView, Failure, Next, Observed, PodPatch, Presence, Record, Update, UpdateReport,
+        ContainerView, FailureReason, Next, Observed, PodPatch, Presence, Record, Update, UpdateReport,
         UpdateRequest,
-        answer::{end, going_on, turn_back},
+        answer::{Judged, going_on, told},
+        apart::{apart, is_blamed},
         decide,
         diff::Diff,
         groups::{by_owner, by_way},
@@ -16,9 +17,6 @@ use crate::{
     },
     model::{ContainerName, RequestId},
 };
-
-/// The next step, and the containers that are left out.
-pub(super) type Judged = (Next, BTreeMap<ContainerName, String>);
 
 /// Decides on the next step of an update; where failures are ignored, without the containers that cannot be
 /// updated.
@@ -39,6 +37,7 @@ pub(super) fn outcome(
     seen: &Observed,
     now: Instant,
 ) -> (Vec<(RequestId, UpdateReport)>, Option<Next>) {
+    let is_whole = next == Next::Done && skipped.is_empty();
     let goes_back = matches!(next, Next::RollBack(..)) || open.iter().any(|request| request.is_going_back());
     let owners = if goes_back { by_way(open) } else { by_owner(open) };
     let alone = || -> Vec<_> {
@@ -46,11 +45,15 @@ pub(super) fn outcome(
         owners.iter().map(|open| (open, judge(open))).collect()
     };
     let (told, next) = match next {
-        // One owner's failure is not that of the others.
-        Next::Failed(_) | Next::RollBack(..) if owners.len() > 1 => {
+        Next::Failed(ref failure) | Next::RollBack(_, ref failure)
+            if failure.reason == FailureReason::CrashLoop && owners.len() > 1 && !is_blamed(&alone()) =>
+        {
+            apart(alone(), seen, now)
+        }
+        // One owner's failure is not that of the others, and what one leaves out another need not bear.
+        Next::Done | Next::Failed(_) | Next::RollBack(..) if owners.len() > 1 && !is_whole => {
             let judged = alone();
-            let blamed =
-                judged.iter().any(|(_, (next, _))| matches!(next, Next::Failed(_) | Next::RollBack(..)));
+            let blamed = is_blamed(&judged);
             let of_all = (next, skipped);
             let told = judged.iter().flat_map(|(open, alone)| match (&alone.0, blamed) {
                 (Next::Failed(_) | Next::RollBack(..), true) => told(open, alone, seen, now),
@@ -75,7 +78,7 @@ pub(super) fn outcome(
         next => (open.iter().map(|request| going_on(request, &next, seen, &skipped)).collect(), Some(next)),
     };
     let next = next.map(|next| match next {
-        Next::Patch(patch) => {
+        Next::Patch(patch) if patch.records.is_empty() => {
             let records = records::split(open, seen, &patch);
             Next::Patch(PodPatch { records, ..patch })
         }
@@ -89,32 +92,6 @@ fn alone(open: &[&UpdateRequest], pod: &Observed, now: Instant) -> Judged {
     let Some(newest) = open.last() else { return (Next::Done, BTreeMap::new()) };
     let seen = Observed { before: before(open), ..records::view(open, pod) };
     judge(merge(open, &seen, newest), newest.ignore_failures, &seen, now)
-}
-
-/// Reports of requests whose update came to this end, or goes back.
-fn told(
-    open: &[&UpdateRequest],
-    (next, skipped): &Judged,
-    seen: &Observed,
-    now: Instant,
-) -> Vec<(RequestId, UpdateReport)> {
-    // The newest last: without it the others would want again what it has replaced.
-    let ending = match open {
-        [_newest] => open,
-        [older @ .., _newest] => older,
-        [] => &[],
-    };
-    let ended = |result: Result<&BTreeMap<ContainerName, String>, &Failure>| {
-        ending.iter().map(|request| end(request, result, Some(seen))).collect()
-    };
-    match next {
-        Next::Failed(failure) => ended(Err(failure)),
-        Next::RollBack(_, failure) => {
-            let back = open.iter().filter(|request| !request.is_one_way());
-            back.map(|request| turn_back(request, failure, now)).collect()
-        }
-        _ => ended(Ok(skipped)),
-    }
 }
 
 /// Takes out the containers that cannot be updated: returns what is wanted then, of which pod, and why they

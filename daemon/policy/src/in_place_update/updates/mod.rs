@@ -291,6 +291,11 @@ impl Updates {
         self.requests.wants(pod)
     }
 
+    /// Tells whether an update goes on that decides on the readiness gate of this pod.
+    pub fn minds_gate(&self, pod: &PodUid) -> bool {
+        self.requests.minds_gate(pod)
+    }
+
     /// Tells whether these sources have all told what they have.
     pub fn has_heard(&self, sources: &[UpdateSource]) -> bool {
         self.requests.has_heard(sources)

@@ -219,6 +219,13 @@ impl Requests {
         self.all_with_rests().any(|entry| entry.request.ended.is_none() && entry.request.pod.uid == *pod)
     }
 
+    /// Tells whether one of these decides on the readiness gate of this pod. Who keeps it in service leaves
+    /// the gate as it is, and be it shut by somebody who wants nothing any more.
+    pub(crate) fn minds_gate(&self, pod: &PodUid) -> bool {
+        let mut open = self.all_with_rests().map(|entry| &entry.request);
+        open.any(|request| request.ended.is_none() && request.pod.uid == *pod && !request.keeps_service)
+    }
+
     /// Tells whether these have all told what they have.
     pub(crate) fn has_heard(&self, sources: &[UpdateSource]) -> bool {
         sources.iter().all(|source| self.listed.contains(source))

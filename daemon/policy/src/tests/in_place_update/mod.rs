@@ -4,6 +4,7 @@ mod asking;
 mod backward;
 mod bad_images;
 mod batches;
+mod beside;
 mod crashes;
 mod failures;
 mod model;

@@ -5,7 +5,7 @@ mod play;
 use std::time::Duration;
 
 use self::play::{Play, hooked, job};
-use super::world::KUBELET;
+use super::world::{KUBELET, latch};
 use crate::{
     Config, Container, ContainerState, Deletion, Event, HookTurn, MarkPhase, Origin, Path, RecreateMark,
     RestartPolicy, RestartRule, Restate, Showing, SidecarMark, Turn,
@@ -286,6 +286,27 @@ fn one_that_comes_up_late_is_marked_beside_the_stop_of_another() {
     play.world.runtime.get_mut(&"s2-1".into()).unwrap().1.state = ContainerState::Running;
     assert_eq!(steps(&mut play), ["mark s1+", "stop s1-0 30s hook", "mark s2"]);
     assert_eq!(steps(&mut play), ["stop s2-1 30s"]);
+}
+
+/// Its image was still being pulled. Under `OnFailure`, too, the one above it is not started again.
+#[test]
+fn one_that_is_created_late_does_not_wait_for_one_that_has_ended_with_the_job() {
+    for policy in [RestartPolicy::Never, RestartPolicy::OnFailure] {
+        let mut play = Play::of(&job(policy, &[("m", "9"), ("s1", "5")]));
+        let pod = job(policy, &[("m", "9"), ("s1", "5"), ("s2", "0")]);
+        play.world.apply(pod.seen());
+        play.exits("m-0", 0);
+        assert_eq!(play.done(), ["mark s1", "stop s1-0 30s"]);
+        let facts = play.world.node.facts(play.world.now, |_, _| true);
+        let above = facts[0].containers.iter().find(|container| container.name.as_str() == "s1").unwrap();
+        assert!(!above.restarts, "{policy:?}");
+        let (call, verdict) = play.world.create(&pod, "s2");
+        assert_eq!(verdict, latch(0), "{policy:?}");
+        play.world.start(&call, "s2-0");
+        play.looks("s2-0");
+        assert_eq!(play.done(), ["mark s2", "stop s2-0 30s"], "{policy:?}");
+        assert_eq!(play.shown("s2-0"), COMPLETED);
+    }
 }
 
 /// By the runtime's own word; without it, in a while. The kubelet learns of both ends at once if the sidecar

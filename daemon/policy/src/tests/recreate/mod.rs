@@ -4,4 +4,5 @@ mod crowd;
 mod ended;
 mod play;
 mod requests;
+mod taken_over;
 mod unlisted;

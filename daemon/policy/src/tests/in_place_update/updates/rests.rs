@@ -131,6 +131,33 @@ fn whoever_withdraws_a_swap_that_was_begun_leaves_its_rest() {
     }
 }
 
+/// A workload that shut the gate of a pod may withdraw while a SidecarSet still goes on.
+#[test]
+fn who_keeps_a_pod_in_service_leaves_its_gate_to_others() {
+    // Whether each open request keeps the pod in service, and whether one of them decides on its gate.
+    let table: [(&[bool], bool); 5] = [
+        (&[], false),
+        (&[true], false),
+        (&[false], true),
+        (&[true, true], false),
+        (&[true, false], true),
+    ];
+    for (keeps, minds) in table {
+        let mut requests = Requests::default();
+        for (number, keeps) in keeps.iter().enumerate() {
+            let mut entry = swapping(&number.to_string(), "mesh", true);
+            entry.request.keeps_service = *keeps;
+            requests.seen(entry);
+        }
+        let pod = Play::uid();
+        let told = (requests.wants(&pod), requests.minds_gate(&pod));
+        assert_eq!(told, (!keeps.is_empty(), minds), "{keeps:?}");
+        requests.listed(UpdateSource::NodePodUpdate, Vec::new());
+        assert_eq!(requests.minds_gate(&pod), minds, "{keeps:?}: the twins have to come to rest");
+        assert!(!requests.minds_gate(&"another".into()));
+    }
+}
+
 /// After so many writes to the pod the request goes: the twins come to rest, nobody is told, and nothing is
 /// remembered.
 #[test]
