@@ -58,11 +58,8 @@ fn nobody_waits_for_a_job_sidecar_that_was_ended_in_the_sandbox_before() {
 
 fn lists(world: &mut World) {
     world.apply(Event::ListingStarted);
-    let sandbox = ListedSandbox {
-        sandbox: "sandbox".into(),
-        pod: pod(&[]).pod,
-        declared: Declared::default(),
-    };
+    let sandbox =
+        ListedSandbox { sandbox: "sandbox".into(), pod: pod(&[]).pod, declared: Declared::default() };
     let containers = world.runtime.values().map(|(home, container)| {
         let state = ContainerState::Exited { code: None };
         (home.clone(), Container { state, ..container.clone() })

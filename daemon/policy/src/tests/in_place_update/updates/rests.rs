@@ -135,13 +135,8 @@ fn whoever_withdraws_a_swap_that_was_begun_leaves_its_rest() {
 #[test]
 fn who_keeps_a_pod_in_service_leaves_its_gate_to_others() {
     // Whether each open request keeps the pod in service, and whether one of them decides on its gate.
-    let table: [(&[bool], bool); 5] = [
-        (&[], false),
-        (&[true], false),
-        (&[false], true),
-        (&[true, true], false),
-        (&[true, false], true),
-    ];
+    let table: [(&[bool], bool); 5] =
+        [(&[], false), (&[true], false), (&[false], true), (&[true, true], false), (&[true, false], true)];
     for (keeps, minds) in table {
         let mut requests = Requests::default();
         for (number, keeps) in keeps.iter().enumerate() {
