@@ -56,7 +56,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::{Resource, api::ObjectMeta};
+use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 use tracing::warn;
 

@@ -9,7 +9,7 @@ use k8s_openapi::{
     api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimSpec, VolumeResourceRequirements},
     apimachinery::pkg::api::resource::Quantity,
 };
-use kube::{Resource, api::ObjectMeta};
+use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::has_few_owners;
@@ -106,6 +106,7 @@ fn distinct(mut modes: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use kube::Resource;
     use serde_json::{Value, json};
 
     use super::*;

@@ -10,7 +10,7 @@ use k8s_openapi::{
     api::batch::v1::{Job, JobCondition, JobStatus},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kube::{Resource, api::ObjectMeta};
+use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::{MOST_METADATA, memory, reduce};
@@ -88,6 +88,7 @@ impl<'de> Deserialize<'de> for TrimmedJob {
 #[cfg(test)]
 mod tests {
     use berth_workloads_policy::cron_job::ChildView;
+    use kube::Resource;
     use serde_json::{Value, json};
 
     use super::*;

@@ -1,4 +1,5 @@
 use berth_workloads_policy::{broadcast_job, united_deployment};
+use kube::Resource;
 use rstest::rstest;
 use serde_json::{Value, json};
 
