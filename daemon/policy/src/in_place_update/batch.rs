@@ -112,8 +112,12 @@ fn moving(update: &Update, seen: &Observed, diff: &Diff<'_>, batch: &BTreeSet<&C
 
 /// The kubelet is about to replace the instance for the update before, and may start the next one with values
 /// from before that update: then nothing but the record that is written now says that they were to be others.
+/// As long as it does not know the pod as it is, they may differ though the old instance has those of now:
+/// they were changed, and changed back.
 fn is_replaced_with_values(update: &Update, seen: &Observed, container: &ContainerView) -> bool {
-    container.is_image_stale() && container.is_env_stale() && counts_env(update, seen, container)
+    let is_replaced = container.is_image_stale() || !container.is_running() && !container.has_ended();
+    let may_differ = container.is_env_stale() || !container.reads.is_empty() && !seen.kubelet_knows;
+    is_replaced && may_differ && counts_env(update, seen, container)
 }
 
 /// The patch that only says that nothing waits any more, and for whom.

@@ -277,6 +277,37 @@ fn values_that_were_to_come_are_owed_by_the_update_that_follows() {
     truth.comes_to_rest();
 }
 
+/// Another image and a value are patched; the kubelet stops the container for the image, the value is changed
+/// once more and that update is replaced, and the container starts with the value of the first.
+#[test]
+fn a_value_that_changes_twice_while_the_container_restarts_is_owed() {
+    use Op::{CarryOut, Decide, KubeletLearns, KubeletSyncs};
+    let want = |images, values| Op::Replace(Box::new(Wanted { images: [0, 0, images], values }));
+    let reads = [[false; 4], [false; 4], [false, false, true, false]];
+    let mut truth = Truth::new((false, [0; 3], reads), &Wanted { images: [0; 3], values: [0; 4] });
+    for op in [
+        want(2, [0, 0, 2, 0]),
+        Decide,
+        CarryOut,
+        Decide,
+        CarryOut,
+        Decide,
+        CarryOut,
+        KubeletLearns,
+        want(0, [0, 0, 1, 0]),
+        KubeletSyncs(2),
+        Decide,
+        CarryOut,
+        want(0, [0, 0, 0, 2]),
+        Decide,
+        CarryOut,
+        KubeletSyncs(2),
+    ] {
+        truth.run(&op);
+    }
+    truth.comes_to_rest();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
