@@ -34,7 +34,7 @@ pub(crate) struct Room {
     holdings: Holdings,
     /// Objects that are set aside, and those that are not any more and are to be shown, by UID.
     aside: BTreeMap<String, Absent>,
-    /// Those that were set aside since somebody asked.
+    /// Objects that were set aside since somebody asked.
     left_out: Vec<Absent>,
     /// Kinds of objects for which there is room again, or that are to be shown again.
     returning: BTreeSet<Kind>,

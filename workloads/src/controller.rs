@@ -235,7 +235,7 @@ impl Controller {
     }
 }
 
-/// What follows from writes, besides what the cluster has taken in.
+/// Consequences of writes, besides what the cluster has taken in.
 #[derive(Default)]
 struct Taken {
     /// Everything of the workload was read.

@@ -147,7 +147,8 @@ impl State {
         Next::CarryOut(set, plan)
     }
 
-    /// What comes before a plan for a workload: a rest, a reading, or room for all that it is decided by.
+    /// Returns what comes before a plan for a workload: a rest, a reading, or room for all that it is decided
+    /// by.
     fn comes_first(&mut self, uid: &str, set: &Set, look: Look<'_>) -> Option<Next> {
         let meta = set.meta();
         let memory = self.memory.entry(uid.to_owned()).or_default();

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::wire::{Budgets, PodStates, Spreads, Watched};
 
-/// What each of the watches shows. Of a kind that is not ours it is nothing.
+/// Objects that each of the watches shows. Of a kind that is not ours there are none.
 pub(super) struct Shows {
     pub(super) namespaces: watch::Receiver<Namespaces>,
     pub(super) sets: watch::Receiver<View<SetSeen>>,

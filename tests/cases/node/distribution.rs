@@ -193,7 +193,7 @@ async fn plays(client: &Client, program: &Workloads) -> Result<()> {
     invalid(client).await
 }
 
-/// Who writes where nothing is to be done comes to no rest. What was left to do takes the time it takes.
+/// Waits until nothing is written. A program that writes where nothing is to be done comes to no rest.
 async fn writes_nothing_at_rest(program: &Workloads) -> Result<()> {
     let writes = async || program.lines("berth_workloads_writes_total").await;
     await_rest("nothing is written", PATIENCE, writes).await.map(drop)

@@ -20,8 +20,8 @@ pub(super) fn is_blamed(judged: &[Alone<'_>]) -> bool {
     judged.iter().any(|(_, (next, _))| matches!(next, Next::Failed(_) | Next::RollBack(..)))
 }
 
-/// What each of them is told, and the one next step: of the first that has one, or else the wait that ends
-/// first.
+/// Returns the report to each of them, and the one next step: of the first that has one, or else the wait
+/// that ends first.
 pub(super) fn apart(
     judged: Vec<Alone<'_>>,
     seen: &Observed,

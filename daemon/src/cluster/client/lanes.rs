@@ -16,7 +16,7 @@ const REVIEWS: usize = 8;
 /// Subject of a call, as far as calls of others must not wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// What the agent is: its identity, its signs of life, what it reads.
+    /// Calls about the agent itself: its identity, its signs of life, what it reads.
     Agent,
     /// Pods: their readiness and updates. A webhook that hangs on those of a namespace may fill it.
     Pods,

@@ -22,7 +22,7 @@ const CONDITIONS: [&str; 4] = [PERMITTED, ON_TIME, VERIFIED, SPEC_ACCEPTED];
 /// Entries that a condition names.
 const TOLD: usize = 5;
 
-/// Those of them that stand in an object.
+/// Returns the agent's conditions that stand in an object.
 pub(super) fn own(object: &NodePodProbe) -> Vec<Condition> {
     let all = object.status.iter().flat_map(|status| &status.conditions);
     all.filter(|condition| CONDITIONS.contains(&condition.type_.as_str())).cloned().collect()

@@ -27,7 +27,7 @@ pub(in crate::admission) trait Configuration:
 {
     /// Its place among the two.
     const PLACE: usize;
-    /// What its entries do to an object.
+    /// Word for the work of its entries on an object.
     const NAME: &'static str;
     /// Its entries.
     type Entry: Named + Send + Sync + 'static;

@@ -152,7 +152,7 @@ pub(in crate::admission) trait Named: Clone + PartialEq {
     fn name(&self) -> &str;
     /// The CAs that it is asked by.
     fn bundle(&self) -> Option<&[u8]>;
-    /// What it is asked about, as a text.
+    /// Returns the rules by which it is asked, as a text.
     fn rules(&self) -> String;
     /// Says whether it lets nothing pass while nobody answers.
     fn guards(&self) -> bool;

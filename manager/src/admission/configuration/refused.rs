@@ -14,7 +14,8 @@ use crate::time::later_timer;
 
 /// Trials after which no group is halved any more: all of it counts as refused.
 const MOST_TRIALS: usize = 64;
-/// What is refused is tried again after it: a policy that is applied with the programs may come after them.
+/// Time after which refused entries are tried again: a policy that is applied with the programs may come
+/// after them.
 const TRIED_AGAIN: Duration = Duration::from_secs(10);
 /// It is looked for what is refused after it, where all is or nothing by itself.
 const SEARCHED_AGAIN: Duration = Duration::from_secs(60);
@@ -78,7 +79,7 @@ impl<E: Named> Refused<E> {
         Self { entries: Vec::new(), until: None }
     }
 
-    /// Those that are refused.
+    /// Entries that are refused.
     pub(super) fn entries(&self) -> &[E] {
         &self.entries
     }
@@ -186,7 +187,7 @@ mod tests {
         (refused, trials)
     }
 
-    /// Those that are refused, and the trials that it takes to find them.
+    /// Rows: entries that are refused, and the trials that it takes to find them.
     #[rstest]
     #[case::none("", 3)]
     #[case::one_of_its_kind("c0", 3)]

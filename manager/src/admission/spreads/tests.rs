@@ -93,7 +93,7 @@ async fn a_place_is_for_a_name_of_a_pod(#[case] name: String, #[case] uid: Strin
     assert_eq!(seen.count() > 0, is_placed);
 }
 
-/// What a large one puts into pods is read when a pod comes. Rows: its workload by then.
+/// A large one is read when a pod comes, for its part in the pod. Rows: its workload by then.
 #[rstest]
 #[case::as_it_was("web", true)]
 #[case::another_one("other", false)]

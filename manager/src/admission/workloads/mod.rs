@@ -9,15 +9,16 @@
 //! what its template had ([`history`]). What is refused is a template of a set that no pod could be made of
 //! ([`templates`]), one that running pods cannot follow where no others are made ([`in_place_only`]), a name
 //! in `podsToDelete` that is of no pod of the set ([`pods_to_delete`]), and a job or a ResourceDistribution
-//! that its controller would set aside ([`rules`]). What is kept and changes nothing is a warning ([`kept`]).
+//! that its controller would set aside ([`rules`]). What is kept and changes nothing is a warning
+//! ([`unused_fields`]).
 //! All else is said by the definition and the controller.
 
 mod history;
 mod in_place_only;
-mod kept;
 pub(super) mod pods_to_delete;
 pub(super) mod rules;
 pub(super) mod templates;
+mod unused_fields;
 
 use berth_workloads_policy::defaults::{self, Filling, Object, pod};
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ pub(super) fn complete(request: &Request, template_defaults: bool) -> Verdict {
     if request.object["kind"] == "CloneSet" {
         history::note(&mut object, &request.old_object);
     }
-    Verdict::Allowed { object: Some(object), warnings: kept::warnings(request) }
+    Verdict::Allowed { object: Some(object), warnings: unused_fields::warnings(request) }
 }
 
 /// Completes what is no template.

@@ -85,12 +85,12 @@ impl Weight {
         Self { memory: self.memory.saturating_add(memory), text: self.text.saturating_add(text) }
     }
 
-    /// Of most kinds all parts are kept: as they are or as text, and as what is decided by.
+    /// Bytes that are kept of most kinds: all parts, as they are or as text, and as what is decided by.
     pub(crate) fn kept(self) -> usize {
         self.memory.max(self.text.saturating_mul(2))
     }
 
-    /// Of requests only names are: what is read of a list of small maps takes far more.
+    /// Bytes that are kept of requests: only names. What is read of a list of small maps takes far more.
     fn of_names(self) -> usize {
         self.text.max(self.memory / 4)
     }

@@ -64,7 +64,7 @@ async fn recreate_two_hundred_at_once() -> Result<()> {
 struct Written {
     /// One for each write.
     statuses: Vec<String>,
-    /// That of the last one; a watch that begins anew shows it again.
+    /// Version of the last one; a watch that begins anew shows it again.
     version: Option<String>,
     stage: [u8; 4],
 }

@@ -56,7 +56,7 @@ fn what_a_request_leaves_out_fails_the_entry_that_asks_for_it() {
     assert_eq!((asking.outcome("r"), asking.images()), (UpdateOutcome::Complete, vec!["a:2", "b:1"]));
 }
 
-/// What a workload leaves to the kubelet it may pull, with the credentials of the pod, whoever is beside it.
+/// The kubelet may pull what a workload leaves to it, with the credentials of the pod, whoever is beside it.
 #[test]
 fn an_image_is_left_to_the_kubelet_unless_somebody_insists_on_it() {
     // The image that the agent cannot pull, and the outcome of the one that insists on its own.

@@ -40,7 +40,7 @@ fn nobody_waits_for_what_has_succeeded_in_the_sandbox_before() {
     }
 }
 
-/// What the kubelet is shown of it counts, whatever it exited with.
+/// Whatever it exited with, it counts as the kubelet is shown it.
 #[test]
 fn nobody_waits_for_a_job_sidecar_that_was_ended_in_the_sandbox_before() {
     for is_marked in [true, false] {

@@ -1,4 +1,4 @@
-//! What an earlier process has begun goes first, whichever request is read first.
+//! Requests that an earlier process has begun go first, whichever is read first.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What the API server refuses of every pod, whoever fills in what: labels and annotations, and of whole
-//! templates the variables, ports, mounts and probes of containers.
+//! Parts of templates that the API server refuses in every pod, whoever fills in what: labels and
+//! annotations, and of whole templates the variables, ports, mounts and probes of containers.
 //!
 //! Only what all servers refuse that the manager runs with: they take names of variables of all printable
 //! letters of ASCII, and what a later one has beside the members that are known here is left to it.
@@ -256,7 +256,8 @@ mod tests {
         check(&json!({ "spec": { "initContainers": containers } }), path("initContainers"));
     }
 
-    /// Of every kind: labels and annotations stay on the pod, whoever changes its containers.
+    /// Labels and annotations are looked at in every kind: they stay on the pod, whoever changes its
+    /// containers.
     #[rstest]
     #[case::right(json!({ "labels": { "a.b/C": "x_1.y-z", "e": "" }, "annotations": { "A.b/c": "any thing" } }), None)]
     #[case::nothing(json!({ "labels": null, "annotations": 7 }), None)]
