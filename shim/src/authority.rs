@@ -50,11 +50,11 @@ pub(crate) struct Authorities {
 /// Part of a connection that the next byte belongs to.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// So many bytes of no interest, before the next frame.
+    /// Bytes of no interest before the next frame, so many.
     Passed(usize),
     /// The head of a frame, of which so many bytes have come.
     Head([u8; HEAD], usize),
-    /// So many bytes in front of a block of headers. The first is the length of its padding, if it has any.
+    /// Bytes in front of a block of headers. The first is the length of its padding, if it has any.
     Front {
         padded: bool,
         left: usize,
@@ -94,7 +94,7 @@ enum Field {
         huffman: bool,
         left: usize,
     },
-    /// It cannot be followed.
+    /// A field that cannot be followed.
     Lost,
 }
 
@@ -110,7 +110,7 @@ enum Text {
 struct Symbol {
     bits: u32,
     code: u8,
-    /// It is one of the long ones, which no path has; the rest of the text stays as it is.
+    /// One of the long ones has come, which no path has; the rest of the text stays as it is.
     lost: bool,
 }
 

@@ -58,9 +58,9 @@ impl Node {
         pod: &'a Pod,
         current: &'a SandboxId,
     ) -> impl Iterator<Item = (&'a SandboxId, &'a Sandbox)> {
-        let count = pod.restart_policy == RestartPolicy::OnFailure;
+        let sandboxes = (pod.restart_policy == RestartPolicy::OnFailure).then_some(&self.sandboxes);
         let is_earlier =
             move |id: &SandboxId, sandbox: &Sandbox| *id != *current && sandbox.pod.uid == pod.pod.uid;
-        self.sandboxes.iter().filter(move |(id, sandbox)| count && is_earlier(id, sandbox))
+        sandboxes.into_iter().flatten().filter(move |(id, sandbox)| is_earlier(id, sandbox))
     }
 }

@@ -332,8 +332,8 @@ impl Node {
     pub(super) fn is_claimed(&self, request: &Request, container: &ContainerId) -> bool {
         let is_unknown = |id: &RequestId| *id != request.asked.id && !self.recreates.requests.contains(id);
         let mut marks = self.recreates.marks.values().map(|marked| &marked.mark);
-        marks.any(|mark| mark.container == *container && is_unknown(&mark.request))
-            && !self.are_listed(&[Origin::Api, Origin::File, Origin::Update])
+        !self.are_listed(&[Origin::Api, Origin::File, Origin::Update])
+            && marks.any(|mark| mark.container == *container && is_unknown(&mark.request))
     }
 
     /// All requests of these sources are known.

@@ -41,8 +41,12 @@ impl Node {
         }
         let waits = containers.iter().all(|container| container.phase == ContainerPhase::Pending);
         let crowded = !self.recreates.requests.is_in_hand(request);
-        let queued = waits
-            && (crowded || request.progress.keys().any(|name| self.goes_first(request, name).is_some()));
+        let is_behind = || {
+            request.progress.iter().any(|(name, progress)| {
+                self.goes_first(request, name).is_some() || self.is_claimed(request, &progress.target)
+            })
+        };
+        let queued = waits && (crowded || is_behind());
         let phase = if queued { RequestPhase::Pending } else { RequestPhase::Recreating };
         let message = match crowded {
             // No number of those before it: what does not change is written once.

@@ -4,5 +4,6 @@ mod crowd;
 mod ended;
 mod play;
 mod requests;
+mod silence;
 mod taken_over;
 mod unlisted;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::play::{Play, exec, one, strategy, with_hook};
-use crate::{Config, Event, MarkPhase, Origin, RecreateMark, RecreateStrategy};
+use crate::{Config, Event, MarkPhase, Origin, RecreateMark, RecreateStrategy, RequestPhase};
 
 /// Both were made in the same second, so a list has them by their identities.
 #[test]
@@ -40,6 +40,7 @@ fn one_whose_source_is_still_to_be_read_goes_first_too() {
         let marks = |play: &Play| play.effects.iter().filter(|effect| effect.starts_with("mark")).count();
         assert_eq!(marks(&play), 0, "{:?}", play.effects);
         assert!(play.last("b").containers[0].message.starts_with("waits until all requests are read"));
+        assert_eq!(play.last("b").phase, Some(RequestPhase::Pending));
         assert!(!play.last("b").unready, "nor is the pod drained for it");
         let listed = match is_there {
             true => vec![crate::RecreateRequest { origin: Origin::File, ..play.asks("z", &["a"], strategy) }],
