@@ -208,8 +208,8 @@ pub(crate) fn bare_meta(meta: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// Note on an object for which there is no room: who shares the room with it, why it is the one, and what makes
-/// some.
+/// Note on an object for which there is no room: who shares the room with it, why it is the one, and what
+/// makes some.
 pub(crate) fn no_room(all: &str, why: &str, remedy: &str) -> Note {
     let text = format!(
         "set aside: {all} take more memory than there is for them, and {why}. What it has made stays as it is. {remedy}"

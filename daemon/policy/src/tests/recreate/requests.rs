@@ -67,8 +67,8 @@ fn a_kubelet_that_did_not_look_is_nudged_again() {
     assert_eq!(play.relist(), 1);
 }
 
-/// Rows: seconds from which on the kubelet lists each second, the second that is looked at, how often the status
-/// was written, and what it says then.
+/// Rows: seconds from which on the kubelet lists each second, the second that is looked at, how often the
+/// status was written, and what it says then.
 #[test]
 fn a_kubelet_that_stops_nothing_is_told_once() {
     const NEVER: u64 = 100;
