@@ -39,7 +39,8 @@ impl Metrics {
         let help = "Objects that were set aside: nobody can read them, or what was decided on them failed";
         registry.register("set_aside", help, metrics.set_aside.clone());
         registry.register("objects", "Objects that are watched", metrics.objects.clone());
-        let help = "Objects that are set aside because all take more memory than there is for them";
+        let help =
+            "Workloads or distributions that are set aside: all take more memory than there is for them";
         registry.register("without_room", help, metrics.without_room.clone());
         metrics
     }

@@ -32,6 +32,7 @@ impl Work {
     /// Writes a plan. Its end is the failure that is to be told.
     pub(super) async fn run(&mut self, plan: Plan, put_off: &BTreeSet<String>) -> End {
         let (parts, status) = plan.into_parts();
+        let has_actions = parts.iter().any(|part| !part.is_empty());
         let mut failed = End::Done;
         for part in parts {
             let keys = part.iter().filter_map(Action::key);
@@ -57,7 +58,13 @@ impl Work {
             Some(status) => self.status(status).await,
             None => End::Done,
         };
-        if failed == End::Done { written } else { failed }
+        match (failed, written) {
+            // All else is done, and the next plan has the status again: it is no failure that makes that one
+            // wait, though somebody writes to the set all the time.
+            (End::Done, End::Changed) if has_actions => End::Done,
+            (End::Done, written) => written,
+            (failed, _) => failed,
+        }
     }
 
     /// Writes a part; keys of what could not be written.

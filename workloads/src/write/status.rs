@@ -101,16 +101,19 @@ mod tests {
         })
     }
 
-    /// Rows: version on file, whether the spec is written before, versions that are named, and the end.
+    /// Rows: version on file, whether the spec is written before, whether somebody else writes after each
+    /// write, versions that are named, and the end.
     #[tokio::test]
     async fn a_status_is_written_on_the_version_that_it_was_decided_on() {
-        let rows: [(u64, bool, &[&str], End); 3] = [
-            (7, false, &["7"], End::Done),
-            (7, true, &["7", "8"], End::Done),
+        let rows: [(u64, bool, bool, &[&str], End); 4] = [
+            (7, false, false, &["7"], End::Done),
+            (7, true, false, &["7", "8"], End::Done),
             // Somebody has written since: it is decided anew.
-            (9, false, &["7"], End::Changed),
+            (9, false, false, &["7"], End::Changed),
+            // So it is, and what was done is no failure.
+            (7, true, true, &["7", "8"], End::Done),
         ];
-        for (on_file, keeps, expected, end) in rows {
+        for (on_file, keeps, is_late, expected, end) in rows {
             let (on_file, named) = (Mutex::new(on_file), Arc::<Mutex<Vec<String>>>::default());
             let seen = named.clone();
             let writer = served::writer(move |_, _, body| {
@@ -124,7 +127,9 @@ mod tests {
                     });
                 }
                 *on_file += 1;
-                object(*on_file)
+                let written = object(*on_file);
+                *on_file += u64::from(is_late);
+                written
             });
             let set: Set = Arc::new(serde_json::from_value::<CloneSet>(object(7)).unwrap());
             let keep = keeps.then(|| Action::KeepPodsToDelete(vec!["a".to_owned()]));
