@@ -24,7 +24,7 @@ impl std::error::Error for Hopeless {}
 pub const START_UP: Duration = Duration::from_secs(300);
 
 /// Time in which nothing changes where all is at rest.
-const REST: Duration = Duration::from_secs(2);
+const REST: Duration = Duration::from_secs(5);
 
 /// How often a condition is looked at. Short against what is waited for (a relist of the kubelet is 1 s).
 const POLL: Duration = Duration::from_millis(50);

@@ -337,7 +337,7 @@ impl Node {
         }
         let lists = self.recreates.has_relisted_within(KUBELET_IS_SILENT, now);
         if lists && waits(KUBELET_IS_STUCK) {
-            "the kubelet lists through berthd, but has not stopped it yet; look into the kubelet's log"
+            "the kubelet has not stopped it yet: its preStop hook may run; otherwise look into the kubelet's log"
                 .to_owned()
         } else if !lists && waits(KUBELET_IS_SILENT) {
             "the kubelet has not stopped it yet; is its containerRuntimeEndpoint the socket of berthd?"
