@@ -115,7 +115,11 @@ impl Request {
         texts: &mut Texts,
     ) -> Self {
         let first = before.map_or(now, |before| before.seen);
-        let replaced = seen.status.as_ref().map(Status::replaced).unwrap_or_default();
+        let replaced = match before {
+            // Nothing is known of it now, and what is history stays so.
+            Some(before) if seen.is_aside => before.replaced.clone(),
+            _ => seen.status.as_ref().map(Status::replaced).unwrap_or_default(),
+        };
         let is_over = seen.status.as_ref().is_ok_and(Status::is_over);
         Self {
             uid: seen.uid.as_str().into(),

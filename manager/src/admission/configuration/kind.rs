@@ -32,6 +32,8 @@ pub(in crate::admission) trait Configuration:
     /// Its entries.
     type Entry: Named + Send + Sync + 'static;
 
+    /// Entries of this kind among those that are wanted.
+    fn wanted(desired: &mut Desired) -> &mut Vec<Self::Entry>;
     /// Returns a copy with the entries that are wanted.
     fn with(&self, desired: &Desired) -> Self;
     /// Returns a copy with what has changed since then, if there is anything.
@@ -60,6 +62,10 @@ macro_rules! configuration {
             const PLACE: usize = $place;
             const NAME: &'static str = stringify!($field);
             type Entry = $entry;
+
+            fn wanted(desired: &mut Desired) -> &mut Vec<$entry> {
+                &mut desired.$field
+            }
 
             fn with(&self, desired: &Desired) -> Self {
                 Self { webhooks: Some(desired.$field.clone()), ..self.clone() }

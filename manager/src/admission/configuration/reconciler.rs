@@ -102,7 +102,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         let mut strangers = [OF_A_SPREAD, OF_A_SET].map(Strangers::of);
         let mut refused = Refused::nothing();
         loop {
-            match self.look(&mut told, &mut strangers, &refused) {
+            match self.look(&mut told, &mut strangers, &mut refused) {
                 Look::Stands(bundle) => {
                     said = None;
                     self.tell(bundle);
@@ -119,6 +119,10 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                     );
                 }
                 Look::Owes(next) => {
+                    // Another replica may know by now that some are taken, and have written them.
+                    if refused.is_due(Instant::now()) && self.sift_again(&mut refused).await {
+                        continue;
+                    }
                     self.tell(Vec::new());
                     // New entries are no quarrel: only the same ones again are.
                     let again = last.as_ref().is_some_and(|last| last.same(&next));
@@ -254,7 +258,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         &mut self,
         told: &mut Arc<Vec<(String, String)>>,
         [of_spreads, of_sets]: &mut [Strangers; 2],
-        refused: &Refused<K::Entry>,
+        refused: &mut Refused<K::Entry>,
     ) -> Look<K> {
         let (shown, sets) = (self.shown.borrow_and_update(), self.sets.borrow_and_update());
         let served = self.served.borrow_and_update();
@@ -297,7 +301,6 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         let before = self.precedence.gives_way(writer.as_ref(), &desired, instant);
         // Without those of others: what goes of them is theirs.
         let given = before.map(|before| (now.bring(before, &desired), desired.clone()));
-        let given = given.map(|(brought, own)| (brought.and_then(|next| without(next, now, refused)), own));
         let entered = &mut desired.mutating;
         if !spreads::is_shared(entered) {
             let names: Vec<String> = kept.spreads.iter().map(|kept| spreads::key(kept)).collect();
@@ -316,19 +319,26 @@ impl<K: Configuration> ConfigurationReconciler<K> {
             }
             *told = Arc::new(desired.left_out.clone());
         }
+        refused.keep(K::wanted(&mut desired), now.entries());
+        let refused = &*refused;
         if now.stands(&desired) {
             say_entered::<K>(&self.entered, of_budgets);
             return Look::Stands(served.bundle.clone());
         }
-        if let Some((brought, own)) = given {
-            self.precedence.brings(own, brought.is_some());
-            if brought.is_none() {
+        let stands_without = || {
+            if !refused.has_named(OF_BUDGETS) {
                 say_entered::<K>(&self.entered, of_budgets);
             }
-            return match brought {
-                Some(next) => Look::Owes(Box::new(next)),
-                None => Look::Stands(now.bundle_of_all(bundle)),
-            };
+            Look::Stands(now.bundle_of_all(bundle))
+        };
+        if let Some((brought, mut own)) = given {
+            let next = brought.and_then(|next| {
+                // What is refused is still to be brought in.
+                refused.lessen(K::wanted(&mut own), now.entries());
+                without(next, now, refused)
+            });
+            self.precedence.brings(own, next.is_some());
+            return next.map_or_else(stands_without, |next| Look::Owes(Box::new(next)));
         }
         if desired.shared {
             warn!(
@@ -336,12 +346,7 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                 "More SidecarSets than entries: one is for all, and pods do not wait for it"
             );
         }
-        let Some(mut next) = without(now.with(&desired), now, refused) else {
-            if !refused.entries().iter().any(|entry| entry.name().contains(OF_BUDGETS)) {
-                say_entered::<K>(&self.entered, of_budgets);
-            }
-            return Look::Stands(now.bundle_of_all(bundle));
-        };
+        let Some(mut next) = without(now.with(&desired), now, refused) else { return stands_without() };
         let writer = self.precedence.mine.named(writer).to_string();
         next.annotations_mut().insert(WRITTEN_BY.to_owned(), writer);
         Look::Owes(Box::new(next))

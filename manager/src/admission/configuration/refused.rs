@@ -135,6 +135,26 @@ impl<E: Named> Refused<E> {
         Some(next)
     }
 
+    /// Puts that in the place of the entries that are wanted, unless there is such a guard.
+    pub(super) fn lessen(&self, wanted: &mut Vec<E>, standing: &[E]) {
+        if !self.entries.is_empty()
+            && let Some(lesser) = self.lesser(wanted, standing)
+        {
+            *wanted = lesser;
+        }
+    }
+
+    /// Forgets those that are neither wanted nor stand, as of an object that is gone or has another reach by
+    /// now: nobody is to try them again, and none of them is missing.
+    pub(super) fn keep(&mut self, wanted: &[E], standing: &[E]) {
+        self.entries.retain(|known| wanted.iter().chain(standing).any(|entry| is_same(entry, known)));
+    }
+
+    /// Says whether one of them has this in its name.
+    pub(super) fn has_named(&self, part: &str) -> bool {
+        self.entries.iter().any(|entry| entry.name().contains(part))
+    }
+
     fn has(&self, entry: &E) -> bool {
         self.entries.iter().any(|refused| is_same(refused, entry))
     }
@@ -231,6 +251,23 @@ mod tests {
     ) {
         let refused = Refused { entries: entries(refused), until: None };
         assert_eq!(refused.lesser(&entries(wanted), &entries(standing)), written.map(entries));
+    }
+
+    /// Entries that are wanted, that stand, and that are refused, and those of them that are remembered.
+    #[rstest]
+    #[case::wanted("a01A b01A", "a01A", "b01B", "b01B")]
+    #[case::wanted_in_another_form("a01A b02A", "a01A", "b01A", "")]
+    #[case::standing("a01A", "a01A b01A", "b01A", "b01A")]
+    #[case::of_nobody("a01A", "a01A", "b01A a01A", "a01A")]
+    fn what_nobody_wants_is_forgotten(
+        #[case] wanted: &str,
+        #[case] standing: &str,
+        #[case] refused: &str,
+        #[case] kept: &str,
+    ) {
+        let mut refused = Refused { entries: entries(refused), until: None };
+        refused.keep(&entries(wanted), &entries(standing));
+        assert_eq!(refused.entries(), entries(kept));
     }
 
     #[test]

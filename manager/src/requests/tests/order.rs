@@ -171,3 +171,15 @@ fn one_without_room_is_left_alone_until_there_is_some() {
     assert!(world.pass(seconds(100)).is_empty());
     assert_eq!(only(&world.request(made)), assigned(&[("a", 1)]));
 }
+
+#[test]
+fn what_one_without_room_has_replaced_is_history() {
+    let mut world = World::new();
+    world.pod(pod("p", &[container("a", 1)]));
+    let patches = world.request(request("first", "p", &["a"]));
+    let first = succeeded(world.write_only(&patches));
+    world.request(first.clone());
+    world.show(Object::Request(Box::new(first)).aside());
+    assert!(world.request(request("second", "p", &["a"])).is_empty(), "the pod is old news");
+    assert_eq!(only(&world.pod(pod("p", &[container("a", 2)]))), assigned(&[("a", 2)]));
+}

@@ -20,6 +20,8 @@ use crate::{
     store::Reach,
 };
 
+mod refusals;
+
 type Changes = MutatingWebhookConfiguration;
 
 const NAME: &str = "berth-manager";
@@ -172,6 +174,18 @@ fn writes(server: &Mutex<Server>) -> usize {
     server.lock().unwrap().writes
 }
 
+/// The budget of a namespace.
+fn budget(namespace: &str) -> View<BudgetKept> {
+    let spec = json!({ "selector": { "matchLabels": { "app": "web" } }, "maxUnavailable": 1 });
+    let kept = BudgetKept {
+        namespace: namespace.to_owned(),
+        name: "b".to_owned(),
+        selector: serde_json::from_value(spec["selector"].clone()).ok(),
+        budget: Budget::parse(&serde_json::from_value(spec).unwrap(), &BTreeMap::new()),
+    };
+    View::of([(format!("{namespace}/b"), kept)].into())
+}
+
 /// A budget is told of when its entry stands, and not when it is wanted.
 #[tokio::test(start_paused = true)]
 async fn a_budget_is_asked_about_when_its_entry_stands() {
@@ -181,46 +195,16 @@ async fn a_budget_is_asked_about_when_its_entry_stands() {
     let told = |one: &Replica| one.entered.borrow().clone();
     let mut expected = Entered::unknown();
     assert_eq!(told(&one), expected);
-    let spec = json!({ "selector": { "matchLabels": { "app": "web" } }, "maxUnavailable": 1 });
-    let kept = BudgetKept {
-        namespace: "shop".to_owned(),
-        name: "b".to_owned(),
-        selector: serde_json::from_value(spec["selector"].clone()).ok(),
-        budget: Budget::parse(&serde_json::from_value(spec).unwrap(), &BTreeMap::new()),
-    };
-    let name = "shop/b".to_owned();
-    expected.stand(0, [&name].into_iter());
+    expected.stand(0, [&"shop/b".to_owned()].into_iter());
     // Nobody writes meanwhile.
     let version = server.lock().unwrap().stored.metadata.resource_version.replace("old".to_owned());
-    one.budgets.send_replace(View::of([(name, kept)].into()));
+    one.budgets.send_replace(budget("shop"));
     pass(1).await;
     assert!(!has(&server, "evictions.podunavailablebudgets") && told(&one) == Entered::unknown());
     server.lock().unwrap().stored.metadata.resource_version = version;
     pass(60).await;
     assert!(has(&server, "evictions.podunavailablebudgets"));
     assert_eq!(told(&one), expected);
-}
-
-/// The policy is older than the replica: the rest is kept without the entry that it does not know.
-#[tokio::test(start_paused = true)]
-async fn an_older_policy_keeps_out_what_it_does_not_know_and_nothing_else() {
-    const NEW: &str = "nodeimages.defaults";
-    let (server, served) = (Server::new(), certificate());
-    server.lock().unwrap().policy = Some(|entry: &MutatingWebhook| entry.name.starts_with(NEW));
-    let one = replica(&server, &served, 10, false);
-    pass(5).await;
-    assert!(has(&server, "defaults.sidecarsets") && !has(&server, NEW));
-    assert!(*one.bundled.borrow() == b"bundle", "it is ready");
-    let written = writes(&server);
-    one.sets.send_replace(set(&["a"]));
-    pass(5).await;
-    assert_eq!((writes(&server), has(&server, "a.sidecarset")), (written + 1, true));
-    pass(600).await;
-    assert_eq!(writes(&server), written + 1, "what stands is not written again");
-    // The policy is applied.
-    server.lock().unwrap().policy = None;
-    pass(30).await;
-    assert_eq!((writes(&server), has(&server, "a.sidecarset"), has(&server, NEW)), (written + 2, true, true));
 }
 
 /// The later one wants fewer entries, or more.
