@@ -1,4 +1,4 @@
-//! What a socket gathers, what waits, and what goes out at once.
+//! Bytes that a socket gathers, that wait, and that go out at once.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

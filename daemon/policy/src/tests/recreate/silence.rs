@@ -1,4 +1,4 @@
-//! What the status says of a kubelet that stops nothing.
+//! Messages in the status about a kubelet that stops nothing.
 
 use std::time::Duration;
 
