@@ -68,7 +68,7 @@ cargo build --workspace --bins --test node --features berthd/fault-points --quie
 tests/packages/test.sh
 
 step "archives and images of a release"
-tests/release.sh target/debug
+tests/release.sh "$(cargo metadata --format-version 1 --no-deps | jq -r .target_directory)/debug"
 
 step "docs as a book"
 tests/book.sh

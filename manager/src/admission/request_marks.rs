@@ -27,10 +27,11 @@ use tracing::{debug, warn};
 use self::pending::{Due, Outcome, Pending};
 use super::{
     recreate::ACTIVE,
-    view::{View, follow_large},
+    view::{View, follow},
 };
 use crate::{
     lease::Tenure,
+    reads::SMALL_PAGE,
     steps::{self, ANSWER_WITHIN},
     store::Key,
     telemetry::chain,
@@ -50,7 +51,7 @@ const GRACE: &str = "PreRecreateGrace";
 pub(super) async fn run(client: Client, tenure: Tenure) {
     let resource = ApiResource::erase::<ContainerRecreateRequest>(&());
     let api: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &resource);
-    let config = watcher::Config::default().labels(&format!("{ACTIVE}=true"));
+    let config = watcher::Config::default().labels(&format!("{ACTIVE}=true")).page_size(SMALL_PAGE);
     let (view, shown) = watch::channel(View::default());
     let ((turns, due), (ended, ends)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
     let holds = tenure.clone();
@@ -66,7 +67,7 @@ pub(super) async fn run(client: Client, tenure: Tenure) {
     });
     // None of them ends while the others go on.
     tokio::select! {
-        () = follow_large(api, config, "requests that have not ended", read, view) => {}
+        () = follow(api, config, "requests that have not ended", read, view) => {}
         () = give(shown, tenure, turns, ends) => {}
         () = writing => {}
     }

@@ -22,7 +22,10 @@ use super::{
     spreads::{self, SpreadKept},
     view::{View, follow, follow_owned},
 };
-use crate::wire::{Budgets, PodStates, Spreads, Watched};
+use crate::{
+    reads::PAGE,
+    wire::{Budgets, PodStates, Spreads, Watched},
+};
 
 /// Objects that each of the watches shows. Of a kind that is not ours there are none.
 pub(super) struct Shows {
@@ -38,7 +41,7 @@ pub(super) fn follow_all(client: &Client, ownership: Ownership, watches: &mut Jo
     let (view, namespaces) = watch::channel(View::default());
     let all: Api<Sent<PartialObjectMeta<Namespace>>> = Api::all(client.clone());
     let labels = |one: Sent<PartialObjectMeta<Namespace>>| Some(one.labels().clone());
-    watches.spawn(follow(all, watcher::Config::default(), "namespaces", labels, view));
+    watches.spawn(follow(all, watcher::Config::default().page_size(PAGE), "namespaces", labels, view));
 
     let (view, sets) = watch::channel(View::default());
     let all: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));

@@ -15,7 +15,7 @@ use tokio::{sync::watch, time::sleep};
 use tracing::{info, warn};
 
 use crate::{
-    reads::{PAGE, SMALL_PAGE},
+    reads::SMALL_PAGE,
     watch::{Failure, Outage, WATCH_SECONDS, is_too_old},
 };
 
@@ -50,34 +50,9 @@ impl<V> View<V> {
     }
 }
 
-/// Watches the objects that `config` selects, for ever, and keeps of each what `keep` makes of it. `what`
-/// names them in the log.
+/// Watches the objects that `config` selects, for ever, in pages of its size, and keeps of each what `keep`
+/// makes of it. `what` names them in the log.
 pub(super) async fn follow<K, V: PartialEq>(
-    api: Api<K>,
-    config: watcher::Config,
-    what: &'static str,
-    keep: impl Fn(K) -> Option<V>,
-    view: watch::Sender<View<V>>,
-) where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    follow_pages(api, config.page_size(PAGE), what, keep, view).await;
-}
-
-/// The same of objects that may be as large as their authors like.
-pub(super) async fn follow_large<K, V: PartialEq>(
-    api: Api<K>,
-    config: watcher::Config,
-    what: &'static str,
-    keep: impl Fn(K) -> Option<V>,
-    view: watch::Sender<View<V>>,
-) where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    follow_pages(api, config.page_size(SMALL_PAGE), what, keep, view).await;
-}
-
-async fn follow_pages<K, V: PartialEq>(
     api: Api<K>,
     config: watcher::Config,
     what: &'static str,
@@ -113,8 +88,8 @@ async fn follow_pages<K, V: PartialEq>(
     }
 }
 
-/// Watches all objects of a kind that OpenKruise has as well, as [`follow_large`] does, if it is ours. One
-/// that is not shows none.
+/// Watches all objects of a kind that OpenKruise has as well, as [`follow`] does, if it is ours. One that is
+/// not shows none. They may be as large as their authors like.
 pub(super) async fn follow_owned<K, V: PartialEq>(
     ours: bool,
     api: Api<K>,
@@ -125,7 +100,8 @@ pub(super) async fn follow_owned<K, V: PartialEq>(
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     if ours {
-        return follow_large(api, watcher::Config::default(), what, keep, view).await;
+        let config = watcher::Config::default().page_size(SMALL_PAGE);
+        return follow(api, config, what, keep, view).await;
     }
     drop(view.send_replace(View::of(BTreeMap::new())));
     // Its readers take the end of the view for the end of the program.
@@ -243,10 +219,10 @@ mod tests {
         let api: Api<Namespace> = Api::all(Client::new(service, "default"));
         let (view, _shown) = watch::channel(View::default());
         tokio::select! {
-            () = follow(api, watcher::Config::default(), "all", |_| None::<()>, view) => panic!("ended"),
+            () = follow_owned(true, api, "all", |_| None::<()>, view) => panic!("ended"),
             path = asked.recv() => {
                 let path = path.unwrap();
-                assert!(path.contains(&format!("limit={PAGE}")), "{path}");
+                assert!(path.contains(&format!("limit={SMALL_PAGE}")), "{path}");
             }
         }
     }
