@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::{
     in_place_update::{
-        Next, Observed, PodPatch, UpdateReport, UpdateRequest,
+        Next, Observed, UpdateReport, UpdateRequest,
         answer::{Judged, going_on, told},
         records,
     },
@@ -39,12 +39,5 @@ pub(super) fn apart(
         Next::Wait { until, .. } => (true, until.is_none(), *until),
         _ => (false, false, None),
     });
-    let next = first.map(|(open, (next, _))| match next {
-        Next::Patch(patch) => {
-            let records = records::split(open, seen, &patch);
-            Next::Patch(PodPatch { records, ..patch })
-        }
-        next => next,
-    });
-    (reports, next)
+    (reports, first.map(|(open, (next, _))| records::parted(next, open, seen)))
 }

@@ -112,8 +112,8 @@ fn moving(update: &Update, seen: &Observed, diff: &Diff<'_>, batch: &BTreeSet<&C
 
 /// The kubelet is about to replace the instance for the update before, and may start the next one with values
 /// from before that update: then nothing but the record that is written now says that they were to be others.
-/// As long as it does not know the pod as it is, they may differ though the old instance has those of now:
-/// they were changed, and changed back.
+/// Values that were changed and changed back may differ though the old instance has those of now, as long as
+/// the kubelet does not know the pod as it is.
 fn is_replaced_with_values(update: &Update, seen: &Observed, container: &ContainerView) -> bool {
     let is_replaced = container.is_image_stale() || !container.is_running() && !container.has_ended();
     let may_differ = container.is_env_stale() || !container.reads.is_empty() && !seen.kubelet_knows;

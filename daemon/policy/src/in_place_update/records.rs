@@ -8,7 +8,8 @@ use std::{
 
 use crate::{
     in_place_update::{
-        Batch, Gate, Metadata, Observed, PodPatch, Presence, Record, Records, UpdateOwner, UpdateRequest,
+        Batch, Gate, Metadata, Next, Observed, PodPatch, Presence, Record, Records, UpdateOwner,
+        UpdateRequest,
     },
     model::ContainerName,
 };
@@ -76,8 +77,19 @@ fn add(together: &mut Record, one: Record) {
     together.container_batches_record.sort_by_key(|batch| batch.timestamp);
 }
 
+/// The step, where it is a patch with the records that are written with it.
+pub(super) fn parted(next: Next, open: &[&UpdateRequest], seen: &Observed) -> Next {
+    match next {
+        Next::Patch(patch) => {
+            let records = split(open, seen, &patch);
+            Next::Patch(PodPatch { records, ..patch })
+        }
+        next => next,
+    }
+}
+
 /// The records that are written with this patch, which was decided on `seen`, the view of these requests.
-pub(super) fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch) -> Records {
+fn split(open: &[&UpdateRequest], seen: &Observed, patch: &PodPatch) -> Records {
     let wanted = revisions(open);
     let Some(newest) = open.last() else { return Records::new() };
     if wanted.len() < 2 {

@@ -6,10 +6,9 @@ use std::{collections::BTreeMap, time::Instant};
 use super::{before, merge};
 use crate::{
     in_place_update::{
-        ContainerView, FailureReason, Next, Observed, PodPatch, Presence, Record, Update, UpdateReport,
-        UpdateRequest,
+        ContainerView, FailureReason, Next, Observed, Presence, Record, Update, UpdateReport, UpdateRequest,
         answer::{Judged, going_on, told},
-        apart::{apart, is_blamed},
+        apart::{Alone, apart, is_blamed},
         decide,
         diff::Diff,
         groups::{by_owner, by_way},
@@ -40,20 +39,36 @@ pub(super) fn outcome(
     let is_whole = next == Next::Done && skipped.is_empty();
     let goes_back = matches!(next, Next::RollBack(..)) || open.iter().any(|request| request.is_going_back());
     let owners = if goes_back { by_way(open) } else { by_owner(open) };
-    let alone = || -> Vec<_> {
-        let judge = |open: &Vec<&UpdateRequest>| alone(open, pod, now);
-        owners.iter().map(|open| (open, judge(open))).collect()
-    };
-    let (told, next) = match next {
+    if owners.len() > 1 && !is_whole {
+        let judged = owners.iter().map(|open| (open, alone(open, pod, now))).collect();
+        return outcome_of_several(open, (next, skipped), judged, seen, now);
+    }
+    match next {
+        Next::Done | Next::Failed(_) | Next::RollBack(..) => (told(open, &(next, skipped), seen, now), None),
+        next => {
+            let told = open.iter().map(|request| going_on(request, &next, seen, &skipped)).collect();
+            (told, Some(records::parted(next, open, seen)))
+        }
+    }
+}
+
+/// The same where there are several owners, with the verdict on each of them.
+fn outcome_of_several(
+    open: &[&UpdateRequest],
+    (next, skipped): Judged,
+    judged: Vec<Alone<'_>>,
+    seen: &Observed,
+    now: Instant,
+) -> (Vec<(RequestId, UpdateReport)>, Option<Next>) {
+    let blamed = is_blamed(&judged);
+    match next {
         Next::Failed(ref failure) | Next::RollBack(_, ref failure)
-            if failure.reason == FailureReason::CrashLoop && owners.len() > 1 && !is_blamed(&alone()) =>
+            if failure.reason == FailureReason::CrashLoop && !blamed =>
         {
-            apart(alone(), seen, now)
+            apart(judged, seen, now)
         }
         // One owner's failure is not that of the others, and what one leaves out another need not bear.
-        Next::Done | Next::Failed(_) | Next::RollBack(..) if owners.len() > 1 && !is_whole => {
-            let judged = alone();
-            let blamed = is_blamed(&judged);
+        Next::Done | Next::Failed(_) | Next::RollBack(..) => {
             let of_all = (next, skipped);
             let told = judged.iter().flat_map(|(open, alone)| match (&alone.0, blamed) {
                 (Next::Failed(_) | Next::RollBack(..), true) => told(open, alone, seen, now),
@@ -62,29 +77,17 @@ pub(super) fn outcome(
             });
             (told.collect(), None)
         }
-        next @ (Next::Done | Next::Failed(_) | Next::RollBack(..)) => {
-            (told(open, &(next, skipped), seen, now), None)
-        }
-        next if owners.len() > 1 => {
+        next => {
             // One that is as wanted does not wait for the others.
-            let told = alone().into_iter().flat_map(|(open, alone)| match &alone.0 {
-                Next::Done => told(open, &alone, seen, now),
+            let told = judged.iter().flat_map(|(open, alone)| match &alone.0 {
+                Next::Done => told(open, alone, seen, now),
                 _ => open.iter().map(|request| going_on(request, &next, seen, &skipped)).collect(),
             });
             let told: Vec<_> = told.collect();
             let ends = told.iter().any(|(_, report)| report.outcome.is_some());
-            (told, (!ends).then_some(next))
+            (told, (!ends).then(|| records::parted(next, open, seen)))
         }
-        next => (open.iter().map(|request| going_on(request, &next, seen, &skipped)).collect(), Some(next)),
-    };
-    let next = next.map(|next| match next {
-        Next::Patch(patch) if patch.records.is_empty() => {
-            let records = records::split(open, seen, &patch);
-            Next::Patch(PodPatch { records, ..patch })
-        }
-        next => next,
-    });
-    (told, next)
+    }
 }
 
 /// The next step if these requests, of one owner, were the only ones.
