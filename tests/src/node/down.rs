@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ pub fn remove(number: u8) -> Result<()> {
     keep_logs(&dir, number)?;
     match fs::remove_dir_all(&dir) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {}", dir.display()))
+            Err(error).with_context(|| format!("remove {}: it has {:?}", dir.display(), left_in(&dir)))
         }
         _ => Ok(()),
     }
@@ -68,17 +68,21 @@ pub fn remove(number: u8) -> Result<()> {
 // === processes ===
 
 fn end_processes(dir: &Path, cgroup: &str) -> Result<()> {
-    // The kubelet and berthd first: they would start again what is ended below. A second round finds the
-    // containers that were being started during the first one.
-    for _ in 0..2 {
+    // The kubelet and berthd first: they would start again what is ended below. What was being started during
+    // one round is found by the next, until a round finds nothing.
+    let until = Instant::now() + PATIENCE;
+    loop {
         let mut ours = recorded(dir)?;
         ours.extend(containers(dir)?);
         ours.extend(super::cgroup::processes(cgroup)?);
+        ours.retain(|pid| is_running(*pid));
+        if ours.is_empty() {
+            return Ok(());
+        }
         for pid in &ours {
             // Gone in the meantime is what we want.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
-        let until = Instant::now() + PATIENCE;
         while ours.iter().any(|pid| is_running(*pid)) {
             if Instant::now() > until {
                 bail!("processes of {} do not end: {ours:?}", dir.display());
@@ -86,7 +90,6 @@ fn end_processes(dir: &Path, cgroup: &str) -> Result<()> {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    Ok(())
 }
 
 /// The recorded processes that still are what was recorded.
@@ -147,20 +150,25 @@ fn command_line(pid: i32) -> String {
 
 /// The third and fourth field of `stat` follow the name, which is in brackets and may itself contain
 /// anything.
-fn stat(pid: i32) -> Option<(char, i32)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn stat(file: &Path) -> Option<(char, i32)> {
+    let text = fs::read_to_string(file).ok()?;
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
 fn parent(pid: i32) -> Option<i32> {
-    stat(pid).map(|(_, parent)| parent)
+    stat(Path::new(&format!("/proc/{pid}/stat"))).map(|(_, parent)| parent)
 }
 
-/// A zombie has ended: it is its parent who has not looked yet.
+/// Reads whether any thread of it runs. A zombie has ended: it is its parent who has not looked yet. But
+/// another thread of a killed process may still be in a system call that waits for the disk, and makes its
+/// file after the first thread is a zombie.
 fn is_running(pid: i32) -> bool {
-    stat(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    threads.flatten().any(|thread| {
+        stat(&thread.path().join("stat")).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+    })
 }
 
 // === what processes leave behind ===
@@ -269,6 +277,22 @@ fn keep_logs(dir: &Path, number: u8) -> Result<()> {
     }
     fs::create_dir_all(Path::new(RUNS).join(LOGS)).context("folder of old logs")?;
     fs::rename(dir.join("log"), &kept).with_context(|| format!("keep the logs in {}", kept.display()))
+}
+
+/// Lists the files that are left in a folder and in those below it, to say who wrote them.
+fn left_in(dir: &Path) -> Vec<PathBuf> {
+    const ENOUGH: usize = 20;
+    let mut open = vec![dir.to_owned()];
+    let mut left = Vec::new();
+    while let Some(next) = open.pop()
+        && left.len() < ENOUGH
+    {
+        match fs::read_dir(&next) {
+            Ok(entries) => open.extend(entries.flatten().map(|entry| entry.path())),
+            Err(_) => left.push(next),
+        }
+    }
+    left
 }
 
 fn remove_entries(folder: &str, is_ours: impl Fn(&Path) -> bool) -> Result<()> {
