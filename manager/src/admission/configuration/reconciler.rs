@@ -28,7 +28,7 @@ use super::{
     refused::Refused,
     spreads,
     standing::entries,
-    trial::{is_refusal, tried, without},
+    trial::{Trials, is_refusal, tried, without},
     wanted::{Choices, Kept, wanted},
 };
 use crate::{
@@ -98,9 +98,8 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         let mut said: Option<String> = None;
         // Writes of the same entries in a row, when the last one was, and what it wrote.
         let (mut writes, mut written, mut last) = (0_usize, Instant::now(), None::<Box<K>>);
-        let mut crowd = Crowd::default();
         let mut strangers = [OF_A_SPREAD, OF_A_SET].map(Strangers::of);
-        let mut refused = Refused::nothing();
+        let (mut crowd, mut refused) = (Crowd::default(), Refused::nothing());
         loop {
             match self.look(&mut told, &mut strangers, &mut refused) {
                 Look::Stands(bundle) => {
@@ -166,12 +165,15 @@ impl<K: Configuration> ConfigurationReconciler<K> {
         }
     }
 
-    /// Finds the entries for which this was refused. Says whether the others may be written now.
+    /// Finds the entries for which this was refused. Says whether the next look is due at once.
     async fn sift(&self, refused: &mut Refused<K::Entry>, next: &K) -> bool {
         if !refused.is_worth_a_search(next.entries(), Instant::now()) {
             return false;
         }
-        let Some(found) = tried(&self.api, self.name, next, next.entries()).await else { return false };
+        let found = match tried(&self.api, self.name, next, next.entries(), &mut refused.search).await {
+            Trials::Done(found) => found,
+            trials => return matches!(trials, Trials::GoOn),
+        };
         let count = found.len();
         let sifted = refused.found(found, next.entries(), Instant::now());
         if sifted {
@@ -185,7 +187,9 @@ impl<K: Configuration> ConfigurationReconciler<K> {
     /// Tries those again that were refused. Says whether one of them is taken now.
     async fn sift_again(&self, refused: &mut Refused<K::Entry>) -> bool {
         let Some(now) = self.shown.borrow().get(self.name).cloned() else { return false };
-        let Some(found) = tried(&self.api, self.name, &now, refused.entries()).await else { return false };
+        let known = refused.entries().to_vec();
+        let trials = tried(&self.api, self.name, &now, &known, &mut refused.again).await;
+        let Trials::Done(found) = trials else { return false };
         let sifted = found.len() < refused.entries().len();
         refused.still(found, Instant::now());
         if sifted {

@@ -59,9 +59,52 @@ impl<E: Named> Sieve<E> {
         }
     }
 
+    /// Number of the trials.
+    pub(super) const fn trials(&self) -> usize {
+        self.trials
+    }
+
     /// Returns those that were refused.
     pub(super) fn refused(self) -> Vec<E> {
         self.refused
+    }
+}
+
+/// Search that may take several looks: an API server that answers slowly must not keep the reconciler away
+/// from what changes meanwhile.
+#[derive(Debug)]
+pub(super) struct Search<E> {
+    /// Entries that it is about.
+    among: Vec<E>,
+    /// `None`: none has begun.
+    sieve: Option<Sieve<E>>,
+}
+
+impl<E: Named> Search<E> {
+    /// None yet.
+    pub(super) const fn none() -> Self {
+        Self { among: Vec::new(), sieve: None }
+    }
+
+    /// Goes on with these entries where it was, or begins anew, if it was about others.
+    pub(super) fn go_on(&mut self, entries: &[E]) -> &mut Sieve<E> {
+        let pairs = || self.among.iter().zip(entries);
+        if self.among.len() != entries.len() || !pairs().all(|(one, other)| is_same(one, other)) {
+            self.among = entries.to_vec();
+            self.sieve = None;
+        }
+        self.sieve.get_or_insert_with(|| Sieve::of(entries))
+    }
+
+    /// Ends it. Returns the entries that were refused.
+    pub(super) fn end(&mut self) -> Vec<E> {
+        self.among.clear();
+        self.sieve.take().map(Sieve::refused).unwrap_or_default()
+    }
+
+    /// Says whether one has begun.
+    const fn is_open(&self) -> bool {
+        self.sieve.is_some()
     }
 }
 
@@ -71,12 +114,16 @@ pub(super) struct Refused<E> {
     entries: Vec<E>,
     /// They are tried again then; none were tried yet.
     until: Option<Instant>,
+    /// Search among entries that are to be written.
+    pub(super) search: Search<E>,
+    /// Search among those that were refused.
+    pub(super) again: Search<E>,
 }
 
 impl<E: Named> Refused<E> {
     /// Nothing is known.
     pub(super) const fn nothing() -> Self {
-        Self { entries: Vec::new(), until: None }
+        Self { entries: Vec::new(), until: None, search: Search::none(), again: Search::none() }
     }
 
     /// Entries that are refused.
@@ -90,10 +137,11 @@ impl<E: Named> Refused<E> {
     }
 
     /// Says whether it is to be looked for what is refused of these, which were just refused together. What
-    /// was not found a short while ago, or is known, is not looked for again.
+    /// was not found a short while ago, or is known, is not looked for again. A search that has begun goes
+    /// on.
     pub(super) fn is_worth_a_search(&self, together: &[E], now: Instant) -> bool {
         let is_new = !self.entries.is_empty() && !together.iter().any(|entry| self.has(entry));
-        is_new || self.until.is_none_or(|until| now >= until)
+        is_new || self.search.is_open() || self.until.is_none_or(|until| now >= until)
     }
 
     /// Takes in what was found among those that were refused together. Says whether the others can be
@@ -233,6 +281,27 @@ mod tests {
         assert!(refused == ["s123"] && trials < 24, "{refused:?} {trials}");
     }
 
+    /// Another CA makes no other entries of them.
+    #[rstest]
+    #[case::the_same("a01A b01A", "a01A b01A", 1)]
+    #[case::with_another_ca("a01A b01A", "a01B b01B", 1)]
+    #[case::in_another_form("a01A b01A", "a01A b02A", 0)]
+    #[case::one_more("a01A b01A", "a01A b01A c01A", 0)]
+    fn a_search_goes_on_where_it_was(#[case] before: &str, #[case] after: &str, #[case] trials: usize) {
+        let (mut refused, now) = (Refused::nothing(), Instant::now());
+        refused.until = Some(now + SEARCHED_AGAIN);
+        assert!(!refused.is_worth_a_search(&entries(after), now));
+        refused.search.go_on(&entries(before)).answered(false);
+        assert!(refused.is_worth_a_search(&entries(after), now));
+        let sieve = refused.search.go_on(&entries(after));
+        assert_eq!(sieve.trials(), trials);
+        while sieve.next_group().is_some() {
+            sieve.answered(true);
+        }
+        assert_eq!(refused.search.end().len(), trials, "what was found before is not forgotten");
+        assert!(!refused.is_worth_a_search(&entries(after), now));
+    }
+
     /// Entries that are wanted, that stand, and that are refused, and what is written.
     #[rstest]
     #[case::nothing_refused("a01B b01B", "a01A", "", Some("a01B b01B"))]
@@ -249,7 +318,7 @@ mod tests {
         #[case] refused: &str,
         #[case] written: Option<&str>,
     ) {
-        let refused = Refused { entries: entries(refused), until: None };
+        let refused = Refused { entries: entries(refused), ..Refused::nothing() };
         assert_eq!(refused.lesser(&entries(wanted), &entries(standing)), written.map(entries));
     }
 
@@ -265,7 +334,7 @@ mod tests {
         #[case] refused: &str,
         #[case] kept: &str,
     ) {
-        let mut refused = Refused { entries: entries(refused), until: None };
+        let mut refused = Refused { entries: entries(refused), ..Refused::nothing() };
         refused.keep(&entries(wanted), &entries(standing));
         assert_eq!(refused.entries(), entries(kept));
     }

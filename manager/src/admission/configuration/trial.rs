@@ -1,13 +1,20 @@
 //! Dry runs of entries at the API server, and the configuration without those that it refuses.
 
+use std::time::Duration;
+
 use kube::{Api, api::PostParams};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
+use tracing::info;
 
 use super::{
     kind::Configuration,
     reconciler::ANSWER_WITHIN,
-    refused::{Refused, Sieve},
+    refused::{Refused, Search},
 };
+
+/// No trial of a look begins after it: a search has some dozens of them, and the API server may take seconds
+/// for each.
+const SEARCHED_FOR: Duration = Duration::from_secs(5);
 
 /// How the API server says, by whatever code, that an admission policy or a webhook refuses a write.
 const DENIED: [&str; 2] = ["denied request", "denied the request"];
@@ -21,23 +28,42 @@ pub(super) fn without<K: Configuration>(next: K, now: &K, refused: &Refused<K::E
     (lesser != now.entries()).then(|| next.holding(lesser))
 }
 
-/// Tries entries of a configuration in dry runs. Returns those that are refused, if each was answered.
+/// End of the trials of one look.
+pub(super) enum Trials<E> {
+    /// All are done: entries that are refused.
+    Done(Vec<E>),
+    /// There was no time for all of them, and the next look goes on.
+    GoOn,
+    /// One was not answered. The next look tries it again.
+    Unanswered,
+}
+
+/// Tries entries of a configuration in dry runs, for some seconds at the most.
 pub(super) async fn tried<K: Configuration>(
     api: &Api<K>,
     name: &str,
     like: &K,
     entries: &[K::Entry],
-) -> Option<Vec<K::Entry>> {
-    let (mut sieve, dry) = (Sieve::of(entries), PostParams { dry_run: true, ..PostParams::default() });
+    search: &mut Search<K::Entry>,
+) -> Trials<K::Entry> {
+    let (begun, dry) = (Instant::now(), PostParams { dry_run: true, ..PostParams::default() });
+    let sieve = search.go_on(entries);
     while let Some(group) = sieve.next_group() {
+        if begun.elapsed() >= SEARCHED_FOR {
+            info!(
+                kind = %K::kind(&()), trials = sieve.trials(),
+                "Refused webhook entries are still looked for, and what stands stays until they are found"
+            );
+            return Trials::GoOn;
+        }
         let trial = like.holding(group);
         match timeout(ANSWER_WITHIN, api.replace(name, &dry, &trial)).await {
             Ok(Ok(_)) => sieve.answered(true),
             Ok(Err(error)) if is_refusal(&error) => sieve.answered(false),
-            _ => return None,
+            _ => return Trials::Unanswered,
         }
     }
-    Some(sieve.refused())
+    Trials::Done(search.end())
 }
 
 /// Says whether a policy, a webhook or a check of the API server says no. A right that is missing is none: an

@@ -34,6 +34,8 @@ struct Server {
     watches: Vec<watch::Sender<View<Changes>>>,
     /// Says which entries a policy refuses.
     policy: Option<fn(&MutatingWebhook) -> bool>,
+    /// Time that an answer takes.
+    takes: Duration,
 }
 
 impl Server {
@@ -101,6 +103,10 @@ fn replica(server: &Arc<Mutex<Server>>, served: &Served, started: i64, gate: boo
             let dry = request.uri().query().is_some_and(|query| query.contains("dryRun=All"));
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let next = serde_json::from_slice(&body).unwrap();
+            let takes = server.lock().unwrap().takes;
+            if !takes.is_zero() {
+                sleep(takes).await;
+            }
             Ok::<_, Infallible>(server.lock().unwrap().replace(next, dry))
         }
     };

@@ -98,3 +98,18 @@ async fn what_is_taken_by_now_is_not_left_out_for_ever() {
     assert!(put < Duration::from_secs(30), "{put:?}");
     assert!(has(&server, "a.sidecarset") && has(&server, TAKEN) && !has(&server, NEW));
 }
+
+/// A search at a slow server takes long, and what changes meanwhile does not wait for its end.
+#[tokio::test(start_paused = true)]
+async fn a_long_search_keeps_nothing_waiting() {
+    let (server, served) = (Server::new(), certificate());
+    server.lock().unwrap().policy = Some(|entry: &MutatingWebhook| entry.name.starts_with(NEW));
+    server.lock().unwrap().takes = Duration::from_secs(4);
+    let _one = replica(&server, &served, 10, false);
+    // One write and two trials of four are over, and the next write is on its way.
+    pass(14).await;
+    assert_eq!(writes(&server), 0);
+    server.lock().unwrap().policy = None;
+    pass(4).await;
+    assert_eq!((writes(&server), has(&server, NEW), has(&server, "defaults.sidecarsets")), (1, true, true));
+}
