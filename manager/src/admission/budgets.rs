@@ -7,19 +7,26 @@
 //!
 //! A refusal is one that clients try again (429), as `kubectl drain` does.
 
+mod kept;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::LabelSelector};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt, api::DynamicObject, core::ApiResource};
 use serde_json::Value;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::timeout,
+};
 use tracing::debug;
+
+use self::kept::of_namespace;
+pub(super) use self::kept::{BOUND, BudgetKept, read};
 
 use super::{
     configuration::LEFT_OUT,
@@ -31,11 +38,11 @@ use super::{
 };
 use crate::{
     budgets::{
-        Budget, Cover, Fact, Operation, Permission, Question, Workload, decide, is_replica_set, parent, scale,
+        Budget, Fact, Operation, Permission, Question, Workload, decide, is_replica_set, parent, scale,
     },
     reads,
     requests::{Ask, Said},
-    store::{Object, Owner, PodSeen},
+    store::{Owner, PodSeen},
     telemetry::chain,
     wire::{self, Watched},
 };
@@ -43,29 +50,16 @@ use crate::{
 /// A question is answered within it; the server answers within 4 s.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
+/// Budgets of which there is little here, and that are read whole for one question.
+const MOST_READ: usize = 16;
+
+/// Places of those that are read at once: they are the largest.
+static READS: Semaphore = Semaphore::const_new(4);
+
 const NOT_LISTED: &str = "PodUnavailableBudgets are not listed yet";
-
-/// A budget as admission has it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct BudgetKept {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    /// Its selector as it is written, if it has one.
-    pub(super) selector: Option<LabelSelector>,
-    /// The budget, or what is wrong with it.
-    pub(super) budget: Result<Budget, String>,
-}
-
-/// Reads a budget; one whose deletion has begun limits nothing.
-pub(super) fn read(object: Watched<wire::Budgets>) -> Option<BudgetKept> {
-    let Object::Budget(seen) = object.into_object() else { return None };
-    let selector = seen.spec.as_ref().ok().and_then(|spec| spec.selector.clone());
-    let budget = seen.spec.and_then(|spec| Budget::parse(&spec, &seen.annotations));
-    // One that cannot be kept may have any number of values.
-    let selector = selector.filter(|_| budget.is_ok());
-    let kept = BudgetKept { namespace: seen.namespace, name: seen.name, selector, budget };
-    Some(kept).filter(|_| !seen.deleting)
-}
+const NOT_READ: &str = "the PodUnavailableBudget could not be read";
+const TOO_MANY: &str = "PodUnavailableBudgets take more memory than there is for them, and too many of the \
+                        namespace would have to be read; delete some, the largest ones first";
 
 /// Answers for all budgets.
 pub(super) struct Guard {
@@ -125,7 +119,7 @@ impl Guard {
         };
         match timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(verdict)) => verdict,
-            Ok(Err(missing)) => Verdict::Unready(missing),
+            Ok(Err(missing)) => unanswered(missing),
             Err(_) => busy("its budget", "the API server did not answer in time; try again"),
         }
     }
@@ -189,9 +183,40 @@ impl Guard {
     fn has_budgets(&self, namespace: &str) -> Result<bool, &'static str> {
         let view = self.budgets.borrow();
         let budgets = view.listed().ok_or(NOT_LISTED)?;
-        let prefix = format!("{namespace}/");
-        Ok(!LEFT_OUT.contains(&namespace)
-            && budgets.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix)))
+        Ok(!LEFT_OUT.contains(&namespace) && of_namespace(budgets, namespace).next().is_some())
+    }
+
+    /// Budgets of a namespace of which there is little here, read whole.
+    pub(super) async fn bare(&self, namespace: &str) -> Result<Vec<BudgetKept>, &'static str> {
+        let names: Vec<String> = {
+            let view = self.budgets.borrow();
+            let all = of_namespace(view.listed().ok_or(NOT_LISTED)?, namespace);
+            all.filter(|kept| kept.is_bare()).map(|kept| kept.name.clone()).collect()
+        };
+        let whole = async { self.whole(namespace, names).await.map(|all| all.into_values().collect()) };
+        timeout(ANSWER_WITHIN, whole).await.unwrap_or(Err(NOT_READ))
+    }
+
+    /// Reads these, by their names. One that is gone is not among them.
+    async fn whole(
+        &self,
+        namespace: &str,
+        names: Vec<String>,
+    ) -> Result<BTreeMap<String, BudgetKept>, &'static str> {
+        if names.len() > MOST_READ {
+            return Err(TOO_MANY);
+        }
+        let api: Api<Watched<wire::Budgets>> = Api::namespaced(self.client.clone(), namespace);
+        let mut whole = BTreeMap::new();
+        for name in names {
+            let _place = READS.acquire().await.map_err(|_| NOT_READ)?;
+            let found = api.get_opt(&name).await.map_err(|error| {
+                debug!(error = chain(&error), "Budget of a question not read");
+                NOT_READ
+            })?;
+            whole.extend(found.and_then(read).map(|kept| (name, kept)));
+        }
+        Ok(whole)
     }
 
     /// Reads a pod.
@@ -211,12 +236,21 @@ impl Guard {
         let candidates = {
             let view = self.budgets.borrow();
             let budgets = view.listed().ok_or(NOT_LISTED)?;
-            let prefix = format!("{}/", pod.namespace);
-            let of_space = budgets.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
-            let readable = of_space.filter_map(|(_, kept)| Some((&kept.name, kept.budget.as_ref().ok()?)));
-            let covering = readable.filter(|(_, budget)| may_cover(budget, pod, &labels));
-            covering.map(|(name, budget)| (name.clone(), budget.clone())).collect::<Vec<_>>()
+            let covering = of_namespace(budgets, &pod.namespace).filter(|kept| kept.may_cover(pod, &labels));
+            let parts = covering
+                .filter_map(|kept| Some((kept.name.clone(), kept.budget.clone().ok()?, kept.is_bare())));
+            parts.collect::<Vec<_>>()
         };
+        let bare = candidates.iter().filter(|(.., is_bare)| *is_bare).map(|(name, ..)| name.clone());
+        let mut whole = self.whole(&pod.namespace, bare.collect()).await?;
+        let candidates = candidates.into_iter().filter_map(|(name, budget, is_bare)| {
+            if !is_bare {
+                return Some((name, budget));
+            }
+            let kept = whole.remove(&name).filter(|kept| kept.may_cover(pod, &labels))?;
+            Some((name, kept.budget.ok()?))
+        });
+        let candidates: Vec<(String, Budget)> = candidates.collect();
         if candidates.is_empty() {
             return Ok(None);
         }
@@ -271,7 +305,7 @@ impl Guard {
                     Ok(None) => return Ok(Verdict::AS_IT_IS),
                     Err(error) => {
                         debug!(error, "Budget not read");
-                        return Err("the PodUnavailableBudget could not be read");
+                        return Err(NOT_READ);
                     }
                 },
             };
@@ -342,18 +376,16 @@ impl Guard {
     }
 }
 
+/// Answer where something is missing. That budgets are too large is no reason to let a pod go, whatever the
+/// operator has chosen for managers that do not answer.
+pub(super) fn unanswered(missing: &'static str) -> Verdict {
+    match missing {
+        TOO_MANY => busy("its budget", TOO_MANY),
+        missing => Verdict::Unready(missing),
+    }
+}
+
 fn busy(budget: &str, why: &str) -> Verdict {
     let message = format!("podunavailablebudget.policy.kruise.io {budget:?} is forbidden: {why}");
     Verdict::Refused { code: 429, reason: "TooManyRequests", message }
-}
-
-/// Says whether the budget may cover the pod, whose labels are these, sorted.
-fn may_cover(budget: &Budget, pod: &PodSeen, labels: &[(Arc<str>, Arc<str>)]) -> bool {
-    match (&budget.cover, &pod.owner) {
-        (Cover::Selector(selector), _) => selector.matches(labels),
-        (Cover::Workload(workload), Some(owner)) => {
-            workload.is(owner) || is_replica_set(owner) && workload.may_have(&owner.name)
-        }
-        (Cover::Workload(_), None) => false,
-    }
 }

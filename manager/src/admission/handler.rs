@@ -30,7 +30,7 @@ use tracing::debug;
 use self::white_list::WHITE_LIST;
 use super::{
     budget_rules,
-    budgets::Guard,
+    budgets::{Guard, unanswered},
     configuration::{Announcer, set_of},
     node_images,
     path::Route,
@@ -143,14 +143,7 @@ impl Handler {
                 let others = states.values().filter(|kept| kept.namespace == request.namespace);
                 pod_state_rules::judge(request, others, self.pod_states)
             }
-            Route::CheckBudgets => {
-                let budgets = self.guard.budgets.borrow();
-                let Some(budgets) = budgets.listed() else {
-                    return Verdict::Unready("PodUnavailableBudgets are not listed yet");
-                };
-                let others = budgets.values().filter(|kept| kept.namespace == request.namespace);
-                budget_rules::judge(request, others, self.limits)
-            }
+            Route::CheckBudgets => self.check_budget(request).await,
         }
     }
 
@@ -204,6 +197,22 @@ impl Handler {
         let Some(sets) = sets.listed() else { return Verdict::Unready("SidecarSets are not listed yet") };
         let others: Vec<&Set> = sets.values().filter_map(|seen| seen.set.as_deref().ok()).collect();
         sidecar_sets::judge(request, &others, &white_list)
+    }
+
+    /// Checks a budget. A new one is compared with all of its namespace, whole.
+    async fn check_budget(&self, request: &Request) -> Verdict {
+        let is_new = request.old_object.is_null();
+        let whole = if is_new { self.guard.bare(&request.namespace).await } else { Ok(Vec::new()) };
+        let whole = match whole {
+            Ok(whole) => whole,
+            Err(missing) => return unanswered(missing),
+        };
+        let budgets = self.guard.budgets.borrow();
+        let Some(budgets) = budgets.listed() else {
+            return Verdict::Unready("PodUnavailableBudgets are not listed yet");
+        };
+        let others = budgets.values().filter(|kept| kept.namespace == request.namespace);
+        budget_rules::judge(request, others.chain(&whole), self.limits)
     }
 
     fn check_spread(&self, request: &Request) -> Verdict {

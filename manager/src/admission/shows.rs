@@ -46,21 +46,22 @@ pub(super) fn follow_all(client: &Client, ownership: Ownership, watches: &mut Jo
     let (view, sets) = watch::channel(View::default());
     let all: Api<Sent<DynamicObject>> = Api::all_with(client.clone(), &ApiResource::erase::<SidecarSet>(&()));
     let is_ours = ownership.has(SharedKind::SidecarSet);
-    watches.spawn(follow_owned(is_ours, all, "sidecarsets", sets::read, view));
+    watches.spawn(follow_owned(is_ours, all, "sidecarsets", sets::read, Some(sets::BOUND), view));
 
     let (view, budgets) = watch::channel(View::default());
     let all: Api<Watched<Budgets>> = Api::all(client.clone());
     let is_ours = ownership.has(SharedKind::PodUnavailableBudget);
-    watches.spawn(follow_owned(is_ours, all, "podunavailablebudgets", budgets::read, view));
+    let bound = Some(budgets::BOUND);
+    watches.spawn(follow_owned(is_ours, all, "podunavailablebudgets", budgets::read, bound, view));
 
     let (view, spreads) = watch::channel(View::default());
     let all: Api<Watched<Spreads>> = Api::all(client.clone());
     let is_ours = ownership.has(SharedKind::WorkloadSpread);
-    watches.spawn(follow_owned(is_ours, all, "workloadspreads", spreads::read, view));
+    watches.spawn(follow_owned(is_ours, all, "workloadspreads", spreads::read, None, view));
 
     let (view, states) = watch::channel(View::default());
     let all: Api<Watched<PodStates>> = Api::all(client.clone());
     let is_ours = ownership.has(SharedKind::PersistentPodState);
-    watches.spawn(follow_owned(is_ours, all, "persistentpodstates", pod_states::read, view));
+    watches.spawn(follow_owned(is_ours, all, "persistentpodstates", pod_states::read, None, view));
     Shows { namespaces, sets, budgets, spreads, states }
 }

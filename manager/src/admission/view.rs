@@ -2,7 +2,9 @@
 //! all of them, and objects are read in place. An event that changes nothing of it, as one of a status does,
 //! is none to them: they go over all objects.
 
-use std::{collections::BTreeMap, pin::pin, time::Duration};
+mod room;
+
+use std::{collections::BTreeMap, future::pending, pin::pin, time::Duration};
 
 use berth_base::sent::full_name;
 use futures::StreamExt;
@@ -11,9 +13,14 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use serde::de::DeserializeOwned;
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
 use tracing::{info, warn};
 
+pub(super) use self::room::Bound;
+use self::room::Room;
 use crate::{
     reads::SMALL_PAGE,
     watch::{Failure, Outage, WATCH_SECONDS, is_too_old},
@@ -61,23 +68,59 @@ pub(super) async fn follow<K, V: PartialEq>(
 ) where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
+    follow_within(api, config, what, keep, None, view).await;
+}
+
+/// Watches them, and keeps as much of them as there is room for.
+async fn follow_within<K, V: PartialEq>(
+    api: Api<K>,
+    config: watcher::Config,
+    what: &'static str,
+    keep: impl Fn(K) -> Option<V>,
+    mut room: Option<Room<V>>,
+    view: watch::Sender<View<V>>,
+) where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
     let config = config.timeout(WATCH_SECONDS);
     let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
     let mut fresh = BTreeMap::new();
     let mut outage = Outage::default();
-    while let Some(event) = events.next().await {
+    let mut is_listing = true;
+    loop {
+        let due = room.as_ref().and_then(|room| room.next(Instant::now()));
+        // Cancel-safe: the stream keeps what it has not given, and the time comes again.
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = until(due), if !is_listing => {
+                info!(what, "Room for what was not kept, all are listed");
+                if let Some(room) = &mut room {
+                    room.lists(Instant::now());
+                }
+                events.set(watcher::watcher(api.clone(), config.clone()));
+                is_listing = true;
+                continue;
+            }
+        };
         let pause = match event {
-            Ok(event) => {
+            None => return,
+            Some(Ok(event)) => {
                 // That a list begins is only an intention.
                 if !matches!(event, Event::Init) && outage.ends() {
                     info!(what, "Watch follows again");
                 }
-                take(event, &mut fresh, &keep, &view);
+                match &event {
+                    Event::Init => is_listing = true,
+                    Event::InitDone => is_listing = false,
+                    _ => {}
+                }
+                take(event, &mut fresh, &mut room, &keep, &view);
                 None
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 if is_too_old(&error) {
                     events.set(watcher::watcher(api.clone(), config.clone()));
+                    is_listing = true;
                 }
                 Some(lost(outage.fails(&error), what, &view))
             }
@@ -88,42 +131,56 @@ pub(super) async fn follow<K, V: PartialEq>(
     }
 }
 
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
 /// Watches all objects of a kind that OpenKruise has as well, as [`follow`] does, if it is ours. One that is
-/// not shows none. They may be as large as their authors like.
+/// not shows none. They may be as large as their authors like, and within `bound` as many.
 pub(super) async fn follow_owned<K, V: PartialEq>(
     ours: bool,
     api: Api<K>,
     what: &'static str,
     keep: impl Fn(K) -> Option<V>,
+    bound: Option<Bound<V>>,
     view: watch::Sender<View<V>>,
 ) where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
 {
     if ours {
         let config = watcher::Config::default().page_size(SMALL_PAGE);
-        return follow(api, config, what, keep, view).await;
+        let room = bound.map(|bound| Room::new(what, bound));
+        return follow_within(api, config, what, keep, room, view).await;
     }
     drop(view.send_replace(View::of(BTreeMap::new())));
     // Its readers take the end of the view for the end of the program.
-    std::future::pending::<()>().await;
+    pending::<()>().await;
     drop(view);
 }
 
 fn take<K: Resource, V: PartialEq>(
     event: Event<K>,
     fresh: &mut BTreeMap<String, V>,
+    room: &mut Option<Room<V>>,
     keep: &impl Fn(K) -> Option<V>,
     view: &watch::Sender<View<V>>,
 ) {
     match event {
-        Event::Init => fresh.clear(),
+        Event::Init => {
+            fresh.clear();
+            room.iter_mut().for_each(Room::list_begins);
+        }
         Event::InitApply(object) => {
             let name = key(&object);
-            if let Some(kept) = keep(object) {
+            if let Some(kept) = fitting(keep(object), &name, room) {
                 fresh.insert(name, kept);
             }
         }
         Event::InitDone => {
+            room.iter_mut().for_each(Room::list_ends);
             let next = View::of(std::mem::take(fresh));
             view.send_if_modified(|view| {
                 let is_news = *view != next;
@@ -135,7 +192,7 @@ fn take<K: Resource, V: PartialEq>(
         }
         Event::Apply(object) => {
             let name = key(&object);
-            let kept = keep(object);
+            let kept = fitting(keep(object), &name, room);
             view.send_if_modified(|view| match kept {
                 Some(kept) if view.objects.get(&name) == Some(&kept) => false,
                 Some(kept) => {
@@ -146,9 +203,38 @@ fn take<K: Resource, V: PartialEq>(
             });
         }
         Event::Delete(object) => {
-            view.send_if_modified(|view| view.objects.remove(&key(&object)).is_some());
+            let name = key(&object);
+            room.iter_mut().for_each(|room| room.gone(&name));
+            view.send_if_modified(|view| view.objects.remove(&name).is_some());
         }
     }
+    room.iter_mut().for_each(|room| make_room(room, fresh, view));
+}
+
+/// As much of an object as there is room for.
+fn fitting<V>(kept: Option<V>, name: &str, room: &mut Option<Room<V>>) -> Option<V> {
+    let Some(room) = room else { return kept };
+    if kept.is_none() {
+        room.gone(name);
+    }
+    kept.map(|kept| room.fit(name, kept))
+}
+
+/// Keeps little of objects for which there is no room any more, wherever they are.
+fn make_room<V>(room: &mut Room<V>, fresh: &mut BTreeMap<String, V>, view: &watch::Sender<View<V>>) {
+    let bare = room.news();
+    let strip = |objects: &mut BTreeMap<String, V>| {
+        let mut any = false;
+        for name in &bare {
+            if let Some(whole) = objects.remove(name) {
+                objects.insert(name.clone(), room.bare(whole));
+                any = true;
+            }
+        }
+        any
+    };
+    strip(fresh);
+    view.send_if_modified(|view| strip(&mut view.objects));
 }
 
 fn key(object: &impl Resource) -> String {
@@ -189,7 +275,7 @@ mod tests {
         let (view, shown) = watch::channel(View::default());
         let mut fresh = BTreeMap::new();
         let keep = |object: Namespace| object.resource_version().filter(|version| version != "bad");
-        let mut tell = |event| take(event, &mut fresh, &keep, &view);
+        let mut tell = |event| take(event, &mut fresh, &mut None, &keep, &view);
         tell(Event::Init);
         tell(Event::InitApply(object("a", "1")));
         tell(Event::InitApply(object("b", "1")));
@@ -208,6 +294,42 @@ mod tests {
         assert!(shown.borrow().get("c").is_none());
     }
 
+    /// Texts are versions of objects, and of one that is bare a letter is left.
+    #[test]
+    fn what_there_is_no_room_for_is_bare() {
+        let (view, mut shown) = watch::channel(View::default());
+        let mut fresh = BTreeMap::new();
+        let bare = |text: String| text.chars().take(1).collect::<String>();
+        let mut room = Some(Room::new("texts", Bound { most: 800, bytes: String::len, bare }));
+        let keep = |object: Namespace| object.resource_version().filter(|version| version != "bad");
+        let mut tell = |event| take(event, &mut fresh, &mut room, &keep, &view);
+        let mut all = || {
+            let lengths = shown.borrow_and_update();
+            let lengths = lengths.objects.iter().map(|(name, text)| format!("{name}{}", text.len()));
+            lengths.collect::<Vec<_>>().join(" ")
+        };
+        let text = |length: usize| "7".repeat(length);
+        tell(Event::Init);
+        tell(Event::InitApply(object("a", &text(600))));
+        tell(Event::InitApply(object("b", &text(300))));
+        tell(Event::InitDone);
+        assert_eq!(all(), "a1 b300", "while they are listed");
+        tell(Event::Apply(object("c", &text(350))));
+        assert_eq!(all(), "a1 b300 c350");
+        tell(Event::Apply(object("d", &text(250))));
+        assert_eq!(all(), "a1 b300 c1 d250", "one that was there");
+        // One that cannot be read any more takes nothing, nor does one that is gone.
+        tell(Event::Apply(object("a", "bad")));
+        tell(Event::Delete(object("b", "1")));
+        assert_eq!(all(), "c1 d250");
+        tell(Event::Init);
+        tell(Event::InitApply(object("c", &text(350))));
+        tell(Event::InitApply(object("d", &text(250))));
+        tell(Event::InitDone);
+        assert_eq!(all(), "c350 d250");
+        assert!(room.unwrap().next(Instant::now()).is_some(), "they were to be listed");
+    }
+
     /// A page is read as a whole, and its authors decide how large an object is.
     #[tokio::test]
     async fn a_list_comes_in_pages() {
@@ -219,7 +341,7 @@ mod tests {
         let api: Api<Namespace> = Api::all(Client::new(service, "default"));
         let (view, _shown) = watch::channel(View::default());
         tokio::select! {
-            () = follow_owned(true, api, "all", |_| None::<()>, view) => panic!("ended"),
+            () = follow_owned(true, api, "all", |_| None::<()>, None, view) => panic!("ended"),
             path = asked.recv() => {
                 let path = path.unwrap();
                 assert!(path.contains(&format!("limit={SMALL_PAGE}")), "{path}");
@@ -243,7 +365,7 @@ mod tests {
         let (view, mut shown) = watch::channel(View::default());
         let mut fresh = BTreeMap::new();
         let mut news = |events: Vec<Event<K>>| {
-            events.into_iter().for_each(|event| take(event, &mut fresh, &keep, &view));
+            events.into_iter().for_each(|event| take(event, &mut fresh, &mut None, &keep, &view));
             let news = shown.has_changed().unwrap();
             shown.mark_unchanged();
             news

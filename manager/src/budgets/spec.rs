@@ -13,7 +13,7 @@ use crate::{
     store::{OPERATIONS, Owner, TOTAL},
 };
 
-/// The most values of a selector's expressions together: a new budget is compared with all of its namespace.
+/// The most values of a selector together: a new budget is compared with all of its namespace.
 const MOST_VALUES: usize = 1024;
 
 /// A budget that can be kept.
@@ -92,6 +92,7 @@ impl Budget {
                     return Err("spec.selector: is empty and selects nothing; name labels".to_owned());
                 }
                 let values = expressions.iter().flat_map(|one| one.values.iter().flatten()).count();
+                let values = values.saturating_add(labels.len());
                 if values > MOST_VALUES {
                     return Err(format!(
                         "spec.selector: has {values} values; give at most {MOST_VALUES} together"
@@ -109,6 +110,12 @@ impl Budget {
             _ => return Err("spec: give exactly one of maxUnavailable and minAvailable".to_owned()),
         };
         Ok(Self { cover, limit, operations: operations(annotations)?, total: total(annotations)? })
+    }
+
+    /// The same limit for all pods of its namespace: whoever has no room for its selector asks about each of
+    /// them.
+    pub(crate) fn of_all_pods(self) -> Self {
+        Self { cover: Cover::Selector(Selector::default()), ..self }
     }
 
     /// The number of pods that stay available, of so many that are wanted. Never more than there are to be: a
@@ -261,16 +268,24 @@ fn operations(annotations: &BTreeMap<String, String>) -> Result<Vec<Operation>, 
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    text.split(',')
-        .map(|word| match word.trim() {
-            "UPDATE" => Ok(Operation::Update),
-            "DELETE" => Ok(Operation::Delete),
-            "EVICT" => Ok(Operation::Evict),
-            _ => Err(format!(
-                "annotation {OPERATIONS}: give some of UPDATE, DELETE and EVICT, separated by commas"
-            )),
-        })
-        .collect()
+    let mut operations = Vec::new();
+    for word in text.split(',') {
+        let operation = match word.trim() {
+            "UPDATE" => Operation::Update,
+            "DELETE" => Operation::Delete,
+            "EVICT" => Operation::Evict,
+            _ => {
+                return Err(format!(
+                    "annotation {OPERATIONS}: give some of UPDATE, DELETE and EVICT, separated by commas"
+                ));
+            }
+        };
+        // Once each: a text may name one many thousand times.
+        if !operations.contains(&operation) {
+            operations.push(operation);
+        }
+    }
+    Ok(operations)
 }
 
 fn total(annotations: &BTreeMap<String, String>) -> Result<Option<i32>, String> {

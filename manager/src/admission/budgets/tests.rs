@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
@@ -77,4 +78,65 @@ async fn a_pod_with_deep_managed_fields_is_evicted() {
     let verdict = guard.ask(&request).await;
     let Verdict::Allowed { object: Some(eviction), .. } = &verdict else { panic!("{verdict:?}") };
     assert_eq!(eviction["deleteOptions"]["preconditions"]["uid"], "u");
+}
+
+/// A budget for whose selector there is no room limits its pods and no others, and nobody asks for those of
+/// other namespaces. Rows: the label of its pods, how many others are like it, and the answer.
+#[rstest]
+#[case::its_pod("web", 0, "pub unavailable allowed is negative")]
+#[case::another_pod("db", 0, "")]
+#[case::gone("", 0, "")]
+#[case::some_others("web", MOST_READ - 1, "pub unavailable allowed is negative")]
+#[case::too_many("db", MOST_READ, "too many of the namespace would have to be read")]
+#[tokio::test]
+async fn a_budget_without_room_limits_as_before(
+    #[case] app: &'static str,
+    #[case] others: usize,
+    #[case] says: &str,
+) {
+    let budget = move |name: &str| {
+        let status = json!({ "observedGeneration": 1, "totalReplicas": 3, "currentAvailable": 2,
+            "desiredAvailable": 2, "unavailableAllowed": 0 });
+        let metadata = json!({ "namespace": "shop", "name": name, "uid": "u", "generation": 1 });
+        json!({ "apiVersion": "policy.kruise.io/v1alpha1", "kind": "PodUnavailableBudget",
+            "metadata": metadata, "status": status,
+            "spec": { "selector": { "matchLabels": { "app": app } }, "maxUnavailable": 1 } })
+    };
+    let pod = json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": "shop", "name": "p", "uid": "u", "labels": { "app": "web" } },
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let (client, _) = served::client(move |parts| {
+        match parts.uri.path().rsplit_once("/podunavailablebudgets/") {
+            Some(_) if app.is_empty() => served::failure(404),
+            Some((_, name)) => budget(name),
+            None => pod.clone(),
+        }
+    });
+    let one = |at: usize| {
+        let name = format!("b{at:0>2}");
+        let kept = read(serde_json::from_value(budget(&name)).unwrap()).unwrap();
+        (format!("shop/{name}"), (BOUND.bare)(kept))
+    };
+    let budgets = watch::channel(View::of((0..=others).map(one).collect())).1;
+    let guard = Guard { client, budgets, locks: ObjectLocks::default() };
+    let text = str::to_owned;
+    let request = Request {
+        operation: text("CREATE"),
+        sub_resource: text("eviction"),
+        namespace: text("shop"),
+        name: text("p"),
+        object: json!({}),
+        ..Request::default()
+    };
+    match guard.ask(&request).await {
+        Verdict::Allowed { .. } => assert_eq!(says, ""),
+        Verdict::Refused { code: 429, message, .. } => {
+            assert!(!says.is_empty() && message.contains(says), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let whole = guard.bare("shop").await.map(|all| all.len());
+    let there = if app.is_empty() { 0 } else { others + 1 };
+    assert_eq!(whole, if others < MOST_READ { Ok(there) } else { Err(TOO_MANY) });
+    assert_eq!(guard.bare("other").await, Ok(Vec::new()));
 }

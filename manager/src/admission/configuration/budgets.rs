@@ -235,7 +235,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::budgets::Budget;
+    use crate::{admission::budgets::BOUND, budgets::Budget};
 
     fn kept(namespace: &str, name: &str, spec: Value, operations: &str) -> BudgetKept {
         let spec: berth_proto::crd::PodUnavailableBudgetSpec = serde_json::from_value(spec).unwrap();
@@ -343,6 +343,17 @@ mod tests {
         let expression = condition.unwrap().expression;
         let which = format!(" && o.controller && ((o.kind == '{kind}' && o.name == 'web'){of_sets}))");
         assert!(expression.ends_with(&which), "{expression}");
+    }
+
+    /// Nobody knows its pods before it is read: all of its namespace are asked about.
+    #[test]
+    fn one_without_its_selector_has_all_pods() {
+        let [one, other] = ["a", "b"].map(|name| kept("shop", name, labelled(), ""));
+        let computed = computed(&[(BOUND.bare)(one), other], ALL);
+        let expected =
+            ["evictions.podunavailablebudgets", "b.shop.podunavailablebudget", "pods.podunavailablebudgets"];
+        assert_eq!(computed.iter().map(|(name, ..)| &**name).collect::<Vec<_>>(), expected);
+        assert_eq!(computed[2].1, "DELETE,UPDATE");
     }
 
     #[test]

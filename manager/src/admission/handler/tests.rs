@@ -22,7 +22,7 @@ fn client() -> Client {
 async fn empty<V: PartialEq + Send + Sync + 'static>() -> watch::Receiver<View<V>> {
     let (view, mut shown) = watch::channel(View::default());
     let all = Api::<Namespace>::all(client());
-    tokio::spawn(follow_owned(false, all, "nothing", |_| None, view));
+    tokio::spawn(follow_owned(false, all, "nothing", |_| None, None, view));
     shown.changed().await.unwrap();
     shown
 }
