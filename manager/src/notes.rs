@@ -96,9 +96,17 @@ impl About {
 
 /// News of an object for which there is no room.
 pub(crate) fn no_room(Absent { kind, namespace, name, uid }: &Absent) -> Option<Note> {
-    let text = "set aside: objects that authors make take more memory than there is for them, its namespace \
-                takes most, and it is among the largest there. What was done for it stays as it is. Make it \
-                smaller, delete others that have ended, or raise --object-memory of berth-manager";
+    let text = match kind {
+        Kind::SidecarSet => {
+            "set aside: all SidecarSets together take more memory than there is for them, and it is among the \
+             largest. New pods get nothing of it. Make it smaller, or delete others"
+        }
+        _ => {
+            "set aside: objects that authors make take more memory than there is for them, its namespace takes \
+             most, and it is among the largest there. What was done for it stays as it is. Make it smaller, \
+             delete others that have ended, or raise --object-memory of berth-manager"
+        }
+    };
     Some(Note {
         about: About::of(*kind)?,
         key: Key { namespace: namespace.as_str().into(), name: name.as_str().into() },

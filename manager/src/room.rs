@@ -6,6 +6,10 @@
 //! written for it stays, as do pods, jobs and entries. It is counted as before, and when there is room again
 //! all of its kind are listed: so it comes back by the way that all come.
 //!
+//! SidecarSets are the whole cluster's, and have their own room: whoever may write in some namespaces takes
+//! nothing of it. Admission lets no more of them in than there is room for, so one is set aside only where it
+//! was stored without being asked about.
+//!
 //! Pure. Kinds of which little is kept are not counted, see [`Object::weighed`].
 
 use std::{
@@ -25,13 +29,25 @@ use crate::{
 const LISTED_EVERY: Duration = Duration::from_secs(300);
 
 /// Kinds that are counted.
-const KINDS: [Kind; 6] =
-    [Kind::Request, Kind::Update, Kind::ImagePullJob, Kind::Budget, Kind::Spread, Kind::PodState];
+const KINDS: [Kind; 7] = [
+    Kind::Request,
+    Kind::Update,
+    Kind::ImagePullJob,
+    Kind::Budget,
+    Kind::Spread,
+    Kind::PodState,
+    Kind::SidecarSet,
+];
+
+/// Bytes of all SidecarSets: their specs, of which admission lets half of it in, and their revisions.
+const OF_SETS: usize = 96 << 20;
 
 /// Room for so many bytes.
 #[derive(Debug)]
 pub(crate) struct Room {
     holdings: Holdings,
+    /// SidecarSets.
+    sets: Holdings,
     /// Objects that are set aside, and those that are not any more and are to be shown, by UID.
     aside: BTreeMap<String, Absent>,
     /// Objects that were set aside since somebody asked.
@@ -55,6 +71,7 @@ impl Room {
     pub(crate) const fn new(most: usize) -> Self {
         Self {
             holdings: Holdings::new(most),
+            sets: Holdings::new(OF_SETS),
             aside: BTreeMap::new(),
             left_out: Vec::new(),
             returning: BTreeSet::new(),
@@ -65,7 +82,7 @@ impl Room {
     /// All objects of a kind follow.
     pub(crate) fn list_begins(&mut self, kind: Kind) {
         if KINDS.contains(&kind) {
-            self.holdings.list_begins(kind.name());
+            self.of(kind).list_begins(kind.name());
         }
     }
 
@@ -74,10 +91,11 @@ impl Room {
         if !KINDS.contains(&kind) {
             return Vec::new();
         }
-        let gone = self.holdings.list_ends(kind.name());
+        let gone = self.of(kind).list_ends(kind.name());
         let mut gone: Vec<Absent> = gone.iter().filter_map(|uid| self.aside.remove(uid)).collect();
         // There may be another one of that name by now.
-        gone.retain(|one| self.holdings.objects(&one.namespace, &group(kind, &one.name)).is_empty());
+        let holdings = self.of(kind);
+        gone.retain(|one| holdings.objects(&one.namespace, &group(kind, &one.name)).is_empty());
         gone
     }
 
@@ -86,8 +104,8 @@ impl Room {
         if !KINDS.contains(&kind) {
             return;
         }
-        for uid in self.holdings.objects(namespace, &group(kind, name)) {
-            self.holdings.gone(&uid);
+        for uid in self.of(kind).objects(namespace, &group(kind, name)) {
+            self.of(kind).gone(&uid);
             self.aside.remove(&uid);
         }
     }
@@ -97,7 +115,7 @@ impl Room {
         let kind = object.kind();
         let Some(Weighed { namespace, name, uid, bytes }) = object.weighed() else { return object };
         let group = group(kind, name);
-        if self.holdings.shown(&Held { kind: kind.name(), uid, namespace, group: &group, bytes }) {
+        if self.of(kind).shown(&Held { kind: kind.name(), uid, namespace, group: &group, bytes }) {
             self.aside.remove(uid);
             return object;
         }
@@ -109,13 +127,15 @@ impl Room {
     /// Takes out the objects that were set aside since this was asked last, as the indexes are to know them.
     pub(crate) fn news(&mut self) -> Vec<Object> {
         let mut all = Vec::new();
-        for (namespace, group) in self.holdings.news() {
+        let news = self.holdings.news().into_iter().chain(self.sets.news());
+        for (namespace, group) in news {
             let Some((kind, name)) = named(&group) else { continue };
-            if !self.holdings.is_aside(&namespace, &group) {
+            let holdings = self.of(kind);
+            if !holdings.is_aside(&namespace, &group) {
                 self.returning.insert(kind);
                 continue;
             }
-            for uid in self.holdings.objects(&namespace, &group) {
+            for uid in holdings.objects(&namespace, &group) {
                 all.extend(Object::absent(kind, &namespace, name, &uid));
                 self.set_aside(Absent { kind, namespace: namespace.clone(), name: name.to_owned(), uid });
             }
@@ -154,6 +174,14 @@ impl Room {
     /// All that are.
     pub(crate) fn all_left_out(&self) -> impl ExactSizeIterator<Item = &Absent> {
         self.aside.values()
+    }
+
+    /// Room of a kind.
+    fn of(&mut self, kind: Kind) -> &mut Holdings {
+        match kind {
+            Kind::SidecarSet => &mut self.sets,
+            _ => &mut self.holdings,
+        }
     }
 
     fn set_aside(&mut self, absent: Absent) {

@@ -11,7 +11,7 @@ mod kept;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};

@@ -195,6 +195,9 @@ impl Handler {
         };
         let sets = self.sets.borrow();
         let Some(sets) = sets.listed() else { return Verdict::Unready("SidecarSets are not listed yet") };
+        if let Some(fault) = sets::crowded(request, sets) {
+            return Verdict::invalid(fault);
+        }
         let others: Vec<&Set> = sets.values().filter_map(|seen| seen.set.as_deref().ok()).collect();
         sidecar_sets::judge(request, &others, &white_list)
     }

@@ -1,7 +1,10 @@
 use rstest::rstest;
 
 use super::*;
-use crate::store::{BudgetSeen, JobSeen, NamespaceSeen, Weight};
+use crate::{
+    store::{BudgetSeen, JobSeen, NamespaceSeen, Weight},
+    wire::{self, Watched},
+};
 
 /// Bytes that an object takes beside its parts, and some for the rest of it.
 const SMALL: usize = 3 << 10;
@@ -90,6 +93,45 @@ fn one_that_a_list_has_not_shown_is_gone() {
     let gone = room.list_ends(Kind::ImagePullJob);
     assert_eq!(gone.iter().map(|one| &*one.name).collect::<Vec<_>>(), ["x"]);
     assert_eq!(room.all_left_out().map(|one| &*one.uid).collect::<Vec<_>>(), ["other"]);
+}
+
+/// A set with a variable of so many KiB, and revisions of so many.
+fn set(name: &str, kib: usize, revisions: usize) -> Object {
+    let text = |kib: usize| "x".repeat(kib << 10);
+    let env = serde_json::json!([{ "name": "A", "value": text(kib) }]);
+    let object = serde_json::json!({
+        "metadata": { "name": name, "uid": name },
+        "spec": { "selector": {}, "containers": [{ "name": "log", "image": "log:1", "env": env }] },
+        "status": { "history": text(revisions) },
+    });
+    serde_json::from_value::<Watched<wire::SidecarSets>>(object).unwrap().into_object()
+}
+
+/// Whatever authors of namespaces make, sets keep their room, and have no more.
+#[test]
+fn sets_have_their_own_room() {
+    let mut room = Room::new(100 << 10);
+    assert!(is_aside(&room.fit(job("a", "x", 200 << 10))));
+    room.news();
+    let is_set_aside = |object: &Object| match object {
+        Object::SidecarSet(seen) => seen.spec.is_err() && seen.status.is_err(),
+        other => panic!("{other:?}"),
+    };
+    // Some 2 MiB each, as text and as revisions that are kept three times.
+    let all = || (0..60).map(|at| set(&format!("s{at:0>2}"), 400, 300));
+    let fitting = all().filter(|one| !is_set_aside(&room.fit(one.clone()))).count();
+    let told = room.news();
+    assert!(told.iter().all(is_set_aside));
+    let aside = room.all_left_out().filter(|one| one.kind == Kind::SidecarSet).count();
+    assert!(fitting > 40 && aside == told.len() && (10..20).contains(&aside), "{fitting} {aside}");
+    for at in 0..30 {
+        room.gone(Kind::SidecarSet, "", &format!("s{at:0>2}"));
+    }
+    room.news();
+    let due = room.due(Instant::now());
+    assert_eq!(due, [Kind::SidecarSet]);
+    assert!(all().skip(30).all(|one| !is_set_aside(&room.fit(one))));
+    assert_eq!(room.all_left_out().map(|one| one.kind).collect::<Vec<_>>(), [Kind::ImagePullJob]);
 }
 
 /// Requests are kept by their names; an object of which nothing is kept takes little all the same.

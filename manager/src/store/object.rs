@@ -267,6 +267,10 @@ pub struct SidecarSetSeen {
     pub spec: Result<SidecarSetSpec, String>,
     /// Its status, or why it is none.
     pub status: Result<SidecarSetStatus, String>,
+    /// Size of its spec, as far as it can be read.
+    pub spec_weight: Weight,
+    /// Size of its status, as far as it can be read.
+    pub status_weight: Weight,
 }
 
 /// A StatefulSet of either group as it is now.

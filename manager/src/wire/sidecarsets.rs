@@ -10,8 +10,8 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{FreeForm, Watchable, read, readable};
-use crate::store::{Kind, NamespaceSeen, NodePodUpdateSeen, Object, SidecarSetSeen};
+use super::{FreeForm, Watchable, read, readable, weighed};
+use crate::store::{Kind, NamespaceSeen, NodePodUpdateSeen, Object, SidecarSetSeen, Weight};
 
 /// SidecarSets.
 #[derive(Clone, Debug)]
@@ -32,6 +32,9 @@ impl Watchable for SidecarSets {
 
     fn object(meta: &ObjectMeta, spec: Option<FreeForm>, status: Option<FreeForm>) -> Object {
         let label = meta.labels.as_ref().and_then(|labels| labels.get(names::CUSTOM_VERSION));
+        let (spec, spec_weight) = weighed(spec.unwrap_or_default(), FreeForm::spec);
+        let status = status.map(|status| weighed(status, FreeForm::status));
+        let (status, status_weight) = status.unwrap_or_else(|| (Ok(Default::default()), Weight::default()));
         Object::SidecarSet(Box::new(SidecarSetSeen {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
@@ -41,8 +44,10 @@ impl Watchable for SidecarSets {
             deleting: meta.deletion_timestamp.is_some(),
             custom_version: label.filter(|version| !version.is_empty()).cloned(),
             annotations: meta.annotations.clone().unwrap_or_default(),
-            spec: spec.unwrap_or_default().spec(),
-            status: status.map_or_else(|| Ok(Default::default()), FreeForm::status),
+            spec,
+            status,
+            spec_weight,
+            status_weight,
         }))
     }
 }

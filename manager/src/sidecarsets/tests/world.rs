@@ -19,7 +19,7 @@ use crate::{
     sidecarsets::SidecarIndex,
     store::{
         Kind, NamespaceSeen, NodePodUpdateSeen, Now, Object, Phase, PodSeen, PodStage, SidecarSetSeen,
-        SidecarsSeen,
+        SidecarsSeen, Weight,
     },
     write::Write,
 };
@@ -46,6 +46,8 @@ pub(super) fn set(name: &str, image: &str) -> SidecarSetSeen {
         annotations: hashes.into_iter().map(|(key, hash)| (key.to_owned(), hash)).collect(),
         spec: Ok(serde_json::from_value(spec(image, json!({}))).unwrap()),
         status: Ok(SidecarSetStatus::default()),
+        spec_weight: Weight::default(),
+        status_weight: Weight::default(),
     }
 }
 

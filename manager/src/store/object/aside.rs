@@ -1,7 +1,7 @@
 //! Objects whose number and size their authors decide: what each is counted as, and how one looks of which
 //! nothing is kept, as there is no room for it.
 
-use super::{CustomSeen, Kind, Object};
+use super::{CustomSeen, Kind, Object, SidecarSetSeen};
 
 /// Stands where the parts of such an object would be: to who decides on it, it is one that cannot be read.
 const NO_ROOM: &str = "there is no room for it";
@@ -19,9 +19,8 @@ pub(crate) struct Weighed<'a> {
 }
 
 impl Object {
-    /// The object as it is counted; `None` of kinds of which little is kept, or that are not made by whoever
-    /// may write in one namespace, and of PodProbeMarkers, whose probes would end without it: of those each
-    /// namespace has its room.
+    /// The object as it is counted; `None` of kinds of which little is kept, or that no author makes, and of
+    /// PodProbeMarkers, whose probes would end without it: of those each namespace has its room.
     pub(crate) fn weighed(&self) -> Option<Weighed<'_>> {
         match self {
             Self::Request(seen) => Some(seen.weighed(Weight::of_names)),
@@ -30,13 +29,13 @@ impl Object {
             Self::Budget(seen) => Some(seen.weighed(Weight::kept)),
             Self::Spread(seen) => Some(seen.weighed(Weight::kept)),
             Self::PodState(seen) => Some(seen.weighed(Weight::kept)),
+            Self::SidecarSet(seen) => Some(seen.weighed()),
             Self::Pod(_)
             | Self::Node(_)
             | Self::NodeImage(_)
             | Self::PodProbeMarker(_)
             | Self::NodePodProbe(_)
             | Self::Namespace(_)
-            | Self::SidecarSet(_)
             | Self::NodePodUpdate(_)
             | Self::StatefulSet(_) => None,
         }
@@ -51,6 +50,7 @@ impl Object {
             Self::Budget(seen) => Self::Budget(Box::new(seen.aside())),
             Self::Spread(seen) => Self::Spread(Box::new(seen.aside())),
             Self::PodState(seen) => Self::PodState(Box::new(seen.aside())),
+            Self::SidecarSet(seen) => Self::SidecarSet(Box::new(seen.aside())),
             other => other,
         }
     }
@@ -64,6 +64,7 @@ impl Object {
             Kind::Budget => Some(Self::Budget(CustomSeen::boxed(namespace, name, uid))),
             Kind::Spread => Some(Self::Spread(CustomSeen::boxed(namespace, name, uid))),
             Kind::PodState => Some(Self::PodState(CustomSeen::boxed(namespace, name, uid))),
+            Kind::SidecarSet => Some(Self::SidecarSet(Box::new(SidecarSetSeen::absent(name, uid)))),
             _ => None,
         }
     }
@@ -129,6 +130,39 @@ impl<S, T> CustomSeen<S, T> {
             spec_weight: Weight::default(),
             status_weight: Weight::default(),
             is_aside: true,
+        }
+    }
+}
+
+impl SidecarSetSeen {
+    /// Its revisions are kept three times: as they are shown, as they are to stand, and as they were written.
+    fn weighed(&self) -> Weighed<'_> {
+        let Self { name, uid, spec_weight, status_weight, .. } = self;
+        let revisions = status_weight.text.saturating_mul(2);
+        let kept = spec_weight.and(*status_weight).kept();
+        Weighed { namespace: "", name, uid, bytes: OBJECT.saturating_add(kept).saturating_add(revisions) }
+    }
+
+    fn aside(self) -> Self {
+        let Self { name, uid, created, deleting, .. } = self;
+        Self { created, deleting, ..Self::absent(&name, &uid) }
+    }
+
+    /// It has no version, so the next one that is shown is another.
+    fn absent(name: &str, uid: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            resource_version: String::new(),
+            generation: None,
+            created: None,
+            deleting: false,
+            custom_version: None,
+            annotations: Default::default(),
+            spec: Err(NO_ROOM.to_owned()),
+            status: Err(NO_ROOM.to_owned()),
+            spec_weight: Weight::default(),
+            status_weight: Weight::default(),
         }
     }
 }

@@ -161,7 +161,7 @@ fn set(names: &[&str]) -> View<SetSeen> {
         let selector = serde_json::from_value(json!({ "matchLabels": { "app": name } })).ok();
         let reach = Reach { selector, ..Reach::default() };
         let rules = SetRules { reach, ..SetRules::default() };
-        ((*name).to_owned(), SetSeen { rules, set: Err("not needed here".to_owned()) })
+        ((*name).to_owned(), SetSeen { rules, set: Err("not needed here".to_owned()), bytes: 0 })
     };
     View::of(names.iter().map(one).collect())
 }
