@@ -20,8 +20,8 @@ pub(super) const BOUND: Bound<SetSeen> =
 /// Bytes that a set takes beside its spec, about.
 const SET: usize = 2 << 10;
 /// Says of a set why nothing of it is kept.
-const NO_ROOM: &str = "all SidecarSets together take more memory than there is for them, and it is one of the \
-                       largest: make it smaller, or delete others";
+const NO_ROOM: &str = "all SidecarSets together take more memory than there is for them, and it is one of \
+                       the largest: make it smaller, or delete others";
 
 /// The annotation by which a set's author chooses what happens to its pods when no manager answers.
 const FAILURE_POLICY: &str = "berth.dev/failure-policy";

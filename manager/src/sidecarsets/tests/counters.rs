@@ -4,7 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::world::{SPACE, World, pod, set, spec, with};
-use crate::store::{Kind, PodSeen, PodStage, SidecarSetSeen};
+use crate::store::{Kind, Object, PodSeen, PodStage, SidecarSetSeen};
 
 /// One pod, and the set `s` with `log:1`: matched, updated, ready, both, not injected.
 #[rstest]
@@ -241,6 +241,23 @@ fn a_spec_that_makes_no_sense() {
     world.upgrade("log:1", json!({ "maxUnavailable": "many" }));
     world.pass(2_000);
     assert_eq!(world.reason("Accepted"), "InvalidSpec");
+    world.upgrade("log:1", json!({}));
+    world.pass(2_000);
+    assert_eq!((world.reason("Accepted"), world.counts()), ("Accepted", [1, 1, 1, 1, 0]));
+}
+
+/// There is no room for it: nothing is written to it, and it comes back as any other.
+#[test]
+fn one_that_is_set_aside_is_left_alone() {
+    let mut world = World::new();
+    world.pod(pod("p", "log:1"));
+    world.upgrade("log:1", json!({}));
+    world.pass(2_000);
+    let (before, written) = (world.status().clone(), world.set_writes);
+    let absent = Object::absent(Kind::SidecarSet, "", "s", "uid-of-s").unwrap();
+    assert_eq!(world.index.apply(&absent, world.now()).len(), 0);
+    world.pass(60_000);
+    assert_eq!((world.status(), world.set_writes), (&before, written));
     world.upgrade("log:1", json!({}));
     world.pass(2_000);
     assert_eq!((world.reason("Accepted"), world.counts()), ("Accepted", [1, 1, 1, 1, 0]));
