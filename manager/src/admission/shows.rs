@@ -57,7 +57,8 @@ pub(super) fn follow_all(client: &Client, ownership: Ownership, watches: &mut Jo
     let (view, spreads) = watch::channel(View::default());
     let all: Api<Watched<Spreads>> = Api::all(client.clone());
     let is_ours = ownership.has(SharedKind::WorkloadSpread);
-    watches.spawn(follow_owned(is_ours, all, "workloadspreads", spreads::read, None, view));
+    let bound = Some(spreads::BOUND);
+    watches.spawn(follow_owned(is_ours, all, "workloadspreads", spreads::read, bound, view));
 
     let (view, states) = watch::channel(View::default());
     let all: Api<Watched<PodStates>> = Api::all(client.clone());

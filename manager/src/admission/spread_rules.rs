@@ -94,8 +94,8 @@ mod tests {
     ) {
         let parsed = serde_json::from_value(spec("web")).map_err(|error| error.to_string());
         let spread = parsed.and_then(|spec| Spread::parse(&spec));
-        let kept =
-            SpreadKept { namespace: "shop".to_owned(), name: other.to_owned(), spread, is_bare: false };
+        let (namespace, name) = ("shop".to_owned(), other.to_owned());
+        let kept = SpreadKept { namespace, name, spread, is_bare: false, bytes: 0 };
         let object = json!({"metadata": {"name": "b"}, "spec": spec(target)});
         let said = said(object, Value::Null, &[kept], on);
         assert!(said.contains(says) && said.is_empty() == says.is_empty(), "{said}");

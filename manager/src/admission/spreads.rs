@@ -10,7 +10,10 @@
 use std::time::Duration;
 
 use berth_base::sent::{Received, Sent};
-use berth_proto::crd::{WorkloadSpread, WorkloadSpreadStatus};
+use berth_proto::{
+    crd::{LONGEST_MESSAGE, WorkloadSpread, WorkloadSpreadStatus},
+    text::cut,
+};
 use berth_spread::{Choice, Matched, Question, Spread, choose, inject, release};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -25,7 +28,7 @@ use super::{
     lists::Lists,
     locks::{ObjectLocks, TRIES, pause},
     review::{Request, Verdict},
-    view::View,
+    view::{Bound, View},
 };
 use crate::{
     budgets::parent,
@@ -42,6 +45,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// A spec that takes more memory than this is not kept as a whole. Most take a few KiB.
 const MOST_KEPT: usize = 32 << 10;
 
+/// Bound of all spreads as they are kept here.
+pub(super) const BOUND: Bound<SpreadKept> =
+    Bound { most: 32 << 20, bytes: |kept| kept.bytes, bare: SpreadKept::bare };
+/// Bytes that a spread takes beside its rules, about.
+const SPREAD: usize = 1 << 10;
+
 /// A WorkloadSpread as admission has it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SpreadKept {
@@ -51,6 +60,8 @@ pub(super) struct SpreadKept {
     pub(super) spread: Result<Spread, String>,
     /// It is here without what it puts into pods, which is read when one comes.
     pub(super) is_bare: bool,
+    /// Bytes that it takes, about, as far as its size decides how it is kept.
+    pub(super) bytes: usize,
 }
 
 impl SpreadKept {
@@ -58,7 +69,15 @@ impl SpreadKept {
     pub(super) fn coming(request: &Request) -> Option<Self> {
         let spec = serde_json::from_value(request.object["spec"].clone()).ok()?;
         let (name, namespace) = (request.object["metadata"]["name"].as_str()?, request.namespace.clone());
-        Some(Self { namespace, name: name.to_owned(), spread: Spread::parse(&spec), is_bare: false })
+        let spread = Spread::parse(&spec);
+        Some(Self { namespace, name: name.to_owned(), spread, is_bare: false, bytes: 0 })
+    }
+
+    /// The same without what it puts into pods.
+    fn bare(self) -> Self {
+        // The reason why one cannot be read may quote it.
+        let short = |fault: String| cut(&fault, LONGEST_MESSAGE).to_owned();
+        Self { spread: self.spread.map(without_rules).map_err(short), is_bare: true, ..self }
     }
 }
 
@@ -67,9 +86,15 @@ impl SpreadKept {
 pub(super) fn read(object: Watched<wire::Spreads>) -> Option<SpreadKept> {
     let Object::Spread(seen) = object.into_object() else { return None };
     let spread = seen.spec.as_ref().map_err(Clone::clone).and_then(Spread::parse);
-    let is_bare = seen.spec_weight.memory > MOST_KEPT;
-    let spread = if is_bare { spread.map(without_rules) } else { spread };
-    let kept = SpreadKept { namespace: seen.namespace, name: seen.name, spread, is_bare };
+    let memory = seen.spec_weight.memory;
+    let kept = SpreadKept {
+        namespace: seen.namespace,
+        name: seen.name,
+        spread,
+        is_bare: false,
+        bytes: SPREAD.saturating_add(memory.min(MOST_KEPT)),
+    };
+    let kept = if memory > MOST_KEPT { kept.bare() } else { kept };
     Some(kept).filter(|_| !seen.deleting)
 }
 

@@ -224,6 +224,7 @@ mod tests {
             name: name.to_owned(),
             spread: spec.and_then(|spec| Spread::parse(&spec)),
             is_bare: false,
+            bytes: 0,
         }
     }
 

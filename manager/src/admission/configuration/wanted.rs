@@ -100,6 +100,7 @@ pub(in crate::admission) fn sample(service: &Service, choices: Choices) -> Desir
         spread: read(json!({ "targetRef": target, "subsets": [{ "name": "a" }] }))
             .and_then(|spec| Spread::parse(&spec)),
         is_bare: false,
+        bytes: 0,
     });
     let states = ["apps", "apps.kruise.io"].map(|group| StateKept {
         namespace: "sample".to_owned(),

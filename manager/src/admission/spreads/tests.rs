@@ -61,6 +61,7 @@ fn placer(client: Client) -> Placer {
         name: "s".to_owned(),
         spread: Spread::parse(&serde_json::from_value(spread()["spec"].clone()).unwrap()),
         is_bare: false,
+        bytes: 0,
     };
     Placer {
         client,
@@ -93,16 +94,24 @@ async fn a_place_is_for_a_name_of_a_pod(#[case] name: String, #[case] uid: Strin
     assert_eq!(seen.count() > 0, is_placed);
 }
 
-/// A large one is read when a pod comes, for its part in the pod. Rows: its workload by then.
+/// A large one is read when a pod comes, for its part in the pod, and so is one for which there is no room.
+/// Rows: its workload by then, and the length of a text in it.
 #[rstest]
-#[case::as_it_was("web", true)]
-#[case::another_one("other", false)]
+#[case::as_it_was("web", MOST_KEPT, true)]
+#[case::another_one("other", MOST_KEPT, false)]
+#[case::no_room("web", 10, true)]
 #[tokio::test]
-async fn a_large_spread_is_read_when_a_pod_comes(#[case] workload: &str, #[case] is_placed: bool) {
+async fn a_large_spread_is_read_when_a_pod_comes(
+    #[case] workload: &str,
+    #[case] letters: usize,
+    #[case] is_placed: bool,
+) {
     let mut shown = spread();
-    let annotations = json!({ "note": "x".repeat(MOST_KEPT) });
+    let annotations = json!({ "note": "x".repeat(letters) });
     shown["spec"]["subsets"][0]["patch"] = json!({ "metadata": { "annotations": annotations } });
     let kept = read(serde_json::from_value(shown.clone()).unwrap()).unwrap();
+    assert_eq!((kept.is_bare, kept.bytes > letters), (letters == MOST_KEPT, true));
+    let kept = (BOUND.bare)(kept);
     let bare = kept.spread.as_ref().unwrap();
     assert!(kept.is_bare && bare.subsets.iter().all(|subset| subset.patch.is_none()));
     shown["spec"]["targetRef"]["name"] = workload.into();

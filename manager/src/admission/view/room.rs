@@ -44,7 +44,7 @@ pub(super) struct Room<V> {
 }
 
 impl<V> Room<V> {
-    pub(super) const fn new(what: &'static str, bound: Bound<V>) -> Self {
+    pub(super) fn new(what: &'static str, bound: Bound<V>) -> Self {
         Self { what, holdings: Holdings::new(bound.most), bound, returns: false, listed: None }
     }
 
