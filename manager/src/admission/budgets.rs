@@ -27,7 +27,6 @@ use tracing::debug;
 
 use self::kept::of_namespace;
 pub(super) use self::kept::{BOUND, BudgetKept, read};
-
 use super::{
     configuration::LEFT_OUT,
     evictions,
