@@ -37,7 +37,8 @@ use super::{
 };
 use crate::{
     budgets::{
-        Budget, Fact, Operation, Permission, Question, Workload, decide, is_replica_set, parent, scale,
+        Budget, Fact, Operation, Permission, Question, Workload, as_counted, decide, is_replica_set, parent,
+        scale,
     },
     reads,
     requests::{Ask, Said},
@@ -317,7 +318,7 @@ impl Guard {
             let status = object.status.as_ref().unwrap_or(&empty);
             let Some(available) = self.is_available(&pod).await? else { return Ok(Verdict::AS_IT_IS) };
             let question = Question { pod: &pod.name, created: pod.created, available, operation };
-            let total = wanted.unwrap_or(status.total_replicas);
+            let total = wanted.unwrap_or_else(|| as_counted(status));
             match decide(&budget, status, total, &question, Timestamp::now()) {
                 // What this replica wrote last may have been written over.
                 Permission::Free | Permission::Refused(_) if !is_newest => continue,

@@ -113,6 +113,12 @@ pub(crate) fn decide(
     Answer::Permit(Box::new(next))
 }
 
+/// Number of pods that a budget counts itself, as it covers those of several workloads. Before it has, it is
+/// as many as there can be: a new one for which its index has no room would let all of them go.
+pub(crate) fn as_counted(status: &Status) -> i32 {
+    status.observed_generation.map_or(i32::MAX, |_| status.total_replicas)
+}
+
 /// Time of a permit that is given again. It differs from that of the one before, or the leader would take it
 /// for that one, and end it with the pod that that was for.
 fn after(before: Timestamp, now: Timestamp) -> Timestamp {

@@ -9,7 +9,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::budgets::{
-    permit::{Answer, MOST_PERMITS, Question, decide},
+    permit::{Answer, MOST_PERMITS, Question, as_counted, decide},
     spec::{Budget, Operation},
 };
 
@@ -172,4 +172,17 @@ fn permits_are_bounded() {
     let ask = |available| decide(&budget, &status, 10_000, &question(Operation::Evict, available), now());
     assert!(told(&ask(true)).contains("2000 permits"));
     assert_eq!(told(&ask(false)), "free", "one that is not available goes all the same");
+}
+
+/// A budget of several workloads, whose status says how many pods are wanted.
+#[rstest]
+#[case::not_counted(json!({"maxUnavailable": 2}), None, "refused: its pods have not been counted yet")]
+#[case::least_of_them(json!({"minAvailable": 1}), None, "refused: its pods have not been counted yet")]
+#[case::all_may_go(json!({"maxUnavailable": "100%"}), None, "free")]
+#[case::counted(json!({"maxUnavailable": 2}), Some(10), "disrupted, 0 of 8")]
+#[case::nobody_wants_them(json!({"maxUnavailable": 2}), Some(0), "free")]
+fn by_its_own_count(#[case] limit: Value, #[case] total: Option<i32>, #[case] says: &str) {
+    let shown = total.map(|total| Status { total_replicas: total, ..status(9) }).unwrap_or_default();
+    let question = question(Operation::Evict, true);
+    assert_eq!(told(&decide(&budget(&limit, ""), &shown, as_counted(&shown), &question, now())), says);
 }
