@@ -6,6 +6,7 @@ use crate::{
     model::Pod,
     node::Node,
     step::{About, Notice},
+    told::Tale,
 };
 
 /// The reason of the Events.
@@ -18,7 +19,7 @@ impl Node {
         let declared = !matches!(pod.order, Ok(None));
         let begins = pod.statuses.is_empty() && pod.deletion.is_none() && !pod.ended;
         let beside = self.config.path == Path::Beside;
-        if !beside || !declared || !begins || !self.told_of_lost_order.insert(pod.pod.uid.clone()) {
+        if !beside || !declared || !begins || !self.told.tell(&pod.pod.uid, Tale::LostOrder) {
             return;
         }
         let mut tell = |about, note: String| {

@@ -83,6 +83,7 @@ mod set_aside;
 mod step;
 pub mod time;
 mod timeline;
+mod told;
 mod verdict;
 
 #[cfg(test)]
