@@ -19,10 +19,12 @@ use super::{
     DesiredImage, DesiredPod, ImageSpec, ImageStatus, NodeImage, NodePodProbe, NodePodUpdate, PodProbe,
     PodProbeStatus, PullStatus, UpdatedPod,
 };
-use crate::quoting::unquoted;
+use crate::{quoting::unquoted, text::cut};
 
 /// Entries of a list whose faulty field is looked for. Each look reads the entry again, for each field.
 const MOST_SEARCHED: usize = 8;
+/// Longest text about one entry.
+const MOST_TOLD: usize = 512;
 /// Fields of an entry that are tried for that.
 const MOST_FIELDS: usize = 64;
 
@@ -58,6 +60,15 @@ impl Unreadable {
     /// Returns a text of the entry, such as its `uid`; empty where there is none.
     pub fn text(&self, field: &str) -> &str {
         self.entry.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Says which entry it is and what is wrong with it, for people: no longer than a few lines.
+    pub fn told(&self) -> String {
+        let name = if self.key.is_empty() { self.text("uid") } else { &self.key };
+        let owner = self.text("owner");
+        let comma = if owner.is_empty() { "" } else { "," };
+        let of = format!("{}[{name}{comma}{owner}]: {}", self.list, self.why);
+        cut(&of, MOST_TOLD).to_owned()
     }
 }
 

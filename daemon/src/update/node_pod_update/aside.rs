@@ -11,6 +11,7 @@ use super::{
     object::{Key, Object},
     understood::Standing,
 };
+use crate::base::status::bounded;
 
 /// Lines of the log about entries of one version of the object; its condition names more.
 const MOST_LINES: usize = 8;
@@ -40,7 +41,7 @@ impl NodeUpdates {
         for (key, why) in new.take(MOST_LINES) {
             warn!(
                 node = self.node,
-                entry = named(key),
+                entry = bounded(&named(key)),
                 error = why,
                 "Entry not understood, what was decided for its pod stays: a newer program has written it, upgrade berthd"
             );
