@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use berth_proto::crd::{NodePodProbe, Partly, PodProbeStatus};
 
-use super::convert::WantedPods;
+use super::{
+    convert::WantedPods,
+    mirror::{self, Mirror},
+};
 
 /// Entries that a condition names.
 const TOLD: usize = 5;
@@ -43,18 +46,28 @@ impl Aside {
     }
 
     /// Tells whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
 
     /// Adds what was desired `before` of these pods.
-    pub(super) fn desired(&self, wanted: WantedPods, before: &WantedPods) -> WantedPods {
+    pub(super) fn desired(&self, wanted: WantedPods, before: Option<&WantedPods>) -> WantedPods {
         with(&self.desired, wanted, before)
     }
 
     /// Adds what was asked for `before` in the spec of these pods.
-    pub(super) fn spec(&self, wanted: WantedPods, before: &WantedPods) -> WantedPods {
+    pub(super) fn spec(&self, wanted: WantedPods, before: Option<&WantedPods>) -> WantedPods {
         with(&self.spec, wanted, before)
+    }
+
+    /// Compares the copy of what is desired with it.
+    pub(super) fn mirror(&self, object: &NodePodProbe, accepted: bool, foreign: bool) -> Mirror {
+        match (self.is_empty() || accepted, foreign) {
+            (true, _) => mirror::compare(object, accepted, foreign),
+            // Nobody here knows all of what there is a copy of.
+            (false, true) => Mirror::Foreign,
+            (false, false) => Mirror::Right,
+        }
     }
 
     /// Adds what was found of them to results that say nothing of them.
@@ -71,7 +84,8 @@ impl Aside {
     }
 }
 
-fn with(aside: &BTreeSet<String>, mut wanted: WantedPods, before: &WantedPods) -> WantedPods {
+fn with(aside: &BTreeSet<String>, mut wanted: WantedPods, before: Option<&WantedPods>) -> WantedPods {
+    let Some(before) = before.filter(|_| !aside.is_empty()) else { return wanted };
     let known: BTreeSet<_> = wanted.pods.iter().map(|pod| pod.pod.uid.clone()).collect();
     let stays = before.pods.iter().filter(|pod| aside.contains(pod.pod.uid.as_str()));
     wanted.pods.extend(stays.filter(|pod| !known.contains(&pod.pod.uid)).cloned());
@@ -112,11 +126,11 @@ mod tests {
         let aside = Aside::of(&now);
         assert!(!aside.is_empty() && Aside::of(&before) == Aside::default());
         assert_eq!(uids(desired(&now)), BTreeSet::from([b.clone()]), "the others are wanted");
-        let wanted = aside.desired(desired(&now), &desired(&before));
+        let wanted = aside.desired(desired(&now), Some(&desired(&before)));
         assert_eq!(uids(wanted), BTreeSet::from([a.clone(), b.clone()]), "and what was wanted before");
-        let wanted = aside.spec(desired(&now), &desired(&before));
+        let wanted = aside.spec(desired(&now), Some(&desired(&before)));
         assert_eq!(uids(wanted).len(), 2, "in the spec as well");
-        let none = aside.desired(desired(&now), &WantedPods::default());
+        let none = aside.desired(desired(&now), None);
         assert_eq!(uids(none), BTreeSet::from([b]), "after a restart nothing is known");
         let found: Vec<_> = aside.found(Vec::new()).into_iter().map(|found| found.uid).collect();
         assert_eq!(found, [a], "what was found stays");
@@ -126,5 +140,6 @@ mod tests {
             assert!(told.contains(part), "{told}");
         }
         assert_eq!(Aside::default().told(String::new()), "");
+        assert_eq!(aside.mirror(&now.object, false, false), Mirror::Right, "no copy is made of a part");
     }
 }

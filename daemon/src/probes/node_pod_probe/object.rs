@@ -162,22 +162,13 @@ impl Object {
         let emptied = known.entries > 0 && spec.is_empty();
         let foreign = known.foreign && known.uid == uid && !emptied;
         let is_told = known.aside == aside;
-        let (mut desired_before, mut spec_before) = (WantedPods::default(), WantedPods::default());
-        if !aside.is_empty() && known.uid == uid {
-            desired_before = known.desired.clone();
-            spec_before = known.asked.as_ref().map(|(_, spec)| spec.clone()).unwrap_or_default();
-        }
-        drop(known);
-        let mirror = shown.as_ref().map(|object| match (aside.is_empty() || accepted, foreign) {
-            (true, _) => mirror::compare(object, accepted, foreign),
-            // Nobody here knows all of what there is a copy of.
-            (false, true) => Mirror::Foreign,
-            (false, false) => Mirror::Right,
-        });
+        let mirror = shown.as_ref().map(|object| aside.mirror(object, accepted, foreign));
         let (entries, foreign) = (spec.len(), mirror == Some(Mirror::Foreign));
-        let desired = aside.desired(convert::wanted(desired), &desired_before);
+        let before = Some(&*known).filter(|known| known.uid == uid);
+        let desired = aside.desired(convert::wanted(desired), before.map(|known| &known.desired));
         let spec = if accepted { convert::wanted(spec) } else { WantedPods::default() };
-        let spec = aside.spec(spec, &spec_before);
+        let spec = aside.spec(spec, before.and_then(|known| known.asked.as_ref()).map(|asked| &asked.1));
+        drop(known);
         let asked = accepted.then(|| (desired.clone(), spec.clone()));
         let version = shown.as_ref().map_or(0, |object| version(&object.metadata));
         let conditions = shown.as_ref().map_or_else(Vec::new, own);
