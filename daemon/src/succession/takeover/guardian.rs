@@ -6,8 +6,8 @@
 //! it gives its place back where somebody wishes so, or where no berthd has come for long. It stays after it
 //! has put the runtime back, because berthd may come again, and ends when the place was left on purpose.
 //!
-//! A signal ends it at once, whatever it is at. Nothing is broken off by that: each step leaves names that the
-//! next guardian or berthd goes on from, and a shim that was told to end does so by itself.
+//! A signal ends it at once, whatever it is at. Nothing is broken off by that: each step leaves names that
+//! the next guardian or berthd goes on from, and a shim that was told to end does so by itself.
 
 use std::{
     fs::{self, File},
