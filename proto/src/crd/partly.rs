@@ -64,7 +64,7 @@ impl Unreadable {
 
     /// Says which entry it is and what is wrong with it, for people: no longer than a few lines.
     pub fn told(&self) -> String {
-        let name = if self.key.is_empty() { self.text("uid") } else { &self.key };
+        let name = if self.key.is_empty() { self.text("uid") } else { self.key.as_str() };
         let owner = self.text("owner");
         let comma = if owner.is_empty() { "" } else { "," };
         let of = format!("{}[{name}{comma}{owner}]: {}", self.list, self.why);
