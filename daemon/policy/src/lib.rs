@@ -49,6 +49,7 @@
 pub mod in_place_update;
 pub mod launch_priority;
 
+mod announced;
 mod backoff;
 mod beside;
 mod call;
@@ -83,7 +84,6 @@ mod set_aside;
 mod step;
 pub mod time;
 mod timeline;
-mod told;
 mod verdict;
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    announced::Announced,
     call::{Call, Request},
     config::Config,
     creation_env::CreationEnv,
@@ -21,7 +22,6 @@ use crate::{
     set_aside::{SetAside, Subject},
     step::{Effect, Notice, RuntimeEffect},
     timeline::Timeline,
-    told::Told,
     verdict::{HoldReason, Latch, Verdict},
 };
 
@@ -58,7 +58,7 @@ pub struct Node {
     /// Said to users of pods, not written yet.
     pub(crate) notices: Vec<(PodRef, Notice)>,
     /// Pods whose users know something already.
-    pub(crate) told: Told,
+    pub(crate) announced: Announced,
     /// It was said that this node does not keep the order of pods.
     pub(crate) node_told_of_lost_order: bool,
     /// For people; nothing is decided by it.
@@ -165,7 +165,7 @@ impl Node {
             recreates: Recreates::default(),
             sidecars: JobSidecars::default(),
             notices: Vec::new(),
-            told: Told::default(),
+            announced: Announced::default(),
             node_told_of_lost_order: false,
             timeline: Timeline::default(),
             set_aside: SetAside::default(),

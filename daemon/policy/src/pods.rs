@@ -47,7 +47,7 @@ impl Node {
     /// The pod view shows it no more.
     pub(crate) fn pod_gone(&mut self, uid: &PodUid) {
         self.pods.remove(uid);
-        self.told.gone(uid);
+        self.announced.gone(uid);
         self.sidecars.pod_gone(uid);
     }
 
@@ -64,7 +64,7 @@ impl Node {
             self.set_aside = set_aside;
         }
         let pods = &self.pods;
-        self.told.listed(|uid| pods.contains_key(uid));
+        self.announced.listed(|uid| pods.contains_key(uid));
     }
 
     /// The pod of this UID, where the node still knows it.

@@ -50,7 +50,7 @@ pub struct PodUpdateWrite {
     pub resource_version: Box<str>,
     /// The entries of that kind of owner, in the order of their UIDs.
     pub pods: Vec<Arc<DesiredPod>>,
-    /// Those of them that a newer program has written, as they stand there: of these `pods` has the identity
+    /// Entries of them that a newer program has written, as they stand there: of these `pods` has the identity
     /// alone, and they are written so.
     pub unreadable: BTreeMap<EntryId, Arc<Value>>,
 }
@@ -171,11 +171,11 @@ impl PodUpdates {
             let known = [asked, stood, wanted.get(id).map(|(pod, _)| pod)];
             known.into_iter().flatten().find(|known| ***known == *pod).cloned()
         };
-        let aside = || seen.unreadable.iter().filter(|(pod, _)| owned(&pod.owner));
+        let aside: Vec<_> = seen.unreadable.iter().filter(|(pod, _)| owned(&pod.owner)).collect();
         let desired: BTreeMap<_, _> = seen
             .desired
             .iter()
-            .chain(aside().map(|(pod, _)| pod))
+            .chain(aside.iter().map(|(pod, _)| pod))
             .filter(|pod| owned(&pod.owner))
             .map(|pod| {
                 let id = EntryId::of(pod);
@@ -190,7 +190,7 @@ impl PodUpdates {
             (id, said)
         };
         let pods = seen.pods.iter().filter(|pod| owned(&pod.owner)).map(said).collect();
-        let unreadable = aside().map(|(pod, value)| (EntryId::of(pod), Arc::new(value.clone())));
+        let unreadable = aside.iter().map(|(pod, value)| (EntryId::of(pod), Arc::new(value.clone())));
         let mut shown = Shown {
             unreadable: unreadable.collect(),
             uid: seen.uid.as_str().into(),

@@ -17,7 +17,7 @@ pub(super) struct Shown {
     pub(super) uid: Box<str>,
     pub(super) resource_version: Box<str>,
     pub(super) deleting: bool,
-    /// Of entries that cannot be read there is the identity.
+    /// Entries; the identity alone of those that cannot be read.
     pub(super) desired: BTreeMap<EntryId, Arc<DesiredPod>>,
     /// Entries that cannot be read, as they stand there.
     pub(super) unreadable: BTreeMap<EntryId, Arc<Value>>,

@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(lists, ["podProbes", "desiredPodProbes", "podProbeStatuses", "conditions"]);
     }
 
-    /// What is no object of the kind at all still is none.
+    /// An error beside the entries is one of the object.
     #[test]
     fn an_object_that_is_wrong_beside_its_entries_is_none() {
         let mut object = update(json!(7));

@@ -231,7 +231,7 @@ fn newer() -> NodeUpdates {
     NodeUpdates::of(serde_json::from_value(object).unwrap())
 }
 
-/// What a newer program wrote makes nobody's agent absent, and is written as it stood there.
+/// Entries of a newer program make nobody's agent absent, and are written as they stand there.
 #[test]
 fn an_entry_that_cannot_be_read_stays() {
     let newer = newer();

@@ -7,6 +7,7 @@ use std::{
 
 use super::{SidecarMark, state::Marked};
 use crate::{
+    announced::Announcement,
     config::Path,
     instances::InstanceView,
     model::{ContainerId, ContainerName, ContainerState, Pod, PodUid, RestartPolicy},
@@ -14,7 +15,6 @@ use crate::{
     set_aside::Subject,
     step::{About, DirectStop, Notice, RuntimeEffect, Step, StoreEffect},
     time::later,
-    told::Tale,
     verdict::{join, named},
 };
 
@@ -118,7 +118,7 @@ impl Node {
     /// the mains are over: it is to be there when somebody asks why the pod does not end.
     pub(crate) fn tell_of_endless_sidecars(&mut self, now: Instant) {
         let mut due = Vec::new();
-        let untold = |uid: &&PodUid| !self.told.has(uid, Tale::EndlessSidecars);
+        let untold = |uid: &&PodUid| !self.announced.has(uid, Announcement::EndlessSidecars);
         for uid in self.sidecars.pods.iter().filter(untold) {
             let Some(pod) = self.pods.get(uid) else { continue };
             let subject = || Subject::Pod(uid.clone());
@@ -126,7 +126,7 @@ impl Node {
             due.extend(note.map(|note| (pod.pod.clone(), note)));
         }
         for (pod, note) in due {
-            self.told.tell(&pod.uid, Tale::EndlessSidecars);
+            self.announced.tell(&pod.uid, Announcement::EndlessSidecars);
             self.notices.push((pod, Notice { about: About::Pod, reason: REASON, warning: true, note }));
         }
     }

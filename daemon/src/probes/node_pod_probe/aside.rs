@@ -1,5 +1,6 @@
 //! Entries of a `NodePodProbe` that cannot be read: a newer program has written them. The object says so.
-//! Nobody has taken them away: what was wanted of these pods before is wanted still, and what was found stays.
+//! Nobody has taken them away: what was wanted of these pods before is wanted still, and what was found
+//! stays.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Entries of the node's object that cannot be read: a newer program has written them. The object says so, and
-//! the log once; what was decided for their pods stays until they can be read, or are taken away.
+//! Entries of the node's object that cannot be read: a newer program has written them. The object says so,
+//! and the log once; what was decided for their pods stays until they can be read, or are taken away.
 
 use std::sync::PoisonError;
 

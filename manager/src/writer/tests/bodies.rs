@@ -88,7 +88,7 @@ async fn what_a_node_is_sent() {
     assert_eq!(bench.seen().len(), 1, "without its credentials nothing is sent");
 }
 
-/// Of an entry that a newer manager has written nothing is lost.
+/// Nothing is lost of an entry that a newer manager has written.
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_of_the_pods_of_a_node() {
     let bench = bench(|_| 200);
