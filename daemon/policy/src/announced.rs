@@ -57,7 +57,8 @@ mod tests {
         announced.listed(|pod| pods.contains(pod));
         assert_eq!(all(&mut announced), [false; 4], "a list shows them anew");
         announced.gone(&pods[0]);
-        assert!(!announced.has(&pods[0], Announcement::LostOrder) && announced.has(&pods[1], Announcement::LostOrder));
+        let has = |pod| announced.has(pod, Announcement::LostOrder);
+        assert_eq!([has(&pods[0]), has(&pods[1])], [false, true]);
         assert_eq!(all(&mut announced), [true, true, false, false]);
         announced.listed(|pod| *pod == pods[0]);
         assert_eq!(all(&mut announced), [false, false, true, true]);

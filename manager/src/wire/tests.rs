@@ -353,8 +353,7 @@ fn an_entry_of_a_newer_program_is_not_gone() {
     let Object::NodePodUpdate(seen) = watched.into_object() else { panic!("another kind") };
     assert_eq!((seen.desired.len(), &*seen.desired[0].uid), (1, "a"));
     let [(identity, stands)] = &seen.unreadable[..] else { panic!("{:?}", seen.unreadable) };
-    assert_eq!((&*identity.uid, &*identity.owner, &*identity.revision), ("b", "SidecarSet/s", "r"));
-    assert_eq!(*stands, newer);
+    assert_eq!((&*identity.uid, &*identity.owner, stands), ("b", "SidecarSet/s", &newer));
 }
 
 /// Texts that whoever makes a pod writes, and that no other bound holds: those longer than any name, hash or

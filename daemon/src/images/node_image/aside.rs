@@ -99,11 +99,9 @@ mod tests {
             let wanted = &object.status.as_ref().unwrap().desired_images;
             let uids: BTreeSet<&str> = wanted.iter().map(|wish| &*wish.uid).collect();
             let names: Vec<&str> = object.spec.images.keys().map(String::as_str).collect();
-            if known {
-                assert_eq!((uids, names), (BTreeSet::from(["j", "k"]), vec!["app", "db"]), "it is wanted still");
-            } else {
-                assert_eq!((uids, names), (BTreeSet::from(["k"]), vec!["db"]), "the others are wanted");
-            }
+            let all = (BTreeSet::from(["j", "k"]), vec!["app", "db"]);
+            let others = (BTreeSet::from(["k"]), vec!["db"]);
+            assert_eq!((uids, names), if known { all } else { others }, "it was known: {known}");
             for part in ["imagePullPolicy: unknown variant", "upgrade berthd"] {
                 assert!(aside.faults.len() == 2 && aside.faults[1].contains(part), "{:?}", aside.faults);
             }
