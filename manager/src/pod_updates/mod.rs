@@ -50,8 +50,8 @@ pub struct PodUpdateWrite {
     pub resource_version: Box<str>,
     /// The entries of that kind of owner, in the order of their UIDs.
     pub pods: Vec<Arc<DesiredPod>>,
-    /// Entries of them that a newer program has written, as they stand there and are written again: `pods` has
-    /// their identities alone.
+    /// Entries of them that a newer program has written, as they stand there and are written again: of these
+    /// `pods` has the identities alone.
     pub unreadable: BTreeMap<EntryId, Arc<Value>>,
 }
 

@@ -214,7 +214,7 @@ fn swapping() -> UpdatedPod {
     let versions =
         json!({ "version.sidecarset.kruise.io/mesh-1": "1", "version.sidecarset.kruise.io/mesh-2": "0" });
     serde_json::from_value(json!({
-        "uid": "p", "owner": "SidecarSet/mesh", "ownerUid": "s", "revision": "r", "phase": "Updating",
+        "uid": "p", "owner": "SidecarSet/mesh", "revision": "r", "phase": "Updating",
         "swaps": [{ "name": "mesh", "step": "Pending" }],
         "previous": { "containers": images, "annotations": versions },
     }))
