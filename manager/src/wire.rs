@@ -16,8 +16,11 @@ mod spreads;
 
 use std::{borrow::Cow, fmt::Debug, marker::PhantomData};
 
-use berth_base::{metadata::Metadata, ownership::SharedKind};
-use berth_proto::nested::{self, Reading};
+use berth_base::{line_pace::SharedPace, metadata::Metadata, ownership::SharedKind};
+use berth_proto::{
+    nested::{self, Reading},
+    quoting::unquoted,
+};
 use k8s_openapi::{
     ClusterResourceScope,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -25,6 +28,7 @@ use k8s_openapi::{
 use kube::Resource;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned, de::IgnoredAny};
 use serde_json::Value;
+use tracing::warn;
 
 use self::annotations::Annotations;
 pub use self::{
@@ -266,9 +270,41 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
-/// Keeps the values that make sense here.
-fn readable<T: DeserializeOwned>(values: Option<Vec<Value>>) -> Vec<T> {
-    values.unwrap_or_default().into_iter().take(MOST_ENTRIES).filter_map(|value| read(value).ok()).collect()
+/// Pace of the lines about entries of objects of nodes that make no sense: each version of one has them.
+static ASIDE: SharedPace = SharedPace::new();
+
+/// Keeps the values of a list that make sense here.
+fn readable<T: DeserializeOwned>(meta: &ObjectMeta, list: &str, values: Option<Vec<Value>>) -> Vec<T> {
+    parted(meta, list, values).0
+}
+
+/// Parts the values of a list that make sense here from those that do not, and tells of these.
+fn parted<T: DeserializeOwned>(
+    meta: &ObjectMeta,
+    list: &str,
+    values: Option<Vec<Value>>,
+) -> (Vec<T>, Vec<Value>) {
+    let (mut readable, mut others) = (Vec::new(), Vec::new());
+    for value in values.unwrap_or_default().into_iter().take(MOST_ENTRIES) {
+        let error = match T::deserialize(&value) {
+            Ok(one) => {
+                readable.push(one);
+                continue;
+            }
+            Err(error) => unquoted(&error.to_string()),
+        };
+        if let Some(left_out) = ASIDE.take() {
+            warn!(
+                node = meta.name.as_deref(),
+                list,
+                error,
+                left_out,
+                "Entry of an object of a node not understood: a newer program has written it, upgrade this one"
+            );
+        }
+        others.push(value);
+    }
+    (readable, others)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::{
 
 use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{
-    DesiredPod, FailureReason, NodePodUpdate, NodePodUpdateStatus, PodEnd, PodPull, PodService,
+    DesiredPod, FailureReason, NodePodUpdate, NodePodUpdateStatus, Partly, PodEnd, PodPull, PodService,
     UpdateContainer, UpdatePhase, UpdatedPod,
 };
 use berth_workloads_policy::{
@@ -53,8 +53,12 @@ pub(crate) struct NodeUpdates {
     pub(crate) has_agent: bool,
     /// Last sign of life of the agent.
     pub(crate) sign: Option<Timestamp>,
-    /// Shared: each plan has the objects of its nodes as they are known.
+    /// Shared: each plan has the objects of its nodes as they are known. Of one that cannot be read there is
+    /// its identity.
     entries: Arc<[DesiredPod]>,
+    /// Entries that cannot be read, as they stand there: they are written so, as long as nobody asks for
+    /// something else in their place.
+    unreadable: Arc<BTreeMap<Key, Value>>,
     /// How far they are.
     pods: Arc<[UpdatedPod]>,
     /// Entries that go with the next write.
@@ -73,9 +77,18 @@ impl Stored for NodeUpdates {
 
 impl NodeUpdates {
     /// Reads the object of a node.
-    pub(crate) fn of(object: NodePodUpdate) -> Self {
+    pub(crate) fn of(object: Partly<NodePodUpdate>) -> Self {
+        let Partly { object, unreadable } = object;
         let NodePodUpdateStatus { desired_pods, pods, features, renew_time, .. } =
             object.status.unwrap_or_default();
+        // A newer program wrote them. Nobody has taken them away.
+        let unreadable = unreadable.into_iter().filter(|one| one.list == "desiredPods");
+        let known = unreadable.filter_map(|one| Some((DesiredPod::identity(&one.entry)?, one.entry)));
+        let (identities, unreadable): (Vec<_>, BTreeMap<_, _>) = known
+            .filter(|(entry, _)| is_entry(&entry.owner))
+            .map(|(entry, value)| (entry.clone(), (key(&entry), value)))
+            .unzip();
+        let entries = desired_pods.into_iter().filter(|entry| is_entry(&entry.owner));
         let checked = KINDS.iter().filter(|kind| features.iter().any(|feature| feature == kind.feature));
         Self {
             uid: object.metadata.uid.unwrap_or_default(),
@@ -87,7 +100,8 @@ impl NodeUpdates {
             shows_ends: features.iter().any(|feature| feature == SHOWN_ENDS_FEATURE),
             has_agent: !features.is_empty(),
             sign: renew_time.map(|time| time.0),
-            entries: desired_pods.into_iter().filter(|entry| is_entry(&entry.owner)).collect(),
+            entries: entries.chain(identities).collect(),
+            unreadable: Arc::new(unreadable),
             pods: pods.into_iter().filter(|pod| is_entry(&pod.owner)).collect(),
             leaving: BTreeSet::new(),
         }
@@ -236,8 +250,16 @@ impl NodeUpdates {
             "apiVersion": "berth.dev/v1alpha1",
             "kind": "NodePodUpdate",
             "metadata": { "name": self.node, "uid": self.uid, "resourceVersion": self.version },
-            "status": { "desiredPods": entries },
+            "status": { "desiredPods": entries.iter().map(|entry| self.written(entry)).collect::<Vec<_>>() },
         })
+    }
+
+    /// An entry as it is written: one that cannot be read as it stands there.
+    fn written(&self, entry: &DesiredPod) -> Value {
+        let unreadable = self.unreadable.get(&key(entry)).filter(|value| {
+            DesiredPod::identity(value).is_some_and(|identity| asks_the_same(&identity, entry))
+        });
+        unreadable.map_or_else(|| json!(entry), Value::clone)
     }
 }
 

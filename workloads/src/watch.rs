@@ -5,7 +5,7 @@ use std::pin::pin;
 use berth_base::line_pace::SharedPace;
 use berth_base::outage::{Outage, is_too_old};
 use berth_base::sent::{Received, Sent};
-use berth_proto::crd::{ImagePullJob, NodePodUpdate};
+use berth_proto::crd::{ImagePullJob, NodePodUpdate, Partly};
 use berth_workloads_policy::{
     clone_set::ClaimView, hash::is_suffix, plan::NodeView, pod::PodView, predownload::PullJobView,
     revision::Revision,
@@ -216,12 +216,13 @@ impl Watched for Nodes {
 }
 
 impl Watched for NodePodUpdates {
-    type Object = NodePodUpdate;
-    type Sent = Sent<NodePodUpdate>;
+    type Object = Partly<NodePodUpdate>;
+    type Sent = Sent<Partly<NodePodUpdate>>;
     type View = NodeUpdates;
     const NAME: &'static str = "nodepodupdates";
 
-    fn view(object: NodePodUpdate) -> Option<NodeUpdates> {
+    fn view(object: Partly<NodePodUpdate>) -> Option<NodeUpdates> {
+        tell_of_unreadable(&object);
         Some(NodeUpdates::of(object))
     }
 
@@ -354,6 +355,20 @@ fn is_aside(kind: &str, error: &str, metrics: &Metrics) {
         warn!(kind, error, left_out, "Object not understood, it is set aside");
     }
     metrics.set_aside();
+}
+
+/// Tells of entries of the object of a node that cannot be read. The others go on, and these stay.
+fn tell_of_unreadable(node_updates: &Partly<NodePodUpdate>) {
+    let Some(first) = node_updates.unreadable.first() else { return };
+    if let Some(left_out) = ASIDE.take() {
+        warn!(
+            node = node_updates.object.metadata.name.as_deref(),
+            entries = node_updates.unreadable.len(),
+            first = first.told(),
+            left_out,
+            "Entries of a NodePodUpdate not understood, they stay: a newer program has written them, upgrade this one"
+        );
+    }
 }
 
 /// Reduces what a watch shows. An object that is set aside is none that counts.

@@ -2,6 +2,7 @@
 //! no call passes through the agent, and nothing else would say why the containers start at once.
 
 use crate::{
+    announced::Announcement,
     config::Path,
     model::Pod,
     node::Node,
@@ -18,7 +19,7 @@ impl Node {
         let declared = !matches!(pod.order, Ok(None));
         let begins = pod.statuses.is_empty() && pod.deletion.is_none() && !pod.ended;
         let beside = self.config.path == Path::Beside;
-        if !beside || !declared || !begins || !self.told_of_lost_order.insert(pod.pod.uid.clone()) {
+        if !beside || !declared || !begins || !self.announced.tell(&pod.pod.uid, Announcement::LostOrder) {
             return;
         }
         let mut tell = |about, note: String| {

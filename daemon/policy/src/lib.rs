@@ -49,6 +49,7 @@
 pub mod in_place_update;
 pub mod launch_priority;
 
+mod announced;
 mod backoff;
 mod beside;
 mod call;

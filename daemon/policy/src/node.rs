@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    announced::Announced,
     call::{Call, Request},
     config::Config,
     creation_env::CreationEnv,
@@ -56,9 +57,9 @@ pub struct Node {
     pub(crate) sidecars: JobSidecars,
     /// Said to users of pods, not written yet.
     pub(crate) notices: Vec<(PodRef, Notice)>,
-    /// Pods whose users know that their order is not kept here.
-    pub(crate) told_of_lost_order: BTreeSet<PodUid>,
-    /// It was said of this node, too.
+    /// Pods whose users know something already.
+    pub(crate) announced: Announced,
+    /// It was said that this node does not keep the order of pods.
     pub(crate) node_told_of_lost_order: bool,
     /// For people; nothing is decided by it.
     pub(crate) timeline: Timeline,
@@ -164,7 +165,7 @@ impl Node {
             recreates: Recreates::default(),
             sidecars: JobSidecars::default(),
             notices: Vec::new(),
-            told_of_lost_order: BTreeSet::new(),
+            announced: Announced::default(),
             node_told_of_lost_order: false,
             timeline: Timeline::default(),
             set_aside: SetAside::default(),

@@ -47,8 +47,7 @@ impl Node {
     /// The pod view shows it no more.
     pub(crate) fn pod_gone(&mut self, uid: &PodUid) {
         self.pods.remove(uid);
-        self.told_of_lost_order.remove(uid);
-        self.sidecars.told_of_endless.remove(uid);
+        self.announced.gone(uid);
         self.sidecars.pod_gone(uid);
     }
 
@@ -65,8 +64,7 @@ impl Node {
             self.set_aside = set_aside;
         }
         let pods = &self.pods;
-        self.told_of_lost_order.retain(|uid| pods.contains_key(uid));
-        self.sidecars.told_of_endless.retain(|uid| pods.contains_key(uid));
+        self.announced.listed(|uid| pods.contains_key(uid));
     }
 
     /// The pod of this UID, where the node still knows it.

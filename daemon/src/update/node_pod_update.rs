@@ -1,5 +1,6 @@
 //! This node's `NodePodUpdate`: what workloads want of its pods, and how far that is.
 
+mod aside;
 mod begun;
 mod newest;
 mod object;
@@ -16,7 +17,7 @@ use berth_policy::{
     PodUid, RequestId, StepOutcome,
     in_place_update::{Failure, UpdateSource},
 };
-use berth_proto::crd::{DesiredPod, NodePodUpdate, UpdatedPod};
+use berth_proto::crd::{DesiredPod, NodePodUpdate, Partly, UpdatedPod};
 use futures::FutureExt;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Client, runtime::watcher};
@@ -28,7 +29,7 @@ pub(super) use self::begun::Sighting;
 use self::{
     begun::Sight,
     newest::Newest,
-    object::{Object, RENEW_EVERY, desired_key},
+    object::{Aside, Object, RENEW_EVERY, desired_key},
     pace::Pace,
     reports::Waiting,
     understood::{Standing, understood},
@@ -48,7 +49,6 @@ use crate::{
         follow::{Shown, Watch, follow},
         node_object,
         raw::{self, Raw},
-        target::version,
     },
 };
 
@@ -80,6 +80,8 @@ pub(super) struct NodeUpdates {
     object: Mutex<Option<Object>>,
     /// Reports that wait for the next write.
     waiting: std::sync::Mutex<Vec<Waiting>>,
+    /// Entries that cannot be read, as they were told of.
+    aside: std::sync::Mutex<Aside>,
     /// The owners of entries.
     sets: Owners,
     /// There may be words for pods that nobody has said yet.
@@ -94,6 +96,7 @@ impl NodeUpdates {
             node,
             object: Mutex::new(None),
             waiting: std::sync::Mutex::default(),
+            aside: std::sync::Mutex::default(),
             sets: Owners::default(),
             words: Notify::new(),
         }
@@ -152,9 +155,10 @@ impl NodeUpdates {
         tokio::join!(watching, taking);
     }
 
-    async fn take(&self, shown: Option<NodePodUpdate>) {
+    async fn take(&self, shown: Option<Partly<NodePodUpdate>>) {
         let mut object = self.object.lock().await;
         *object = shown.map(|shown| Object::shown(object.take(), shown));
+        self.note_aside(object.as_ref());
     }
 
     /// Tells the updates what is asked for. True: owners of some entries could not be read yet, and those
@@ -222,8 +226,11 @@ impl NodeUpdates {
     async fn answer(&self, known: &mut Object) -> StepOutcome {
         let clock = Clock::read();
         let entries = known.status.desired_pods.iter();
-        let named: Vec<(String, Standing)> =
-            entries.map(|entry| (named(entry), self.standing(known, entry, &clock))).collect();
+        let unreadable = known.aside.iter().map(|(key, why)| (aside::named(key), aside::standing(why)));
+        let named: Vec<(String, Standing)> = entries
+            .map(|entry| (named(entry), self.standing(known, entry, &clock)))
+            .chain(unreadable)
+            .collect();
         let entries = named.iter().map(|(name, standing)| (&**name, standing.clone()));
         let conditions = understood(&known.status.conditions, entries, Timestamp::now());
         let (now, renew_time) = (Instant::now(), whole_second(Timestamp::now()));
@@ -237,7 +244,7 @@ impl NodeUpdates {
         let status = json!({
             "pods": pods, "conditions": conditions, "features": FEATURES, "renewTime": Time(renew_time),
         });
-        let written = node_object::apply_status::<NodePodUpdate>(
+        let written = node_object::apply_status::<Partly<NodePodUpdate>>(
             &self.connection,
             &self.node,
             &known.uid,
@@ -246,9 +253,8 @@ impl NodeUpdates {
         );
         match written.await {
             Ok(written) => {
-                known.version = version(&written.metadata).max(known.version);
-                known.status = written.status.unwrap_or_default();
-                (known.renewed, known.left) = (Some(now), None);
+                known.wrote(written, now);
+                self.note_aside(Some(known));
                 StepOutcome::Done
             }
             Err(error) if error.is_gone() => StepOutcome::Gone,
@@ -317,8 +323,7 @@ fn id(desired: &DesiredPod) -> RequestId {
 
 /// Name of an entry for people.
 fn named(desired: &DesiredPod) -> String {
-    let owner = if desired.owner.is_empty() { "" } else { "," };
-    format!("desiredPods[{}{owner}{}]", desired.uid, desired.owner)
+    aside::named(&desired_key(desired))
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ impl Parts {
     pub(super) async fn keep_gates(&self) {
         let (queue, mut requests) = (&self.pods.shut, self.updates.changes());
         let mut last = PodUid::from("");
-        let may = |uid: &PodUid| self.updates.has_heard(&UpdateSource::ALL) && !self.updates.minds_gate(uid);
+        let is_minded = |uid: &PodUid| self.updates.minds_gate(uid) || self.node_pod_update.is_aside(uid);
+        let may = |uid: &PodUid| self.updates.has_heard(&UpdateSource::ALL) && !is_minded(uid);
         while let Some(taken) = queue.next(&last, &mut requests, may).await {
             last = taken.uid.clone();
             if self.open_gate(&taken.pod).await {

@@ -33,6 +33,7 @@ use std::{
 
 use berth_base::entry_room::{fitting, is_at_work};
 use berth_proto::crd::{DesiredPod, UpdatedPod};
+use serde_json::Value;
 
 pub use self::said::Progress;
 use self::{pace::Pace, said::Said, shown::Shown};
@@ -49,6 +50,9 @@ pub struct PodUpdateWrite {
     pub resource_version: Box<str>,
     /// The entries of that kind of owner, in the order of their UIDs.
     pub pods: Vec<Arc<DesiredPod>>,
+    /// Entries of them that a newer program has written, as they stand there and are written again: of these
+    /// `pods` has the identities alone.
+    pub unreadable: BTreeMap<EntryId, Arc<Value>>,
 }
 
 /// Entry of a pod and an owner.
@@ -167,9 +171,11 @@ impl PodUpdates {
             let known = [asked, stood, wanted.get(id).map(|(pod, _)| pod)];
             known.into_iter().flatten().find(|known| ***known == *pod).cloned()
         };
+        let aside: Vec<_> = seen.unreadable.iter().filter(|(pod, _)| owned(&pod.owner)).collect();
         let desired: BTreeMap<_, _> = seen
             .desired
             .iter()
+            .chain(aside.iter().map(|(pod, _)| pod))
             .filter(|pod| owned(&pod.owner))
             .map(|pod| {
                 let id = EntryId::of(pod);
@@ -184,7 +190,9 @@ impl PodUpdates {
             (id, said)
         };
         let pods = seen.pods.iter().filter(|pod| owned(&pod.owner)).map(said).collect();
+        let unreadable = aside.iter().map(|(pod, value)| (EntryId::of(pod), Arc::new(value.clone())));
         let mut shown = Shown {
+            unreadable: unreadable.collect(),
             uid: seen.uid.as_str().into(),
             resource_version: seen.resource_version.as_str().into(),
             deleting: seen.deleting,
@@ -328,6 +336,11 @@ impl PodUpdates {
         for (id, (pod, _)) in node.wanted.iter().filter_map(|id| Some((id, self.wanted.get(id)?))) {
             let same =
                 |before: &&Arc<DesiredPod>| before.revision == pod.revision && before.attempt == pod.attempt;
+            // What it has to say of this try was said by a newer program.
+            let is_newer = |before: &Arc<DesiredPod>| same(&before) && before.owner_uid == pod.owner_uid;
+            if shown.unreadable.contains_key(id) && shown.desired.get(id).is_some_and(is_newer) {
+                continue;
+            }
             let since = shown.desired.get(id).filter(same).and_then(|before| before.since.clone());
             let pod = match since.filter(|since| pod.since.as_ref() != Some(since)) {
                 Some(since) => Arc::new(DesiredPod { since: Some(since), ..DesiredPod::clone(pod) }),
@@ -351,9 +364,15 @@ impl PodUpdates {
             return None;
         }
         shown.possible.extend(pods.iter().map(|pod| EntryId::of(pod)));
+        let stands = |id: &EntryId| {
+            let written = pods.iter().find(|pod| EntryId::of(pod) == *id);
+            written.is_some_and(|pod| shown.desired.get(id) == Some(pod))
+        };
+        let unreadable = shown.unreadable.iter().filter(|(id, _)| stands(id));
+        let unreadable = unreadable.map(|(id, value)| (id.clone(), value.clone())).collect();
         (shown.asked, shown.asked_at) = (Some(pods.clone()), Some(now));
         let (uid, resource_version) = (shown.uid.clone(), shown.resource_version.clone());
-        Some(PodUpdateWrite { node: name, uid, resource_version, pods })
+        Some(PodUpdateWrite { node: name, uid, resource_version, pods, unreadable })
     }
 
     fn sweep(&mut self, node: &str) {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use berth_proto::crd::{DesiredPod, UpdatePhase};
+use serde_json::Value;
 
 use super::{EntryId, said::Said};
 
@@ -16,7 +17,10 @@ pub(super) struct Shown {
     pub(super) uid: Box<str>,
     pub(super) resource_version: Box<str>,
     pub(super) deleting: bool,
+    /// Entries; the identity alone of those that cannot be read.
     pub(super) desired: BTreeMap<EntryId, Arc<DesiredPod>>,
+    /// Entries that cannot be read, as they stand there.
+    pub(super) unreadable: BTreeMap<EntryId, Arc<Value>>,
     pub(super) pods: HashMap<EntryId, Said>,
     pub(super) features: Vec<String>,
     /// Entries that were last asked to be written on this version.

@@ -12,6 +12,7 @@ use berth_base::entry_room::MOST_BYTES;
 use berth_proto::crd::{UpdateContainer, UpdatePhase};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
 
 use super::{pace::NODE_EVERY, *};
 
@@ -330,4 +331,30 @@ fn a_new_leader_owes_everything_and_what_was_lost_is_owed_again() {
     world.updates.lost("even");
     assert_eq!(world.owed(), first);
     assert!(world.owed().is_empty());
+}
+
+/// A newer manager has written it. Whoever wants something else of the pod, or nothing, is heard.
+#[test]
+fn an_entry_that_cannot_be_read_is_written_as_it_stands() {
+    let mut world = World::new();
+    let stands =
+        json!({ "uid": "p0", "namespace": "shop", "name": "name-of-p0", "revision": "1", "pull": "Never" });
+    let identity = DesiredPod::identity(&stands).unwrap();
+    world.objects.get_mut("even").unwrap().unreadable = vec![(identity, stands.clone())];
+    world.changed("even");
+    assert!(world.owed().is_empty());
+    world.want("p0", 1);
+    assert!(world.owed().is_empty(), "the same try is there");
+    world.want("p2", 1);
+    let orders = world.owed();
+    let uids: Vec<_> = orders[0].pods.iter().map(|pod| &*pod.uid).collect();
+    assert_eq!(uids, ["p0", "p2"], "nobody has taken it away");
+    assert_eq!(orders[0].unreadable, BTreeMap::from([(id("p0"), Arc::new(stands))]));
+    world.want("p0", 2);
+    let orders = world.owed();
+    assert_eq!(&*orders[0].pods[0].revision, "2");
+    assert!(orders[0].pods.len() == 2 && orders[0].unreadable.is_empty(), "something else is wanted");
+    world.updates.forget(&id("p0"));
+    let orders = world.owed();
+    assert!(orders[0].pods.len() == 1 && orders[0].unreadable.is_empty(), "nothing is wanted");
 }

@@ -52,8 +52,8 @@ impl Watchable for NodeImages {
             deleting: meta.deletion_timestamp.is_some(),
             owner,
             alone,
-            desired: readable::<DesiredImage>(desired),
-            pulls: readable::<PullStatus>(pulls),
+            desired: readable::<DesiredImage>(meta, "desiredImages", desired),
+            pulls: readable::<PullStatus>(meta, "pulls", pulls),
             sealing_key,
         }))
     }

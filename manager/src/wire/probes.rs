@@ -74,7 +74,7 @@ impl Watchable for NodeProbes {
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
-            desired: readable::<PodProbe>(desired),
+            desired: readable::<PodProbe>(meta, "desiredPodProbes", desired),
             noticed,
         }))
     }

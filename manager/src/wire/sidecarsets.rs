@@ -10,7 +10,7 @@ use k8s_openapi::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{FreeForm, Watchable, read, readable, weighed};
+use super::{FreeForm, Watchable, parted, read, readable, weighed};
 use crate::store::{Kind, NamespaceSeen, NodePodUpdateSeen, Object, SidecarSetSeen, Weight};
 
 /// SidecarSets.
@@ -100,14 +100,17 @@ impl Watchable for NodeUpdates {
 
     fn object(meta: &ObjectMeta, _: Option<IgnoredAny>, status: Option<NodeUpdatesStatus>) -> Object {
         let status = status.unwrap_or_default();
+        let (desired, others) = parted::<DesiredPod>(meta, "desiredPods", status.desired_pods);
+        let identified = |entry: Value| Some((DesiredPod::identity(&entry)?, entry));
         Object::NodePodUpdate(Box::new(NodePodUpdateSeen {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
-            desired: readable::<DesiredPod>(status.desired_pods),
-            pods: readable::<UpdatedPod>(status.pods),
-            features: readable::<String>(status.features),
+            desired,
+            unreadable: others.into_iter().filter_map(identified).collect(),
+            pods: readable::<UpdatedPod>(meta, "pods", status.pods),
+            features: readable::<String>(meta, "features", status.features),
             renewed: status.renew_time.and_then(|time| read::<Time>(time).ok()).map(|time| time.0),
         }))
     }

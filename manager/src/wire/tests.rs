@@ -337,6 +337,25 @@ fn a_nodes_sign_of_life() {
     assert_eq!((renewed(json!(null)), renewed(json!("soon"))), (None, None));
 }
 
+/// Its identity is known, and how it stands there.
+#[test]
+fn an_entry_of_a_newer_program_is_not_gone() {
+    let entry = |uid: &str| json!({ "uid": uid, "owner": "SidecarSet/s", "namespace": "n", "name": uid, "revision": "r" });
+    let (mut newer, mut nobodys) = (entry("b"), entry("c"));
+    newer["pull"] = json!("Never");
+    nobodys["uid"] = json!(7);
+    let watched: Watched<NodeUpdates> = serde_json::from_value(json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "7" }, "spec": {},
+        "status": { "desiredPods": [entry("a"), newer, nobodys] },
+    }))
+    .unwrap();
+    let Object::NodePodUpdate(seen) = watched.into_object() else { panic!("another kind") };
+    assert_eq!((seen.desired.len(), &*seen.desired[0].uid), (1, "a"));
+    let [(identity, stands)] = &seen.unreadable[..] else { panic!("{:?}", seen.unreadable) };
+    assert_eq!((&*identity.uid, &*identity.owner, stands), ("b", "SidecarSet/s", &newer));
+}
+
 /// Texts that whoever makes a pod writes, and that no other bound holds: those longer than any name, hash or
 /// image are as none.
 #[test]

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use berth_proto::{
     crd::{
-        DesiredPod, ImagePullJobStatus, NodeImageStatus, NodePodProbeStatus, NodePodUpdateStatus,
-        PodProbeMarkerStatus, SidecarSetStatus,
+        DesiredPod, ImagePullJobStatus, NodeImageStatus, NodePodProbeStatus, PodProbeMarkerStatus,
+        SidecarSetStatus,
     },
     sealing::SealError,
 };
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     images::{JobAct, JobWrite, NodeImageWrite, Seal},
+    pod_updates::{EntryId, PodUpdateWrite},
     probes::{NodeAct, NodeProbesWrite, ProbedPod},
     requests::{RequestAct, RequestKind, RequestStatus, StatusPatch},
     secrets::{NotSealed, Vault},
@@ -51,7 +53,24 @@ enum Status {
     NodeProbes(Box<NodePodProbeStatus>),
     Marker(Box<PodProbeMarkerStatus>),
     SidecarSet(Box<SidecarSetStatus>),
-    PodUpdates(Box<NodePodUpdateStatus>),
+    PodUpdates(DesiredPods),
+}
+
+/// The manager's part of the status of a NodePodUpdate.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DesiredPods {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    desired_pods: Vec<Entry>,
+}
+
+/// Entry of it.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Entry {
+    Known(Box<DesiredPod>),
+    /// A newer program has written it.
+    AsItStands(Value),
 }
 
 impl Body {
@@ -84,10 +103,7 @@ impl Body {
             Write::Marker(order) => Some(Status::Marker(order.status.clone())),
             Write::SidecarSet(order) => Some(Status::SidecarSet(order.status.clone())),
             // With nothing left, its owner has nothing in it.
-            Write::PodUpdates(order) => Some(Status::PodUpdates(Box::new(NodePodUpdateStatus {
-                desired_pods: order.pods.iter().map(|pod| DesiredPod::clone(pod)).collect(),
-                ..NodePodUpdateStatus::default()
-            }))),
+            Write::PodUpdates(order) => Some(Status::PodUpdates(desired_pods(order))),
         };
         let Target { key, .. } = order.target();
         let metadata = Metadata {
@@ -118,6 +134,17 @@ fn node(order: &NodeImageWrite, vault: &Vault) -> Result<NodeImageStatus, NotSea
         Ok(entry)
     });
     Ok(NodeImageStatus { desired_images: desired.collect::<Result<_, _>>()?, ..NodeImageStatus::default() })
+}
+
+fn desired_pods(order: &PodUpdateWrite) -> DesiredPods {
+    let entry = |pod: &Arc<DesiredPod>| {
+        let stands = order.unreadable.get(&EntryId::of(pod));
+        stands.map_or_else(
+            || Entry::Known(Box::new(DesiredPod::clone(pod))),
+            |value| Entry::AsItStands(Value::clone(value)),
+        )
+    };
+    DesiredPods { desired_pods: order.pods.iter().map(entry).collect() }
 }
 
 fn node_probes(pods: &[Arc<ProbedPod>]) -> NodePodProbeStatus {

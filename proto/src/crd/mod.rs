@@ -21,6 +21,7 @@ mod node_image;
 mod node_pod_probe;
 mod node_pod_update;
 mod numbers;
+mod partly;
 mod persistent_pod_state;
 mod pod_probe_marker;
 mod pod_unavailable_budget;
@@ -78,6 +79,7 @@ pub use node_pod_update::{
     UpdatedPod,
 };
 pub use numbers::Numbers;
+pub use partly::{ByEntry, Partly, Unreadable};
 pub use persistent_pod_state::{
     NodeTopologyTerm, PersistentPodAnnotation, PersistentPodState, PersistentPodStateSpec,
     PersistentPodStateStatus, PodState, PreferredTopologyTerm,

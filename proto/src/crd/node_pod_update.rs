@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{
     FailurePolicy, PreviousState, TwinSwap, TwinSwapState, UpdateContainer, UpdatePhase, UpdateState,
@@ -140,6 +141,20 @@ pub struct DesiredPod {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_deadline_seconds: Option<i64>,
 }
+
+impl DesiredPod {
+    /// Reads whom an entry is for and which try of what it is, and nothing of what it asks for: as much as a
+    /// writer has to know of one that cannot be read. `None`: that cannot be read either.
+    pub fn identity(entry: &Value) -> Option<Self> {
+        let field = |name: &&str| Some(((*name).to_owned(), entry.get(*name)?.clone()));
+        let fields: Map<String, Value> = IDENTITY.iter().filter_map(field).collect();
+        Self::deserialize(Value::Object(fields)).ok()
+    }
+}
+
+/// Fields of an entry that say which one it is.
+const IDENTITY: [&str; 8] =
+    ["uid", "owner", "ownerUid", "ownerGeneration", "namespace", "name", "revision", "attempt"];
 
 /// Service of a pod while containers of it are restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

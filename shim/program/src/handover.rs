@@ -16,6 +16,7 @@
 use std::{
     ffi::OsString,
     io,
+    ops::ControlFlow,
     os::{
         fd::{AsFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
@@ -185,6 +186,19 @@ impl Place {
     }
 }
 
+/// Waits until a successor is well, or this process is told to end: a stop of both must not wait, and where
+/// nothing of the successor comes up it is tried for ever. Break: it was told to.
+pub(crate) async fn looked_after<E>(
+    handing_over: impl Future<Output = Result<(), E>>,
+    stop: impl Future<Output = ()>,
+) -> Result<ControlFlow<()>, E> {
+    // Cancel-safe: a successor that was started goes on without its predecessor.
+    tokio::select! {
+        handed = handing_over => handed.map(ControlFlow::Continue),
+        () = stop => Ok(ControlFlow::Break(())),
+    }
+}
+
 async fn hear(line: &mut PassingLine) -> anyhow::Result<(Word, Vec<OwnedFd>)> {
     let heard = timeout(STEP_TIMEOUT, line.hear()).await;
     heard.with_context(|| format!("not ready within {STEP_TIMEOUT:?}"))?.context("it ended; its log says why")
@@ -212,4 +226,22 @@ fn start(program: &Path) -> io::Result<(Child, tokio::net::UnixStream)> {
         command.env_remove(name);
     }
     Ok((command.spawn()?, tokio::net::UnixStream::from_std(ours)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    /// A successor that does not come up is tried for ever.
+    #[tokio::test]
+    async fn a_stop_does_not_wait_for_the_successor() {
+        type Ended = Result<(), ()>;
+        let stopped = looked_after(pending::<Ended>(), ready(())).await;
+        assert_eq!(stopped, Ok(ControlFlow::Break(())));
+        let well = looked_after(ready(Ended::Ok(())), pending()).await;
+        assert_eq!(well, Ok(ControlFlow::Continue(())));
+        assert_eq!(looked_after(ready(Ended::Err(())), pending()).await, Err(()));
+    }
 }

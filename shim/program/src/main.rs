@@ -197,8 +197,18 @@ async fn serve(flags: Flags, mut passed: Passed, confined: Confined) -> anyhow::
         }
     }
     if shutdown.succeeded.is_cancelled() && !told {
-        // Until the successor is well, and whoever has asked for it knows that it serves.
-        handing_over.await?;
+        // Until the successor is well, and whoever has asked for it knows that it serves. The calls of this
+        // process have ended by then, so whoever tells it to end breaks none off.
+        let stop = async {
+            // Cancel-safe: they are signals.
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        if handover::looked_after(handing_over, stop).await?.is_break() {
+            info!("Told to end, the successor is not looked after any more");
+        }
     }
     ends.all.cancel();
     line.await?;

@@ -1,6 +1,6 @@
 //! Answers that say more than the runtime's words: only to the kubelet, and nothing else in them.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use berth_policy::{Nudge, PodRef};
 use berth_proto::cri as proto;
@@ -137,15 +137,18 @@ async fn a_container_that_is_ended_while_its_status_is_asked_for() {
             ..status
         });
         let (shim, stranger) = strangers(&world).await;
-        for (kubelet, gate, seen) in
-            [(world.kubelet().await, &world.gate, (0, "Completed")), (stranger, &shim.gate, (143, "Error"))]
-        {
+        for (kubelet, gate, near, seen) in [
+            (world.kubelet().await, &world.gate, &world.near, (0, "Completed")),
+            (stranger, &shim.gate, &shim.near, (143, "Error")),
+        ] {
             let (reply, ()) = tokio::join!(ask_status(&kubelet, "ended"), async {
                 let mut exchange = calls.recv().await.unwrap();
                 exchange.read().await.unwrap();
                 gate.end("ended");
-                // Over a line the shim hears of it a moment later, which is longer on a busy machine.
-                tokio::time::sleep(std::time::Duration::from_secs(if world.has_line { 3 } else { 0 })).await;
+                // Over a line the shim hears of it a moment later.
+                while !near.is_completed(&"ended".into()) {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
                 exchange.reply(&failed.encode_to_vec()).await.unwrap();
             });
             let answer = proto::ContainerStatusResponse::decode(&reply.body()[5..]).unwrap();

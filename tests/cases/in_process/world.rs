@@ -20,6 +20,8 @@ pub(crate) struct World {
     pub(crate) serving: JoinHandle<()>,
     /// The gate is at the other end of a line.
     pub(crate) has_line: bool,
+    /// The gate as the data path has it: the line, where there is one.
+    pub(crate) near: Arc<dyn Gate>,
     directory: tempfile::TempDir,
 }
 
@@ -30,6 +32,8 @@ pub(crate) struct Shim {
     pub(crate) shutdown: CancellationToken,
     pub(crate) succeeded: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
+    /// The gate as the data path has it: the line, where there is one.
+    pub(crate) near: Arc<dyn Gate>,
     /// The line to the gate, where there is one.
     line: Option<Arc<RemoteGate>>,
 }
@@ -53,18 +57,19 @@ impl Shim {
         line: Option<Arc<RemoteGate>>,
     ) -> Self {
         let metrics = Metrics::default();
+        let near = line.clone().map_or(gate.clone() as Arc<dyn Gate>, |line| line);
         let shutdown = Shutdown { foreign_limit: FOREIGN_LIMIT, ..Shutdown::new(DRAIN_LIMIT) };
         let serving = tokio::spawn(berth_shim::serve(
             listener,
             runtime,
-            line.clone().map_or(gate.clone() as Arc<dyn Gate>, |line| line),
+            near.clone(),
             clients,
             metrics.clone(),
             shutdown.clone(),
             None,
         ));
         let Shutdown { token: shutdown, succeeded, .. } = shutdown;
-        Self { gate, metrics, shutdown, succeeded, serving, line }
+        Self { gate, metrics, shutdown, succeeded, serving, near, line }
     }
 }
 
@@ -103,11 +108,12 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let runtime = RuntimeEndpoint::from(directory.path().join("runtime.sock"));
         let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
-        let Shim { gate, metrics, shutdown, serving, line, .. } = Shim::serve(listener, runtime, clients);
+        let shim = Shim::serve(listener, runtime, clients);
+        let Shim { gate, metrics, shutdown, serving, near, line, .. } = shim;
         while line.as_ref().is_some_and(|line| !line.has_agent()) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        Self { gate, metrics, shutdown, serving, has_line: line.is_some(), directory }
+        Self { gate, metrics, shutdown, serving, has_line: line.is_some(), near, directory }
     }
 
     /// The shim serves, and its gate is at the other end of a line that nobody has [connected](link) yet.
@@ -117,8 +123,8 @@ impl World {
         let listener = berth_shim::bind(&directory.path().join("cri.sock"), &runtime).await.unwrap();
         let (gate, remote) = (Arc::new(ScriptedGate::new()), RemoteGate::new(Metrics::default()));
         let shim = Shim::behind(listener, runtime, own_process(), gate, Some(remote.clone()));
-        let Shim { gate, metrics, shutdown, serving, .. } = shim;
-        (Self { gate, metrics, shutdown, serving, has_line: true, directory }, remote)
+        let Shim { gate, metrics, shutdown, serving, near, .. } = shim;
+        (Self { gate, metrics, shutdown, serving, has_line: true, near, directory }, remote)
     }
 
     /// Returns the socket that the kubelet connects to.

@@ -14,7 +14,7 @@ mod nodes;
 mod view;
 
 use berth_base::sent::Sent;
-use berth_proto::crd::{NodePodProbe, PodProbeMarker};
+use berth_proto::crd::{NodePodProbe, Partly, PodProbeMarker};
 use kube::{Api, api::Patch, core::PartialObjectMeta, runtime::watcher};
 use serde_json::json;
 use tokio::{sync::mpsc, task::JoinSet};
@@ -55,7 +55,7 @@ pub(crate) fn start(connections: Connections, tasks: &mut JoinSet<()>) {
         relay(api, watcher::Config::default(), MARKERS, input, of_markers, &counts).await;
     });
     tasks.spawn(async move {
-        let api = Api::<Sent<NodePodProbe>>::all(client);
+        let api = Api::<Sent<Partly<NodePodProbe>>>::all(client);
         let input = |event: Option<_>| Some(Input::Node(shown(event?, probed)));
         let config = watcher::Config::default().page_size(PAGE);
         relay(api, config, NODES, input, sender, &metrics).await;

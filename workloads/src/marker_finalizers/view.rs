@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use berth_proto::crd::NodePodProbe;
+use berth_proto::crd::{NodePodProbe, Partly};
 use berth_workloads_policy::{
     marker_finalizers::marker_of,
     store::{Stored, version},
 };
 use kube::api::ObjectMeta;
+use serde_json::Value;
 
 /// A PodProbeMarker as it is now.
 #[derive(Clone, Debug)]
@@ -55,10 +56,16 @@ impl Stored for MarkerView {
 }
 
 /// Keys of the markers that a node has entries of, with the UID of its object: those that are to be probed,
-/// and those that are shown to be.
-pub(super) fn probed(node: NodePodProbe) -> Option<(String, BTreeSet<String>)> {
+/// and those that are shown to be. An entry of a newer program that cannot be read is one all the same.
+pub(super) fn probed(node: Partly<NodePodProbe>) -> Option<(String, BTreeSet<String>)> {
+    let Partly { object: node, unreadable } = node;
     let wanted = node.status.unwrap_or_default().desired_pod_probes;
     let mut markers = BTreeSet::new();
+    for entry in &unreadable {
+        let probes = entry.entry.get("probes").and_then(Value::as_array).into_iter().flatten();
+        let names = probes.filter_map(|probe| marker_of(probe.get("name")?.as_str()?));
+        markers.extend(names.map(|name| key(entry.text("namespace"), name)));
+    }
     for pod in wanted.iter().chain(&node.spec.pod_probes) {
         markers.extend(pod.probes.iter().filter_map(|one| Some(key(&pod.namespace, marker_of(&one.name)?))));
     }
@@ -90,8 +97,12 @@ mod tests {
             "spec": { "podProbes": [pod("ns", &["shown#a", "both#a", "none"])] },
             "status": { "desiredPodProbes": [pod("ns", &["both#a", "both#b"]), pod("other", &["both#a"])] },
         });
-        let (uid, markers) = probed(serde_json::from_value(node).unwrap()).unwrap();
+        let (uid, markers) = probed(serde_json::from_value(node.clone()).unwrap()).unwrap();
         let markers: Vec<_> = markers.iter().map(String::as_str).collect();
         assert_eq!((uid.as_str(), markers), ("node", vec!["ns/both", "ns/shown", "other/both"]));
+        let mut newer = node;
+        newer["status"]["desiredPodProbes"][1]["probes"][0]["containerName"] = json!({ "in": "newer" });
+        let (_, markers) = probed(serde_json::from_value(newer).unwrap()).unwrap();
+        assert_eq!(markers.len(), 3, "what a newer program has written is there: {markers:?}");
     }
 }

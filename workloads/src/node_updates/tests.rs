@@ -213,3 +213,45 @@ fn a_node_says_how_far_it_is() {
     assert_eq!(phase(Some("Failed")), InPlacePhase::Failed("no room".to_owned()));
     assert_eq!(node_updates(None).states("another").count(), 0);
 }
+
+/// Entries of a newer program, one of a set and one of others, and an answer of a newer agent.
+fn newer() -> NodeUpdates {
+    let mut entry = json!(made("p"));
+    entry["pull"] = json!("Never");
+    let mesh = json!({ "uid": "p", "owner": "SidecarSet/mesh", "namespace": "ns", "name": "pod-p", "revision": 7 });
+    let object = json!({
+        "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": "7" }, "spec": {},
+        "status": {
+            "features": ["owners/v1", "clonesets/v1"],
+            "desiredPods": [entry, mesh],
+            "pods": [{ "uid": "p", "owner": "CloneSet/shop", "revision": "shop-new", "phase": "Paused" }],
+        },
+    });
+    NodeUpdates::of(serde_json::from_value(object).unwrap())
+}
+
+/// Entries of a newer program make nobody's agent absent, and are written as they stand there.
+#[test]
+fn an_entry_that_cannot_be_read_stays() {
+    let newer = newer();
+    assert!(newer.has_agent);
+    assert_eq!(newer.checks, ["CloneSet"]);
+    let states: Vec<_> = newer.states("set").map(|(uid, state)| (uid, state.revision, state.phase)).collect();
+    assert_eq!(states, [("p".to_owned(), "shop-new".to_owned(), InPlacePhase::Pending)]);
+    let entries = |changes: &[Change]| {
+        let entries = newer.changed(changes).body?["status"]["desiredPods"].as_array()?.clone();
+        Some(entries.iter().map(|one| (one["uid"].clone(), one["pull"].clone())).collect::<Vec<_>>())
+    };
+    assert_eq!(entries(&[put("p")]), None, "the same try is there");
+    let (p, q) = ((json!("p"), json!("Never")), (json!("q"), json!("BestEffort")));
+    assert_eq!(entries(&[put("q")]).unwrap(), [p, q], "it stays as it stood there");
+    let mut next = made("p");
+    next.attempt = 1;
+    let next = entries(&[Change::Put(Box::new(next))]).unwrap();
+    assert_eq!(next, [(json!("p"), json!("BestEffort"))], "something else is asked for in its place");
+    assert!(entries(&[take("p", "CloneSet/shop")]).unwrap().is_empty());
+    let leaving = newer.clone().without_those(|entry| entry.owner_uid == "set");
+    let body = leaving.changed(&[put("q")]).body.unwrap();
+    assert_eq!(body["status"]["desiredPods"].as_array().unwrap().len(), 1, "its set is gone");
+}

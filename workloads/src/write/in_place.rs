@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_proto::crd::NodePodUpdate;
+use berth_proto::crd::{NodePodUpdate, Partly};
 use berth_workloads_policy::action::{Action, InPlaceUpdate};
 use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
@@ -103,7 +103,7 @@ impl Writer {
         mut known: Option<NodeUpdates>,
         changes: &[Change],
     ) -> Result<(NodeUpdates, Vec<String>), Failure> {
-        let api = Api::<NodePodUpdate>::all(self.client.clone());
+        let api = Api::<Partly<NodePodUpdate>>::all(self.client.clone());
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let tries = WRITE_TRIES.saturating_add(usize::from(known.is_some()));
         for _ in 0..tries {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::time::Duration;
 
-use berth_proto::crd::NodePodUpdate;
+use berth_proto::crd::{NodePodUpdate, Partly};
 use berthd::cluster::node_labels::PATH;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, RuleWithOperations, ValidatingAdmissionPolicy,
@@ -347,8 +347,8 @@ async fn nodes(client: &Client) -> kube::Result<BTreeMap<String, bool>> {
 }
 
 async fn agents(client: &Client) -> kube::Result<BTreeMap<String, Option<jiff::Timestamp>>> {
-    let objects: Api<NodePodUpdate> = Api::all(client.clone());
-    let keep = |object: NodePodUpdate| {
+    let objects: Api<Partly<NodePodUpdate>> = Api::all(client.clone());
+    let keep = |Partly { object, .. }: Partly<NodePodUpdate>| {
         let name = object.name_any();
         let status = object.status.filter(|status| !status.features.is_empty())?;
         Some((name, status.renew_time.map(|time| time.0)))

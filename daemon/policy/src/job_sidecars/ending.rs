@@ -7,6 +7,7 @@ use std::{
 
 use super::{SidecarMark, state::Marked};
 use crate::{
+    announced::Announcement,
     config::Path,
     instances::InstanceView,
     model::{ContainerId, ContainerName, ContainerState, Pod, PodUid, RestartPolicy},
@@ -117,14 +118,15 @@ impl Node {
     /// the mains are over: it is to be there when somebody asks why the pod does not end.
     pub(crate) fn tell_of_endless_sidecars(&mut self, now: Instant) {
         let mut due = Vec::new();
-        for uid in self.sidecars.pods.difference(&self.sidecars.told_of_endless) {
+        let untold = |uid: &&PodUid| !self.announced.has(uid, Announcement::EndlessSidecars);
+        for uid in self.sidecars.pods.iter().filter(untold) {
             let Some(pod) = self.pods.get(uid) else { continue };
             let subject = || Subject::Pod(uid.clone());
             let note = self.set_aside.evaluate(subject, now, || self.note_of_endless(pod)).flatten();
             due.extend(note.map(|note| (pod.pod.clone(), note)));
         }
         for (pod, note) in due {
-            self.sidecars.told_of_endless.insert(pod.uid.clone());
+            self.announced.tell(&pod.uid, Announcement::EndlessSidecars);
             self.notices.push((pod, Notice { about: About::Pod, reason: REASON, warning: true, note }));
         }
     }

@@ -18,8 +18,6 @@ pub(crate) struct JobSidecars {
     pub(super) pods: BTreeSet<PodUid>,
     /// A mark is here once it is durable.
     pub(super) marks: BTreeMap<ContainerId, Marked>,
-    /// Pods whose users know that a sidecar outlasts their mains.
-    pub(crate) told_of_endless: BTreeSet<PodUid>,
 }
 
 /// A mark, and what this process knows about it.

@@ -1,7 +1,9 @@
 //! Pods with an order on a node that cannot keep it.
 
 use super::world::{World, effects, pod};
-use crate::{About, Config, Effect, Event, Path, Pod, PodEffect, launch_priority::LaunchOrder};
+use crate::{
+    About, Config, Effect, Event, Path, Pod, PodEffect, announced::Announcement, launch_priority::LaunchOrder,
+};
 
 fn told(world: &mut World) -> Vec<(About, &'static str)> {
     let steps = world.node.plan(world.now);
@@ -45,7 +47,7 @@ fn it_is_said_once() {
     world.apply(Event::PodsListed(vec![pod.clone()]));
     assert_eq!(told(&mut world).len(), 2);
     world.apply(Event::PodGone(pod.pod.uid.clone()));
-    assert!(world.node.told_of_lost_order.is_empty());
+    assert!(!world.node.announced.has(&pod.pod.uid, Announcement::LostOrder));
 }
 
 /// A node with a thousand such pods says so once.

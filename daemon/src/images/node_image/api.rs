@@ -14,7 +14,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use berth_policy::{ImageEvent, WishSource};
-use berth_proto::crd::{NodeImage, NodeImageStatus};
+use berth_proto::crd::{NodeImage, NodeImageStatus, Partly};
 use futures::FutureExt;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Client, Resource, runtime::watcher};
@@ -28,6 +28,7 @@ use tracing::warn;
 
 use super::{
     SharedImages,
+    aside::Aside,
     news::{self, Allowance, BURST, News},
     spec,
     status::{self, Told},
@@ -92,6 +93,8 @@ struct Seen {
     images: Arc<spec::Images>,
     status: NodeImageStatus,
     faults: Vec<String>,
+    /// Entries that cannot be read. What stood in their place before is in `images` and `status`.
+    aside: Aside,
 }
 
 // === impl NodeImages ===
@@ -126,11 +129,11 @@ impl NodeImages {
             async move { node_object::ensure(&client, &node, make).await }.boxed()
         };
         let each = |shown| match shown {
-            Shown::Listed(objects) => match objects.first() {
+            Shown::Listed(objects) => match objects.into_iter().next() {
                 Some(object) => self.take(object, seen),
                 None => self.nothing(seen),
             },
-            Shown::Applied(object) => self.take(&object, seen),
+            Shown::Applied(object) => self.take(object, seen),
             Shown::Deleted(_) => self.nothing(seen),
             // What it showed stays.
             Shown::NotInstalled(_) | Shown::Refused(_) | Shown::Lost(_) => {}
@@ -143,16 +146,28 @@ impl NodeImages {
         self.images.apply(ImageEvent::WishesListed(WishSource::Api, Vec::new()));
     }
 
-    fn take(&self, object: &NodeImage, seen: &watch::Sender<Option<Seen>>) {
-        let asked = wishes::asked(object, WishSource::Api, "", self.pin);
+    fn take(&self, shown: Partly<NodeImage>, seen: &watch::Sender<Option<Seen>>) {
+        let uid = shown.object.metadata.uid.clone().unwrap_or_default();
+        let known = seen.borrow();
+        let before = known.as_ref().filter(|known| known.uid == uid);
+        let (object, aside) = Aside::of(shown, before.map(|known| (&*known.images, &known.status)));
+        // The API server may show the same again and again.
+        if before.is_none_or(|before| before.aside != aside) && !aside.faults.is_empty() {
+            let entries = &aside.faults;
+            warn!(node = self.node, ?entries, "Entries of NodeImage not understood, what was wanted stays");
+        }
+        drop(known);
+        let mut asked = wishes::asked(&object, WishSource::Api, "", self.pin);
         self.images.apply(ImageEvent::WishesListed(WishSource::Api, asked.wishes));
+        asked.faults.extend(aside.faults.iter().cloned());
         seen.send_replace(Some(Seen {
-            uid: object.metadata.uid.clone().unwrap_or_default(),
-            version: object.metadata.resource_version.clone().unwrap_or_default(),
+            uid,
             number: version(&object.metadata),
-            images: Arc::new(object.spec.images.clone()),
-            status: object.status.clone().unwrap_or_default(),
+            version: object.metadata.resource_version.unwrap_or_default(),
+            images: Arc::new(object.spec.images),
+            status: object.status.unwrap_or_default(),
             faults: asked.faults,
+            aside,
         }));
     }
 
@@ -264,7 +279,9 @@ impl NodeImages {
 
     fn due(&self, shown: &Seen) -> spec::Due {
         let copies = if self.shows_jobs { spec::copies(&shown.status) } else { BTreeMap::new() };
-        spec::due(&shown.images, &shown.status, copies, Timestamp::now())
+        let mut due = spec::due(&shown.images, &shown.status, copies, Timestamp::now());
+        shown.aside.spare(&mut due.changes);
+        due
     }
 
     async fn write_spec(&self, shown: &Seen, changes: &BTreeMap<String, Value>) -> Result<(), CallError> {
@@ -281,16 +298,22 @@ impl NodeImages {
             faults: &object.faults,
             sealing_key: self.sealing_key.as_deref(),
         };
-        status::status(&told, previous, clock, Time(whole_second(Timestamp::now())))
+        let status = status::status(&told, previous, clock, Time(whole_second(Timestamp::now())));
+        object.aside.answered(status, previous)
     }
 
     async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<NodeImage, CallError> {
         Point::Answering.reached();
-        let write =
-            node_object::apply_status::<NodeImage>(&self.connection, &self.node, uid, FIELD_MANAGER, status);
-        let written = write.await;
+        let written = node_object::apply_status::<Partly<NodeImage>>(
+            &self.connection,
+            &self.node,
+            uid,
+            FIELD_MANAGER,
+            status,
+        );
+        let written = written.await;
         Point::Answered.reached();
-        written
+        written.map(|written| written.object)
     }
 }
 

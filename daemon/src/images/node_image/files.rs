@@ -157,7 +157,7 @@ impl ImageFiles {
                 object.status = Some(NodeImageStatus { desired_images: Vec::new(), ..status.clone() });
                 wishes::asked(&object, WishSource::File, &prefix(path), self.pin)
             }
-            Err(fault) => NodeImageWishes { wishes: Vec::new(), faults: vec![fault] },
+            Err(fault) => faulty(self.files.get(path).map(|content| &content.asked), fault),
         };
         info!(file = ?path, images = asked.wishes.len(), faults = ?asked.faults, "NodeImage read");
         Ok(Some(Content { asked, status, written: None, trouble: None }))
@@ -212,6 +212,12 @@ impl Content {
     }
 }
 
+/// Wishes of a file that is wrong: what it asked for `before` is wanted until it says something else.
+fn faulty(before: Option<&NodeImageWishes>, fault: String) -> NodeImageWishes {
+    let wishes = before.map(|before| before.wishes.clone()).unwrap_or_default();
+    NodeImageWishes { wishes, faults: vec![fault] }
+}
+
 /// Makes the prefix by which the wishes of a file are told apart. No file name has the character in it.
 fn prefix(path: &Path) -> String {
     format!("{}\0", path.display())
@@ -227,4 +233,22 @@ async fn write(path: &Path, status: &NodeImageStatus) -> Result<(), FileError> {
     let failed = |error| FileError::Write { path: to.clone(), source: io::Error::other(error) };
     let text = serde_saphyr::to_string(&object).map_err(failed)?;
     store::write(&to, text).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An edit that goes wrong takes nothing back.
+    #[test]
+    fn a_file_that_becomes_wrong_asks_for_what_it_did() {
+        let object = serde_json::from_value(json!({
+            "metadata": { "name": "" }, "spec": { "images": { "app": { "tags": [{ "tag": "v1" }] } } },
+        }));
+        let before = wishes::asked(&object.expect("an object"), WishSource::File, "", None);
+        for (before, wanted) in [(None, 0), (Some(&before), 1)] {
+            let asked = faulty(before, "spec.image: unknown field".to_owned());
+            assert_eq!((asked.wishes.len(), asked.faults.len()), (wanted, 1));
+        }
+    }
 }

@@ -11,6 +11,7 @@
 //! Nothing here decides about a pull; that is the policy's.
 
 mod api;
+mod aside;
 mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;

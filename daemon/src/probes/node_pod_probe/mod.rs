@@ -15,6 +15,7 @@
 //! its words and its steps are carried out. Nothing is kept but what the object and the pods show.
 
 mod approval;
+mod aside;
 mod conditions;
 mod convert;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -12,7 +12,7 @@ use std::{
 };
 
 use berth_policy::{Backlog, PodReport, ProbeEvent, ProbeOutcome};
-use berth_proto::crd::NodePodProbe;
+use berth_proto::crd::{NodePodProbe, Partly};
 use futures::FutureExt;
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
+    aside::Aside,
     conditions::{ON_TIME, PERMITTED, SPEC_ACCEPTED, VERIFIED, behind, not_accepted, not_run, own},
     convert::{self, WantedPods},
     markers,
@@ -81,6 +82,10 @@ struct Seen {
     foreign: bool,
     /// Probes that are desired, and those of the spec; kept where these are accepted.
     asked: Option<(WantedPods, WantedPods)>,
+    /// Probes that are desired.
+    desired: WantedPods,
+    /// Entries that cannot be read.
+    aside: Aside,
     /// Its version, and the conditions that stand in it.
     version: u64,
     conditions: Vec<Condition>,
@@ -138,7 +143,9 @@ impl Object {
     }
 
     /// Takes in the object as it is now; `None`: there is none.
-    fn take(&self, shown: Option<NodePodProbe>) {
+    fn take(&self, shown: Option<Partly<NodePodProbe>>) {
+        let aside = shown.as_ref().map(Aside::of).unwrap_or_default();
+        let shown = shown.map(|shown| shown.object);
         if let Some(object) = &shown
             && object.metadata.uid != self.uid()
         {
@@ -154,15 +161,27 @@ impl Object {
         // A list that has become empty may be nobody's any more.
         let emptied = known.entries > 0 && spec.is_empty();
         let foreign = known.foreign && known.uid == uid && !emptied;
-        drop(known);
-        let mirror = shown.as_ref().map(|object| mirror::compare(object, accepted, foreign));
+        let is_told = known.aside == aside;
+        let mirror = shown.as_ref().map(|object| aside.mirror(object, accepted, foreign));
         let (entries, foreign) = (spec.len(), mirror == Some(Mirror::Foreign));
-        let desired = convert::wanted(desired);
+        let before = Some(&*known).filter(|known| known.uid == uid);
+        let desired = aside.desired(convert::wanted(desired), before.map(|known| &known.desired));
         let spec = if accepted { convert::wanted(spec) } else { WantedPods::default() };
+        let spec = aside.spec(spec, before.and_then(|known| known.asked.as_ref()).map(|asked| &asked.1));
+        drop(known);
         let asked = accepted.then(|| (desired.clone(), spec.clone()));
         let version = shown.as_ref().map_or(0, |object| version(&object.metadata));
         let conditions = shown.as_ref().map_or_else(Vec::new, own);
-        let seen = Seen { uid: uid.clone(), entries, foreign, asked, version, conditions };
+        let seen = Seen {
+            uid: uid.clone(),
+            entries,
+            foreign,
+            asked,
+            desired: desired.clone(),
+            aside,
+            version,
+            conditions,
+        };
         // A copy of what is desired asks for nothing.
         self.probes.show(desired, if foreign { spec } else { WantedPods::default() });
         if let Some(object) = &shown
@@ -171,6 +190,9 @@ impl Object {
             self.adopt(object);
         }
         *lock(&self.shown) = seen;
+        if !is_told {
+            self.probes.doubted();
+        }
         let due = match mirror {
             Some(Mirror::Stale(list)) => uid.map(|uid| (uid, list)),
             Some(Mirror::Right | Mirror::Foreign) | None => None,
@@ -254,7 +276,7 @@ impl Object {
         if !known || decision.refused.is_empty() && decision.again.is_some() {
             return decision.again;
         }
-        let refused = not_run(&decision.refused, decision.beyond);
+        let refused = lock(&self.shown).aside.told(not_run(&decision.refused, decision.beyond));
         let before = lock(&self.refused).replace(refused.clone()).unwrap_or_default();
         if before != refused {
             if refused.is_empty() {
@@ -327,6 +349,7 @@ impl Object {
     /// Lets this be the whole report.
     pub(super) async fn report(&self, reports: &[PodReport]) -> ProbeOutcome {
         let statuses = convert::statuses(reports, &Clock::read());
+        let statuses = lock(&self.shown).aside.found(statuses);
         match self.apply(FIELD_MANAGER, json!({ "podProbeStatuses": statuses })).await {
             None => ProbeOutcome::Gone,
             Some(Ok(_)) => ProbeOutcome::Done,
@@ -340,7 +363,14 @@ impl Object {
     /// `None`: there is no object.
     async fn apply(&self, manager: &str, status: Value) -> Option<Result<NodePodProbe, CallError>> {
         let uid = self.uid()?;
-        Some(node_object::apply_status(&self.connection, &self.node, &uid, manager, status).await)
+        let written = node_object::apply_status::<Partly<NodePodProbe>>(
+            &self.connection,
+            &self.node,
+            &uid,
+            manager,
+            status,
+        );
+        Some(written.await.map(|written| written.object))
     }
 
     fn uid(&self) -> Option<String> {

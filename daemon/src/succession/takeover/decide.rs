@@ -142,6 +142,8 @@ pub(super) struct Seen {
     pub(super) forsaken: bool,
     /// Somebody wishes the place to be the runtime's.
     pub(super) bypassed: bool,
+    /// A shim that was told to end has open calls.
+    pub(super) draining: bool,
 }
 
 /// Verdict of the guardian.
@@ -169,6 +171,8 @@ impl Vigil {
         let forsaken = lasts(&mut self.forsaken, seen.own && seen.forsaken, FORSAKEN);
         match (gone, left) {
             (true, _) => Verdict::Restore,
+            // A berthd may come meanwhile, and take this guardian for its own.
+            (false, true) if seen.draining => Verdict::Watch,
             (false, true) if self.gone.is_none() => Verdict::End,
             (false, _) if forsaken || seen.own && seen.bypassed => Verdict::Leave,
             (false, _) => Verdict::Watch,

@@ -5,13 +5,16 @@
 //! what it sees there. Where a `berth-shim` is in the place it guards that one, whatever becomes of berthd;
 //! it gives its place back where somebody wishes so, or where no berthd has come for long. It stays after it
 //! has put the runtime back, because berthd may come again, and ends when the place was left on purpose.
+//!
+//! A signal ends it at once, whatever it is at. Nothing is broken off by that: each step leaves names that
+//! the next guardian or berthd goes on from, and a shim that was told to end does so by itself.
 
 use std::{
     fs::{self, File},
     io::Write,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    thread::sleep,
+    thread::{self, JoinHandle, sleep},
     time::{Duration, Instant},
 };
 
@@ -65,6 +68,8 @@ struct GuardedShim {
     due: Instant,
     /// It had no berthd when it was asked.
     forsaken: bool,
+    /// Threads that follow shims to their ends.
+    draining: Vec<JoinHandle<()>>,
 }
 
 /// The guardian's whole life. Another one for the same socket is no error.
@@ -111,6 +116,7 @@ fn watch(paths: &Paths, vigil: &mut Vigil, mut shim: Option<&mut GuardedShim>) -
         own: paths.own().symlink_metadata().is_ok(),
         bypassed: shim.is_some() && bypass::wanted(paths),
         forsaken: shim.as_mut().is_some_and(|shim| shim.is_forsaken()),
+        draining: shim.as_mut().is_some_and(|shim| shim.is_draining()),
     };
     let verdict = vigil.see(seen, Instant::now());
     match verdict {
@@ -124,10 +130,7 @@ fn watch(paths: &Paths, vigil: &mut Vigil, mut shim: Option<&mut GuardedShim>) -
             // Its absence says to everybody that the place was left.
             fs::remove_file(paths.own()).context("remove berthd's own name")?;
             if let Some(shim) = shim {
-                shim.drain();
-            }
-            if !seen.bypassed {
-                tidy(paths).context("remove the runtime's second name")?;
+                shim.drain(paths, seen.bypassed).context("end the shim")?;
             }
         }
         Verdict::Watch | Verdict::End => {}
@@ -138,7 +141,7 @@ fn watch(paths: &Paths, vigil: &mut Vigil, mut shim: Option<&mut GuardedShim>) -
 impl GuardedShim {
     fn of(socket: PathBuf) -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().context("a runtime")?;
-        Ok(Self { socket, runtime, due: Instant::now(), forsaken: false })
+        Ok(Self { socket, runtime, due: Instant::now(), forsaken: false, draining: Vec::new() })
     }
 
     /// Says whether it has no berthd. One that does not answer is judged by its place alone.
@@ -151,13 +154,30 @@ impl GuardedShim {
         self.forsaken
     }
 
-    /// Has it end with its last open call; its clients are sent to the path, where the runtime is.
-    fn drain(&self) {
-        let told = |state: &ShimState| info!(connections = state.connections, "berth-shim ends");
-        let drained = self.runtime.block_on(remote::drain(&self.socket, told));
-        if let Err(error) = drained {
-            warn!(error = %chain(&error), "berth-shim not told to end");
-        }
+    /// Has it end with its last open call; its clients are sent to the path, where the runtime is. That takes
+    /// as long as the call, and the place is looked after meanwhile. Then the runtime's second name goes,
+    /// unless the place is `bypassed`.
+    fn drain(&mut self, paths: &Paths, bypassed: bool) -> anyhow::Result<()> {
+        let runtime = Builder::new_current_thread().enable_all().build().context("a runtime")?;
+        let (socket, paths) = (self.socket.clone(), paths.clone());
+        let follow = move || {
+            let told = |state: &ShimState| info!(connections = state.connections, "berth-shim ends");
+            if let Err(error) = runtime.block_on(remote::drain(&socket, told)) {
+                warn!(error = %chain(&error), "berth-shim not told to end");
+            }
+            if !bypassed && let Err(error) = tidy(&paths) {
+                warn!(%error, "Second name of the runtime not removed");
+            }
+        };
+        let thread = thread::Builder::new().name("drain".to_owned()).spawn(follow).context("a thread")?;
+        self.draining.push(thread);
+        Ok(())
+    }
+
+    /// Tells whether one that was told to end has not ended.
+    fn is_draining(&mut self) -> bool {
+        self.draining.retain(|thread| !thread.is_finished());
+        !self.draining.is_empty()
     }
 }
 

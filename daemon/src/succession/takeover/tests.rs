@@ -315,7 +315,8 @@ fn the_guardian_waits_and_ends_when_there_is_nothing_to_guard() {
         let mut vigil = Vigil::default();
         for (at, front, aside, own, expected) in *seen {
             let view = View { front: *front, aside: *aside, next: Nothing };
-            let seen = Seen { deserted: view.is_deserted(), own: *own, forsaken: false, bypassed: false };
+            let deserted = view.is_deserted();
+            let seen = Seen { deserted, own: *own, forsaken: false, bypassed: false, draining: false };
             let verdict = vigil.see(seen, begin + Duration::from_millis(*at));
             assert_eq!(verdict, *expected, "{name}, at {at} ms");
         }
@@ -332,9 +333,10 @@ fn the_guardian_gives_the_place_of_a_shim_back() {
         own: !states.contains('-'),
         forsaken: states.contains('f'),
         bypassed: states.contains('b'),
+        draining: states.contains('c'),
     };
-    /// At so many milliseconds: `d`eserted, `f`orsaken, `b`ypassed, `-` without berthd's own name; the
-    /// answer.
+    /// At so many milliseconds: `d`eserted, `f`orsaken, `b`ypassed, open `c`alls of a shim that ends, `-`
+    /// without berthd's own name; the answer.
     type Row = (u64, &'static str, Verdict);
     let table: &[(&str, &[Row])] = &[
         ("somebody wishes it", &[(0, "", Watch), (500, "b", Leave), (1000, "b-", Watch), (3001, "b-", End)]),
@@ -347,6 +349,8 @@ fn the_guardian_gives_the_place_of_a_shim_back() {
             &[(0, "f", Watch), (long - 1, "", Watch), (long, "f", Watch), (2 * long, "f", Watch)],
         ),
         ("the shim dies meanwhile", &[(0, "f", Watch), (500, "df", Watch), (2501, "df", Restore)]),
+        ("calls go on", &[(0, "b", Leave), (500, "bc-", Watch), (9000, "bc-", Watch), (9500, "b-", End)]),
+        ("a berthd comes meanwhile, and dies", &[(0, "bc", Leave), (9, "cd", Watch), (2010, "cd", Restore)]),
         ("a place that is lost comes first", &[(0, "db", Leave), (2001, "db", Restore)]),
     ];
     for (name, rows) in table {

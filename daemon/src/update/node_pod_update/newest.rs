@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use berth_proto::crd::NodePodUpdate;
+use berth_proto::crd::{NodePodUpdate, Partly};
 use tokio::sync::Notify;
 
 use crate::cluster::follow::Shown;
@@ -11,13 +11,13 @@ use crate::cluster::follow::Shown;
 /// and however long a write takes.
 #[derive(Debug, Default)]
 pub(super) struct Newest {
-    untaken: std::sync::Mutex<Option<Shown<NodePodUpdate>>>,
+    untaken: std::sync::Mutex<Option<Shown<Partly<NodePodUpdate>>>>,
     put: Notify,
 }
 
 impl Newest {
     /// Puts in what is shown.
-    pub(super) fn put(&self, event: Shown<NodePodUpdate>) {
+    pub(super) fn put(&self, event: Shown<Partly<NodePodUpdate>>) {
         let mut untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner);
         // That nobody shows it any more takes back nothing of what was shown.
         let is_less = match event {
@@ -33,7 +33,7 @@ impl Newest {
     }
 
     /// Cancel-safe: what is not taken stays.
-    pub(super) async fn take(&self) -> Shown<NodePodUpdate> {
+    pub(super) async fn take(&self) -> Shown<Partly<NodePodUpdate>> {
         loop {
             let untaken = self.untaken.lock().unwrap_or_else(PoisonError::into_inner).take();
             match untaken {
@@ -48,10 +48,10 @@ impl Newest {
 mod tests {
     use super::*;
 
-    fn object(revision: usize) -> NodePodUpdate {
+    fn object(revision: usize) -> Partly<NodePodUpdate> {
         let mut object = NodePodUpdate::new("node-a", Default::default());
         object.metadata.resource_version = Some(revision.to_string());
-        object
+        object.into()
     }
 
     /// A watch that is faster than the writes keeps one object, the last one.
@@ -64,7 +64,7 @@ mod tests {
         news.put(Shown::Refused(String::new()));
         news.put(Shown::Lost(String::new()));
         let Shown::Applied(taken) = news.take().await else { panic!("not what was shown") };
-        assert_eq!(taken.metadata.resource_version.as_deref(), Some("9999"));
+        assert_eq!(taken.object.metadata.resource_version.as_deref(), Some("9999"));
         // What it woke for is taken already: nothing else comes.
         let nothing = tokio::time::timeout(std::time::Duration::from_millis(10), news.take());
         assert!(nothing.await.is_err());

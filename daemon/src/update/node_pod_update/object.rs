@@ -6,7 +6,9 @@ use std::{
 };
 
 use berth_policy::{PodUid, RequestId, in_place_update::StoredRequest, time::later};
-use berth_proto::crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, UpdatePhase, UpdatedPod};
+use berth_proto::crd::{
+    DesiredPod, NodePodUpdate, NodePodUpdateStatus, Partly, Unreadable, UpdatePhase, UpdatedPod,
+};
 
 use super::{
     super::{convert, report, workloads},
@@ -22,6 +24,8 @@ pub(super) const RENEW_EVERY: Duration = Duration::from_secs(120);
 const LEFT_FOR: Duration = Duration::from_millis(500);
 /// Key of the lists of the object: the pod's UID and the owner.
 pub(super) type Key = (String, String);
+/// Places of entries that cannot be read, and why.
+pub(super) type Aside = BTreeMap<Key, String>;
 /// Answers by UID and owner. The object holds two thousand of them at most, and each news looks at all.
 type Said<'a> = BTreeMap<(&'a str, &'a str), &'a UpdatedPod>;
 /// Entries by UID and owner.
@@ -32,7 +36,10 @@ type Asked<'a> = BTreeMap<(&'a str, &'a str), &'a DesiredPod>;
 pub(super) struct Object {
     pub(super) uid: String,
     pub(super) version: u64,
+    /// Where an entry cannot be read, the one that stood in its place before is in it still.
     pub(super) status: NodePodUpdateStatus,
+    /// Entries that cannot be read. Nobody has taken them away: what was decided for their pods stays.
+    pub(super) aside: Aside,
     /// Answers of the agent. They run ahead of the written ones.
     pub(super) pods: BTreeMap<Key, UpdatedPod>,
     /// Entries whose owners could not be read when that was tried last.
@@ -49,17 +56,21 @@ pub(super) struct Object {
 impl Object {
     /// The object as the watch shows it, with what is known ahead of it: what was written since is in it
     /// already, or comes.
-    pub(super) fn shown(ahead: Option<Self>, shown: NodePodUpdate) -> Self {
+    pub(super) fn shown(ahead: Option<Self>, shown: impl Into<Partly<NodePodUpdate>>) -> Self {
+        let Partly { object: shown, unreadable } = shown.into();
         let version = version(&shown.metadata);
         let uid = shown.metadata.uid.unwrap_or_default();
-        let status = shown.status.unwrap_or_default();
         let ahead = ahead.filter(|known| known.uid == uid);
+        let before = ahead.as_ref().map_or(&[][..], |known| &known.status.desired_pods);
+        let (status, aside) = with_those_before(shown.status.unwrap_or_default(), unreadable, before);
         let mut pods: BTreeMap<Key, UpdatedPod> =
             status.pods.iter().map(|pod| (answer_key(pod), pod.clone())).collect();
         let (mut unread, mut renewed, mut left, mut begun) = (BTreeSet::new(), None, None, None);
+        let mut never_read = BTreeSet::new();
         match ahead {
             Some(ahead) if ahead.version > version => return ahead,
             Some(ahead) => {
+                never_read = ahead.never_read();
                 pods.extend(ahead.pods);
                 (unread, renewed, left) = (ahead.unread, ahead.renewed, ahead.left);
                 begun = Some(ahead.begun);
@@ -67,21 +78,41 @@ impl Object {
             None => {}
         }
         let desired = asked(&status);
-        let begun = begun.unwrap_or_else(|| {
-            let is_asked = |(key, said): &(&Key, &UpdatedPod)| {
-                entry_of(&desired, key).is_some_and(|entry| report::answers(said, entry))
-            };
-            let left = pods.iter().filter(|answer| is_begun(answer.1) && !is_asked(answer));
-            left.map(|(key, said)| (key.clone(), said.clone())).collect()
-        });
+        let is_asked = |(key, said): &(&Key, &UpdatedPod)| {
+            let answers = |entry| report::answers(said, entry);
+            aside.contains_key(*key) || entry_of(&desired, key).is_some_and(answers)
+        };
+        // Of the entries that this process has read the policy knows what was begun.
+        let is_first = begun.is_none();
+        let is_told = |key: &Key| !is_first && !never_read.contains(key);
+        let left_over =
+            pods.iter().filter(|answer| is_begun(answer.1) && !is_told(answer.0) && !is_asked(answer));
+        let left_over: Vec<_> = left_over.map(|(key, said)| (key.clone(), said.clone())).collect();
+        let mut begun = begun.unwrap_or_default();
+        begun.extend(left_over);
         pods.retain(|key, said| match entry_of(&desired, key) {
             Some(entry) => report::answers(said, entry) || !is_one_way(entry),
             // It stands until its twins rest: another process would know of them by it.
-            None => is_begun(said),
+            None => is_begun(said) || aside.contains_key(key),
         });
-        let is_left = |said: &UpdatedPod| Left::of(&desired, said) == Some(Left::Shortly);
+        let is_left = |said: &UpdatedPod| Left::of(&desired, &aside, said) == Some(Left::Shortly);
         let left = status.pods.iter().any(is_left).then(|| left.unwrap_or_else(Instant::now));
-        Self { uid, version, status, pods, unread, renewed, left, begun }
+        Self { uid, version, status, aside, pods, unread, renewed, left, begun }
+    }
+
+    /// Takes in the object as it is after a write.
+    pub(super) fn wrote(&mut self, written: Partly<NodePodUpdate>, now: Instant) {
+        let Partly { object, unreadable } = written;
+        self.version = version(&object.metadata).max(self.version);
+        let status = object.status.unwrap_or_default();
+        (self.status, self.aside) = with_those_before(status, unreadable, &self.status.desired_pods);
+        (self.renewed, self.left) = (Some(now), None);
+    }
+
+    /// Places of entries that were never read: nobody was told of them.
+    fn never_read(&self) -> BTreeSet<Key> {
+        let desired = asked(&self.status);
+        self.aside.keys().filter(|key| entry_of(&desired, key).is_none()).cloned().collect()
     }
 
     /// Rests of swaps that another process has begun and whose entries are not there any more. Told once; of
@@ -102,14 +133,16 @@ impl Object {
     /// Tells whether answers stand whose entries are not there any more, and whose twins may not rest yet.
     pub(super) fn has_rests(&self) -> bool {
         let desired = asked(&self.status);
-        self.pods.iter().any(|(key, said)| is_begun(said) && entry_of(&desired, key).is_none())
+        let is_left = |key: &Key| entry_of(&desired, key).is_none() && !self.aside.contains_key(key);
+        self.pods.iter().any(|(key, said)| is_begun(said) && is_left(key))
     }
 
     /// Forgets the answers whose entries are not there any more, once the twins rest.
     pub(super) fn forget_rested(&mut self, is_rest: impl Fn(&RequestId) -> bool) {
-        let (desired, begun) = (asked(&self.status), &self.begun);
+        let (desired, begun, aside) = (asked(&self.status), &self.begun, &self.aside);
         self.pods.retain(|key, said| {
-            let stays = entry_of(&desired, key).is_some() || begun.contains_key(key);
+            let is_asked = entry_of(&desired, key).is_some() || aside.contains_key(key);
+            let stays = is_asked || begun.contains_key(key);
             stays || is_rest(&convert::answered_id(said))
         });
     }
@@ -141,7 +174,7 @@ impl Object {
     pub(super) fn has_said(&self, now: Instant) -> bool {
         let desired = asked(&self.status);
         let is_left_over = self.left_for(now).is_none();
-        let said = self.status.pods.iter().filter(|said| match Left::of(&desired, said) {
+        let said = self.status.pods.iter().filter(|said| match Left::of(&desired, &self.aside, said) {
             Some(Left::Long) => false,
             Some(Left::Shortly) => is_left_over,
             None => true,
@@ -161,6 +194,22 @@ impl Object {
         let answered = self.pods.get(&desired_key(entry)).filter(|answered| report::answers(answered, entry));
         answered.is_some_and(|answered| report::is_end(answered) && answered.phase != UpdatePhase::Failed)
     }
+}
+
+/// The status with the entries that stood before where some cannot be read now; and those.
+fn with_those_before(
+    mut status: NodePodUpdateStatus,
+    unreadable: Vec<Unreadable>,
+    before: &[DesiredPod],
+) -> (NodePodUpdateStatus, Aside) {
+    let entries = unreadable.into_iter().filter(|one| one.list == "desiredPods");
+    let place = |one: &Unreadable| (one.text("uid").to_owned(), one.text("owner").to_owned());
+    let aside: Aside = entries.map(|one| (place(&one), one.why)).collect();
+    if !aside.is_empty() {
+        let stays = |entry: &&DesiredPod| aside.contains_key(&desired_key(entry));
+        status.desired_pods.extend(before.iter().filter(stays).cloned());
+    }
+    (status, aside)
 }
 
 fn asked(status: &NodePodUpdateStatus) -> Asked<'_> {
@@ -189,8 +238,9 @@ enum Left {
 }
 
 impl Left {
-    fn of(desired: &Asked<'_>, said: &UpdatedPod) -> Option<Self> {
-        let is_asked = desired.contains_key(&(said.uid.as_str(), said.owner.as_str()));
+    fn of(desired: &Asked<'_>, aside: &Aside, said: &UpdatedPod) -> Option<Self> {
+        let is_aside = !aside.is_empty() && aside.contains_key(&answer_key(said));
+        let is_asked = is_aside || desired.contains_key(&(said.uid.as_str(), said.owner.as_str()));
         if is_asked || said.phase != UpdatePhase::Succeeded {
             return None;
         }

@@ -37,6 +37,7 @@ fn what_is_done_needs_no_word_of_its_owner() {
             uid: String::new(),
             version: 1,
             status: NodePodUpdateStatus::default(),
+            aside: BTreeMap::new(),
             pods: answered.map(answer).into_iter().collect(),
             unread: BTreeSet::new(),
             renewed: None,
@@ -54,6 +55,7 @@ fn a_sign_of_life_is_due_every_two_minutes() {
         uid: String::new(),
         version: 1,
         status: NodePodUpdateStatus::default(),
+        aside: BTreeMap::new(),
         pods: BTreeMap::new(),
         unread: BTreeSet::new(),
         renewed,
@@ -188,4 +190,106 @@ async fn an_object_that_takes_the_place_of_one_that_cannot_be_written_is_answere
         () = updates.follow(&shared, &sight) => unreachable!("it follows for ever"),
         answered = tokio::time::timeout(Duration::from_secs(20), answered) => answered.expect("answered"),
     }
+}
+
+/// An entry that a newer program has written.
+fn newer_entry() -> serde_json::Value {
+    let (owner, pull) = ("SidecarSet/mesh", "Never");
+    json!({ "uid": "p", "owner": owner, "namespace": "shop", "name": "web", "revision": "r", "pull": pull })
+}
+
+/// An object with that entry, and this answer.
+fn newer(version: &str, said: &UpdatedPod) -> Partly<NodePodUpdate> {
+    let object = json!({
+        "metadata": { "name": "n", "uid": "u", "resourceVersion": version }, "spec": {},
+        "status": { "desiredPods": [newer_entry()], "pods": [said] },
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+/// An answer by which a swap was begun.
+fn swapping() -> UpdatedPod {
+    let images = [("mesh-1", "mesh:1"), ("mesh-2", "empty:1")];
+    let images = images.map(|(name, image)| json!({ "name": name, "image": image }));
+    let versions =
+        json!({ "version.sidecarset.kruise.io/mesh-1": "1", "version.sidecarset.kruise.io/mesh-2": "0" });
+    serde_json::from_value(json!({
+        "uid": "p", "owner": "SidecarSet/mesh", "revision": "r", "phase": "Updating",
+        "swaps": [{ "name": "mesh", "step": "Pending" }],
+        "previous": { "containers": images, "annotations": versions },
+    }))
+    .unwrap()
+}
+
+/// Rows: what was said of it, and whether this process has read the entry in its place before.
+#[test]
+fn an_entry_that_cannot_be_read_is_not_gone() {
+    let mesh = "SidecarSet/mesh";
+    let done = answer(mesh, "r", UpdatePhase::Succeeded);
+    let at_work = answer(mesh, "r", UpdatePhase::Updating);
+    let there = |_: &PodUid| {
+        let (namespace, name) = ("shop".to_owned(), "web".to_owned());
+        Sighting::There(berth_policy::PodRef { uid: "p".into(), namespace, name })
+    };
+    let clock = Clock::read();
+    for said in [done, at_work, swapping()] {
+        for was_read in [false, true] {
+            let case = format!("{:?} {} {was_read}", said.phase, said.swaps.len());
+            let read = shown(&[desired(mesh, "r", false)], std::slice::from_ref(&said));
+            let ahead = was_read.then(|| Object::shown(None, read));
+            let object = Object::shown(ahead, newer("2", &said));
+            assert_eq!(object.aside.len(), 1, "{case}");
+            assert_eq!(object.entries().count(), usize::from(was_read), "{case}: what was decided goes on");
+            let mut object = Object { renewed: Some(Instant::now()), ..object };
+            assert!(object.pods.len() == 1 && object.has_said(Instant::now()), "{case}: it stays answered");
+            assert!(!object.has_rests() && object.take_begun(&there, &clock).is_empty(), "{case}");
+            object.forget_rested(|_| true);
+            assert_eq!(object.pods.len(), 1, "{case}");
+            object.wrote(newer("3", &said), Instant::now());
+            assert_eq!(object.entries().count(), usize::from(was_read), "{case}: after a write");
+            // It is taken away. Of what was never read nobody else knows that it was begun.
+            let mut gone = shown(&[], std::slice::from_ref(&said));
+            gone.metadata.resource_version = Some("4".to_owned());
+            let mut object = Object::shown(Some(object), gone);
+            assert!(object.aside.is_empty() && object.entries().next().is_none(), "{case}");
+            let rests = object.take_begun(&there, &clock).len();
+            assert_eq!(rests, usize::from(!said.swaps.is_empty() && !was_read), "{case}");
+        }
+    }
+}
+
+/// The object says which, and the gate of its pod stays as it is.
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_is_told_of() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let api = FakeApi::new(move |Question { what, body, .. }| {
+        let mut status = json!({ "desiredPods": [newer_entry()] });
+        if what.starts_with("PATCH") {
+            let _ = tell.send(body["status"].clone());
+            for (field, value) in body["status"].as_object().unwrap() {
+                status[field] = value.clone();
+            }
+        }
+        Answer::Object(json!({
+            "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
+            "metadata": { "name": "node-a", "uid": "u", "resourceVersion": "7" }, "spec": {}, "status": status,
+        }))
+    });
+    let api = api.await;
+    let updates = NodeUpdates::new(api.connection.clone(), "node-a".to_owned());
+    let said = answer("SidecarSet/mesh", "r", UpdatePhase::Updating);
+    updates.take(Some(newer("7", &said))).await;
+    assert!(updates.is_aside(&"p".into()) && !updates.is_aside(&"q".into()));
+    updates.tidy(&mut Pace::default()).await;
+    let written = told.try_recv().expect("it is said");
+    assert_eq!(written["pods"][0]["uid"], "p", "its answer stays");
+    let condition = &written["conditions"][0];
+    let text = |field: &str| condition[field].as_str().unwrap_or_default();
+    assert_eq!((text("type"), text("status")), ("Understood", "False"));
+    let message = text("message");
+    for part in ["desiredPods[p,SidecarSet/mesh]: ", "pull: unknown variant", "upgrade berthd"] {
+        assert!(message.contains(part), "{message}");
+    }
+    updates.tidy(&mut Pace::default()).await;
+    assert!(told.try_recv().is_err(), "once");
 }

@@ -1,9 +1,9 @@
 //! Withdrawal of the agent's abilities from the object, where it may not change pods any more: controllers
 //! would give it entries and wait until it counts as silent.
 
-use berth_proto::crd::{NodePodUpdate, NodePodUpdateStatus};
+use berth_proto::crd::{NodePodUpdate, NodePodUpdateStatus, Partly};
 use kube::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -33,20 +33,29 @@ impl NodeUpdates {
     async fn withdrawn(&self) -> Result<(), CallError> {
         let get = async |client: Client| {
             let found = raw::all::<NodePodUpdate>(client).get_opt(&self.node).await?;
-            found.map(raw::typed::<NodePodUpdate>).transpose()
+            found.map(raw::typed::<Partly<NodePodUpdate>>).transpose()
         };
-        let Some(object) = self.connection.ask(get).await? else { return Ok(()) };
+        let found = self.connection.ask(get).await?;
+        let Some(Partly { object, unreadable }) = found else { return Ok(()) };
         let status = object.status.unwrap_or_default();
         if status.features.is_empty() {
             return Ok(());
         }
-        // What was done stays said.
+        // What was done stays said, by a newer agent as well.
         let NodePodUpdateStatus { pods, conditions, renew_time, .. } = status;
+        let unreadable = unreadable.into_iter().filter(|one| one.list == "pods").map(|one| one.entry);
+        let pods: Vec<Value> = pods.iter().map(|pod| json!(pod)).chain(unreadable).collect();
         let status =
             json!({ "pods": pods, "conditions": conditions, "features": [], "renewTime": renew_time });
         let uid = object.metadata.uid.unwrap_or_default();
-        node_object::apply_status::<NodePodUpdate>(&self.connection, &self.node, &uid, FIELD_MANAGER, status)
-            .await?;
+        let written = node_object::apply_status::<Partly<NodePodUpdate>>(
+            &self.connection,
+            &self.node,
+            &uid,
+            FIELD_MANAGER,
+            status,
+        );
+        written.await?;
         info!(node = self.node, "Features withdrawn from the NodePodUpdate: pods may not be changed here");
         Ok(())
     }
@@ -55,8 +64,6 @@ impl NodeUpdates {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-
-    use serde_json::Value;
 
     use super::*;
     use crate::cluster::fake::{Answer, FakeApi, Question};
@@ -100,7 +107,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_that_may_not_change_pods_takes_its_features_back() {
-        let pods = json!([{ "uid": "p", "revision": "r", "phase": "Succeeded" }]);
+        let newer = json!({ "uid": "q", "revision": "r", "phase": "Paused" });
+        let pods = json!([{ "uid": "p", "revision": "r", "phase": "Succeeded" }, newer]);
         let time = "2026-11-01T00:00:00Z";
         let said = json!({ "features": ["owners/v1"], "pods": pods, "renewTime": time });
         let without = json!({ "features": [], "pods": pods, "conditions": [], "renewTime": time });

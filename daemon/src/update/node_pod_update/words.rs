@@ -52,7 +52,7 @@ impl NodeUpdates {
 
     /// Takes in the object as a watch shows it, and answers it, where there is no policy to tell of it.
     pub(in crate::update) async fn shown(&self, object: NodePodUpdate) {
-        self.take(Some(object)).await;
+        self.take(Some(object.into())).await;
         self.renew().await;
     }
 

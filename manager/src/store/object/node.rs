@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_proto::crd::{DesiredImage, DesiredPod, PodProbe, PullStatus, UpdatedPod};
 use jiff::Timestamp;
+use serde_json::Value;
 
 /// A node as it is now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,8 +70,10 @@ pub struct NodePodUpdateSeen {
     pub resource_version: String,
     /// Its deletion has begun.
     pub deleting: bool,
-    /// `status.desiredPods`.
+    /// `status.desiredPods`, as far as it can be read.
     pub desired: Vec<DesiredPod>,
+    /// Others of its entries: which they are, and how they stand there.
+    pub unreadable: Vec<(DesiredPod, Value)>,
     /// `status.pods`.
     pub pods: Vec<UpdatedPod>,
     /// Abilities of the agent, `status.features`.

@@ -1,10 +1,16 @@
 //! Bodies of writes, by what is written.
 
-use berth_proto::{crd::PodProbeMarkerStatus, sealing::NodeKey};
+use std::collections::BTreeMap;
+
+use berth_proto::{
+    crd::{DesiredPod, PodProbeMarkerStatus},
+    sealing::NodeKey,
+};
 
 use super::*;
 use crate::{
     images::JobWrite,
+    pod_updates::{EntryId, PodUpdateWrite},
     probes::{MarkerWrite, NodeProbesWrite},
     requests::{Failure, FailureReason},
 };
@@ -80,6 +86,30 @@ async fn what_a_node_is_sent() {
     bench.writer.submit(order(Seal::Owed)).unwrap();
     bench.until("unsealed", 1).await;
     assert_eq!(bench.seen().len(), 1, "without its credentials nothing is sent");
+}
+
+/// Nothing is lost of an entry that a newer manager has written.
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_of_the_pods_of_a_node() {
+    let bench = bench(|_| 200);
+    let entry = |uid: &str| json!({ "uid": uid, "namespace": "shop", "name": uid, "revision": "r" });
+    let mut newer = entry("a");
+    newer["pull"] = json!("Never");
+    let pods = [&newer, &entry("b")].map(|entry| Arc::new(DesiredPod::identity(entry).unwrap()));
+    let write = PodUpdateWrite {
+        node: "n".into(),
+        uid: "u".into(),
+        resource_version: "7".into(),
+        unreadable: [(EntryId::of(&pods[0]), Arc::new(newer.clone()))].into(),
+        pods: pods.to_vec(),
+    };
+    bench.writer.submit(Write::PodUpdates(write.clone())).unwrap();
+    bench.until("written", 1).await;
+    let none = PodUpdateWrite { pods: Vec::new(), unreadable: BTreeMap::new(), ..write };
+    bench.writer.submit(Write::PodUpdates(none)).unwrap();
+    bench.until("written", 2).await;
+    let statuses: Vec<_> = bench.seen().into_iter().map(|(_, body)| body["status"].clone()).collect();
+    assert_eq!(statuses, [json!({ "desiredPods": [newer, entry("b")] }), json!({})]);
 }
 
 #[tokio::test(start_paused = true)]

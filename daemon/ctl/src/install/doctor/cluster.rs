@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use berth_proto::crd::{NodeImage, NodeImageStatus};
+use berth_proto::crd::{NodeImage, NodeImageStatus, Partly};
 use berth_proto::remedy::APPLY;
 use berthd::cluster::policies::{self, Tried};
 use berthd::config::Configuration;
@@ -159,9 +159,9 @@ async fn secrets(client: &Client, facts: &Facts, named: Option<&str>, version: O
     };
     let image = async {
         let name = node_name(named, kubelet).ok()?;
-        Api::<NodeImage>::all(client.clone()).get(&name).await.ok()
+        Api::<Partly<NodeImage>>::all(client.clone()).get(&name).await.ok()
     };
-    let sealed = image.await.and_then(|image| image.status).map(|status| is_sealed(&status));
+    let sealed = image.await.and_then(|image| image.object.status).map(|status| is_sealed(&status));
     vec![pulled_secretly(version, kubelet.verifies_images, kubelet.image_policy.as_deref(), sealed)]
 }
 

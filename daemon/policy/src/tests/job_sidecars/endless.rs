@@ -6,7 +6,7 @@ use super::{
     COMPLETED, TRUTH,
     play::{Play, job},
 };
-use crate::{Event, RestartPolicy, RestartRule};
+use crate::{Event, RestartPolicy, RestartRule, announced::Announcement};
 
 /// By its own policy or a rule the kubelet starts it again after exit code 0 too. It is not stopped only to
 /// be started again; the others are, and an Event says so once.
@@ -51,6 +51,6 @@ fn a_sidecar_that_cannot_end() {
         let s = facts[0].containers.iter().find(|container| container.name.as_str() == "s").unwrap();
         assert_eq!(s.ends_with_job, !endless, "{case}: and people are told so");
         play.world.apply(Event::PodGone(pod.pod.uid.clone()));
-        assert!(play.world.node.sidecars.told_of_endless.is_empty());
+        assert!(!play.world.node.announced.has(&pod.pod.uid, Announcement::EndlessSidecars));
     }
 }

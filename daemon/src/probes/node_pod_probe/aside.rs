@@ -1,0 +1,146 @@
+//! Entries of a `NodePodProbe` that cannot be read: a newer program has written them. The object says so.
+//! Nobody has taken them away: what was wanted of these pods before is wanted still, and what was found
+//! stays.
+
+use std::collections::BTreeSet;
+
+use berth_proto::crd::{NodePodProbe, Partly, PodProbeStatus};
+
+use super::{
+    convert::WantedPods,
+    mirror::{self, Mirror},
+};
+
+/// Entries that a condition names.
+const TOLD: usize = 5;
+
+/// Pods with entries that cannot be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Aside {
+    /// UIDs of those in `status.desiredPodProbes`.
+    desired: BTreeSet<String>,
+    /// UIDs of those in `spec.podProbes`.
+    spec: BTreeSet<String>,
+    /// Which entries they are, and what is wrong with them; the first few of many.
+    faults: Vec<String>,
+    /// Results of these pods as they stand in the object.
+    found: Vec<PodProbeStatus>,
+}
+
+impl Aside {
+    /// Reads which they are.
+    pub(super) fn of(shown: &Partly<NodePodProbe>) -> Self {
+        let mut aside = Self::default();
+        for one in &shown.unreadable {
+            match one.list {
+                "desiredPodProbes" => aside.desired.insert(one.text("uid").to_owned()),
+                "podProbes" => aside.spec.insert(one.text("uid").to_owned()),
+                _ => continue,
+            };
+            if aside.faults.len() < TOLD {
+                aside.faults.push(format!("{}; a newer program has written it: upgrade berthd", one.told()));
+            }
+        }
+        let found = shown.object.status.iter().flat_map(|status| &status.pod_probe_statuses);
+        aside.found = found.filter(|found| aside.desired.contains(&found.uid)).cloned().collect();
+        aside
+    }
+
+    /// Tells whether there are none.
+    fn is_empty(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// Adds what was desired `before` of these pods.
+    pub(super) fn desired(&self, wanted: WantedPods, before: Option<&WantedPods>) -> WantedPods {
+        with(&self.desired, wanted, before)
+    }
+
+    /// Adds what was asked for `before` in the spec of these pods.
+    pub(super) fn spec(&self, wanted: WantedPods, before: Option<&WantedPods>) -> WantedPods {
+        with(&self.spec, wanted, before)
+    }
+
+    /// Compares the copy of what is desired with it.
+    pub(super) fn mirror(&self, object: &NodePodProbe, accepted: bool, foreign: bool) -> Mirror {
+        match (self.is_empty() || accepted, foreign) {
+            (true, _) => mirror::compare(object, accepted, foreign),
+            // Nobody here knows all of what there is a copy of.
+            (false, true) => Mirror::Foreign,
+            (false, false) => Mirror::Right,
+        }
+    }
+
+    /// Adds what was found of them to results that say nothing of them.
+    pub(super) fn found(&self, mut found: Vec<PodProbeStatus>) -> Vec<PodProbeStatus> {
+        let known: BTreeSet<String> = found.iter().map(|found| found.uid.clone()).collect();
+        found.extend(self.found.iter().filter(|found| !known.contains(&found.uid)).cloned());
+        found
+    }
+
+    /// Adds them to what is said of entries that are not run.
+    pub(super) fn told(&self, not_run: String) -> String {
+        let texts = self.faults.iter().cloned().chain(Some(not_run).filter(|text| !text.is_empty()));
+        texts.collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn with(aside: &BTreeSet<String>, mut wanted: WantedPods, before: Option<&WantedPods>) -> WantedPods {
+    let Some(before) = before.filter(|_| !aside.is_empty()) else { return wanted };
+    let known: BTreeSet<_> = wanted.pods.iter().map(|pod| pod.pod.uid.clone()).collect();
+    let stays = before.pods.iter().filter(|pod| aside.contains(pod.pod.uid.as_str()));
+    wanted.pods.extend(stays.filter(|pod| !known.contains(&pod.pod.uid)).cloned());
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{super::convert, *};
+
+    /// Pod `a` has a probe of this container, and pod `b` one that is sound.
+    fn shown(container: Value) -> Partly<NodePodProbe> {
+        let entry = |uid: &str, container: Value| {
+            let probe = json!({ "name": "m#p", "containerName": container, "probe": {} });
+            json!({ "name": uid, "namespace": "shop", "uid": uid, "probes": [probe] })
+        };
+        let entries = json!([entry("a", container), entry("b", json!("main"))]);
+        let found = ["a", "b"].map(|uid| json!({ "name": uid, "namespace": "shop", "uid": uid }));
+        serde_json::from_value(json!({
+            "metadata": { "name": "node" }, "spec": { "podProbes": entries },
+            "status": { "desiredPodProbes": entries, "podProbeStatuses": found },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_gone() {
+        let desired = |shown: &Partly<NodePodProbe>| {
+            convert::wanted(&shown.object.status.as_ref().unwrap().desired_pod_probes)
+        };
+        let uids = |wanted: WantedPods| -> BTreeSet<String> {
+            wanted.pods.iter().map(|pod| pod.pod.uid.as_str().to_owned()).collect()
+        };
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        let (before, now) = (shown(json!("main")), shown(json!({ "newer": "main" })));
+        let aside = Aside::of(&now);
+        assert!(!aside.is_empty() && Aside::of(&before) == Aside::default());
+        assert_eq!(uids(desired(&now)), BTreeSet::from([b.clone()]), "the others are wanted");
+        let wanted = aside.desired(desired(&now), Some(&desired(&before)));
+        assert_eq!(uids(wanted), BTreeSet::from([a.clone(), b.clone()]), "and what was wanted before");
+        let wanted = aside.spec(desired(&now), Some(&desired(&before)));
+        assert_eq!(uids(wanted).len(), 2, "in the spec as well");
+        let none = aside.desired(desired(&now), None);
+        assert_eq!(uids(none), BTreeSet::from([b]), "after a restart nothing is known");
+        let found: Vec<_> = aside.found(Vec::new()).into_iter().map(|found| found.uid).collect();
+        assert_eq!(found, [a], "what was found stays");
+        assert_eq!(aside.found(aside.found(Vec::new())).len(), 1, "once");
+        let told = aside.told("p of pod shop/c: why".to_owned());
+        for part in ["podProbes[a]: probes: invalid type", "upgrade berthd", "; p of pod shop/c: why"] {
+            assert!(told.contains(part), "{told}");
+        }
+        assert_eq!(Aside::default().told(String::new()), "");
+        assert_eq!(aside.mirror(&now.object, false, false), Mirror::Right, "no copy is made of a part");
+    }
+}
