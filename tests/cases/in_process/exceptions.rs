@@ -146,7 +146,8 @@ async fn a_container_that_is_ended_while_its_status_is_asked_for() {
                 gate.end("ended");
                 // Over a line the shim hears of it a moment later, which is longer on a busy machine. In many
                 // pieces: one that stands still takes no more than one of them from those who have to hear.
-                for _ in 0..if world.has_line { 100 } else { 0 } {
+                let pieces = if world.has_line { 100 } else { 0 };
+                for _ in 0..pieces {
                     tokio::time::sleep(std::time::Duration::from_millis(30)).await;
                 }
                 exchange.reply(&failed.encode_to_vec()).await.unwrap();

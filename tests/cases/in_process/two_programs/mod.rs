@@ -105,7 +105,8 @@ async fn without_berthd_stops_go_on_restarts_pass_and_closed_barriers_are_refuse
             assert_eq!(kubelet.create("second", 1).await.unwrap().status(), Some(0));
             kubelet.done("Version", &cri::VersionRequest::default()).await.unwrap();
             took.push(begun.elapsed());
-            // Whoever waits for an agent waits for five seconds, each time. A machine may stand still for as long.
+            // Whoever waits for an agent waits for five seconds, each time. A machine may stand still for as
+            // long.
             if begun.elapsed() < Duration::from_secs(4) {
                 break begun;
             }
