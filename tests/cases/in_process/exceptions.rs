@@ -144,12 +144,7 @@ async fn a_container_that_is_ended_while_its_status_is_asked_for() {
                 let mut exchange = calls.recv().await.unwrap();
                 exchange.read().await.unwrap();
                 gate.end("ended");
-                // Over a line the shim hears of it a moment later, which is longer on a busy machine. In many
-                // pieces: one that stands still takes no more than one of them from those who have to hear.
-                let pieces = if world.has_line { 100 } else { 0 };
-                for _ in 0..pieces {
-                    tokio::time::sleep(std::time::Duration::from_millis(30)).await;
-                }
+                world.hears().await;
                 exchange.reply(&failed.encode_to_vec()).await.unwrap();
             });
             let answer = proto::ContainerStatusResponse::decode(&reply.body()[5..]).unwrap();

@@ -121,6 +121,16 @@ impl World {
         (Self { gate, metrics, shutdown, serving, has_line: true, directory }, remote)
     }
 
+    /// Waits until the shim has heard what its gate has just begun to say. Over a line that is a moment later,
+    /// which is longer on a busy machine. In many pieces: one that stands still takes no more than one of
+    /// them from those who have to hear.
+    pub(crate) async fn hears(&self) {
+        let pieces = if self.has_line { 100 } else { 0 };
+        for _ in 0..pieces {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+
     /// Returns the socket that the kubelet connects to.
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("cri.sock")

@@ -14,6 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -220,7 +221,11 @@ fn unmount(dir: &Path) -> Result<()> {
         .collect();
     points.reverse(); // the last mounted first
     for point in points {
-        umount2(point.as_str(), MntFlags::MNT_DETACH).with_context(|| format!("unmount {point}"))?;
+        match umount2(point.as_str(), MntFlags::MNT_DETACH) {
+            // Gone in the meantime is what we want.
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+            Err(error) => return Err(error).with_context(|| format!("unmount {point}")),
+        }
     }
     Ok(())
 }
