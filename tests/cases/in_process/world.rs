@@ -121,9 +121,9 @@ impl World {
         (Self { gate, metrics, shutdown, serving, has_line: true, directory }, remote)
     }
 
-    /// Waits until the shim has heard what its gate has just begun to say. Over a line that is a moment later,
-    /// which is longer on a busy machine. In many pieces: one that stands still takes no more than one of
-    /// them from those who have to hear.
+    /// Waits until the shim has heard what its gate has just begun to say. Over a line that is a moment
+    /// later, which is longer on a busy machine. In many pieces: one that stands still takes no more than one
+    /// of them from those who have to hear.
     pub(crate) async fn hears(&self) {
         let pieces = if self.has_line { 100 } else { 0 };
         for _ in 0..pieces {
