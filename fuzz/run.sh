@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Fuzzes each target for some seconds: run.sh [seconds [target...]]. What it finds is kept in artifacts/, and what it learns in
 # corpus/, so that a longer run goes on where the last one ended. To try a finding again: BERTH_FUZZ_TARGET=TARGET
-# fuzz-target/debug/berth-fuzz FILE. BERTH_FUZZ_SEED makes what is tried the same each time. Needs a C++ compiler, for libFuzzer.
+# fuzz-target/debug/berth-fuzz FILE. BERTH_FUZZ_SEED makes what is tried the same each time. An input that takes longer than
+# BERTH_FUZZ_TIMEOUT seconds (10) is a finding. Needs a C++ compiler, for libFuzzer.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:-20}
@@ -28,7 +29,7 @@ fuzz() { # target
     done
     [ "$target" != config ] || cp ../daemon/src/config/defaults.yaml corpus/config/
     if ! BERTH_FUZZ_TARGET=$target "$program" "corpus/$target" -dict=words.dict -max_total_time="$seconds" -seed="${BERTH_FUZZ_SEED:-0}" \
-        -max_len=8192 -timeout=10 -rss_limit_mb=1024 -artifact_prefix="artifacts/$target/" >"$log" 2>&1; then
+        -max_len=8192 -timeout="${BERTH_FUZZ_TIMEOUT:-10}" -rss_limit_mb=1024 -artifact_prefix="artifacts/$target/" >"$log" 2>&1; then
         tail -n 60 "$log" >&2
         echo "run.sh: $target failed, see fuzz/$log" >&2
         return 1

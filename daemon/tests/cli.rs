@@ -77,7 +77,7 @@ fn berthd() -> Command {
 
 #[track_caller]
 fn await_condition(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(300);
     while !condition() {
         assert!(Instant::now() < deadline, "no {what} in time");
         std::thread::sleep(Duration::from_millis(5));

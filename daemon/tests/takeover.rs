@@ -209,11 +209,13 @@ fn after_a_crash_the_guardian_puts_the_runtime_back_and_berthd_may_come_again() 
     let mut berthd = node.start();
     for round in 0..2 {
         node.await_taken(&berthd);
+        let killed = Instant::now();
         berthd.signal(Signal::SIGKILL);
         berthd.0.wait().unwrap();
-        assert_ne!(
-            node.listens("r.sock"),
-            Some(us()),
+        let listens = node.listens("r.sock");
+        // The guardian waits that long for a berthd that comes back. A test that has stood still looks later.
+        assert!(
+            listens != Some(us()) || killed.elapsed() >= Duration::from_secs(2),
             "round {round}: somebody was there before the guardian"
         );
         node.await_runtime();

@@ -2,6 +2,9 @@
 
 use std::fmt::{Debug, Display};
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
@@ -56,7 +59,7 @@ where
     }
 }
 
-/// Waits until `look` shows twice the same, with two seconds in between, and gives that. What was just seen
+/// Waits until `look` shows twice the same, with [`REST`] in between, and gives that. What was just seen
 /// may be there before whoever wrote it has counted it.
 pub async fn await_rest<T: PartialEq + Debug>(
     what: impl Display,
@@ -71,4 +74,36 @@ pub async fn await_rest<T: PartialEq + Debug>(
         Ok(now)
     })
     .await
+}
+
+/// A thread that sleeps is late by less where others merely have their turns.
+const TURNS: Duration = Duration::from_millis(200);
+
+/// Time that this machine stood still, since it is watched: what did not come in it is late by nobody's
+/// fault. For what has a limit of its own that a test cannot move, such as how long a call is held.
+#[derive(Debug)]
+pub struct Standstill(Arc<AtomicU64>);
+
+impl Standstill {
+    /// Watches from now on.
+    pub fn watch() -> Self {
+        let lost = Arc::<AtomicU64>::default();
+        let watched = Arc::downgrade(&lost);
+        thread::spawn(move || {
+            while watched.strong_count() > 0 {
+                let begun = std::time::Instant::now();
+                thread::sleep(POLL);
+                let late = begun.elapsed().saturating_sub(POLL);
+                if let Some(lost) = watched.upgrade().filter(|_| late > TURNS) {
+                    lost.fetch_add(u64::try_from(late.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+                }
+            }
+        });
+        Self(lost)
+    }
+
+    /// Tells how much that is.
+    pub fn lost(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
 }

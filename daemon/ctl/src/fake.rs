@@ -11,7 +11,7 @@ pub(crate) fn global(node: &Node) -> Global {
     Global {
         runtime_endpoint: Some(format!("unix://{}", node.socket().display())),
         admin_socket: node.dir.path().join("admin.sock"),
-        timeout: Duration::from_secs(5),
+        timeout: Duration::from_secs(60),
         debug: false,
     }
 }

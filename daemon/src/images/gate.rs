@@ -142,7 +142,7 @@ mod tests {
                     changes.changed().await.unwrap();
                 }
             };
-            timeout(Duration::from_secs(5), turned).await.expect("it is told");
+            timeout(Duration::from_secs(60), turned).await.expect("it is told");
         };
         assert!(!passes(), "nothing is known before the first plan");
         images.plan();

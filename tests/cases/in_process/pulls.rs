@@ -1,7 +1,5 @@
 //! A pull that the agent does already is not done twice, and any other goes to the runtime as it came.
 
-use std::time::Duration;
-
 use berth_policy::Event;
 use berth_proto::cri as proto;
 use berth_tests::fake::{Exchange, FakeKubelet, FakeRuntime, Reply, framed};
@@ -49,7 +47,7 @@ async fn a_pull_of_the_agent_answers_the_kubelets() {
         let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let (reply, ()) = tokio::join!(pull(&kubelet), async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            world.gate.joined().await;
             world.gate.pulled(IMAGE, Some("sha256:1"));
         });
         assert_eq!((reply.status(), reply.body()), (Some(0), answer("sha256:1")));
@@ -65,7 +63,7 @@ async fn when_the_agents_fails_the_kubelets_goes_on() {
         let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let (reply, ()) = tokio::join!(pull(&kubelet), async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            world.gate.joined().await;
             assert!(calls.try_recv().is_err(), "not before the agent's own has ended");
             world.gate.pulled(IMAGE, None);
             let mut call = calls.recv().await.unwrap();
@@ -87,7 +85,7 @@ async fn a_stop_of_the_agent_lets_a_waiting_pull_go() {
         let Scene { world, mut calls, kubelet, _runtime } = Scene::set().await;
         world.gate.pulls(IMAGE);
         let (reply, ()) = tokio::join!(pull(&kubelet), async {
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            world.gate.joined().await;
             world.shutdown.cancel();
             let mut call = calls.recv().await.unwrap();
             call.read().await.unwrap();

@@ -89,6 +89,13 @@ impl ScriptedGate {
         });
     }
 
+    /// Waits until somebody waits for its pull.
+    pub(crate) async fn joined(&self) {
+        while self.pulls.receiver_count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Adds this to the next list of the kubelet that is answered.
     pub(crate) fn nudge(&self, nudge: Nudge) {
         self.nudges.lock().unwrap().push((nudge, None));

@@ -1,6 +1,8 @@
 //! The Kubernetes API server, with the authorizers and the admission that matter to a node: Node, RBAC,
 //! NodeRestriction.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -181,13 +183,19 @@ impl ApiServer {
 
     /// The file that makes a program act as `user`.
     pub fn kubeconfig(&self, user: User) -> Result<PathBuf> {
-        self.run
-            .write(&format!("{}.kubeconfig", user.name()), &self.kubeconfig_text(user.name(), user.token()))
+        self.kubeconfig_with(user.name(), user.token())
     }
 
     /// The file that makes a program act as whomever the token stands for.
     pub fn kubeconfig_with(&self, name: &str, token: &str) -> Result<PathBuf> {
-        self.run.write(&format!("{name}.kubeconfig"), &self.kubeconfig_text(name, token))
+        // Written beside it and renamed: tests that share the node ask for the same one, and the programs of
+        // one must not find half of it while another writes.
+        let new = tempfile::NamedTempFile::new_in(&self.certificates).context("a kubeconfig")?;
+        fs::write(new.path(), self.kubeconfig_text(name, token)).context("a kubeconfig")?;
+        fs::set_permissions(new.path(), fs::Permissions::from_mode(0o644)).context("a kubeconfig")?;
+        let path = self.run.path(format!("{name}.kubeconfig"));
+        new.persist(&path).with_context(|| format!("write {}", path.display()))?;
+        Ok(path)
     }
 
     fn kubeconfig_text(&self, name: &str, token: &str) -> String {

@@ -8,17 +8,18 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::run_dir::{Names, RUNS, lock};
+use super::run_dir::{Names, OWNER, RUNS, lock};
 
 /// Where the logs of ended runs are, beside the runs.
 const LOGS: &str = "logs";
@@ -37,7 +38,11 @@ pub fn leftovers() -> Result<Vec<u8>> {
     for run in runs {
         let run = run.context(RUNS)?;
         let Some(number) = run.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let Some(_owner) = lock(&run.path())? else { continue };
+        let Some(_owner) = lock(&run.path())? else {
+            // One with nothing in it, not even an owner, is of a process that was killed. Any other stays.
+            let _ = fs::remove_dir(run.path());
+            continue;
+        };
         remove(number)?;
         removed.push(number);
     }
@@ -57,12 +62,7 @@ pub fn remove(number: u8) -> Result<()> {
     remove_cgroups(&names.cgroup)?;
     remove_log_links(&dir)?;
     keep_logs(&dir, number)?;
-    match fs::remove_dir_all(&dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("remove {}: it has {:?}", dir.display(), left_in(&dir)))
-        }
-        _ => Ok(()),
-    }
+    remove_folder(&dir)
 }
 
 // === processes ===
@@ -221,7 +221,11 @@ fn unmount(dir: &Path) -> Result<()> {
         .collect();
     points.reverse(); // the last mounted first
     for point in points {
-        umount2(point.as_str(), MntFlags::MNT_DETACH).with_context(|| format!("unmount {point}"))?;
+        match umount2(point.as_str(), MntFlags::MNT_DETACH) {
+            // Gone in the meantime is what we want.
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+            Err(error) => return Err(error).with_context(|| format!("unmount {point}")),
+        }
     }
     Ok(())
 }
@@ -277,6 +281,48 @@ fn keep_logs(dir: &Path, number: u8) -> Result<()> {
     }
     fs::create_dir_all(Path::new(RUNS).join(LOGS)).context("folder of old logs")?;
     fs::rename(dir.join("log"), &kept).with_context(|| format!("keep the logs in {}", kept.display()))
+}
+
+/// Removes the folder, and waits for the last who write to it: what a containerd has started that was killed,
+/// such as a plugin of its network, is nobody's child any more, and shows nothing of the run.
+fn remove_folder(dir: &Path) -> Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        unmount(dir)?;
+        let Err(error) = remove_all(dir) else { return Ok(()) };
+        let may_pass = matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty | ErrorKind::ResourceBusy
+        );
+        if error.kind() == ErrorKind::NotFound && !dir.exists() {
+            return Ok(());
+        }
+        if !may_pass || Instant::now() > until {
+            let left = left_in(dir);
+            return Err(error).with_context(|| format!("remove {}: it has {left:?}", dir.display()));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The [`OWNER`] goes last: as long as there is one, the folder is somebody's, and whoever is killed in the
+/// middle leaves a leftover.
+fn remove_all(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name() == OWNER {
+            continue;
+        }
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
+        }
+    }
+    match fs::remove_file(dir.join(OWNER)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::remove_dir(dir)
 }
 
 /// Lists the files that are left in a folder and in those below it, to say who wrote them.
@@ -343,3 +389,6 @@ fn remove_cgroup(path: &Path) -> Result<()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

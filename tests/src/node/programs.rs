@@ -52,6 +52,22 @@ pub fn helm() -> Result<PathBuf> {
     Ok(path.trim().into())
 }
 
+/// Puts a shell script there. Another process writes it: what this one has open for writing while another
+/// test starts a program is "text busy" for a moment. Whoever runs it meanwhile finds the old one.
+pub fn script(path: &Path, text: &str) -> Result<()> {
+    const SH: &str = r#"printf '#!/bin/sh\n%s\n' "$1" >"$0.new" && chmod 755 "$0.new" && mv "$0.new" "$0""#;
+    let done = Command::new("sh")
+        .args(["-c", SH])
+        .arg(path)
+        .arg(text)
+        .output()
+        .with_context(|| path.display().to_string())?;
+    if !done.status.success() {
+        bail!("write {}: {}", path.display(), String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(())
+}
+
 /// `berthd` or `berthctl`.
 pub fn berth(program: &str) -> Result<PathBuf> {
     up_to_date(program)

@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +15,7 @@ use nix::fcntl::{Flock, FlockArg};
 /// Where the runs of this machine are.
 pub(super) const RUNS: &str = "/var/tmp/berth-tests";
 /// The file of a run that its owner keeps locked: a run whose lock can be had is a leftover.
-const OWNER: &str = "owner";
+pub(super) const OWNER: &str = "owner";
 /// Below the range that the kernel hands out to outgoing connections (32768 and up).
 const FIRST_PORT: u16 = 20_000;
 const PORTS_PER_RUN: u16 = 32;
@@ -95,11 +96,16 @@ impl Run {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error).with_context(|| format!("create {}", dir.display())),
             }
-            // Whoever removes leftovers may have taken it for one, and may have removed it already.
-            let Some(owner) = lock(&dir)? else { continue };
-            if !dir.join(OWNER).exists() {
-                continue;
+            // Whoever removes leftovers may have taken it for one, and may have removed it already; and the
+            // next one may have made it again.
+            match File::create_new(dir.join(OWNER)) {
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {
+                    continue;
+                }
+                Err(error) => return Err(error).with_context(|| format!("own {}", dir.display())),
             }
+            let Some(owner) = lock(&dir)? else { continue };
             fs::create_dir(dir.join("pids")).context("create pids")?;
             fs::create_dir(dir.join("log")).context("create log")?;
             return Ok(Self { number, dir, _owner: owner });
@@ -198,17 +204,21 @@ impl Names {
     }
 }
 
-/// Locks a run's directory; `None` when its owner is alive, or it is gone.
+/// Locks a run's directory; `None` when its owner is alive, or it is gone or going: whoever removes it takes
+/// [`OWNER`] away last, and nothing new may come into it meanwhile.
 pub(super) fn lock(dir: &Path) -> Result<Option<Flock<File>>> {
     let path = dir.join(OWNER);
-    let file = match File::options().create(true).append(true).open(&path) {
+    let file = match File::options().append(true).open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("open {}", path.display())),
     };
-    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-        Ok(lock) => Ok(Some(lock)),
-        Err((_, nix::errno::Errno::EWOULDBLOCK)) => Ok(None),
-        Err((_, error)) => Err(error).with_context(|| format!("lock {}", path.display())),
-    }
+    let lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => lock,
+        Err((_, nix::errno::Errno::EWOULDBLOCK)) => return Ok(None),
+        Err((_, error)) => return Err(error).with_context(|| format!("lock {}", path.display())),
+    };
+    // Between the two steps its owner may have removed it, and the next run may have the number already.
+    let locked = lock.metadata().with_context(|| path.display().to_string())?.ino();
+    Ok(fs::metadata(&path).is_ok_and(|now| now.ino() == locked).then_some(lock))
 }

@@ -140,7 +140,8 @@ impl Cri {
         let request = ExecSyncRequest {
             container_id: id.to_owned(),
             cmd: command.iter().map(|&part| part.to_owned()).collect(),
-            timeout: 20,
+            // Only what hangs is to end.
+            timeout: 180,
         };
         let answer = self.runtime.clone().exec_sync(request).await.context("ExecSync")?.into_inner();
         Ok((answer.exit_code, String::from_utf8_lossy(&answer.stdout).into_owned()))

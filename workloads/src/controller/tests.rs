@@ -187,7 +187,8 @@ async fn one_of_two_replicas_writes_and_the_other_goes_on_from_there() {
     until(&server, "the status is written", |server| server.count("one", "PATCH clonesets") > 0).await;
     assert!(server.lock().unwrap().asked.iter().all(|(who, _)| *who == "one"));
     one.leads(false);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // What was on its way comes to its end.
+    rest(&one).await;
     let before = server.lock().unwrap().asked.len();
     two.leads(true);
     until(&server, "the other one writes the status", |server| server.count("two", "PATCH clonesets") > 0)

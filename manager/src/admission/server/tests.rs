@@ -187,7 +187,7 @@ async fn bodies_that_do_not_come_hold_up_nobody() {
 #[case::maps_without_entries(json!({ "spec": vec![json!({}); 40_000] }))]
 #[tokio::test]
 async fn those_that_wait_hold_up_nobody(#[case] object: Value) {
-    let (stage, bundle) = stage().await;
+    let (stage, bundle) = stage_of(CONNECTIONS, FOR_EVER).await;
     let stage = Arc::new(stage);
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..8 {
@@ -300,7 +300,7 @@ async fn idle_connections_keep_nobody_out() {
         idle.push(tls(&stage, &bundle, protocol).await.unwrap());
     }
     let answered = call(&stage, &bundle, "h2", PODS, review("n"));
-    let (code, _) = timeout(SPARED * 8, answered).await.unwrap().unwrap();
+    let (code, _) = timeout(PATIENCE, answered).await.unwrap().unwrap();
     assert_eq!(code, 200);
 }
 

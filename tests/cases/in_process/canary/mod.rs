@@ -7,7 +7,7 @@ mod api;
 use std::{
     fs,
     io::Read,
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     os::unix::process::ExitStatusExt,
     path::Path,
     process::{Child, Command, Stdio},
@@ -104,6 +104,13 @@ fn agent(program: &Path, directory: &Path, api: &str, http: SocketAddr) -> Agent
         String::from_utf8_lossy(&said).into_owned()
     });
     Agent { child, said }
+}
+
+/// A loopback address that nobody else has: a port of 127.0.0.1 that is free now may be taken, also by some
+/// client, before the agent comes to it.
+fn own_address() -> SocketAddr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    (Ipv4Addr::new(127, 83, high, low), 9841).into()
 }
 
 /// A runtime that has nothing, makes everything, and cannot pull.
@@ -231,8 +238,7 @@ async fn nothing_secret_is_said_or_written() {
         let given = Given::default();
         let _runtime = runtime(directory, &given);
         let (url, asked) = api::start().await;
-        // Free until somebody takes it, which nobody does in a few milliseconds.
-        let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let http = own_address();
         let agent = agent(&berthd, directory, &url, http);
         let kubelet = loop {
             match FakeKubelet::connect(&directory.join("cri.sock")).await {

@@ -156,6 +156,14 @@ impl Node {
         Ok(())
     }
 
+    /// Waits until a berthd is connected to the shim.
+    pub(crate) async fn connected(&self) {
+        let socket = self.directory.path().join("shim.sock");
+        while !berth_shim::remote::look(&socket).await.is_ok_and(|shim| shim.agent) {
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.path().join("cri.sock")
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use berth_tests::wait::await_condition;
+use berth_tests::wait::{Standstill, await_condition};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use rustls::pki_types::pem::PemObject;
@@ -29,7 +29,7 @@ async fn a_certificate_is_renewed_under_load() -> Result<()> {
     scene.set_of("rotated", json!({})).await?;
     let before = scene.secrets.get(SECRET).await?.data.context("no data")?["tls.crt"].clone();
 
-    let over = AtomicBool::new(false);
+    let (over, still) = (AtomicBool::new(false), Standstill::watch());
     let (made, shaken) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let load = async |worker: usize| -> Result<()> {
         let mut turn = 0;
@@ -37,6 +37,9 @@ async fn a_certificate_is_renewed_under_load() -> Result<()> {
             let name = format!("p-{worker}-{turn}");
             turn += 1;
             let pod = scene.pods.create(&PostParams::default(), &pod(&name, "rotated")?).await;
+            if pod.as_ref().is_err_and(|error| is_late(error, &still)) {
+                continue;
+            }
             let pod = pod.with_context(|| format!("pod {name}"))?;
             ensure!(sidecars(&pod) == 1, "{name} has no sidecar");
             made.fetch_add(1, Ordering::Relaxed);
@@ -85,6 +88,11 @@ async fn a_certificate_is_renewed_under_load() -> Result<()> {
     let (made, shaken) = (made.into_inner(), shaken.into_inner());
     println!("renewed in {:?}; {made} pods made, {shaken} handshakes, 0 failed", renewed?);
     second.service().stop()
+}
+
+/// An API server waits five seconds for an answer, also on a machine where nobody has a turn for as long.
+fn is_late(error: &kube::Error, still: &Standstill) -> bool {
+    still.lost() > Duration::from_secs(2) && error.to_string().contains("deadline exceeded")
 }
 
 /// A handshake with the Service as a client with this bundle makes it.

@@ -1,12 +1,11 @@
 //! Upgrades that do not go well: the old berthd goes on, or its program does.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::manifest::Container;
+use berth_tests::node::programs;
 use berth_tests::observe::Caller;
 
 use super::QUICKLY;
@@ -15,8 +14,7 @@ use crate::case::{Case, run_alone};
 /// A shell script in a directory of its own.
 fn script(dir: &tempfile::TempDir, text: &str) -> Result<PathBuf> {
     let path = dir.path().join("berthd");
-    fs::write(&path, format!("#!/bin/sh\n{text}\n"))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    programs::script(&path, text)?;
     Ok(path)
 }
 

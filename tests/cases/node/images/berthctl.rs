@@ -61,7 +61,7 @@ async fn images_of_a_killed_berthctl_are_not_pulled_on() -> Result<()> {
     run("images_of_a_killed_berthctl", async |case: &Case| {
         let (registry, berthd) = (registry(case).await?, case.node.berthd()?);
         let (gateway, reference) = behind_gateway(case, registry, "killed-ctl:v1", 8 << 20).await?;
-        gateway.day(Day::Slow(1 << 19));
+        gateway.day(Day::Slow(1 << 18));
         let mut client = tokio::process::Command::new(programs::berth("berthctl")?)
             .arg(format!("--admin-socket={}", berthd.admin_socket().display()))
             .args(["pull", &reference])

@@ -1,11 +1,11 @@
 //! Credentials of registries as a berthd finds them on its node; it reads them anew for each pull.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use anyhow::{Context, Result};
 
 use super::Berthd;
+use crate::node::programs;
 
 /// Names below the run's directory.
 pub(super) const DOCKER_CONFIG: &str = "berth/docker.json";
@@ -21,8 +21,7 @@ impl Berthd {
 
     /// Gives it a credential provider for images that match this, a shell script, from its next pull on.
     pub fn credential_provider(&self, match_image: &str, script: &str) -> Result<()> {
-        let program = self.run.write(PROVIDER, &format!("#!/bin/sh\n{script}\n"))?;
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).context("make it a program")?;
+        programs::script(&self.run.path(PROVIDER), script)?;
         self.replace(PROVIDERS, &providers(match_image))
     }
 

@@ -54,8 +54,10 @@ impl World {
         let tree = Tree::of(files);
         std::fs::create_dir_all(tree.path().join("run")).unwrap();
         let tools = tempfile::tempdir().unwrap();
-        let systemctl = tools.path().join("systemctl");
-        std::fs::write(&systemctl, SYSTEMCTL.replace("ROOT", tree.path().to_str().unwrap())).unwrap();
+        let (source, systemctl) = (tools.path().join("source"), tools.path().join("systemctl"));
+        std::fs::write(&source, SYSTEMCTL.replace("ROOT", tree.path().to_str().unwrap())).unwrap();
+        // By a process of its own: a file that this one writes while another test forks is "text busy".
+        assert!(std::process::Command::new("cp").args([&source, &systemctl]).status().unwrap().success());
         std::fs::set_permissions(&systemctl, std::fs::Permissions::from_mode(0o755)).unwrap();
         let host = Host::with_systemctl(tree.path(), &systemctl);
         let programs = tempfile::tempdir().unwrap();
