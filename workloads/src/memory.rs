@@ -165,8 +165,8 @@ mod tests {
         }
     }
 
-    /// Rows: term and generation of the next look, after one in term 1 at generation 1, and whether it is still
-    /// known what the nodes had.
+    /// Rows: term and generation of the next look, after one in term 1 at generation 1, and whether it is
+    /// still known what the nodes had.
     #[test]
     fn what_nodes_had_is_forgotten_where_somebody_else_may_have_changed_it() {
         for (term, generation, is_known) in [(1, 1, true), (1, 2, true), (2, 1, true), (2, 2, false)] {
