@@ -40,11 +40,46 @@ impl Writer {
     }
 }
 
-/// Workload as a reading has found it. One that nobody can read is set aside when the watch shows it.
+/// Workload as a reading has found it; `None`: nobody can read what it is now, so it is set aside, as when
+/// the watch shows it.
 fn found_set(kind: &Kind, known: &BTreeMap<String, u64>, object: DynamicObject) -> Option<FoundSet> {
     let uid = object.metadata.uid.clone()?;
     let found = version(object.metadata.resource_version.as_deref().unwrap_or_default());
     let is_newer = known.get(&uid).is_some_and(|known| *known < found);
-    let newer = if is_newer { kind.file(object).ok() } else { None };
+    let newer = if is_newer { Some(kind.file(object).ok()?) } else { None };
     Some((uid, newer))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::kinds::KINDS;
+
+    /// Rows: the version that is known, the replicas of one that is listed at version 5, and whether all of
+    /// it is kept; `None`: it is none that counts.
+    #[rstest]
+    #[case::newer(Some(3), json!(5), Some(true))]
+    #[case::as_it_is_known(Some(5), json!(5), Some(false))]
+    #[case::the_watch_was_faster(Some(7), json!(5), Some(false))]
+    #[case::not_known(None, json!(5), Some(false))]
+    #[case::not_readable(Some(3), json!("five"), None)]
+    fn what_is_newer_is_kept(
+        #[case] known: Option<u64>,
+        #[case] replicas: Value,
+        #[case] is_kept: Option<bool>,
+    ) {
+        let kind = KINDS.into_iter().find(|kind| kind.name == "StatefulSet").unwrap();
+        let object = serde_json::from_value(json!({
+            "apiVersion": kind.api_version(), "kind": kind.name,
+            "metadata": { "namespace": "ns", "name": "db", "uid": "u", "resourceVersion": "5" },
+            "spec": { "replicas": replicas, "selector": {}, "template": {} },
+        }));
+        let known = known.map(|version| ("u".to_owned(), version)).into_iter().collect();
+        let found = found_set(kind, &known, object.unwrap());
+        assert!(found.iter().all(|(uid, _)| uid == "u"));
+        assert_eq!(found.map(|(_, newer)| newer.is_some()), is_kept);
+    }
 }
