@@ -153,6 +153,8 @@ impl Controller {
             let effects = if term.is_some() && term != before {
                 // Whoever led before may have said it of others: each replica has its own room.
                 self.room.all_left_out().for_each(|absent| self.tell_of(absent));
+                // Pods are asked for by these, and the leader before this one may have seen newer ones.
+                self.ask_for_list(Kind::SidecarSet);
                 self.indexes.all().leads(now)
             } else if term.is_none() && before.is_some() {
                 self.indexes.all().rests(now)
@@ -286,8 +288,12 @@ impl Controller {
     fn list_again(&mut self, now: Instant) {
         for kind in self.room.due(now) {
             info!(kind = kind.name(), "Room for what was not kept, all of the kind are listed");
-            self.relists.send_modify(|asked| asked[kind as usize] = asked[kind as usize].wrapping_add(1));
+            self.ask_for_list(kind);
         }
+    }
+
+    fn ask_for_list(&self, kind: Kind) {
+        self.relists.send_modify(|asked| asked[kind as usize] = asked[kind as usize].wrapping_add(1));
     }
 
     fn answered(&mut self, Answer { fetch, result }: Answer) {

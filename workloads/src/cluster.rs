@@ -1,5 +1,6 @@
 //! Picture of the cluster: workloads of all kinds, what they own, and the nodes.
 
+mod found;
 mod nodes;
 mod of_set;
 mod room;
@@ -35,8 +36,7 @@ use crate::{
     node_updates::NodeUpdates,
     object::Filed,
     owned::{Concerned, Ownable, Owned},
-    reading::{Found, uids_in},
-    room::uids,
+    reading::uids_in,
     update_store::{News, UpdateStore},
     watch::{Input, Shown},
 };
@@ -245,21 +245,6 @@ impl Cluster {
         let all = all.map(|filed| (filed.object.namespace(), filed.uid()));
         let absent = self.absent.values().map(|absent| (absent.namespace.as_str(), absent.uid.as_str()));
         uids_in(namespaces, all.chain(absent))
-    }
-
-    /// Takes in all objects of a namespace with these workloads, as they were read at once. UIDs of those
-    /// that something new was found for.
-    pub(crate) fn found(&mut self, sets: &[String], found: Found) -> Vec<String> {
-        let (uids, revisions) = (uids(&found.revisions), self.all_fitting(found.revisions));
-        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
-        let mut keys = self.pods.found(&sets, found.pods);
-        let (mut concerned, named) = self.claims.found(&sets, found.claims);
-        keys.extend(self.revisions.found(&sets, revisions));
-        concerned.extend(keys.into_iter().flat_map(|key| self.keyed(key)));
-        concerned.extend(named.iter().flat_map(|named| self.sets_of(named)));
-        self.answered(&uids);
-        concerned.extend(self.make_room());
-        concerned
     }
 
     /// A write to a workload was answered with this.

@@ -75,8 +75,8 @@ impl Controller {
     /// what there is.
     fn read_or_begin(&self, state: &mut State) {
         if let Some((term, namespaces)) = state.turns.term_to_read(|| state.cluster.namespaces()) {
-            let spared = state.cluster.spared(&namespaces);
-            let reading = self.connections.writer.clone().read_all(term, namespaces, spared);
+            let (spared, known) = (state.cluster.spared(&namespaces), state.cluster.known_sets(&namespaces));
+            let reading = self.connections.writer.clone().read_all(term, namespaces, spared, known);
             state.turns.read(async { Came::Found(reading.await) });
         }
         if state.turns.term_to_plan().is_some() {

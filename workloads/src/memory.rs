@@ -28,6 +28,8 @@ pub(crate) struct Memory {
     pub(crate) rests: Rests,
     /// Revisions of its nodes that keep what they have: a pod that is gone tells nothing.
     pub(crate) held: Held,
+    /// Term, and generation of the workload, of the last look.
+    looked: Option<(Option<u64>, Option<i64>)>,
     /// They are tried again by themselves: the rest does not wait for them.
     pub(crate) unadopted: Unadopted,
     backoff: Backoff,
@@ -79,6 +81,15 @@ impl Memory {
             End::ScaleFailed(error) => self.failures.scale = Some(error.clone()),
             End::UpdateFailed(error) => self.failures.update = Some(error.clone()),
             End::Held(what) => self.takes_in(what),
+        }
+    }
+
+    /// The workload is looked at in this term. One that is another than it was in an earlier term was changed
+    /// while somebody else may have led, and its nodes may have got what this replica has not seen.
+    pub(crate) fn looks(&mut self, term: Option<u64>, generation: Option<i64>) {
+        let before = self.looked.replace((term, generation));
+        if before.is_some_and(|(of, seen)| of != term && seen != generation) {
+            self.held.clear();
         }
     }
 
@@ -151,6 +162,19 @@ mod tests {
             let pauses: Vec<Duration> = ends.iter().map(|end| memory.ends(end)).collect();
             assert_eq!(pauses.last(), Some(&Duration::from_millis(pause)), "{ends:?}");
             assert_eq!(memory.failures.scale.as_deref(), says, "{ends:?}");
+        }
+    }
+
+    /// Rows: term and generation of the next look, after one in term 1 at generation 1, and whether it is
+    /// still known what the nodes had.
+    #[test]
+    fn what_nodes_had_is_forgotten_where_somebody_else_may_have_changed_it() {
+        for (term, generation, is_known) in [(1, 1, true), (1, 2, true), (2, 1, true), (2, 2, false)] {
+            let mut memory = Memory::default();
+            memory.looks(Some(1), Some(1));
+            memory.held = Held::from([("node".to_owned(), "7c9b".to_owned())]);
+            memory.looks(Some(term), Some(generation));
+            assert_eq!(!memory.held.is_empty(), is_known, "{term} {generation}");
         }
     }
 

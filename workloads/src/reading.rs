@@ -1,9 +1,9 @@
 //! Reading of all objects at the start of a term.
 //!
 //! A watch is late by nature, and the leader before this one may have written a moment ago. So nothing is
-//! planned before the objects of all workloads were read once in a term. Each namespace is read at once: the
-//! API server reads all of it for each list, whatever a selector takes of that, so a list of each workload
-//! would cost the more the more workloads there are beside each other.
+//! planned before all workloads and their objects were read once in a term. Each namespace is read at once:
+//! the API server reads all of it for each list, whatever a selector takes of that, so a list of each
+//! workload would cost the more the more workloads there are beside each other.
 //!
 //! Many namespaces are read some at a time, and what is in these is planned before the next ones are read:
 //! with ten thousand of them nobody waits for the last one. A namespace that cannot be read holds up none of
@@ -16,6 +16,7 @@
 //! ([`repeat`]).
 
 mod repeat;
+mod sets;
 mod unread;
 
 use std::{
@@ -32,8 +33,10 @@ use k8s_openapi::NamespaceResourceScope;
 use kube::{Api, Resource, api::ListParams};
 
 use self::repeat::Repeats;
+pub(crate) use self::sets::{FoundSet, KnownSets};
 pub(crate) use self::unread::Unread;
 use crate::{
+    kinds::Kind,
     owned::Listed,
     spared::Spared,
     timing::Backoff,
@@ -59,6 +62,8 @@ pub(crate) struct Found {
     pub(crate) pods: Listed<PodView>,
     pub(crate) claims: Listed<ClaimView>,
     pub(crate) revisions: Listed<Revision>,
+    /// Workloads of each kind of which some are known.
+    pub(crate) sets: Vec<(&'static Kind, Listed<FoundSet>)>,
 }
 
 /// End of a reading.
@@ -301,18 +306,25 @@ where
 }
 
 impl Writer {
-    /// Reads all objects of the sets of these namespaces. Of revisions the templates that are `spared` are
-    /// not kept until the end.
-    pub(crate) async fn read_all(self, term: u64, namespaces: BTreeSet<String>, spared: Spared) -> Ended {
-        each(term, namespaces, |namespace| self.found(namespace, &spared)).await
+    /// Reads all objects of the sets of these namespaces, and the sets that are `known`. Of revisions the
+    /// templates that are `spared` are not kept until the end.
+    pub(crate) async fn read_all(
+        self,
+        term: u64,
+        namespaces: BTreeSet<String>,
+        spared: Spared,
+        known: KnownSets,
+    ) -> Ended {
+        each(term, namespaces, |namespace| self.found(namespace, &spared, &known)).await
     }
 
-    async fn found(&self, namespace: String, spared: &Spared) -> Result<Found, Failure> {
+    async fn found(&self, namespace: String, spared: &Spared, known: &KnownSets) -> Result<Found, Failure> {
         let revision = |object| Revisions::view(object).map(|one| spared.of(one));
         Ok(Found {
             pods: self.watched::<Pods>(&namespace, Pods::view).await?,
             claims: self.watched::<Claims>(&namespace, Claims::view).await?,
             revisions: self.watched::<Revisions>(&namespace, revision).await?,
+            sets: self.found_sets(&namespace, known).await?,
         })
     }
 

@@ -111,6 +111,7 @@ impl State {
             return next;
         }
         let memory = self.memory.entry(uid.to_owned()).or_default();
+        memory.looks(self.turns.term(), set.meta().generation);
         memory.rests.begin(set.meta().generation);
         let planned = guarded(|| {
             let plan = planned(&self.cluster, &set, memory, look.settings, look.now);

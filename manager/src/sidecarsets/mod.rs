@@ -26,7 +26,9 @@
 //! for it.
 //!
 //! Invariants:
-//! - nothing is decided before all kinds have been listed once, or while this replica does not lead;
+//! - nothing is decided before all kinds have been listed once, or while this replica does not lead; and who
+//!   begins to lead lists the sets first: the leader before it may have asked for pods by an edit that no
+//!   watch has shown here, and they would get the sidecars of before;
 //! - no pod is asked for before the revision that it is to get stands in the set's status;
 //! - what has been asked for stands in the objects of the nodes: the next leader goes on from there;
 //! - a set's status is written once in [`WRITTEN_EVERY`] at the most, or in [`ANSWERED_EVERY`] when its spec
@@ -105,8 +107,10 @@ const KINDS: &[Kind] = &[Kind::Pod, Kind::Namespace, Kind::SidecarSet, Kind::Nod
 #[derive(Debug)]
 pub struct SidecarIndex {
     views: Views,
-    /// This replica may write.
-    leads: bool,
+    /// Since when this replica may write.
+    leads: Option<Instant>,
+    /// Everything was looked at since then.
+    begun: bool,
     texts: Texts,
     label_sets: LabelSets,
     /// By name.
@@ -180,7 +184,8 @@ impl Default for SidecarIndex {
     fn default() -> Self {
         Self {
             views: Views::default(),
-            leads: false,
+            leads: None,
+            begun: false,
             texts: Texts::default(),
             label_sets: LabelSets::default(),
             sets: BTreeMap::new(),
@@ -243,11 +248,8 @@ impl Index for SidecarIndex {
         self.vanished(kind)
     }
 
-    fn list_ended(&mut self, complete: bool, _: &Pods, _: Now) {
-        if complete {
-            self.look_at_all();
-        }
-    }
+    /// Who leads looks at everything when all has been listed.
+    fn list_ended(&mut self, _: bool, _: &Pods, _: Now) {}
 
     fn time_passed(&mut self, _: &Pods, now: Now) {
         while let Some(wake) = self.timers.due(now.instant) {
@@ -261,15 +263,14 @@ impl Index for SidecarIndex {
     }
 
     fn leads(&mut self, _: &Pods, now: Now) {
-        self.leads = true;
+        (self.leads, self.begun) = (Some(now.instant), false);
         self.silence.begin(now.instant);
         self.forget_orders();
         self.updates.leads();
-        self.look_at_all();
     }
 
     fn rests(&mut self, _: &Pods, _: Now) {
-        self.leads = false;
+        self.leads = None;
         self.forget_orders();
         self.forget_wishes();
     }

@@ -23,6 +23,10 @@ struct View {
     /// Since when it has been complete once.
     listed: Option<Instant>,
     listing: bool,
+    /// When the list that comes in began.
+    begun: Option<Instant>,
+    /// When the newest list that has ended began.
+    as_of: Option<Instant>,
     doubt: Option<Instant>,
     /// Until when changes may have gone unseen, at the last interruption of the watch.
     blind: Option<Instant>,
@@ -33,7 +37,7 @@ struct View {
 impl Views {
     pub(crate) fn begins(&mut self, kind: Kind, now: Instant) {
         let view = self.view(kind);
-        view.listing = true;
+        (view.listing, view.begun) = (true, Some(now));
         view.list = view.list.wrapping_add(1);
         view.doubt = Some(later(now, DOUBT));
     }
@@ -41,6 +45,7 @@ impl Views {
     pub(crate) fn ends(&mut self, kind: Kind, now: Instant) {
         let view = self.view(kind);
         (view.listing, view.doubt, view.blind) = (false, None, Some(now));
+        view.as_of = view.begun.take().or(view.as_of);
         view.listed.get_or_insert(now);
     }
 
@@ -54,6 +59,11 @@ impl Views {
     pub(crate) fn complete_since(&self, kinds: &[Kind]) -> Option<Instant> {
         let listed = kinds.iter().map(|kind| self.views[*kind as usize].listed);
         listed.reduce(|one, other| Some(one?.max(other?))).flatten()
+    }
+
+    /// Time of which the newest list is: all that there was then has been shown.
+    pub(crate) fn as_of(&self, kind: Kind) -> Option<Instant> {
+        self.views[kind as usize].as_of
     }
 
     /// Tells whether a list of this kind is coming in.

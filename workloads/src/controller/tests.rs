@@ -2,6 +2,7 @@
 
 mod changed;
 mod counted;
+mod late;
 
 use std::{
     collections::BTreeMap,
@@ -300,9 +301,9 @@ async fn a_term_begins_with_one_list_of_each_kind_for_all_sets() {
     until(&server, "all have a revision", |server| server.count("one", "POST controllerrevisions") >= 20)
         .await;
     let server = server.lock().unwrap();
-    let lists = ["GET pods", "GET persistentvolumeclaims", "GET controllerrevisions"];
-    assert_eq!(lists.map(|list| server.count("one", list)), [1, 1, 1], "{:?}", server.asked);
-    assert!(server.asked[..3].iter().all(|(_, asked)| asked.starts_with("GET ")), "{:?}", server.asked);
+    let lists = ["GET pods", "GET persistentvolumeclaims", "GET controllerrevisions", "GET clonesets"];
+    assert_eq!(lists.map(|list| server.count("one", list)), [1; 4], "{:?}", server.asked);
+    assert!(server.asked[..4].iter().all(|(_, asked)| asked.starts_with("GET ")), "{:?}", server.asked);
 }
 
 /// A definition of another version: a set whose status is not kept as it is written does not write it again

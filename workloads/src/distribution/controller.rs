@@ -107,7 +107,7 @@ impl Controller {
 
     /// Begins the plans that are due.
     fn begin(&mut self) {
-        let now = Instant::now();
+        let (now, term) = (Instant::now(), self.turns.term());
         let fails = |uid: &str| {
             self.backoff.get(uid).is_some_and(Backoff::fails)
                 || self.memory.get(uid).is_some_and(Memory::fails)
@@ -116,7 +116,7 @@ impl Controller {
         for uid in self.turns.agenda.take(now, AT_ONCE, share) {
             if let Some(name) = self.picture.returning(&uid) {
                 let writer = self.connections.writer.clone();
-                let work = write::bring_back(writer, name.to_owned(), uid.clone());
+                let work = write::read(writer, name.to_owned(), uid.clone());
                 self.turns.spawn(uid, work);
                 continue;
             }
@@ -127,6 +127,15 @@ impl Controller {
             };
             let memory = self.memory.entry(uid.clone()).or_default();
             if memory.aside.has(&object) {
+                continue;
+            }
+            // The leader before this one may have given out a newer one, which the watch has not shown here:
+            // what this one says would take its place.
+            if memory.read_in != term {
+                memory.read_in = term;
+                let name = object.metadata.name.clone().unwrap_or_default();
+                let work = write::read(self.connections.writer.clone(), name, uid.clone());
+                self.turns.spawn(uid, work);
                 continue;
             }
             memory.sees(object.metadata.generation);
@@ -221,13 +230,17 @@ impl Controller {
                 self.backoff.remove(&uid);
                 SPACING
             }
-            End::Changed => self.backoff.entry(uid.clone()).or_default().ends(false),
+            End::Changed => {
+                memory.read_in = None;
+                self.backoff.entry(uid.clone()).or_default().ends(false)
+            }
             End::Failed(error) => {
                 warn!(distribution = name, error, "Status not written, trying again");
                 self.backoff.entry(uid.clone()).or_default().ends(false)
             }
             End::Unread(error) => {
-                warn!(uid, error, "Distribution that was set aside not read, trying again");
+                memory.read_in = None;
+                warn!(uid, error, "Distribution not read, trying again");
                 self.backoff.entry(uid.clone()).or_default().ends(false)
             }
         };

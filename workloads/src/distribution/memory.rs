@@ -42,6 +42,8 @@ pub(super) struct Memory {
     pub(super) met_errors: bool,
     generation: Option<i64>,
     rules: Option<(Option<i64>, Read)>,
+    /// Term in which it was read: nothing is given out before.
+    pub(super) read_in: Option<u64>,
     pub(super) told: Told,
     pub(super) aside: Aside,
 }

@@ -50,11 +50,11 @@ pub(super) enum Wrote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Done,
-    /// Something has changed since; decided anew at once.
+    /// Something has changed since, or it is gone; decided anew when it was read.
     Changed,
     /// The status was not written.
     Failed(String),
-    /// It was set aside, and could not be read again.
+    /// It could not be read.
     Unread(String),
 }
 
@@ -136,8 +136,8 @@ pub(super) async fn carry_out(
     report
 }
 
-/// Reads a distribution that was set aside, since there is room for it again.
-pub(super) async fn bring_back(writer: Writer, name: String, uid: String) -> Report {
+/// Reads a distribution as it is now: there is room again for one that was set aside, or a term begins.
+pub(super) async fn read(writer: Writer, name: String, uid: String) -> Report {
     let resource = ApiResource::erase::<ResourceDistribution>(&());
     let api = Api::<Sent<DynamicObject>>::all_with(writer.client.clone(), &resource);
     // There is no right to get one.

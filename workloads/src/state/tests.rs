@@ -187,7 +187,7 @@ fn sets_of_which_nobody_knows_what_was_written_wait_for_one_reading() {
         reading(state).begins(1);
         let readings = state.turns.readings();
         meanwhile.iter().for_each(|uid| state.memory(uid).unread.add(readings));
-        let found = Found { pods: none(), claims: none(), revisions: none() };
+        let found = Found { pods: none(), claims: none(), revisions: none(), sets: Vec::new() };
         state.was_read(Ended { term: 1, found: vec![(String::new(), found)], failed: Vec::new() });
     };
     let uids: Vec<String> = (0..100).map(|number| format!("set-{number:02}")).collect();
@@ -388,7 +388,7 @@ fn many_sets_without_templates_wait_for_one_reading() {
     assert_eq!(reading(&mut state).left(1, namespace(), now), namespace());
     reading(&mut state).begins(1);
     let revisions = Listed { version: 9, objects: uids.iter().map(revision).collect() };
-    let found = Found { pods: none(), claims: none(), revisions };
+    let found = Found { pods: none(), claims: none(), revisions, sets: Vec::new() };
     state.was_read(Ended { term: 1, found: vec![(String::new(), found)], failed: Vec::new() });
     let planned = looks(&mut state, now).split_off(apart);
     assert!(planned.iter().all(|next| matches!(next, Next::CarryOut(..))), "{planned:?}");

@@ -2,6 +2,7 @@
 //! for ever.
 
 use super::world::{World, pod, set, with};
+use crate::store::Kind;
 
 /// So many sets, each of which has all of so many pods.
 fn crowded(sets: usize, pods: usize) -> World {
@@ -21,6 +22,7 @@ fn crowded(sets: usize, pods: usize) -> World {
 fn sets_that_are_due_together_are_looked_at_in_turns() {
     let mut world = crowded(100, 210);
     assert_eq!(world.index.size().members, 21_000);
+    world.list(Kind::SidecarSet);
     let (now, before) = (world.now(), world.index.planned);
     world.index.owed(now);
     assert_eq!(world.index.planned - before, 96, "as many as have 20,000 pods");
@@ -34,6 +36,7 @@ fn sets_that_are_due_together_are_looked_at_in_turns() {
 #[test]
 fn the_last_one_has_its_turn_however_often_the_others_are_touched() {
     let mut world = crowded(5, 5_000);
+    world.list(Kind::SidecarSet);
     let (now, before) = (world.now(), world.index.planned);
     world.index.owed(now);
     assert_eq!(world.index.planned - before, 4);

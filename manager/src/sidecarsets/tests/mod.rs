@@ -9,5 +9,6 @@ mod pauses;
 mod random;
 mod rollout;
 mod silent;
+mod term;
 mod withdrawals;
 mod world;

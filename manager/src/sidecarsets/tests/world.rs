@@ -156,22 +156,27 @@ impl World {
 
     fn list_all(&mut self) {
         for kind in [Kind::Pod, Kind::Namespace, Kind::SidecarSet, Kind::NodePodUpdate] {
-            let now = self.now();
-            self.index.list_begins(kind, now);
-            let objects: Vec<Object> = match kind {
-                Kind::Pod => self.pods.values().cloned().map(Object::Pod).collect(),
-                Kind::Namespace => self.spaces.values().cloned().map(Object::Namespace).collect(),
-                Kind::SidecarSet => {
-                    self.sets.values().cloned().map(|seen| Object::SidecarSet(Box::new(seen))).collect()
-                }
-                _ => self.nodes.values().cloned().map(|seen| Object::NodePodUpdate(Box::new(seen))).collect(),
-            };
-            for object in objects {
-                self.show(&object);
-            }
-            let effects = self.index.list_ends(kind, now);
-            self.carry_out(effects);
+            self.list(kind);
         }
+    }
+
+    /// All objects of a kind are listed.
+    pub(super) fn list(&mut self, kind: Kind) {
+        let now = self.now();
+        self.index.list_begins(kind, now);
+        let objects: Vec<Object> = match kind {
+            Kind::Pod => self.pods.values().cloned().map(Object::Pod).collect(),
+            Kind::Namespace => self.spaces.values().cloned().map(Object::Namespace).collect(),
+            Kind::SidecarSet => {
+                self.sets.values().cloned().map(|seen| Object::SidecarSet(Box::new(seen))).collect()
+            }
+            _ => self.nodes.values().cloned().map(|seen| Object::NodePodUpdate(Box::new(seen))).collect(),
+        };
+        for object in objects {
+            self.show(&object);
+        }
+        let effects = self.index.list_ends(kind, now);
+        self.carry_out(effects);
     }
 
     pub(super) fn now(&self) -> Now {

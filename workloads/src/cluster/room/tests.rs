@@ -116,6 +116,7 @@ fn a_reading_tells_of_those_that_are_set_aside_too() {
         pods: Listed { version: 9, objects: Vec::new() },
         claims: Listed { version: 9, objects: Vec::new() },
         revisions: Listed { version: 9, objects: Vec::new() },
+        sets: Vec::new(),
     };
     assert!(cluster.pods.get("web-1").is_some());
     let sets = cluster.sets_in(&BTreeSet::from(["b".to_owned()]));
@@ -230,6 +231,7 @@ fn a_reading_spares_templates() {
         pods: Listed { version: 9, objects: Vec::new() },
         claims: Listed { version: 9, objects: Vec::new() },
         revisions: Listed { version: 9, objects: revisions },
+        sets: Vec::new(),
     };
     cluster.found(&["small".to_owned()], found);
     let small = cluster.set("small").cloned().unwrap();

@@ -26,6 +26,10 @@ fn distribution(version: u64, status: &Value) -> Value {
     })
 }
 
+fn list(object: &Value) -> Value {
+    json!({ "metadata": { "resourceVersion": "9" }, "items": [object] })
+}
+
 fn filed() -> Filed {
     Filed::read(serde_json::from_value(distribution(1, &Value::Null)).unwrap()).unwrap()
 }
@@ -38,6 +42,9 @@ fn server(code: u16) -> (Writer, Arc<Mutex<Vec<String>>>) {
     let writer = served::writer(move |method, path, body| {
         if *method == Method::PATCH {
             return distribution(2, &body["status"]);
+        }
+        if *method == Method::GET {
+            return list(&distribution(1, &Value::Null));
         }
         let namespace = path.split('/').skip_while(|part| *part != "namespaces").nth(1).unwrap();
         seen.lock().unwrap().push(namespace.to_owned());
@@ -80,10 +87,11 @@ async fn errors_of_the_api_server_are_few_requests_of_a_plan(
     assert_eq!(report.end, End::Done, "those that are left are the next plan's");
 }
 
-/// The last namespace has its copy all the same.
-#[tokio::test]
-async fn no_namespace_waits_for_those_that_fail() {
-    let (writer, asked) = server(500);
+/// A controller that leads, and whose watches have shown the distribution and these namespaces.
+async fn leads(
+    writer: Writer,
+    names: impl Iterator<Item = String>,
+) -> (mpsc::Sender<Input>, watch::Sender<Option<Term>>) {
     let (inputs, receiver) = mpsc::channel(128);
     let (lease, tenure) = Tenure::of_test();
     let (listed, _) = watch::channel(Listed::default());
@@ -91,7 +99,7 @@ async fn no_namespace_waits_for_those_that_fail() {
     inputs.send(Input::Distribution(Shown::ListBegins)).await.unwrap();
     inputs.send(Input::Distribution(Shown::Applied(filed()))).await.unwrap();
     inputs.send(Input::Namespace(Shown::ListBegins)).await.unwrap();
-    for name in names() {
+    for name in names {
         let view = NamespaceView { uid: name.clone(), ..NamespaceView::default() };
         inputs.send(Input::Namespace(Shown::Applied((name, view)))).await.unwrap();
     }
@@ -104,12 +112,51 @@ async fn no_namespace_waits_for_those_that_fail() {
         inputs.send(input).await.unwrap();
     }
     lease.send_replace(Some(Term::of_test(tokio::time::Instant::now() + Duration::from_secs(3600))));
+    (inputs, lease)
+}
+
+/// The last namespace has its copy all the same.
+#[tokio::test]
+async fn no_namespace_waits_for_those_that_fail() {
+    let (writer, asked) = server(500);
+    let _controller = leads(writer, names()).await;
     let made = async {
         while !asked.lock().unwrap().iter().any(|namespace| namespace == "ns-63") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     assert!(tokio::time::timeout(PATIENCE, made).await.is_ok(), "{:?}", asked.lock().unwrap());
+}
+
+/// The leader before this one has given out a newer one, which the watch has not shown here: it stays.
+#[tokio::test]
+async fn a_distribution_that_the_watch_shows_late_is_given_out_as_it_is() {
+    let given: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let seen = given.clone();
+    let writer = served::writer(move |method, _, body| {
+        let mut now = distribution(5, &body["status"]);
+        now["metadata"]["generation"] = 2.into();
+        now["spec"]["resource"]["data"] = json!({ "level": "2" });
+        if *method == Method::GET {
+            return list(&now);
+        }
+        if *method == Method::PATCH {
+            return now;
+        }
+        seen.lock().unwrap().push(body["data"].clone());
+        let mut copy = body.clone();
+        copy["metadata"]["uid"] = "copy".into();
+        copy["metadata"]["resourceVersion"] = "6".into();
+        copy
+    });
+    let _controller = leads(writer, ["ns".to_owned()].into_iter()).await;
+    let made = async {
+        while given.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, made).await.is_ok());
+    assert_eq!(*given.lock().unwrap(), [json!({ "level": "2" })]);
 }
 
 /// The other one has its name by now, and the watch says so.
@@ -120,7 +167,7 @@ async fn one_that_was_set_aside_is_read_when_there_is_room() {
         json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string()
     });
     for (uid, read, expected) in [("rd", 1, End::Done), ("another", 0, End::Changed)] {
-        let report = write::bring_back(writer.clone(), "games".to_owned(), uid.to_owned()).await;
+        let report = write::read(writer.clone(), "games".to_owned(), uid.to_owned()).await;
         assert_eq!((report.wrote.len(), report.end), (read, expected), "{uid}");
     }
 }
