@@ -151,7 +151,10 @@ mod tests {
         let whole = seen("a", 100);
         assert!(whole.bytes > 200 << 10 && whole.bytes < 300 << 10, "{}", whole.bytes);
         let bare = whole.clone().bare();
-        assert_eq!((bare.set.is_err(), bare.bytes, &bare.rules.reach), (true, whole.bytes, &Reach::default()));
+        assert_eq!(
+            (bare.set.is_err(), bare.bytes, &bare.rules.reach),
+            (true, whole.bytes, &Reach::default())
+        );
         assert!(bare.rules.fault.is_some_and(|fault| fault.contains("more memory than there is")));
         let other = json!({ "injectionStrategy": { "revision": { "revisionName": "a-1" } } });
         assert!(weight(&other) > weight(&json!({ "injectionStrategy": { "revision": null } })) + SET / 8);

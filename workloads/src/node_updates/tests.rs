@@ -218,7 +218,8 @@ fn a_node_says_how_far_it_is() {
 fn newer() -> NodeUpdates {
     let mut entry = json!(made("p"));
     entry["pull"] = json!("Never");
-    let mesh = json!({ "uid": "p", "owner": "SidecarSet/mesh", "namespace": "ns", "name": "pod-p", "revision": 7 });
+    let mesh =
+        json!({ "uid": "p", "owner": "SidecarSet/mesh", "namespace": "ns", "name": "pod-p", "revision": 7 });
     let object = json!({
         "apiVersion": "berth.dev/v1alpha1", "kind": "NodePodUpdate",
         "metadata": { "name": "n", "uid": "u", "resourceVersion": "7" }, "spec": {},

@@ -105,13 +105,12 @@ async fn a_budget_without_room_limits_as_before(
     let pod = json!({ "apiVersion": "v1", "kind": "Pod",
         "metadata": { "namespace": "shop", "name": "p", "uid": "u", "labels": { "app": "web" } },
         "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] } });
-    let (client, _) = served::client(move |parts| {
-        match parts.uri.path().rsplit_once("/podunavailablebudgets/") {
+    let (client, _) =
+        served::client(move |parts| match parts.uri.path().rsplit_once("/podunavailablebudgets/") {
             Some(_) if app.is_empty() => served::failure(404),
             Some((_, name)) => budget(name),
             None => pod.clone(),
-        }
-    });
+        });
     let one = |at: usize| {
         let name = format!("b{at:0>2}");
         let kept = read(serde_json::from_value(budget(&name)).unwrap()).unwrap();
