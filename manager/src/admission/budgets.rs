@@ -7,7 +7,7 @@
 //!
 //! A refusal is one that clients try again (429), as `kubectl drain` does.
 
-mod kept;
+mod records;
 #[cfg(test)]
 mod tests;
 
@@ -25,8 +25,8 @@ use tokio::{
 };
 use tracing::debug;
 
-use self::kept::of_namespace;
-pub(super) use self::kept::{BOUND, BudgetKept, read};
+use self::records::of_namespace;
+pub(super) use self::records::{BOUND, BudgetKept, read};
 use super::{
     configuration::LEFT_OUT,
     evictions,

@@ -248,7 +248,7 @@ impl Index for SidecarIndex {
         self.vanished(kind)
     }
 
-    /// Who leads looks at everything when all has been listed.
+    /// Nothing: who leads looks at everything when all has been listed.
     fn list_ended(&mut self, _: bool, _: &Pods, _: Now) {}
 
     fn time_passed(&mut self, _: &Pods, now: Now) {
