@@ -120,10 +120,12 @@ mod tests {
         "x".repeat(kib << 10)
     }
 
-    /// Rows: objects by key and KiB, and those that are bare in the end.
+    /// Row: objects by key and KiB, and those that are bare in the end.
+    type Row = (&'static [(&'static str, usize)], &'static [&'static str]);
+
     #[test]
     fn the_largest_of_whom_takes_most() {
-        let table: [(&[(&str, usize)], &[&str]); 5] = [
+        let table: [Row; 5] = [
             (&[("a/x", 300), ("b/y", 300)], &[]),
             (&[("a/x", 100), ("b/y", 300), ("a/z", 700)], &["a/z"]),
             (&[("a/x", 700), ("a/y", 50), ("b/z", 300)], &["a/x"]),
