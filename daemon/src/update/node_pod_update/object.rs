@@ -39,7 +39,7 @@ type Asked<'a> = BTreeMap<(&'a str, &'a str), &'a DesiredPod>;
 pub(super) struct Object {
     pub(super) uid: String,
     pub(super) version: u64,
-    /// Where an entry cannot be read, the one that stood in its place before is in it still, if there is room.
+    /// Where an entry cannot be read, the one that stood in its place before is in it, if there is room.
     pub(super) status: NodePodUpdateStatus,
     /// Entries that cannot be read. Nobody has taken them away: what was decided for their pods stays.
     pub(super) aside: Aside,
