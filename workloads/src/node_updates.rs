@@ -234,8 +234,9 @@ impl NodeUpdates {
             }
         }
         let of_now = |key: &Key| shown.get(key).and_then(|entry| self.answer(entry));
-        let kept =
-            fitting(wanted.clone(), &shown, |key| of_now(key).is_some_and(|one| is_at_work(one.phase)));
+        let stands = |_: &Key, entry: &DesiredPod| self.standing(entry);
+        let is_at_work = |key: &Key| of_now(key).is_some_and(|one| is_at_work(one.phase));
+        let kept = fitting(wanted.clone(), &shown, stands, is_at_work);
         let has_room =
             |key: &Key, entry: &DesiredPod| kept.get(key).is_some_and(|kept| asks_the_same(kept, entry));
         let waiting = wanted.iter().filter(|(key, entry)| !has_room(key, entry));
@@ -256,10 +257,14 @@ impl NodeUpdates {
 
     /// An entry as it is written: one that cannot be read as it stands there.
     fn written(&self, entry: &DesiredPod) -> Value {
-        let unreadable = self.unreadable.get(&key(entry)).filter(|value| {
+        self.standing(entry).map_or_else(|| json!(entry), Value::clone)
+    }
+
+    /// An entry that cannot be read, as it stands there.
+    fn standing(&self, entry: &DesiredPod) -> Option<&Value> {
+        self.unreadable.get(&key(entry)).filter(|value| {
             DesiredPod::identity(value).is_some_and(|identity| asks_the_same(&identity, entry))
-        });
-        unreadable.map_or_else(|| json!(entry), Value::clone)
+        })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Announcements of which each pod has one in a run: what was said of which. In one place for all of them, so
-//! that a pod that is gone is forgotten for each, and a list, which shows all pods anew, is no news for any.
+//! Announcements that are made once for each pod in a run. They are in one place, so that a pod that is gone
+//! is forgotten for each of them, and a list, which shows all pods anew, is no news for any.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -11,6 +11,7 @@ use berth_proto::{
     crd::{DesiredPod, UpdatePhase},
     size,
 };
+use serde_json::Value;
 
 /// Weight of the entries of one writer: bytes as JSON, or more (`size::weight`). The two of them have as much
 /// each, the agent's report as much as one, and all of it is below what etcd takes and what an agent reads.
@@ -26,12 +27,16 @@ pub fn is_at_work(phase: UpdatePhase) -> bool {
 
 /// Entries out of those that are wanted that have room. Those that are shown keep theirs, and one that an
 /// agent is at the work of stays as it is until the next one fits; a single one has room, however large.
-pub fn fitting<K: Ord + Clone, E: Borrow<DesiredPod> + Clone>(
+/// `stands` gives an entry as it is written where that is more than what is known of it: a newer program has
+/// written it, and here is its identity alone.
+pub fn fitting<'v, K: Ord + Clone, E: Borrow<DesiredPod> + Clone>(
     wanted: Entries<K, E>,
     shown: &Entries<K, E>,
+    stands: impl Fn(&K, &DesiredPod) -> Option<&'v Value>,
     is_at_work: impl Fn(&K) -> bool,
 ) -> Entries<K, E> {
-    let sizes: Vec<usize> = wanted.values().map(bytes).collect();
+    let bytes = |id: &K, pod: &E| bytes(pod.borrow(), stands(id, pod.borrow()));
+    let sizes: Vec<usize> = wanted.iter().map(|(id, pod)| bytes(id, pod)).collect();
     if sizes.iter().copied().fold(0, usize::saturating_add) <= MOST_BYTES {
         return wanted;
     }
@@ -40,7 +45,7 @@ pub fn fitting<K: Ord + Clone, E: Borrow<DesiredPod> + Clone>(
     for ((id, pod), size) in wanted.iter().zip(&sizes) {
         let taken = match shown.get(id) {
             Some(before) if before.borrow() == pod.borrow() => *size,
-            _ => stays(id).map_or(0, bytes),
+            _ => stays(id).map_or(0, |before| bytes(id, before)),
         };
         used = used.saturating_add(taken);
     }
@@ -52,7 +57,8 @@ pub fn fitting<K: Ord + Clone, E: Borrow<DesiredPod> + Clone>(
             continue;
         }
         let before = stays(&id);
-        let with_it = used.saturating_sub(before.map_or(0, bytes)).saturating_add(size);
+        let taken = before.map_or(0, |before| bytes(&id, before));
+        let with_it = used.saturating_sub(taken).saturating_add(size);
         if with_it <= MOST_BYTES {
             used = with_it;
             kept.insert(id, pod);
@@ -66,9 +72,9 @@ pub fn fitting<K: Ord + Clone, E: Borrow<DesiredPod> + Clone>(
     kept
 }
 
-/// Weight of an entry, and of the comma after it.
-fn bytes<E: Borrow<DesiredPod>>(pod: &E) -> usize {
-    size::weight(pod.borrow()).saturating_add(1)
+/// Weight of an entry as it is written, and of the comma after it.
+fn bytes(pod: &DesiredPod, stands: Option<&Value>) -> usize {
+    stands.map_or_else(|| size::weight(pod), size::weight).saturating_add(1)
 }
 
 #[cfg(test)]
@@ -115,8 +121,20 @@ mod tests {
         #[case] at_work: &[&str],
         #[case] expect: &[&str],
     ) {
-        let kept = fitting(entries(wanted), &entries(shown), |uid| at_work.contains(&&**uid));
+        let kept = fitting(entries(wanted), &entries(shown), |_, _| None, |uid| at_work.contains(&&**uid));
         let kept: Vec<_> = kept.values().map(|pod| format!("{}{}", pod.uid, pod.revision)).collect();
         assert_eq!(kept, expect);
+    }
+
+    /// What is known of it is small, and what is written is not.
+    #[test]
+    fn one_of_a_newer_program_takes_what_it_takes_as_it_stands() {
+        let (wanted, shown) = (entries(&[("a", "2", 0), ("b", "2", 100)]), entries(&[("a", "2", 0)]));
+        for (kib, expect) in [(100, &["a", "b"][..]), (200, &["a"][..])] {
+            let newer = Value::from("x".repeat(kib * KIB));
+            let stands = |uid: &String, _: &DesiredPod| (uid == "a").then_some(&newer);
+            let kept: Vec<_> = fitting(wanted.clone(), &shown, stands, |_| false).into_keys().collect();
+            assert_eq!(kept, expect, "{kib} KiB");
+        }
     }
 }

@@ -350,8 +350,12 @@ impl PodUpdates {
             let pod = shown.desired.get(id).filter(|shown| **shown == pod).cloned().unwrap_or(pod);
             pods.insert(id.clone(), pod);
         }
-        let Shown { desired, pods: said, .. } = &*shown;
-        let pods = fitting(pods, desired, |id| {
+        let Shown { desired, unreadable, pods: said, .. } = &*shown;
+        let stands = |id: &EntryId, pod: &DesiredPod| {
+            let is_shown = desired.get(id).is_some_and(|shown| **shown == *pod);
+            unreadable.get(id).filter(|_| is_shown).map(|value| &**value)
+        };
+        let pods = fitting(pods, desired, stands, |id| {
             let asked = desired.get(id).zip(said.get(id));
             asked.is_some_and(|(pod, said)| said.is_of(pod) && is_at_work(said.progress.phase))
         });

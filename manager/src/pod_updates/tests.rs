@@ -358,3 +358,20 @@ fn an_entry_that_cannot_be_read_is_written_as_it_stands() {
     let orders = world.owed();
     assert!(orders[0].pods.len() == 1 && orders[0].unreadable.is_empty(), "nothing is wanted");
 }
+
+/// What is known of it is small, and what is written is not.
+#[test]
+fn an_entry_that_cannot_be_read_takes_the_room_that_it_has() {
+    for (bytes, owed) in [(0, 1), (MOST_BYTES, 0)] {
+        let mut world = World::new();
+        let stands = json!({
+            "uid": "p0", "namespace": "shop", "name": "name-of-p0", "revision": "1", "pull": "Never",
+            "annotations": { "note": "x".repeat(bytes) },
+        });
+        let identity = DesiredPod::identity(&stands).unwrap();
+        world.objects.get_mut("even").unwrap().unreadable = vec![(identity, stands)];
+        world.changed("even");
+        world.want("p2", 1);
+        assert_eq!(world.owed().len(), owed, "{bytes}");
+    }
+}

@@ -79,7 +79,7 @@ pub use node_pod_update::{
     UpdatedPod,
 };
 pub use numbers::Numbers;
-pub use partly::{ByEntry, Partly, Unreadable};
+pub use partly::{ByEntry, Partly, Unreadable, kept};
 pub use persistent_pod_state::{
     NodeTopologyTerm, PersistentPodAnnotation, PersistentPodState, PersistentPodStateSpec,
     PersistentPodStateStatus, PodState, PreferredTopologyTerm,

@@ -27,6 +27,9 @@ const MOST_SEARCHED: usize = 8;
 const MOST_TOLD: usize = 512;
 /// Fields of an entry that are tried for that.
 const MOST_FIELDS: usize = 64;
+/// Weight of all that is kept in the place of entries of one list. Each of these may be small, and have stood
+/// for one that was as large as an object may be.
+const MOST_KEPT: usize = 768 << 10;
 
 /// An object, and the entries of its lists that cannot be read.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,6 +155,17 @@ impl<K: Resource> Resource for Partly<K> {
     }
 }
 
+/// Returns what is kept of that which stood in the place of entries before: as much as has room together. The
+/// rest is as if it had never been read.
+pub fn kept<T>(before: impl Iterator<Item = T>, weight: impl Fn(&T) -> usize) -> impl Iterator<Item = T> {
+    let mut left = MOST_KEPT;
+    before.filter(move |one| {
+        let less = left.checked_sub(weight(one));
+        left = less.unwrap_or(left);
+        less.is_some()
+    })
+}
+
 /// Takes out of a list or a map what is no `T`.
 fn part<T: DeserializeOwned>(object: &mut Value, within: &str, list: &'static str) -> Vec<Unreadable> {
     let mut unreadable = Vec::new();
@@ -257,6 +271,12 @@ mod tests {
         let read: Partly<NodePodProbe> = serde_json::from_value(probe).unwrap();
         let lists: Vec<_> = read.unreadable.iter().map(|one| one.list).collect();
         assert_eq!(lists, ["podProbes", "desiredPodProbes", "podProbeStatuses", "conditions"]);
+    }
+
+    #[test]
+    fn what_is_kept_has_room_together() {
+        let weights = [MOST_KEPT + 1, MOST_KEPT - 9, 10, 9, 1, 0];
+        assert_eq!(kept(weights.into_iter(), |weight| *weight).collect::<Vec<_>>(), [MOST_KEPT - 9, 9, 0]);
     }
 
     /// An error beside the entries is one of the object.

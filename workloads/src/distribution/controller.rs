@@ -230,6 +230,8 @@ impl Controller {
                 self.backoff.remove(&uid);
                 SPACING
             }
+            // What failed before may fail again.
+            End::Read => SPACING,
             End::Changed => {
                 memory.read_in = None;
                 self.backoff.entry(uid.clone()).or_default().ends(false)

@@ -50,6 +50,8 @@ pub(super) enum Wrote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Done,
+    /// It was read, and is decided on as it is now.
+    Read,
     /// Something has changed since, or it is gone; decided anew when it was read.
     Changed,
     /// The status was not written.
@@ -151,7 +153,7 @@ pub(super) async fn read(writer: Writer, name: String, uid: String) -> Report {
             let mut read = read.filter(|object| object.metadata.uid.as_deref() == Some(uid.as_str()));
             if let Some(filed) = read.next().and_then(|object| Filed::read(object).ok()) {
                 wrote.push(Wrote::Distribution(filed));
-                end = End::Done;
+                end = End::Read;
             }
         }
         Err(failure) => end = End::Unread(failure.text()),

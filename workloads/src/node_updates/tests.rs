@@ -1,3 +1,4 @@
+use berth_base::entry_room::MOST_BYTES;
 use berth_proto::crd::CloneSet;
 
 use super::*;
@@ -214,10 +215,10 @@ fn a_node_says_how_far_it_is() {
     assert_eq!(node_updates(None).states("another").count(), 0);
 }
 
-/// Entries of a newer program, one of a set and one of others, and an answer of a newer agent.
-fn newer() -> NodeUpdates {
+/// Entries of a newer program, one of a set, with this note, and one of others; an answer of a newer agent.
+fn newer(note: &str) -> NodeUpdates {
     let mut entry = json!(made("p"));
-    entry["pull"] = json!("Never");
+    (entry["pull"], entry["annotations"]) = (json!("Never"), json!({ "note": note }));
     let mesh =
         json!({ "uid": "p", "owner": "SidecarSet/mesh", "namespace": "ns", "name": "pod-p", "revision": 7 });
     let object = json!({
@@ -235,7 +236,7 @@ fn newer() -> NodeUpdates {
 /// Entries of a newer program make nobody's agent absent, and are written as they stand there.
 #[test]
 fn an_entry_that_cannot_be_read_stays() {
-    let newer = newer();
+    let newer = newer("");
     assert!(newer.has_agent);
     assert_eq!(newer.checks, ["CloneSet"]);
     let states: Vec<_> = newer.states("set").map(|(uid, state)| (uid, state.revision, state.phase)).collect();
@@ -255,4 +256,12 @@ fn an_entry_that_cannot_be_read_stays() {
     let leaving = newer.clone().without_those(|entry| entry.owner_uid == "set");
     let body = leaving.changed(&[put("q")]).body.unwrap();
     assert_eq!(body["status"]["desiredPods"].as_array().unwrap().len(), 1, "its set is gone");
+}
+
+/// What is known of it is small, and what is written is not.
+#[test]
+fn an_entry_that_cannot_be_read_takes_the_room_that_it_has() {
+    for (bytes, waiting) in [(0, 0), (MOST_BYTES, 1)] {
+        assert_eq!(newer(&"x".repeat(bytes)).changed(&[put("q")]).waiting.len(), waiting, "{bytes}");
+    }
 }

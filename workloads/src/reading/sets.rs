@@ -1,12 +1,16 @@
 //! Workloads, read with their objects: the leader before this one may have acted on a version of one that the
 //! watch has not shown here yet. Decided by the one before it, the pods that it made would be too many, and
 //! those that it updated would go back.
+//!
+//! A kind that nobody may list any more, or that is not installed any more, holds up nothing else of its
+//! namespace: its workloads are as the watch has shown them.
 
 use std::collections::BTreeMap;
 
-use berth_base::sent::Sent;
+use berth_base::{line_pace::SharedPace, sent::Sent};
 use berth_workloads_policy::store::version;
 use kube::{Api, api::DynamicObject};
+use tracing::warn;
 
 use crate::{
     kinds::{Kind, Set},
@@ -22,6 +26,9 @@ pub(crate) type KnownSets = BTreeMap<String, Vec<(&'static Kind, BTreeMap<String
 /// not held twice.
 pub(crate) type FoundSet = (String, Option<Filed<Set>>);
 
+/// Pace of the lines about kinds that are not read: each namespace has them.
+static NOT_READ: SharedPace = SharedPace::new();
+
 impl Writer {
     /// Reads the workloads of a namespace, of those kinds of which some are known there.
     pub(super) async fn found_sets(
@@ -33,10 +40,21 @@ impl Writer {
         for (kind, versions) in known.get(namespace).into_iter().flatten() {
             let resource = kind.resource();
             let api = Api::<Sent<DynamicObject>>::namespaced_with(self.client.clone(), namespace, &resource);
-            let listed = self.list(&api, "", |object| found_set(kind, versions, object)).await?;
-            found.push((*kind, listed));
+            match self.list(&api, "", |object| found_set(kind, versions, object)).await {
+                Ok(listed) => found.push((*kind, listed)),
+                // It may be so for ever.
+                Err(failure @ (Failure::Gone | Failure::Refused(_))) => tell_of(kind, namespace, &failure),
+                Err(failure) => return Err(failure),
+            }
         }
         Ok(found)
+    }
+}
+
+fn tell_of(kind: &Kind, namespace: &str, failure: &Failure) {
+    if let Some(left_out) = NOT_READ.take() {
+        let (kind, error) = (kind.name, failure.text());
+        warn!(kind, namespace, error, left_out, "Workloads not read, they are as the watch has shown them");
     }
 }
 
@@ -56,7 +74,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::kinds::KINDS;
+    use crate::{kinds::KINDS, served};
 
     /// Rows: the version that is known, the replicas of one that is listed at version 5, and whether all of
     /// it is kept; `None`: it is none that counts.
@@ -81,5 +99,31 @@ mod tests {
         let found = found_set(kind, &known, object.unwrap());
         assert!(found.iter().all(|(uid, _)| uid == "u"));
         assert_eq!(found.map(|(_, newer)| newer.is_some()), is_kept);
+    }
+    /// Rows: the code that a list of CloneSets is answered with, and whether the others are read.
+    #[rstest]
+    #[case::forbidden(403, true)]
+    #[case::not_installed(404, true)]
+    #[case::too_old(410, false)]
+    #[case::an_error(500, false)]
+    #[tokio::test]
+    async fn a_kind_that_nobody_may_list_holds_no_other_one_up(#[case] code: u16, #[case] goes_on: bool) {
+        let writer = served::writer(move |_, path, _| {
+            if path.ends_with("/clonesets") {
+                return json!({
+                    "kind": "Status", "status": "Failure", "code": code, "metadata": {}, "message": "no",
+                    "reason": "",
+                });
+            }
+            json!({ "metadata": { "resourceVersion": "9" }, "items": [] })
+        });
+        let kinds = ["CloneSet", "StatefulSet"].map(|name| {
+            let kind = KINDS.into_iter().find(|kind| kind.name == name).unwrap();
+            (kind, BTreeMap::from([("u".to_owned(), 3)]))
+        });
+        let known = KnownSets::from([("ns".to_owned(), kinds.to_vec())]);
+        let found = writer.found_sets("ns", &known).await;
+        let names = found.map(|found| found.iter().map(|(kind, _)| kind.name).collect::<Vec<_>>());
+        assert_eq!(names.ok(), goes_on.then(|| vec!["StatefulSet"]));
     }
 }

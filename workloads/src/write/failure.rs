@@ -120,6 +120,8 @@ impl Failure {
                 Self::Busy(format!("the API server has too much to do: {}", status.message))
             }
             429 => Self::Held(format!("held back for now: {}", status.message)),
+            // A list has become too old to go on with: nobody has refused it.
+            410 => Self::Unknown(status.message.clone()),
             400..=499 => Self::Refused(status.message.clone()),
             500..=599 => Self::ServerError(status.message.clone()),
             _ => Self::Unknown(status.message.clone()),
@@ -172,6 +174,7 @@ mod tests {
             (409, "AlreadyExists", "taken"),
             (409, "Conflict", "conflict"),
             (403, "Forbidden", "refused"),
+            (410, "Expired", "unknown"),
             (422, "Invalid", "refused"),
             (429, "TooManyRequests", "held"),
             (429, NO_OBJECT, "held"),

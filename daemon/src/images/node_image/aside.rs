@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_proto::crd::{NodeImage, NodeImageStatus, Partly, Unreadable};
+use berth_proto::{
+    crd::{NodeImage, NodeImageStatus, Partly, Unreadable, kept},
+    size::weight,
+};
 use serde_json::Value;
 
 use super::spec::Images;
@@ -23,7 +26,7 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// Reads which they are, and puts what stood there `before` into the object.
+    /// Reads which they are, and puts what stood there `before` into the object, as much as has room.
     pub(super) fn of(
         shown: Partly<NodeImage>,
         before: Option<(&Images, &NodeImageStatus)>,
@@ -41,11 +44,13 @@ impl Aside {
             }
         }
         if let Some((images, status)) = before.filter(|_| !unreadable.is_empty()) {
-            let images = images.iter().filter(|(name, _)| aside.names.contains(*name));
+            let images = kept(images.iter().filter(|(name, _)| aside.names.contains(*name)), weight);
             object.spec.images.extend(images.map(|(name, image)| (name.clone(), image.clone())));
-            let wishes = status.desired_images.iter().filter(|wish| aside.wishes.contains(&wish.uid));
-            let wishes: Vec<_> = wishes.cloned().collect();
-            object.status.get_or_insert_default().desired_images.extend(wishes);
+            let wanted = &mut object.status.get_or_insert_default().desired_images;
+            let there: BTreeSet<String> = wanted.iter().map(|wish| wish.uid.clone()).collect();
+            let stays = |uid: &String| aside.wishes.contains(uid) && !there.contains(uid);
+            let wishes = status.desired_images.iter().filter(|wish| stays(&wish.uid));
+            wanted.extend(kept(wishes, weight).cloned());
         }
         (object, aside)
     }
@@ -115,5 +120,19 @@ mod tests {
         }
         let (object, aside) = Aside::of(shown("Always"), None);
         assert_eq!((object, aside), (before, Aside::default()));
+    }
+
+    /// What cannot be read is small, and what stood in its place is not.
+    #[test]
+    fn what_stood_there_has_room_together() {
+        for (bytes, is_kept) in [(1 << 10, true), (1 << 20, false)] {
+            let mut before = shown("Always").object;
+            let (text, mut status) = ("x".repeat(bytes), before.status.take().unwrap());
+            before.spec.images.get_mut("app").unwrap().tags[0].tag.clone_from(&text);
+            status.desired_images[0].image = text;
+            let (object, _) = Aside::of(shown("Sometimes"), Some((&before.spec.images, &status)));
+            let wishes = object.status.unwrap().desired_images.len();
+            assert_eq!((object.spec.images.contains_key("app"), wishes == 2), (is_kept, is_kept), "{bytes}");
+        }
     }
 }

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_proto::crd::{NodePodProbe, Partly, PodProbeStatus};
+use berth_policy::{ProbeAction, WantedPod, WantedProbe};
+use berth_proto::crd::{NodePodProbe, Partly, PodProbeStatus, kept};
 
 use super::{
     convert::WantedPods,
@@ -51,19 +52,31 @@ impl Aside {
         self.faults.is_empty()
     }
 
-    /// Adds what was desired `before` of these pods.
+    /// Number of pods with such entries in `spec.podProbes`.
+    pub(super) fn of_spec(&self) -> usize {
+        self.spec.len()
+    }
+
+    /// Tells whether the same is said of both. What is found of their pods is not said.
+    pub(super) fn tells_the_same(&self, other: &Self) -> bool {
+        self.faults == other.faults
+    }
+
+    /// Adds what was desired `before` of these pods, as much as has room.
     pub(super) fn desired(&self, wanted: WantedPods, before: Option<&WantedPods>) -> WantedPods {
         with(&self.desired, wanted, before)
     }
 
-    /// Adds what was asked for `before` in the spec of these pods.
+    /// Adds what was asked for `before` in the spec of these pods, as much as has room.
     pub(super) fn spec(&self, wanted: WantedPods, before: Option<&WantedPods>) -> WantedPods {
         with(&self.spec, wanted, before)
     }
 
     /// Compares the copy of what is desired with it.
     pub(super) fn mirror(&self, object: &NodePodProbe, accepted: bool, foreign: bool) -> Mirror {
-        match (self.is_empty() || accepted, foreign) {
+        // What somebody else has written may look like nothing where none of it can be read.
+        let is_known = accepted && (!foreign || self.spec.is_empty());
+        match (self.is_empty() || is_known, foreign) {
             (true, _) => mirror::compare(object, accepted, foreign),
             // Nobody here knows all of what there is a copy of.
             (false, true) => Mirror::Foreign,
@@ -89,8 +102,34 @@ fn with(aside: &BTreeSet<String>, mut wanted: WantedPods, before: Option<&Wanted
     let Some(before) = before.filter(|_| !aside.is_empty()) else { return wanted };
     let known: BTreeSet<_> = wanted.pods.iter().map(|pod| pod.pod.uid.clone()).collect();
     let stays = before.pods.iter().filter(|pod| aside.contains(pod.pod.uid.as_str()));
-    wanted.pods.extend(stays.filter(|pod| !known.contains(&pod.pod.uid)).cloned());
+    let stays = stays.filter(|pod| !known.contains(&pod.pod.uid));
+    wanted.pods.extend(kept(stays, |pod| texts_of(pod)).cloned());
     wanted
+}
+
+/// Bytes of all texts that are kept of a pod. Each is at least a pointer and a length.
+fn texts_of(pod: &WantedPod) -> usize {
+    let mut bytes = 0_usize;
+    let mut add = |text: &str| bytes = bytes.saturating_add(text.len()).saturating_add(size_of::<&str>());
+    add(pod.pod.uid.as_str());
+    for WantedProbe { name, container, probe, condition_type, succeeded, failed, paused: _ } in &pod.probes {
+        add(name);
+        add(container.as_str());
+        match probe.as_ref().map(|probe| &probe.action) {
+            Ok(ProbeAction::Exec { command }) => command.iter().for_each(|word| add(word)),
+            Ok(ProbeAction::Http { path, headers, .. }) => {
+                let texts = headers.iter().flat_map(|(name, value)| [name, value]);
+                texts.chain([path]).for_each(|text| add(text));
+            }
+            Ok(ProbeAction::Tcp { .. }) => {}
+            Ok(ProbeAction::Grpc { service, .. }) => add(service),
+            Err(why) => add(why),
+        }
+        let marks = [succeeded, failed].into_iter().flat_map(|marks| [&marks.labels, &marks.annotations]);
+        let marks = marks.flatten().flat_map(|(key, value)| [key, value]);
+        marks.chain(condition_type).for_each(|text| add(text));
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -142,5 +181,24 @@ mod tests {
         }
         assert_eq!(Aside::default().told(String::new()), "");
         assert_eq!(aside.mirror(&now.object, false, false), Mirror::Right, "no copy is made of a part");
+        let mut none = now.object.clone();
+        none.spec.pod_probes.clear();
+        for (accepted, foreign, expect) in [(true, true, Mirror::Foreign), (true, false, Mirror::Right)] {
+            assert_eq!(aside.mirror(&none, accepted, foreign), expect, "none of the spec can be read");
+        }
+        let otherwise = Aside { found: Vec::new(), ..aside.clone() };
+        assert!(aside.tells_the_same(&otherwise) && !aside.tells_the_same(&Aside::default()));
+    }
+
+    /// What cannot be read is small, and what stood in its place is not.
+    #[test]
+    fn what_was_wanted_before_has_room_together() {
+        let aside = Aside::of(&shown(json!({ "newer": "main" })));
+        for (bytes, wanted) in [(1 << 10, 1), (1 << 20, 0)] {
+            let mut before = convert::wanted(&shown(json!("main")).object.spec.pod_probes);
+            before.pods[0].probes[0].probe = Err("x".repeat(bytes));
+            let now = aside.desired(WantedPods::default(), Some(&before));
+            assert_eq!(now.pods.len(), wanted, "{bytes}");
+        }
     }
 }

@@ -76,14 +76,14 @@ pub(super) struct Object {
 struct Seen {
     /// Its UID, if there is one.
     uid: Option<String>,
-    /// Entries of `spec.podProbes`.
+    /// Entries of `spec.podProbes`, those that cannot be read as well.
     entries: usize,
     /// They are known to be somebody else's.
     foreign: bool,
-    /// Probes that are desired, and those of the spec; kept where these are accepted.
-    asked: Option<(WantedPods, WantedPods)>,
     /// Probes that are desired.
     desired: WantedPods,
+    /// Those of the spec; kept where these are accepted.
+    spec: Option<WantedPods>,
     /// Entries that cannot be read.
     aside: Aside,
     /// Its version, and the conditions that stand in it.
@@ -159,25 +159,25 @@ impl Object {
         let uid = shown.as_ref().and_then(|object| object.metadata.uid.clone());
         let known = lock(&self.shown);
         // A list that has become empty may be nobody's any more.
-        let emptied = known.entries > 0 && spec.is_empty();
+        let entries = spec.len().saturating_add(aside.of_spec());
+        let emptied = known.entries > 0 && entries == 0;
         let foreign = known.foreign && known.uid == uid && !emptied;
-        let is_told = known.aside == aside;
+        let is_told = known.aside.tells_the_same(&aside);
         let mirror = shown.as_ref().map(|object| aside.mirror(object, accepted, foreign));
-        let (entries, foreign) = (spec.len(), mirror == Some(Mirror::Foreign));
+        let foreign = mirror == Some(Mirror::Foreign);
         let before = Some(&*known).filter(|known| known.uid == uid);
         let desired = aside.desired(convert::wanted(desired), before.map(|known| &known.desired));
         let spec = if accepted { convert::wanted(spec) } else { WantedPods::default() };
-        let spec = aside.spec(spec, before.and_then(|known| known.asked.as_ref()).map(|asked| &asked.1));
+        let spec = aside.spec(spec, before.and_then(|known| known.spec.as_ref()));
         drop(known);
-        let asked = accepted.then(|| (desired.clone(), spec.clone()));
         let version = shown.as_ref().map_or(0, |object| version(&object.metadata));
         let conditions = shown.as_ref().map_or_else(Vec::new, own);
         let seen = Seen {
             uid: uid.clone(),
             entries,
             foreign,
-            asked,
             desired: desired.clone(),
+            spec: accepted.then(|| spec.clone()),
             aside,
             version,
             conditions,
@@ -211,8 +211,8 @@ impl Object {
         let mut seen = lock(&self.shown);
         if seen.uid.as_deref() == Some(uid) {
             seen.foreign = true;
-            if let Some((desired, spec)) = seen.asked.clone() {
-                self.probes.show(desired, spec);
+            if let Some(spec) = seen.spec.clone() {
+                self.probes.show(seen.desired.clone(), spec);
             }
         }
         drop(seen);

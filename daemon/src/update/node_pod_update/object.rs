@@ -6,8 +6,9 @@ use std::{
 };
 
 use berth_policy::{PodUid, RequestId, in_place_update::StoredRequest, time::later};
-use berth_proto::crd::{
-    DesiredPod, NodePodUpdate, NodePodUpdateStatus, Partly, Unreadable, UpdatePhase, UpdatedPod,
+use berth_proto::{
+    crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, Partly, Unreadable, UpdatePhase, UpdatedPod, kept},
+    size::weight,
 };
 
 use super::{
@@ -36,10 +37,12 @@ type Asked<'a> = BTreeMap<(&'a str, &'a str), &'a DesiredPod>;
 pub(super) struct Object {
     pub(super) uid: String,
     pub(super) version: u64,
-    /// Where an entry cannot be read, the one that stood in its place before is in it still.
+    /// Where an entry cannot be read, the one that stood in its place before is in it, if there is room.
     pub(super) status: NodePodUpdateStatus,
     /// Entries that cannot be read. Nobody has taken them away: what was decided for their pods stays.
     pub(super) aside: Aside,
+    /// Weight of these as they stand in the object.
+    pub(super) aside_weight: usize,
     /// Answers of the agent. They run ahead of the written ones.
     pub(super) pods: BTreeMap<Key, UpdatedPod>,
     /// Entries whose owners could not be read when that was tried last.
@@ -62,7 +65,8 @@ impl Object {
         let uid = shown.metadata.uid.unwrap_or_default();
         let ahead = ahead.filter(|known| known.uid == uid);
         let before = ahead.as_ref().map_or(&[][..], |known| &known.status.desired_pods);
-        let (status, aside) = with_those_before(shown.status.unwrap_or_default(), unreadable, before);
+        let status = shown.status.unwrap_or_default();
+        let (status, aside, aside_weight) = with_those_before(status, unreadable, before);
         let mut pods: BTreeMap<Key, UpdatedPod> =
             status.pods.iter().map(|pod| (answer_key(pod), pod.clone())).collect();
         let (mut unread, mut renewed, mut left, mut begun) = (BTreeSet::new(), None, None, None);
@@ -97,7 +101,7 @@ impl Object {
         });
         let is_left = |said: &UpdatedPod| Left::of(&desired, &aside, said) == Some(Left::Shortly);
         let left = status.pods.iter().any(is_left).then(|| left.unwrap_or_else(Instant::now));
-        Self { uid, version, status, aside, pods, unread, renewed, left, begun }
+        Self { uid, version, status, aside, aside_weight, pods, unread, renewed, left, begun }
     }
 
     /// Takes in the object as it is after a write.
@@ -105,7 +109,8 @@ impl Object {
         let Partly { object, unreadable } = written;
         self.version = version(&object.metadata).max(self.version);
         let status = object.status.unwrap_or_default();
-        (self.status, self.aside) = with_those_before(status, unreadable, &self.status.desired_pods);
+        (self.status, self.aside, self.aside_weight) =
+            with_those_before(status, unreadable, &self.status.desired_pods);
         (self.renewed, self.left) = (Some(now), None);
     }
 
@@ -196,20 +201,24 @@ impl Object {
     }
 }
 
-/// The status with the entries that stood before where some cannot be read now; and those.
+/// The status with the entries that stood before where some cannot be read now; and those, with their weight.
 fn with_those_before(
     mut status: NodePodUpdateStatus,
     unreadable: Vec<Unreadable>,
     before: &[DesiredPod],
-) -> (NodePodUpdateStatus, Aside) {
-    let entries = unreadable.into_iter().filter(|one| one.list == "desiredPods");
-    let place = |one: &Unreadable| (one.text("uid").to_owned(), one.text("owner").to_owned());
-    let aside: Aside = entries.map(|one| (place(&one), one.why)).collect();
-    if !aside.is_empty() {
-        let stays = |entry: &&DesiredPod| aside.contains_key(&desired_key(entry));
-        status.desired_pods.extend(before.iter().filter(stays).cloned());
+) -> (NodePodUpdateStatus, Aside, usize) {
+    let (mut aside, mut aside_weight) = (Aside::new(), 0_usize);
+    for one in unreadable.into_iter().filter(|one| one.list == "desiredPods") {
+        aside_weight = aside_weight.saturating_add(weight(&one.entry));
+        aside.insert((one.text("uid").to_owned(), one.text("owner").to_owned()), one.why);
     }
-    (status, aside)
+    if !aside.is_empty() {
+        let there: BTreeSet<Key> = status.desired_pods.iter().map(desired_key).collect();
+        let stays = |key: &Key| aside.contains_key(key) && !there.contains(key);
+        let before = before.iter().filter(|entry| stays(&desired_key(entry)));
+        status.desired_pods.extend(kept(before, weight).cloned());
+    }
+    (status, aside, aside_weight)
 }
 
 fn asked(status: &NodePodUpdateStatus) -> Asked<'_> {

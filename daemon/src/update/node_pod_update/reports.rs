@@ -78,7 +78,7 @@ impl NodeUpdates {
         let entries: BTreeMap<RequestId, DesiredPod> =
             entries.filter(|(id, _)| ids.contains(id)).map(|(id, desired)| (id, desired.clone())).collect();
         let mut written = Vec::new();
-        let mut room = Room::of(&known.status.desired_pods, known.pods.values());
+        let mut room = Room::of(&known.status.desired_pods, known.aside_weight, known.pods.values());
         for waiting in &all {
             let Some(desired) = entries.get(&waiting.id) else {
                 said(waiting, StepOutcome::Gone);

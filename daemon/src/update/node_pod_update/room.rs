@@ -17,9 +17,13 @@ const LEAST: usize = 256 << 10;
 pub(super) struct Room(usize);
 
 impl Room {
-    /// Room beside what is asked for and was answered.
-    pub(super) fn of<'a>(desired: &[DesiredPod], answers: impl Iterator<Item = &'a UpdatedPod>) -> Self {
-        let most = MOST.saturating_sub(weight(&desired)).max(LEAST);
+    /// Room beside what is asked for, entries of this weight that cannot be read, and what was answered.
+    pub(super) fn of<'a>(
+        desired: &[DesiredPod],
+        unreadable: usize,
+        answers: impl Iterator<Item = &'a UpdatedPod>,
+    ) -> Self {
+        let most = MOST.saturating_sub(weight(&desired)).saturating_sub(unreadable).max(LEAST);
         Self(answers.fold(most, |left, answer| left.saturating_sub(weight(answer))))
     }
 
@@ -75,11 +79,14 @@ mod tests {
         ];
         for (asked, said, old, new, has_room) in table {
             let answers = [answer(said)];
-            let mut room = Room::of(&[entry(asked)], answers.iter());
+            let mut room = Room::of(&[entry(asked)], 0, answers.iter());
             let old = old.map(answer);
             assert_eq!(room.take(old.as_ref(), &answer(new)), has_room, "{asked} {said} {new}");
         }
-        let mut room = Room::of(&[], [].iter());
+        // What cannot be read takes room, too.
+        let beside = |unreadable: usize| Room::of(&[], unreadable, [].iter()).0;
+        assert_eq!([beside(300 * KIB), beside(1200 * KIB)], [beside(0) - 300 * KIB, LEAST]);
+        let mut room = Room::of(&[], 0, [].iter());
         assert!(room.take(None, &answer(600 * KIB)) && !room.take(None, &answer(600 * KIB)));
         assert!(room.take(Some(&answer(600 * KIB)), &answer(0)) && room.take(None, &answer(600 * KIB)));
     }
@@ -97,7 +104,7 @@ mod tests {
             let state = |name: String| UpdateState { name, phase: UpdatePhase::Pending, message: None };
             let states = names.into_iter().map(state);
             let small = UpdatedPod { containers: states.collect(), ..answer(0) };
-            let (mut room, mut pods) = (Room::of(&desired, [].iter()), Vec::new());
+            let (mut room, mut pods) = (Room::of(&desired, 0, [].iter()), Vec::new());
             while room.take(None, &small) {
                 pods.push(small.clone());
             }

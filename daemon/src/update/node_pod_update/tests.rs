@@ -38,6 +38,7 @@ fn what_is_done_needs_no_word_of_its_owner() {
             version: 1,
             status: NodePodUpdateStatus::default(),
             aside: BTreeMap::new(),
+            aside_weight: 0,
             pods: answered.map(answer).into_iter().collect(),
             unread: BTreeSet::new(),
             renewed: None,
@@ -56,6 +57,7 @@ fn a_sign_of_life_is_due_every_two_minutes() {
         version: 1,
         status: NodePodUpdateStatus::default(),
         aside: BTreeMap::new(),
+        aside_weight: 0,
         pods: BTreeMap::new(),
         unread: BTreeSet::new(),
         renewed,
@@ -292,4 +294,21 @@ async fn an_entry_that_cannot_be_read_is_told_of() {
     }
     updates.tidy(&mut Pace::default()).await;
     assert!(told.try_recv().is_err(), "once");
+}
+
+/// Each that cannot be read is small, and what stood in its place is not.
+#[test]
+fn what_stood_in_the_place_of_entries_has_room_together() {
+    let mesh = "SidecarSet/mesh";
+    let said = answer(mesh, "r", UpdatePhase::Updating);
+    for (bytes, kept) in [(1 << 10, 1), (1 << 20, 0)] {
+        let mut entry = desired(mesh, "r", false);
+        entry.annotations.insert("note".to_owned(), "x".repeat(bytes));
+        let mut object = Object::shown(None, shown(&[entry], std::slice::from_ref(&said)));
+        for version in ["2", "3"] {
+            object = Object::shown(Some(object), newer(version, &said));
+            assert_eq!(object.status.desired_pods.len(), kept, "{bytes}, {version}");
+            assert!(object.aside_weight > 80, "what is written of it");
+        }
+    }
 }

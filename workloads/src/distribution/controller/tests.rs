@@ -128,6 +128,22 @@ async fn no_namespace_waits_for_those_that_fail() {
     assert!(tokio::time::timeout(PATIENCE, made).await.is_ok(), "{:?}", asked.lock().unwrap());
 }
 
+/// A status that is answered with a conflict each time, or with 404, is written less and less often.
+#[tokio::test]
+async fn a_reading_between_two_failures_makes_the_pause_no_shorter() {
+    let (_inputs, receiver) = mpsc::channel(1);
+    let ((_lease, tenure), (listed, _)) = (Tenure::of_test(), watch::channel(Listed::default()));
+    let connections = Connections { tenure, writer: server(500).0, listed };
+    let mut controller = Controller::new(connections, true, receiver);
+    let ends = |end: End| {
+        let (uid, wrote, outcomes) = ("rd".to_owned(), Vec::new(), Vec::new());
+        controller.settle(Report { uid, wrote, outcomes, met_errors: false, unkept: None, end });
+        controller.backoff.get("rd").is_some_and(Backoff::fails)
+    };
+    let fails = [End::Changed, End::Read, End::Changed, End::Read, End::Done].map(ends);
+    assert_eq!(fails, [false, false, true, true, false]);
+}
+
 /// The leader before this one has given out a newer one, which the watch has not shown here: it stays.
 #[tokio::test]
 async fn a_distribution_that_the_watch_shows_late_is_given_out_as_it_is() {
@@ -166,7 +182,7 @@ async fn one_that_was_set_aside_is_read_when_there_is_room() {
         let items = [distribution(3, &Value::Null)];
         json!({ "metadata": { "resourceVersion": "9" }, "items": items }).to_string()
     });
-    for (uid, read, expected) in [("rd", 1, End::Done), ("another", 0, End::Changed)] {
+    for (uid, read, expected) in [("rd", 1, End::Read), ("another", 0, End::Changed)] {
         let report = write::read(writer.clone(), "games".to_owned(), uid.to_owned()).await;
         assert_eq!((report.wrote.len(), report.end), (read, expected), "{uid}");
     }
