@@ -36,10 +36,10 @@ async fn a_certificate_is_renewed_under_load() -> Result<()> {
         while !over.load(Ordering::Relaxed) {
             let name = format!("p-{worker}-{turn}");
             turn += 1;
-            let before = still.lost();
+            let lost = still.lost();
             let pod = scene.pods.create(&PostParams::default(), &pod(&name, "rotated")?).await;
             if let Err(error) = &pod
-                && is_late(error, &still, before).await
+                && is_late(error, &still, lost).await
             {
                 continue;
             }
