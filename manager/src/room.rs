@@ -8,7 +8,8 @@
 //!
 //! SidecarSets are the whole cluster's, and have their own room: whoever may write in some namespaces takes
 //! nothing of it. Admission lets no more of them in than there is room for, so one is set aside only where it
-//! was stored without being asked about.
+//! was stored without being asked about. It has no pods then, as one whose spec is wrong: what nodes were
+//! asked for is taken back.
 //!
 //! Pure. Kinds of which little is kept are not counted, see [`Object::weighed`].
 

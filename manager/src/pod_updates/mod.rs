@@ -363,17 +363,14 @@ impl PodUpdates {
         if shown.asked.is_none() && (pods == shown.desired || shown.can_wait(&pods)) {
             return None;
         }
+        let stands = |id: &EntryId| pods.get(id).is_some_and(|pod| shown.desired.get(id) == Some(pod));
+        let unreadable = shown.unreadable.iter().filter(|(id, _)| stands(id));
+        let unreadable = unreadable.map(|(id, value)| (id.clone(), value.clone())).collect();
         let pods: Vec<_> = pods.into_values().collect();
         if shown.asked.as_ref() == Some(&pods) {
             return None;
         }
         shown.possible.extend(pods.iter().map(|pod| EntryId::of(pod)));
-        let stands = |id: &EntryId| {
-            let written = pods.iter().find(|pod| EntryId::of(pod) == *id);
-            written.is_some_and(|pod| shown.desired.get(id) == Some(pod))
-        };
-        let unreadable = shown.unreadable.iter().filter(|(id, _)| stands(id));
-        let unreadable = unreadable.map(|(id, value)| (id.clone(), value.clone())).collect();
         (shown.asked, shown.asked_at) = (Some(pods.clone()), Some(now));
         let (uid, resource_version) = (shown.uid.clone(), shown.resource_version.clone());
         Some(PodUpdateWrite { node: name, uid, resource_version, pods, unreadable })

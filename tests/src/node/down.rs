@@ -7,7 +7,7 @@
 //! containerd.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -299,6 +299,8 @@ fn remove_folder(dir: &Path) -> Result<()> {
         }
         if !may_pass || Instant::now() > until {
             let left = left_in(dir);
+            // Somebody may remove the rest later, as a leftover.
+            let _ = File::create_new(dir.join(OWNER));
             return Err(error).with_context(|| format!("remove {}: it has {left:?}", dir.display()));
         }
         std::thread::sleep(Duration::from_millis(50));

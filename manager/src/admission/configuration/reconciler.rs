@@ -112,10 +112,8 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                 }
                 Look::Waits => {}
                 Look::Absent => {
-                    say(
-                        &mut said,
-                        format!("{} {} is not there; apply deploy/manager", K::kind(&()), self.name),
-                    );
+                    let text = format!("{} {} is not there; apply deploy/manager", K::kind(&()), self.name);
+                    say(&mut said, text);
                 }
                 Look::Owes(next) => {
                     // Another replica may know by now that some are taken, and have written them.
@@ -130,11 +128,11 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                     }
                     let mut pause = PAUSES[writes.min(PAUSES.len() - 1)];
                     let mut sifted = false;
-                    match timeout(ANSWER_WITHIN, self.api.replace(self.name, &PostParams::default(), &next))
-                        .await
-                    {
+                    let params = PostParams::default();
+                    match timeout(ANSWER_WITHIN, self.api.replace(self.name, &params, &next)).await {
                         Ok(Ok(stands)) => {
                             info!(kind = %K::kind(&()), "Webhook configuration written");
+                            drop(refused.search.end());
                             pause = pause.max(crowd.pause(Instant::now()));
                             self.precedence.wrote();
                             // Somebody else may write over it before the watch shows it.
@@ -145,6 +143,8 @@ impl<K: Configuration> ConfigurationReconciler<K> {
                         Ok(Err(error)) => {
                             say(&mut said, format!("{} not written: {}", K::kind(&()), chain(&error)));
                             sifted = is_refusal(&error) && self.sift(&mut refused, &next).await;
+                            // Nothing was written, and a search has looks enough of its own.
+                            pause = if sifted { PAUSES[0] } else { pause };
                         }
                         Err(_) => say(&mut said, format!("{} not written: no answer", K::kind(&()))),
                     }

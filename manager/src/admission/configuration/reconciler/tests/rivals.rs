@@ -36,6 +36,8 @@ struct Server {
     policy: Option<fn(&MutatingWebhook) -> bool>,
     /// Time that an answer takes.
     takes: Duration,
+    /// Number of the dry runs.
+    tried: usize,
 }
 
 impl Server {
@@ -56,6 +58,7 @@ impl Server {
 
     /// Writes this, if nobody was first and no policy is against it; nothing in a dry run.
     fn replace(&mut self, next: Changes, dry: bool) -> Response<Body> {
+        self.tried += usize::from(dry);
         let is_new = next.metadata.resource_version == self.stored.metadata.resource_version;
         let refuses = self.policy.unwrap_or(|_: &MutatingWebhook| false);
         let refused = if is_new {

@@ -113,3 +113,24 @@ async fn a_long_search_keeps_nothing_waiting() {
     pass(4).await;
     assert_eq!((writes(&server), has(&server, NEW), has(&server, "defaults.sidecarsets")), (1, true, true));
 }
+
+/// Each look of a search writes once and tries twice here, and no pause that grows comes between two.
+#[tokio::test(start_paused = true)]
+async fn a_long_search_waits_for_nothing_but_answers() {
+    const TAKES: Duration = Duration::from_secs(4);
+    let (server, served) = (Server::new(), certificate());
+    server.lock().unwrap().policy = Some(|entry: &MutatingWebhook| entry.name.starts_with("s07."));
+    server.lock().unwrap().takes = TAKES;
+    let one = replica(&server, &served, 10, false);
+    let names: Vec<String> = (0..64).map(|at| format!("s{at:0>2}")).collect();
+    one.sets.send_replace(set(&names.iter().map(String::as_str).collect::<Vec<_>>()));
+    let begun = Instant::now();
+    while writes(&server) == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(1_000), "no end");
+        pass(1).await;
+    }
+    assert!(has(&server, "s06.sidecarset") && !has(&server, "s07.sidecarset"));
+    let (took, tried) = (begun.elapsed(), server.lock().unwrap().tried);
+    let looks = u32::try_from(tried.div_ceil(2)).unwrap();
+    assert!(looks >= 7 && took < TAKES * (3 * looks + 5), "{tried} trials in {took:?}");
+}
