@@ -56,7 +56,7 @@ step "a short fuzz run, in the background"
 # It is built in a way of its own, gives way to the nodes, and is the same each time as well. Longer runs look further. Who gives way
 # is not late when it had no turn: an input is to be without end to count as one.
 set -m
-BERTH_FUZZ_SEED=1 BERTH_FUZZ_TIMEOUT=600 nice -n 19 fuzz/run.sh 3 >"$fuzz_log" 2>&1 &
+BERTH_FUZZ_SEED=1 BERTH_FUZZ_TIMEOUT=120 nice -n 19 fuzz/run.sh 3 >"$fuzz_log" 2>&1 &
 fuzz=$!
 set +m
 

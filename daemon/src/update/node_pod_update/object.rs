@@ -7,7 +7,9 @@ use std::{
 
 use berth_policy::{PodUid, RequestId, in_place_update::StoredRequest, time::later};
 use berth_proto::{
-    crd::{DesiredPod, NodePodUpdate, NodePodUpdateStatus, Partly, Unreadable, UpdatePhase, UpdatedPod, kept},
+    crd::{
+        DesiredPod, NodePodUpdate, NodePodUpdateStatus, Partly, Unreadable, UpdatePhase, UpdatedPod, kept,
+    },
     size::weight,
 };
 
