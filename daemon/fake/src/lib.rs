@@ -44,9 +44,20 @@ impl Node {
     pub fn new(admit: impl Fn(&str, &[Container]) -> Result<(), Status> + Send + Sync + 'static) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let fake = Arc::new(Fake { admit: Box::new(admit), state: Mutex::default() });
-        let runtime = RuntimeServiceServer::from_arc(Arc::clone(&fake));
-        let images = ImageServiceServer::from_arc(Arc::clone(&fake));
-        serve(&dir.path().join("cri.sock"), move |request: http::Request<hyper::body::Incoming>| {
+        let node = Self { fake, dir };
+        node.listen();
+        node
+    }
+
+    /// Listens in the tokio runtime that this is called in: anew, where the one before it has ended.
+    pub fn listen(&self) {
+        let socket = self.socket();
+        if socket.exists() {
+            std::fs::remove_file(&socket).unwrap();
+        }
+        let runtime = RuntimeServiceServer::from_arc(Arc::clone(&self.fake));
+        let images = ImageServiceServer::from_arc(Arc::clone(&self.fake));
+        serve(&socket, move |request: http::Request<hyper::body::Incoming>| {
             let (mut runtime, mut images) = (runtime.clone(), images.clone());
             async move {
                 match request.uri().path().starts_with("/runtime.v1.ImageService/") {
@@ -55,7 +66,6 @@ impl Node {
                 }
             }
         });
-        Self { fake, dir }
     }
 
     /// Returns where it listens.

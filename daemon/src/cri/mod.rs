@@ -92,6 +92,14 @@ pub(crate) enum RuntimeError {
     StillRuns(ContainerId),
 }
 
+impl RuntimeError {
+    /// Tells whether the connection is at fault, or that there is none: what the runtime itself answers has
+    /// no source.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Call { status, .. } if std::error::Error::source(&**status).is_some())
+    }
+}
+
 /// Everything the runtime has.
 #[derive(Debug)]
 pub(crate) struct Listing {

@@ -23,6 +23,9 @@ use crate::{
     cri::{Runtime, RuntimeError},
 };
 
+/// Pause before a runtime that is away is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
 /// A hook did not succeed. `Display` carries nothing of what it printed, sent or was answered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HookError {
@@ -85,6 +88,7 @@ async fn run_to_its_end(
 ) -> Result<(), HookError> {
     match hook {
         Hook::Exec { command } => {
+            await_runtime(runtime).await;
             match runtime.exec(&stop.container, command, limit).await.map_err(HookError::Exec)? {
                 0 => Ok(()),
                 code => Err(HookError::ExitCode(code)),
@@ -103,6 +107,14 @@ async fn run_to_its_end(
             tokio::time::sleep(*duration).await;
             Ok(())
         }
+    }
+}
+
+/// Waits until the runtime answers. A command that goes out on a connection that has ended unseen, with a
+/// runtime that was restarted, is lost: nobody knows whether it began, so it is not sent again.
+async fn await_runtime(runtime: &Runtime) {
+    while runtime.version().await.is_err_and(|error| error.is_of_connection()) {
+        tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 

@@ -52,7 +52,10 @@ async fn run_once(played: &Played, stop: &DirectStop, hook: &Hook, limit: Durati
 
 #[tokio::test]
 async fn a_command_succeeds_by_its_exit_code_and_is_not_quoted() {
-    let played = Played::new(|_, message| {
+    let played = Played::new(|method, message| {
+        if method == "Version" {
+            return Answer::message(&cri::VersionResponse::default());
+        }
         let request = cri::ExecSyncRequest::decode(message).unwrap();
         let exit_code = request.cmd.last().unwrap().parse().unwrap();
         let stderr = b"the password is swordfish".to_vec();
@@ -66,6 +69,30 @@ async fn a_command_succeeds_by_its_exit_code_and_is_not_quoted() {
     let asked = played.asked::<cri::ExecSyncRequest>("ExecSync");
     // Rounded up.
     assert_eq!((asked[0].container_id.as_str(), asked[0].timeout, asked[1].timeout), ("c", 30, 30));
+}
+
+#[tokio::test]
+async fn a_command_is_not_lost_with_a_runtime_that_was_restarted() {
+    let elsewhere =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let before = elsewhere();
+    let guard = before.enter();
+    let node = berth_fake::Node::new(|_, _| Ok(()));
+    drop(guard);
+    let client = Runtime::new(&node.socket().into());
+    client.version().await.unwrap();
+    // Nothing here is scheduled meanwhile: the client does not see that its connection ends.
+    before.shutdown_background();
+    while std::os::unix::net::UnixStream::connect(node.socket()).is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let after = elsewhere();
+    let guard = after.enter();
+    node.listen();
+    drop(guard);
+    run(&client, &stop(None, SECOND), &exec(&["true"]), PATIENT, &CancellationToken::new()).await.unwrap();
+    assert_eq!(node.calls(), ["ExecSync c true"]);
+    after.shutdown_background();
 }
 
 #[tokio::test]
@@ -162,8 +189,8 @@ async fn a_stop_is_hook_then_signal() {
     let table = [
         // hook, grace: calls, timeout of the stop
         (None, 30, vec!["StopContainer"], 30),
-        (Some(0), 30, vec!["ExecSync", "StopContainer"], 30),
-        (Some(1), 30, vec!["ExecSync", "StopContainer"], 30),
+        (Some(0), 30, vec!["Version", "ExecSync", "StopContainer"], 30),
+        (Some(1), 30, vec!["Version", "ExecSync", "StopContainer"], 30),
         // No grace, no hook; and the signal has its two seconds all the same.
         (Some(0), 0, vec!["StopContainer"], 2),
         (None, 1, vec!["StopContainer"], 2),
