@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(kept, expect);
     }
 
-    /// What is known of it is small, and what is written is not.
+    /// Entry of which little is known, and much is written.
     #[test]
     fn one_of_a_newer_program_takes_what_it_takes_as_it_stands() {
         let (wanted, shown) = (entries(&[("a", "2", 0), ("b", "2", 100)]), entries(&[("a", "2", 0)]));

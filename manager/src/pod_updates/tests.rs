@@ -359,7 +359,7 @@ fn an_entry_that_cannot_be_read_is_written_as_it_stands() {
     assert!(orders[0].pods.len() == 1 && orders[0].unreadable.is_empty(), "nothing is wanted");
 }
 
-/// What is known of it is small, and what is written is not.
+/// Entry of which little is known, and much is written.
 #[test]
 fn an_entry_that_cannot_be_read_takes_the_room_that_it_has() {
     for (bytes, owed) in [(0, 1), (MOST_BYTES, 0)] {

@@ -258,7 +258,7 @@ fn an_entry_that_cannot_be_read_stays() {
     assert_eq!(body["status"]["desiredPods"].as_array().unwrap().len(), 1, "its set is gone");
 }
 
-/// What is known of it is small, and what is written is not.
+/// Entry of which little is known, and much is written.
 #[test]
 fn an_entry_that_cannot_be_read_takes_the_room_that_it_has() {
     for (bytes, waiting) in [(0, 0), (MOST_BYTES, 1)] {

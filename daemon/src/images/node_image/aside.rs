@@ -122,7 +122,7 @@ mod tests {
         assert_eq!((object, aside), (before, Aside::default()));
     }
 
-    /// What cannot be read is small, and what stood in its place is not.
+    /// Entries that cannot be read are small, and what stood in their place is not.
     #[test]
     fn what_stood_there_has_room_together() {
         for (bytes, is_kept) in [(1 << 10, true), (1 << 20, false)] {

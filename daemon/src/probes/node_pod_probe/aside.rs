@@ -190,7 +190,7 @@ mod tests {
         assert!(aside.tells_the_same(&otherwise) && !aside.tells_the_same(&Aside::default()));
     }
 
-    /// What cannot be read is small, and what stood in its place is not.
+    /// Entries that cannot be read are small, and what stood in their place is not.
     #[test]
     fn what_was_wanted_before_has_room_together() {
         let aside = Aside::of(&shown(json!({ "newer": "main" })));

@@ -82,7 +82,7 @@ struct Seen {
     foreign: bool,
     /// Probes that are desired.
     desired: WantedPods,
-    /// Those of the spec; kept where these are accepted.
+    /// Entries of the spec; kept where these are accepted.
     spec: Option<WantedPods>,
     /// Entries that cannot be read.
     aside: Aside,
