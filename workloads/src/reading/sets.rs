@@ -100,6 +100,7 @@ mod tests {
         assert!(found.iter().all(|(uid, _)| uid == "u"));
         assert_eq!(found.map(|(_, newer)| newer.is_some()), is_kept);
     }
+
     /// Rows: the code that a list of CloneSets is answered with, and whether the others are read.
     #[rstest]
     #[case::forbidden(403, true)]
