@@ -116,12 +116,12 @@ impl<K> From<K> for Partly<K> {
 impl<'de, K: ByEntry> Deserialize<'de> for Partly<K> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut value = Value::deserialize(from)?;
-        // Nearly always.
+        // Nearly always. Always from a borrowed value: from one that is owned it is the same code once more.
         if let Ok(object) = K::deserialize(&value) {
             return Ok(Self::from(object));
         }
         let unreadable = K::part(&mut value);
-        let object = K::deserialize(value).map_err(D::Error::custom)?;
+        let object = K::deserialize(&value).map_err(D::Error::custom)?;
         Ok(Self { object, unreadable })
     }
 }
@@ -198,7 +198,7 @@ fn faulty<T: DeserializeOwned>(entry: &Value, error: &str) -> Option<String> {
     let is_of = |name: &&String| {
         let others = fields.iter().filter(|(other, _)| other != name);
         let others: Map<String, Value> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
-        match T::deserialize(Value::Object(others)) {
+        match T::deserialize(&Value::Object(others)) {
             Ok(_) => true,
             Err(other) => other.to_string() != error,
         }

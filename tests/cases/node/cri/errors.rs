@@ -1,6 +1,8 @@
 //! Calls for what is not there, and calls that make no sense. Each line of a table is a case.
 
-use anyhow::Result;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
 use berth_proto::cri::*;
 use berth_tests::compare::{
     AttachRequest, CheckpointContainerRequest, ContainerStatsRequest, ExecRequest, GetEventsRequest,
@@ -8,9 +10,10 @@ use berth_tests::compare::{
     ReopenContainerLogRequest, RuntimeConfig, RuntimeConfigRequest, UpdateContainerResourcesRequest,
     UpdateRuntimeConfigRequest,
 };
+use tokio::time::timeout;
 
-use super::same;
 use super::way::exec_request;
+use super::{is_newer, same};
 
 macro_rules! answers {
     ($($name:ident: $request:expr => $shows:literal;)*) => {$(
@@ -21,6 +24,8 @@ macro_rules! answers {
     )*};
 }
 
+/// Time for the first event of a container that is made.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// An ID of nothing.
 const ABSENT: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
@@ -79,7 +84,24 @@ answers! {
     checkpoint: CheckpointContainerRequest { container_id: absent(), location: String::new() }
         => "CheckpointContainer: ";
     metric_descriptors: ListMetricDescriptorsRequest {} => "ListMetricDescriptors: ";
-    container_events: GetEventsRequest {} => "GetContainerEvents: ";
+}
+
+/// containerd 1.6 has no events. The stream of a newer one begins with the first of them, and has no end.
+#[tokio::test]
+async fn container_events() -> Result<()> {
+    if !is_newer() {
+        let shows = ["GetContainerEvents: "];
+        return same("container_events", &shows, async |way| way.ask(GetEventsRequest {}).await.map(drop))
+            .await;
+    }
+    same("container_events", &["StartContainer: OK", "the stream begins"], async |way| {
+        let stream = way.begin(GetEventsRequest {}).await?;
+        way.running("c").await?;
+        timeout(PATIENCE, stream.begins()).await.context("no event")??;
+        way.say("the stream begins");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

@@ -52,6 +52,11 @@ async fn bring_up() -> Result<Bench> {
     Ok(Bench { node, registry, private, homes: Default::default() })
 }
 
+/// Tells whether containerd is 2.x, which answers some calls otherwise than the distribution's 1.6.
+fn is_newer() -> bool {
+    std::env::var("BERTH_TESTS_CONTAINERD").is_ok_and(|release| release != "1.6")
+}
+
 /// Runs a case both ways, and compares. `shows` are parts of lines of the transcript, in their order.
 async fn same(name: &'static str, shows: &[&str], case: impl AsyncFn(&Way) -> Result<()>) -> Result<()> {
     crate::slots::take().await;
