@@ -1,10 +1,7 @@
 //! The one owner of the indexes: takes in what the watches show, asks again when time has passed, hands on
 //! what is owed.
 
-use std::{
-    future::pending,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use berth_base::line_pace::SharedPace;
 use jiff::Timestamp;
@@ -27,6 +24,7 @@ use crate::{
     sidecarsets::FiledEvent,
     spreads::{Replicas, SpreadStep},
     store::{Entered, Kind, Now, Object, Webhooks},
+    time::reached,
     watch::{Input, Relists},
     writer::Writer,
 };
@@ -144,8 +142,8 @@ impl Controller {
                     self.indexes.budgets.entries_stand(entered);
                 }
                 () = self.tenure.changed() => {}
-                () = deadline(next) => {}
-                () = deadline(count_at) => {}
+                () = reached(next) => {}
+                () = reached(count_at) => {}
             }
             let mut turn = Turn::begin();
             let before = std::mem::replace(&mut term, self.tenure.term());
@@ -359,13 +357,6 @@ impl Turn {
 fn left_alone<T>(kind: Kind, namespace: &str, name: &str, status: &Result<T, String>) {
     if let Err(error) = status {
         warn!(kind = kind.name(), namespace, name, error, "Left alone, its status cannot be read");
-    }
-}
-
-async fn deadline(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => pending().await,
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use berth_base::lease::Tenure;
+use berth_base::{lease::Tenure, time::reached};
 use tokio::{
     sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
@@ -24,7 +24,7 @@ use crate::{
     agenda::Agenda,
     owned::Concerned,
     reading::{Ended, Reading, Unread},
-    timing::{AT_ONCE, BATCH, deadline},
+    timing::{AT_ONCE, BATCH},
     write::Writer,
 };
 
@@ -139,7 +139,7 @@ impl<I, R: Send + 'static> EventLoop<I, R> {
             }
             Some(ended) = self.plans.join_next_with_id() => self.ended(ended),
             () = self.tenure.changed() => Turn::Due,
-            () = deadline(next) => Turn::Due,
+            () = reached(next) => Turn::Due,
         })
     }
 

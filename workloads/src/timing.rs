@@ -1,10 +1,7 @@
 //! Times of objects between their plans, the same for all controllers: the pauses after failures, the pace of
 //! the status, and when the same is told again.
 
-use std::{
-    future::pending,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use berth_base::time::later;
 use berth_workloads_policy::action::Note;
@@ -154,14 +151,6 @@ impl Told {
             self.0 = Some((text, now));
         }
         !is_known
-    }
-}
-
-/// Waits until then; for ever without a time.
-pub(crate) async fn deadline(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => pending().await,
     }
 }
 

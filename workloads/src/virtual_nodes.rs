@@ -8,13 +8,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    future::pending,
     pin::pin,
     time::Duration,
 };
 
 use berth_base::sent::{Received, Sent};
-use berth_base::{lease::Tenure, telemetry::chain};
+use berth_base::{lease::Tenure, telemetry::chain, time::reached};
 use berth_workloads_policy::{
     action::Note,
     virtual_node::{VIRTUAL, to_end},
@@ -30,7 +29,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{
     task::{AbortHandle, JoinSet},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tracing::{info, warn};
 
@@ -137,7 +136,7 @@ async fn end_sidecars(
         // Cancel-safe: an event that is not taken is still there.
         let event = tokio::select! {
             event = seen.next() => event,
-            () = until(again) => return,
+            () = reached(again) => return,
         };
         if tenure.term() != Some(term) {
             return;
@@ -160,13 +159,6 @@ async fn end_sidecars(
             }
             None => return,
         }
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => pending().await,
     }
 }
 
@@ -249,7 +241,7 @@ mod tests {
         for (event, node, expected) in table {
             let meta = kube::api::ObjectMeta { name: Some(node.to_owned()), ..Default::default() };
             let event = event(Node { metadata: meta, ..Node::default() });
-            followed.take(event, |_| tasks.spawn(pending::<()>()));
+            followed.take(event, |_| tasks.spawn(std::future::pending::<()>()));
             tokio::task::yield_now().await;
             while tasks.try_join_next().is_some() {}
             let mut names: Vec<&str> = followed.tasks.keys().map(String::as_str).collect();

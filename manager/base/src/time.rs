@@ -16,6 +16,14 @@ pub fn later_timer(at: tokio::time::Instant, by: Duration) -> tokio::time::Insta
     tokio::time::Instant::from_std(later(at.into_std(), by))
 }
 
+/// Waits until then; for ever without a time. Cancel-safe.
+pub async fn reached(at: Option<impl Into<tokio::time::Instant>>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep},
 };
 use tracing::{info, warn};
 
@@ -23,6 +23,7 @@ pub(super) use self::room::Bound;
 use self::room::Room;
 use crate::{
     reads::SMALL_PAGE,
+    time::reached,
     watch::{Failure, Outage, WATCH_SECONDS, is_too_old},
 };
 
@@ -92,7 +93,7 @@ async fn follow_within<K, V: PartialEq>(
         // Cancel-safe: the stream keeps what it has not given, and the time comes again.
         let event = tokio::select! {
             event = events.next() => event,
-            () = until(due), if !is_listing => {
+            () = reached(due), if !is_listing => {
                 info!(what, "Room for what was not kept, all are listed");
                 if let Some(room) = &mut room {
                     room.lists(Instant::now());
@@ -128,13 +129,6 @@ async fn follow_within<K, V: PartialEq>(
         if let Some(pause) = pause {
             sleep(pause).await;
         }
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => pending().await,
     }
 }
 
