@@ -25,8 +25,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use self::records::of_namespace;
-pub(super) use self::records::{BOUND, BudgetKept, read};
+pub(super) use self::records::{BOUND, BudgetKept, of_namespace, read};
 use super::{
     configuration::LEFT_OUT,
     evictions,
@@ -56,7 +55,7 @@ const MOST_READ: usize = 16;
 /// Places of those that are read at once: they are the largest.
 static READS: Semaphore = Semaphore::const_new(4);
 
-const NOT_LISTED: &str = "PodUnavailableBudgets are not listed yet";
+pub(super) const NOT_LISTED: &str = "PodUnavailableBudgets are not listed yet";
 const NOT_READ: &str = "the PodUnavailableBudget could not be read";
 const TOO_MANY: &str = "PodUnavailableBudgets take more memory than there is for them, and too many of the \
                         namespace would have to be read; delete some, the largest ones first";

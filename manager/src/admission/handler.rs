@@ -30,7 +30,7 @@ use tracing::debug;
 use self::white_list::WHITE_LIST;
 use super::{
     budget_rules,
-    budgets::{Guard, unanswered},
+    budgets::{Guard, NOT_LISTED, of_namespace, unanswered},
     configuration::{Announcer, set_of},
     node_images,
     path::Route,
@@ -211,10 +211,8 @@ impl Handler {
             Err(missing) => return unanswered(missing),
         };
         let budgets = self.guard.budgets.borrow();
-        let Some(budgets) = budgets.listed() else {
-            return Verdict::Unready("PodUnavailableBudgets are not listed yet");
-        };
-        let others = budgets.values().filter(|kept| kept.namespace == request.namespace);
+        let Some(budgets) = budgets.listed() else { return Verdict::Unready(NOT_LISTED) };
+        let others = of_namespace(budgets, &request.namespace);
         budget_rules::judge(request, others.chain(&whole), self.limits)
     }
 

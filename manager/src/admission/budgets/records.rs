@@ -81,7 +81,7 @@ impl BudgetKept {
 }
 
 /// Budgets of a namespace, by name.
-pub(super) fn of_namespace<'a>(
+pub(in crate::admission) fn of_namespace<'a>(
     budgets: &'a BTreeMap<String, BudgetKept>,
     namespace: &str,
 ) -> impl Iterator<Item = &'a BudgetKept> {

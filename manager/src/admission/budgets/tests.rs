@@ -6,6 +6,19 @@ use serde_json::{Value, json};
 use super::*;
 use crate::served;
 
+/// Eviction of pod `shop/p`.
+fn eviction() -> Request {
+    let text = str::to_owned;
+    Request {
+        operation: text("CREATE"),
+        sub_resource: text("eviction"),
+        namespace: text("shop"),
+        name: text("p"),
+        object: json!({}),
+        ..Request::default()
+    }
+}
+
 #[test]
 fn a_refusal_is_tried_again() {
     let Verdict::Refused { code, reason, message } = busy("web", "pub unavailable allowed is negative")
@@ -66,16 +79,7 @@ async fn a_pod_with_deep_managed_fields_is_evicted() {
     let (client, _) = served::client(move |_| pod.clone());
     let budgets = watch::channel(View::of(BTreeMap::new())).1;
     let guard = Guard { client, budgets, locks: ObjectLocks::default() };
-    let text = str::to_owned;
-    let request = Request {
-        operation: text("CREATE"),
-        sub_resource: text("eviction"),
-        namespace: text("shop"),
-        name: text("p"),
-        object: json!({}),
-        ..Request::default()
-    };
-    let verdict = guard.ask(&request).await;
+    let verdict = guard.ask(&eviction()).await;
     let Verdict::Allowed { object: Some(eviction), .. } = &verdict else { panic!("{verdict:?}") };
     assert_eq!(eviction["deleteOptions"]["preconditions"]["uid"], "u");
 }
@@ -118,16 +122,7 @@ async fn a_budget_without_room_limits_as_before(
     };
     let budgets = watch::channel(View::of((0..=others).map(one).collect())).1;
     let guard = Guard { client, budgets, locks: ObjectLocks::default() };
-    let text = str::to_owned;
-    let request = Request {
-        operation: text("CREATE"),
-        sub_resource: text("eviction"),
-        namespace: text("shop"),
-        name: text("p"),
-        object: json!({}),
-        ..Request::default()
-    };
-    match guard.ask(&request).await {
+    match guard.ask(&eviction()).await {
         Verdict::Allowed { .. } => assert_eq!(says, ""),
         Verdict::Refused { code: 429, message, .. } => {
             assert!(!says.is_empty() && message.contains(says), "{message}");
