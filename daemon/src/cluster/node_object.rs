@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 
+use berth_proto::crd::{ByEntry, Partly, Unreadable};
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{
     Client, Resource,
@@ -61,7 +62,7 @@ where
 }
 
 /// Lets this be all of the status of the node's object that `manager` owns; not of another object of that
-/// name.
+/// name. Entries of the answer that cannot be read are beside it.
 ///
 /// # Errors
 /// What the API server said.
@@ -71,14 +72,19 @@ pub(crate) async fn apply_status<K>(
     uid: &str,
     manager: &str,
     status: impl Serialize,
-) -> Result<K, CallError>
+) -> Result<Partly<K>, CallError>
 where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    K: Resource<DynamicType = ()> + ByEntry,
 {
     let body = applied::<K>(node, uid, "status", status);
     let params = PatchParams::apply(manager).force();
     let written = async |client| raw::all::<K>(client).patch_status(node, &params, &body).await;
     connection.ask(async |client| written(client).await.and_then(raw::typed)).await
+}
+
+/// Says what is wrong with an entry of such an object, and what to do.
+pub(crate) fn fault(entry: &Unreadable) -> String {
+    format!("{}; a newer program has written it: upgrade berthd", entry.told())
 }
 
 /// Lets this be the spec of the node's object, as far as `manager` owns it or nobody does; not of another

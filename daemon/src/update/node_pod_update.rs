@@ -244,7 +244,7 @@ impl NodeUpdates {
         let status = json!({
             "pods": pods, "conditions": conditions, "features": FEATURES, "renewTime": Time(renew_time),
         });
-        let written = node_object::apply_status::<Partly<NodePodUpdate>>(
+        let written = node_object::apply_status::<NodePodUpdate>(
             &self.connection,
             &self.node,
             &known.uid,

@@ -304,13 +304,8 @@ impl NodeImages {
 
     async fn write(&self, uid: &str, status: &NodeImageStatus) -> Result<NodeImage, CallError> {
         Point::Answering.reached();
-        let written = node_object::apply_status::<Partly<NodeImage>>(
-            &self.connection,
-            &self.node,
-            uid,
-            FIELD_MANAGER,
-            status,
-        );
+        let written =
+            node_object::apply_status::<NodeImage>(&self.connection, &self.node, uid, FIELD_MANAGER, status);
         let written = written.await;
         Point::Answered.reached();
         written.map(|written| written.object)

@@ -10,6 +10,7 @@ use berth_proto::{
 use serde_json::Value;
 
 use super::spec::Images;
+use crate::cluster::node_object::fault;
 
 /// Entries that one object tells of at most; the first ones of many.
 const MOST_TOLD: usize = 16;
@@ -40,7 +41,7 @@ impl Aside {
                 _ => aside.wishes.insert(one.text("uid").to_owned()),
             };
             if aside.faults.len() < MOST_TOLD {
-                aside.faults.push(format!("{}; a newer program has written it: upgrade berthd", one.told()));
+                aside.faults.push(fault(one));
             }
         }
         if let Some((images, status)) = before.filter(|_| !unreadable.is_empty()) {

@@ -11,6 +11,7 @@ use super::{
     convert::WantedPods,
     mirror::{self, Mirror},
 };
+use crate::cluster::node_object::fault;
 
 /// Entries that a condition names.
 const TOLD: usize = 5;
@@ -39,7 +40,7 @@ impl Aside {
                 _ => continue,
             };
             if aside.faults.len() < TOLD {
-                aside.faults.push(format!("{}; a newer program has written it: upgrade berthd", one.told()));
+                aside.faults.push(fault(one));
             }
         }
         let found = shown.object.status.iter().flat_map(|status| &status.pod_probe_statuses);

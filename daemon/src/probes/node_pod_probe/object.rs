@@ -363,13 +363,8 @@ impl Object {
     /// `None`: there is no object.
     async fn apply(&self, manager: &str, status: Value) -> Option<Result<NodePodProbe, CallError>> {
         let uid = self.uid()?;
-        let written = node_object::apply_status::<Partly<NodePodProbe>>(
-            &self.connection,
-            &self.node,
-            &uid,
-            manager,
-            status,
-        );
+        let written =
+            node_object::apply_status::<NodePodProbe>(&self.connection, &self.node, &uid, manager, status);
         Some(written.await.map(|written| written.object))
     }
 

@@ -48,7 +48,7 @@ impl NodeUpdates {
         let status =
             json!({ "pods": pods, "conditions": conditions, "features": [], "renewTime": renew_time });
         let uid = object.metadata.uid.unwrap_or_default();
-        let written = node_object::apply_status::<Partly<NodePodUpdate>>(
+        let written = node_object::apply_status::<NodePodUpdate>(
             &self.connection,
             &self.node,
             &uid,
