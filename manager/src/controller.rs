@@ -153,6 +153,7 @@ impl Controller {
                 self.room.all_left_out().for_each(|absent| self.tell_of(absent));
                 // Pods are asked for by these, and the leader before this one may have seen newer ones.
                 self.ask_for_list(Kind::SidecarSet);
+                self.ask_for_list(Kind::PodProbeMarker);
                 self.indexes.all().leads(now)
             } else if term.is_none() && before.is_some() {
                 self.indexes.all().rests(now)

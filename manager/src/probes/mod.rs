@@ -92,8 +92,10 @@ const KINDS: &[Kind] = &[Kind::Pod, Kind::PodProbeMarker, Kind::NodePodProbe];
 #[derive(Debug, Default)]
 pub struct ProbeIndex {
     views: Views,
-    /// This replica may write.
-    leads: bool,
+    /// Since when this replica may write.
+    leads: Option<Instant>,
+    /// It knows enough to decide, and has looked at everything since.
+    decides: bool,
     texts: Texts,
     resolver: Resolver,
     serial: Serial,
@@ -172,11 +174,7 @@ impl Index for ProbeIndex {
         self.vanished(kind)
     }
 
-    fn list_ended(&mut self, complete: bool, _: &Pods, _: Now) {
-        if complete {
-            self.look_at_all();
-        }
-    }
+    fn list_ended(&mut self, _: bool, _: &Pods, _: Now) {}
 
     fn time_passed(&mut self, _: &Pods, now: Now) {
         while let Some(wake) = self.timers.due(now.instant) {
@@ -188,14 +186,13 @@ impl Index for ProbeIndex {
         }
     }
 
-    fn leads(&mut self, _: &Pods, _: Now) {
-        self.leads = true;
+    fn leads(&mut self, _: &Pods, now: Now) {
+        (self.leads, self.decides) = (Some(now.instant), false);
         self.forget_orders();
-        self.look_at_all();
     }
 
     fn rests(&mut self, _: &Pods, _: Now) {
-        self.leads = false;
+        (self.leads, self.decides) = (None, false);
         self.forget_orders();
     }
 

@@ -17,7 +17,7 @@ use super::{
     write::{MarkerWrite, NodeAct, NodeProbesWrite},
 };
 use crate::{
-    store::{Key, Now},
+    store::{Key, Kind, Now},
     time::later,
     write::Write,
 };
@@ -25,7 +25,11 @@ use crate::{
 impl ProbeIndex {
     /// Thinks through all that was touched, and gives what is owed.
     pub(super) fn settle(&mut self, now: Now) -> Vec<Write> {
-        if self.leads && self.views.complete_since(KINDS).is_some() {
+        if self.may_decide() {
+            if !self.decides {
+                self.decides = true;
+                self.look_at_all();
+            }
             while let Some(name) = self.dirty.pop_first() {
                 let at = self.write_node(&name, now);
                 self.sweep_node(&name);
@@ -40,7 +44,7 @@ impl ProbeIndex {
                 self.timers.set(Wake::Turn(namespace), at);
             }
         } else {
-            // Whoever leads from now on looks at everything.
+            // Whoever decides from now on looks at everything.
             self.touched.clear();
             self.turns.clear();
             while let Some(name) = self.dirty.pop_first() {
@@ -48,6 +52,14 @@ impl ProbeIndex {
             }
         }
         std::mem::take(&mut self.orders)
+    }
+
+    /// Tells whether this replica leads, has listed all kinds, and the markers since it leads: whoever led before
+    /// may have acted on newer ones.
+    fn may_decide(&self) -> bool {
+        let are_known = self.views.complete_since(KINDS).is_some();
+        let listed = self.views.as_of(Kind::PodProbeMarker).filter(|_| are_known);
+        self.leads.zip(listed).is_some_and(|(leads, listed)| listed >= leads)
     }
 
     /// Writes what is owed to a node; returns when, if not yet.
@@ -159,7 +171,7 @@ impl ProbeIndex {
         }
     }
 
-    pub(super) fn look_at_all(&mut self) {
+    fn look_at_all(&mut self) {
         self.dirty.extend(self.nodes.keys().cloned());
         for (namespace, space) in &self.spaces {
             let key = |name: &Arc<str>| Key { namespace: namespace.clone(), name: name.clone() };

@@ -128,6 +128,22 @@ fn nothing_is_written_without_the_lease_nor_before_all_is_known() {
     assert_eq!((world.told("n0"), world.matched("m")), (vec!["b: m#idle".to_owned()], 1));
 }
 
+/// Who led before may have acted on markers that this replica's watch has not shown yet.
+#[test]
+fn a_new_leader_decides_by_markers_that_it_has_listed() {
+    let mut world = World::with_nodes(1);
+    world.marker("m", spec(&[idle()]));
+    world.rest();
+    world.pass(millis(1000));
+    world.pod(pod("a", "n0", GAME));
+    let now = world.now();
+    assert!(world.index.owed(now).is_empty(), "by markers of before");
+    world.pass(millis(10_000));
+    assert_eq!(world.node_writes, 0);
+    world.list(Kind::PodProbeMarker);
+    assert_eq!(world.told("n0"), ["a: m#idle"]);
+}
+
 #[test]
 fn a_new_leader_finds_nothing_to_do() {
     let mut world = World::with_nodes(3);

@@ -125,6 +125,8 @@ impl World {
         self.asked.clear();
         let orders = self.index.owed(self.now());
         self.carry_out(orders);
+        // Asked for by whoever leads anew.
+        self.list(Kind::PodProbeMarker);
     }
 
     pub(super) fn rest(&mut self) {
