@@ -37,6 +37,8 @@ pub enum Outcome {
     Retried,
     /// A newer write of the same object has taken its place.
     Superseded,
+    /// The time within which it was to be written has passed; what is owed now is decided anew.
+    Late,
     /// This replica does not lead.
     NotLeading,
     /// There was no room for it.
@@ -55,6 +57,7 @@ impl Outcome {
             Self::TooLarge => "too_large",
             Self::Retried => "retried",
             Self::Superseded => "superseded",
+            Self::Late => "late",
             Self::NotLeading => "not_leading",
             Self::QueueFull => "queue_full",
             Self::Unsealed => "unsealed",

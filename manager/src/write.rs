@@ -1,6 +1,6 @@
 //! A write as a value: what the indexes decide, what waits in the queue, and what the writer carries out.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use crate::{
     images::{JobAct, JobWrite, NodeImageWrite},
@@ -77,6 +77,14 @@ impl Write {
             Self::Marker(order) => &order.resource_version,
             Self::SidecarSet(order) => &order.resource_version,
             Self::PodUpdates(order) => &order.resource_version,
+        }
+    }
+
+    /// Time by which it is written, or not at all.
+    pub fn by(&self) -> Option<Instant> {
+        match self {
+            Self::Request(patch) => patch.by,
+            _ => None,
         }
     }
 

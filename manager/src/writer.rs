@@ -93,8 +93,8 @@ struct Shared {
     /// A std lock: nothing is awaited under it.
     queue: Mutex<Queue>,
     arrived: Notify,
-    /// An object stands aside from now on.
-    refused: Notify,
+    /// An object stands aside from now on, or is to be given back.
+    unwritten: Notify,
     tenure: Tenure,
     metrics: Metrics,
     /// Vault of the credentials that are sealed into NodeImages, at the last moment.
@@ -109,13 +109,15 @@ enum Next {
     Again(Box<Item>),
     /// It was refused by who may let one pass later.
     Aside,
+    /// Its time has passed.
+    Late,
 }
 
 impl Writer {
     /// One whose writes are done by [`Writer::run`].
     pub fn new(tenure: Tenure, metrics: Metrics, vault: Vault) -> Self {
-        let (queue, arrived, refused) = (Mutex::default(), Notify::new(), Notify::new());
-        Self { shared: Arc::new(Shared { queue, arrived, refused, tenure, metrics, vault }) }
+        let (queue, arrived, unwritten) = (Mutex::default(), Notify::new(), Notify::new());
+        Self { shared: Arc::new(Shared { queue, arrived, unwritten, tenure, metrics, vault }) }
     }
 
     /// Takes a write. Without the lease it is dropped: the leader owes the same, and what is owed when this
@@ -140,19 +142,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits for objects whose writes a right or a rule kept out minutes ago: what is owed to them is to be
-    /// decided anew. Cancel-safe: what is taken is returned at once.
+    /// Waits for objects whose writes came too late, or a right or a rule kept out minutes ago: what is owed
+    /// to them is to be decided anew. Cancel-safe: what is taken is returned at once.
     pub async fn given_back(&self) -> Vec<Target> {
         loop {
-            let refused = self.shared.refused.notified();
+            let unwritten = self.shared.unwritten.notified();
             let later = match self.shared.give_back() {
                 Ok(targets) => return targets,
                 Err(later) => later,
             };
             match later {
                 // Either way the queue is asked again, so neither can be missed.
-                Some(at) => drop(timeout_at(at, refused).await),
-                None => refused.await,
+                Some(at) => drop(timeout_at(at, unwritten).await),
+                None => unwritten.await,
             }
         }
     }
@@ -218,24 +220,28 @@ impl Shared {
     /// The write is over, or waits for its next try.
     fn done(&self, target: &Target, next: Next) {
         let now = Instant::now();
-        let (again, refused) = match next {
-            Next::Over => (None, false),
-            Next::Again(item) => {
-                let pause = PAUSES[item.tries.saturating_sub(1).min(PAUSES.len() - 1)];
-                (Some((later_timer(now, pause), *item)), false)
-            }
-            Next::Aside => (None, true),
-        };
+        let given_back = matches!(next, Next::Aside | Next::Late);
         let superseded = {
             let mut queue = self.queue();
-            let superseded = queue.done(target, again);
-            if refused {
-                queue.put_aside(target, now);
+            match next {
+                Next::Over => queue.done(target, None),
+                Next::Again(item) => {
+                    let pause = PAUSES[item.tries.saturating_sub(1).min(PAUSES.len() - 1)];
+                    queue.done(target, Some((later_timer(now, pause), *item)))
+                }
+                // None of its own is left that a newer one could supersede.
+                Next::Aside => {
+                    queue.refused(target, now);
+                    None
+                }
+                Next::Late => {
+                    queue.late(target);
+                    None
+                }
             }
-            superseded
         };
-        if refused {
-            self.refused.notify_one();
+        if given_back {
+            self.unwritten.notify_one();
         }
         if let Some(superseded) = superseded {
             self.metrics.write(superseded.what(), Outcome::Superseded);
@@ -251,6 +257,13 @@ impl Shared {
             self.metrics.write(order.what(), Outcome::NotLeading);
             return Next::Over;
         }
+        let begun = Instant::now();
+        let left = order.by().map(|by| Instant::from_std(by).saturating_duration_since(begun));
+        let within = left.map_or(ANSWER_WITHIN, |left| left.min(ANSWER_WITHIN));
+        if within.is_zero() {
+            self.metrics.write(order.what(), Outcome::Late);
+            return Next::Late;
+        }
         let body = match Body::of(&order, &self.vault) {
             Ok(body) => body,
             Err(error) => {
@@ -260,12 +273,11 @@ impl Shared {
             }
         };
         let size = size::bytes(&body);
-        let begun = Instant::now();
         let mut by_rule = false;
         let (outcome, error) = if size > MOST_BYTES {
             (Outcome::TooLarge, format!("more than {MOST_BYTES} bytes"))
         } else {
-            match timeout(ANSWER_WITHIN, send(&client, &order, target, &body)).await {
+            match timeout(within, send(&client, &order, target, &body)).await {
                 Ok(Ok(())) => {
                     self.queue().busy.has_written(Instant::now());
                     (Outcome::Written, String::new())
@@ -277,7 +289,7 @@ impl Shared {
                     by_rule = answer::is_by_rule(&error);
                     (answer::outcome(&error, tries), chain(&error))
                 }
-                Err(_) => (Outcome::Retried, format!("no answer within {} s", ANSWER_WITHIN.as_secs())),
+                Err(_) => (Outcome::Retried, format!("no answer within {within:.1?}")),
             }
         };
         self.metrics.write(order.what(), outcome);

@@ -11,7 +11,10 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use berth_base::sent::{Received, Sent};
 use berth_proto::crd::{PodUnavailableBudget, PodUnavailableBudgetStatus};
@@ -36,13 +39,14 @@ use super::{
 };
 use crate::{
     budgets::{
-        Budget, Fact, Operation, Permission, Question, Workload, as_counted, decide, is_replica_set, parent,
-        scale,
+        Budget, Fact, Operation, Permission, Question, UPDATED_FOR, Workload, as_counted, decide,
+        is_replica_set, parent, scale,
     },
     reads,
     requests::{Ask, Said},
     store::{Owner, PodSeen},
     telemetry::chain,
+    time::later,
     wire::{self, Watched},
 };
 
@@ -155,18 +159,20 @@ impl Guard {
     pub(super) async fn permit(&self, ask: &Ask) -> Said {
         let refused = |budget, why: &str| Said::Refused { budget, why: why.to_owned() };
         let namespace = &ask.id.key.namespace;
+        // It is written later, and stands for longer.
+        let given = Said::Given(later(Instant::now(), UPDATED_FOR));
         let answer = async {
             if !self.has_budgets(namespace)? {
-                return Ok(Said::Given);
+                return Ok(given);
             }
             let pod = self.pod(namespace, &ask.pod).await?.and_then(limited);
             // One that is gone or ends is nobody's to make unavailable: the request is about nothing then.
-            let Some(pod) = pod.filter(|pod| pod.uid == ask.pod_uid) else { return Ok(Said::Given) };
-            let Some(covering) = self.covering(&pod).await? else { return Ok(Said::Given) };
+            let Some(pod) = pod.filter(|pod| pod.uid == ask.pod_uid) else { return Ok(given) };
+            let Some(covering) = self.covering(&pod).await? else { return Ok(given) };
             let budget = Some(covering.name.clone());
             let subject = Subject { pod, operation: Operation::Update, dry_run: false };
             Ok(match self.spend(subject, covering).await? {
-                Verdict::Allowed { .. } => Said::Given,
+                Verdict::Allowed { .. } => given,
                 Verdict::Refused { message, .. } => refused(budget, &message),
                 Verdict::Unready(missing) => refused(budget, missing),
             })

@@ -56,7 +56,7 @@ pub use self::{
 use self::{finder::Finder, held::Held, in_flight::InFlight, known::Known};
 pub(crate) use self::{
     lookup::{parent, scale},
-    permit::{Answer as Permission, Question, as_counted, decide},
+    permit::{Answer as Permission, Question, UPDATED_FOR, as_counted, decide},
     spec::{Budget, Cover, Operation, ReplicaSets, Workload, is_replica_set},
 };
 use crate::{

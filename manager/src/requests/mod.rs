@@ -388,6 +388,7 @@ fn owe(id: RequestId, request: &mut Request, write: RequestAct, now: Now) -> Opt
     }
     request.asked = Some(asked.clone());
     let (resource_version, write) = asked;
-    let patch = StatusPatch { uid: request.uid.clone(), id, resource_version, write, at: now.wall };
+    let by = matches!(write, RequestAct::Assign(_)).then(|| request.permit.stands_until()).flatten();
+    let patch = StatusPatch { uid: request.uid.clone(), id, resource_version, write, at: now.wall, by };
     Some(Effect::Write(Write::Request(patch)))
 }

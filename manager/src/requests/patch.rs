@@ -1,6 +1,6 @@
 //! Patch that the index wants written, as a value.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use berth_proto::crd::{
     ContainerRecreateRequestStatus, ContainerUpdateRequestStatus, RecreatePhase, StatusContext, UpdatePhase,
@@ -28,6 +28,8 @@ pub struct StatusPatch {
     pub write: RequestAct,
     /// When it was decided.
     pub at: Timestamp,
+    /// It is written by then or not at all: what it was decided on may not hold any more.
+    pub by: Option<Instant>,
 }
 
 /// RequestAct to a request.

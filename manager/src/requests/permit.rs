@@ -20,8 +20,8 @@ use crate::{store::Key, time::later};
 
 /// An answer that has not come by then is asked for again.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
-/// A permit is used within it. Half of the time for which it stands without anything coming of it.
-const USED_WITHIN: Duration = Duration::from_secs(5);
+/// Time that a write of what is permitted has at the least.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(2);
 /// One who was refused asks again after it, and every time after twice as long.
 const PAUSE: Duration = Duration::from_secs(2);
 /// The longest pause.
@@ -56,8 +56,9 @@ pub struct Reply {
 /// Words of a budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// The pod may be unavailable, or no budget covers it.
-    Given,
+    /// The pod may be unavailable, or no budget covers it. Until then: after it, the permit may be another
+    /// pod's.
+    Given(Instant),
     /// Not now.
     Refused {
         /// Name of the budget, if it was one that refused.
@@ -82,6 +83,7 @@ enum State {
     #[default]
     Unasked,
     Asked(Instant),
+    /// Until then.
     Given(Instant),
     Refused(Refused),
 }
@@ -112,7 +114,7 @@ impl Permit {
             *self = Self { pod_uid: pod_uid.to_owned(), ..Self::default() };
         }
         match &self.state {
-            State::Given(at) if now < later(*at, USED_WITHIN) => return Next::Go,
+            State::Given(until) if later(now, WRITTEN_WITHIN) < *until => return Next::Go,
             State::Asked(at) if now < later(*at, ANSWERED_WITHIN) => {
                 return Next::Wait(later(*at, ANSWERED_WITHIN), None);
             }
@@ -131,7 +133,7 @@ impl Permit {
             return false;
         }
         self.state = match reply.said {
-            Said::Given => State::Given(now),
+            Said::Given(until) => State::Given(until),
             Said::Refused { budget, why } => {
                 self.pause = self.pause.saturating_mul(2).clamp(PAUSE, LONGEST_PAUSE);
                 let budget = budget.map(|name| reply.ask.id.key.sibling(&name.into()));
@@ -140,6 +142,14 @@ impl Permit {
             }
         };
         true
+    }
+
+    /// Time by which what it was given for is written, or not at all.
+    pub(super) const fn stands_until(&self) -> Option<Instant> {
+        match self.state {
+            State::Given(until) => Some(until),
+            _ => None,
+        }
     }
 
     /// Budget that it waits for.

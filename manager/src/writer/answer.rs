@@ -127,6 +127,13 @@ pub(super) fn tell(order: &Write, target: &Target, outcome: Outcome, bytes: usiz
         (Outcome::Conflict | Outcome::Gone, _) => {
             debug!(%object, what, error, "Not written, the object has changed");
         }
-        (Outcome::Superseded | Outcome::NotLeading | Outcome::QueueFull | Outcome::Unsealed, _) => {}
+        (
+            Outcome::Superseded
+            | Outcome::Late
+            | Outcome::NotLeading
+            | Outcome::QueueFull
+            | Outcome::Unsealed,
+            _,
+        ) => {}
     }
 }

@@ -74,6 +74,8 @@ pub(super) struct Queue {
     later: BTreeSet<(Instant, Target)>,
     /// Objects whose write was refused.
     aside: Aside,
+    /// Objects whose write was not sent in its time.
+    too_late: Vec<Target>,
     on_their_way: HashSet<Target>,
     /// Pause of all of them.
     pub(super) busy: Busy,
@@ -206,16 +208,29 @@ impl Queue {
     }
 
     /// The write of this object is over, and was refused by who may let one pass later.
-    pub(super) fn put_aside(&mut self, target: &Target, now: Instant) {
+    pub(super) fn refused(&mut self, target: &Target, now: Instant) {
+        self.done(target, None);
         // A newer one meets the same, or passes.
         if !self.waiting.contains_key(target) {
             self.aside.put(target.clone(), now);
         }
     }
 
-    /// Objects whose write was refused minutes ago. Without one: when to ask again, if none is refused
-    /// before.
+    /// The write of this object is over, and was not sent in its time.
+    pub(super) fn late(&mut self, target: &Target) {
+        self.done(target, None);
+        // A newer one was decided since.
+        if !self.waiting.contains_key(target) {
+            self.too_late.push(target.clone());
+        }
+    }
+
+    /// Objects whose write came too late, or was refused minutes ago. Without one: when to ask again, if
+    /// there is none before.
     pub(super) fn give_back(&mut self, now: Instant) -> Result<Vec<Target>, Option<Instant>> {
+        if !self.too_late.is_empty() {
+            return Ok(std::mem::take(&mut self.too_late));
+        }
         let given = self.aside.give_back(GIVEN_BACK_AT_ONCE, now);
         if given.is_empty() { Err(self.aside.next()) } else { Ok(given) }
     }

@@ -69,6 +69,7 @@ fn request(name: &str, resource_version: &str) -> StatusPatch {
         resource_version: resource_version.into(),
         write: RequestAct::Assign(assignment),
         at: Timestamp::UNIX_EPOCH,
+        by: None,
     }
 }
 
@@ -213,6 +214,21 @@ async fn what_a_right_or_a_rule_keeps_out_is_written_when_it_may_pass(
     bench.writer.submit(patch("r", "1")).unwrap();
     bench.until("written", 1).await;
     assert_eq!(bench.seen().len(), asked + 2);
+}
+
+/// What it was decided on holds for a while; a write that would come after it is decided anew.
+#[tokio::test(start_paused = true)]
+async fn what_has_a_time_is_written_in_it_or_not_at_all() {
+    let bench = bench(|_| 503);
+    let mut limited = request("r", "1");
+    limited.by = Some((Instant::now() + Duration::from_secs(3)).into_std());
+    let target = Write::from(limited.clone()).target();
+    bench.writer.submit(limited).unwrap();
+    let begun = Instant::now();
+    assert_eq!(bench.writer.given_back().await, [target]);
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+    // After 0.1, 0.3 and 1 s; the next one would be after its time.
+    assert_eq!((bench.seen().len(), bench.count("late")), (4, 1));
 }
 
 #[rstest]

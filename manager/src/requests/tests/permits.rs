@@ -110,6 +110,11 @@ impl Asking {
         self.pass(Duration::ZERO);
     }
 
+    /// A permit that was written just now.
+    fn given(&self) -> Said {
+        Said::Given(self.now().instant + STANDS_FOR)
+    }
+
     /// Answers the only question.
     fn say(&mut self, said: Said) {
         let [ask] = std::mem::take(&mut self.asks).try_into().expect("one question");
@@ -143,6 +148,8 @@ impl Asking {
     }
 }
 
+/// Time for which a permit stands that nothing comes of.
+const STANDS_FOR: Duration = Duration::from_secs(10);
 const WHY: &str = "pub unavailable allowed is negative";
 
 fn refused() -> Said {
@@ -156,7 +163,7 @@ fn a_request_is_assigned_when_its_budget_lets_it() {
     assert!(asking.patches.is_empty(), "assigned without a permit");
     let ask = asking.asks[0].clone();
     assert_eq!((&*ask.uid, &*ask.pod, &*ask.pod_uid), ("uid-of-r", "p", "uid-of-p"));
-    asking.say(Said::Given);
+    asking.say(asking.given());
     assert_eq!(asking.assigns().pod_uid, "uid-of-p");
     asking.pass(seconds(30));
     assert_eq!(asking.asked(), ["r"; 0], "it is assigned, and asked for no more");
@@ -176,7 +183,7 @@ fn who_is_refused_says_so_and_asks_again_after_ever_longer_pauses() {
         assert!(asking.patches.is_empty(), "said once");
     }
     asking.pass(seconds(32));
-    asking.say(Said::Given);
+    asking.say(asking.given());
     let patch = asking.only();
     let RequestStatus::Recreate(status) = patch.status() else { panic!("{patch:?}") };
     assert_eq!((status.message, status.node_name.as_deref()), (None, Some("node-1")));
@@ -189,7 +196,7 @@ fn others_do_not_wait_for_one_that_waits() {
     asking.say(refused());
     asking.waits(request("first", "p", &["a"]));
     asking.request(request("second", "q", &["a"]));
-    asking.say(Said::Given);
+    asking.say(asking.given());
     assert_eq!(asking.assigns().pod_uid, "uid-of-q");
 }
 
@@ -278,13 +285,29 @@ fn a_permit_that_was_not_used_is_asked_for_again() {
     let mut asking = Asking::with(&["p"]);
     let first = request("r", "p", &["a"]);
     asking.request(first.clone());
-    asking.say(Said::Given);
-    let target = Write::Request(asking.only()).target();
-    let now = asking.now();
-    asking.index.lost(&target, now);
-    asking.pass(seconds(5));
+    asking.say(asking.given());
+    let until = asking.now().instant + STANDS_FOR;
+    for _ in 0..2 {
+        let write = Write::Request(asking.only());
+        assert_eq!(write.by(), Some(until), "not when it may be another pod's");
+        let now = asking.now();
+        asking.index.lost(&write.target(), now);
+        asking.pass(seconds(5));
+    }
     assert!(asking.patches.is_empty(), "the permit is too old");
     assert_eq!(asking.asked(), ["r"]);
+}
+
+#[test]
+fn an_answer_that_came_late_is_of_no_use() {
+    let mut asking = Asking::with(&["p"]);
+    asking.request(request("r", "p", &["a"]));
+    let given = asking.given();
+    asking.pass(seconds(9));
+    asking.say(given);
+    assert!(asking.patches.is_empty(), "a second is too short for a write");
+    asking.say(asking.given());
+    assert_eq!(asking.assigns().pod_uid, "uid-of-p");
 }
 
 #[test]
@@ -293,10 +316,10 @@ fn a_permit_is_for_one_pod_and_none_of_its_name_after_it() {
     asking.request(request("r", "p", &["a"]));
     let [of_first] = std::mem::take(&mut asking.asks).try_into().expect("one question");
     asking.pod(PodSeen { uid: "another".to_owned(), ..pod("p", &[container("a", 2)]) });
-    asking.answer(of_first, Said::Given);
+    asking.answer(of_first, asking.given());
     assert!(asking.patches.is_empty(), "the answer is about another pod");
     assert_eq!(asking.asks[0].pod_uid, "another");
-    asking.say(Said::Given);
+    asking.say(asking.given());
     assert_eq!(asking.assigns().pod_uid, "another");
 }
 

@@ -59,8 +59,7 @@ fn what_is_refused_stands_aside_and_is_given_back() {
     let refuse = |queue: &mut Queue, name: &str, now: Instant| {
         queue.push(patch(name, "1")).unwrap();
         let item = queue.take(now).unwrap();
-        assert!(queue.done(&target(name), None).is_none());
-        queue.put_aside(&target(name), now);
+        queue.refused(&target(name), now);
         item.tries
     };
     assert_eq!([refuse(&mut queue, "a", now), refuse(&mut queue, "b", now)], [0, 0]);
@@ -84,10 +83,26 @@ fn what_is_refused_stands_aside_and_is_given_back() {
     queue.push(patch("c", "1")).unwrap();
     queue.take(now).unwrap();
     queue.push(patch("c", "2")).unwrap();
-    queue.done(&target("c"), None);
-    queue.put_aside(&target("c"), now);
+    queue.refused(&target("c"), now);
     assert_eq!(queue.take(now).unwrap().order.resource_version(), "2");
     assert_eq!(queue.give_back(later).unwrap_err(), Some(later + aside::PAUSE), "b alone");
+}
+
+#[test]
+fn what_was_not_sent_in_its_time_is_given_back_at_once() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    for name in ["a", "b"] {
+        queue.push(patch(name, "1")).unwrap();
+        queue.take(now).unwrap();
+    }
+    // A newer one was decided since.
+    queue.push(patch("b", "2")).unwrap();
+    for name in ["a", "b"] {
+        queue.late(&patch(name, "1").target());
+    }
+    assert_eq!(queue.give_back(now).unwrap(), [patch("a", "1").target()]);
+    assert_eq!(queue.give_back(now).unwrap_err(), None);
+    assert_eq!(queue.take(now).unwrap().order.resource_version(), "2");
 }
 
 /// One that has 1,000 writes has its turn after another's one, and nodes have every second one.
