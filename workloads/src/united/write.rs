@@ -94,7 +94,7 @@ impl Work<UnitedDeployments> {
 
     async fn write(&mut self, action: Action) -> Result<(), Failure> {
         match action {
-            Action::CreateRevision(object) => self.create_revision(object).await,
+            Action::CreateRevision(object, named) => self.create_revision(object, named).await,
             Action::RaiseRevision(target, number) => {
                 let meta = json!({ "uid": target.uid, "resourceVersion": target.version });
                 let patch = Patch::Merge(json!({ "metadata": meta, "revision": number }));
@@ -142,10 +142,20 @@ impl Work<UnitedDeployments> {
         }
     }
 
-    /// Makes a revision. One that is there already is as good, if it is the same. What the API server has
-    /// just made is as it was sent, or never will be: so it would be under the next name, without end.
-    async fn create_revision(&mut self, object: Value) -> Result<(), Failure> {
+    /// Makes a revision. One that is there already is as good, if it is the same: under one of these names, or
+    /// under its own. What the API server has just made is as it was sent, or never will be: so it would be
+    /// under the next name, without end.
+    async fn create_revision(&mut self, object: Value, named: Vec<String>) -> Result<(), Failure> {
         let changed = || Err(Failure::Refused(CHANGED_BY_CLUSTER.to_owned()));
+        for name in named {
+            match self.writer.fetch("read", self.revisions().get(&name)).await {
+                Ok(there) if self.owns(&there.metadata) && is_of_template(&there, &object) => {
+                    return self.adopt(there).await;
+                }
+                Ok(_) | Err(Failure::Gone) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
         match self.writer.create_revision(self.object.namespace(), &object).await {
             Err(Failure::Taken) => {}
             made => {
@@ -163,6 +173,11 @@ impl Work<UnitedDeployments> {
             let is_other = Revision::of(&there).is_some_and(|one| one.is_named_after_its_template());
             return if is_other { Err(Failure::Taken) } else { changed() };
         }
+        self.adopt(there).await
+    }
+
+    /// Gives a revision the label by which it is on file, unless it has it.
+    async fn adopt(&mut self, there: ControllerRevision) -> Result<(), Failure> {
         let uid = self.object.uid().to_owned();
         let is_found = |one: &ControllerRevision| one.labels().get(UID_LABEL) == Some(&uid);
         if is_found(&there) {
@@ -175,7 +190,7 @@ impl Work<UnitedDeployments> {
             json!({ "uid": there.metadata.uid, "resourceVersion": there.metadata.resource_version });
         meta["labels"][UID_LABEL] = uid.as_str().into();
         let patch = Patch::Merge(json!({ "metadata": meta }));
-        let name = there.name_any();
+        let (api, name) = (self.revisions(), there.name_any());
         let adopted = self.writer.ask("patch", api.patch(&name, &params::patch(), &patch)).await?;
         if !is_found(&adopted) {
             return Err(Failure::Refused(CHANGED_BY_CLUSTER.to_owned()));
@@ -296,14 +311,14 @@ fn about(action: &Action) -> Option<&str> {
         Action::Update(_, target, _) | Action::Delete(_, target) | Action::DeletePod(target) => {
             Some(&target.uid)
         }
-        Action::CreateRevision(_) | Action::RaiseRevision(..) | Action::DeleteRevision(_) => None,
+        Action::CreateRevision(..) | Action::RaiseRevision(..) | Action::DeleteRevision(_) => None,
     }
 }
 
 /// Reason of the Event when it is refused.
 fn reason(action: &Action) -> &'static str {
     match action {
-        Action::CreateRevision(_) | Action::RaiseRevision(..) | Action::DeleteRevision(_) => {
+        Action::CreateRevision(..) | Action::RaiseRevision(..) | Action::DeleteRevision(_) => {
             "FailedRevisionProvision"
         }
         Action::Create(..) => "FailedCreate",
@@ -316,7 +331,7 @@ fn reason(action: &Action) -> &'static str {
 fn named(action: &Action) -> String {
     let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     match action {
-        Action::CreateRevision(object) => format!("make revision {}", name(object)),
+        Action::CreateRevision(object, _) => format!("make revision {}", name(object)),
         Action::RaiseRevision(target, _) => format!("raise revision {}", target.name),
         Action::DeleteRevision(target) => format!("delete revision {}", target.name),
         Action::Create(kind, object) => format!("make {} {}", kind.name(), name(object)),
@@ -324,6 +339,12 @@ fn named(action: &Action) -> String {
         Action::Delete(kind, target) => format!("delete {} {}", kind.name(), target.name),
         Action::DeletePod(target) => format!("delete pod {}", target.name),
     }
+}
+
+/// Tells whether a revision is of the same template as one that is to be made.
+fn is_of_template(there: &ControllerRevision, wanted: &Value) -> bool {
+    let wanted = wanted.pointer("/data/spec/template").and_then(Value::as_object);
+    Revision::of(there).zip(wanted).is_some_and(|(there, wanted)| there.has(wanted))
 }
 
 /// Answer of a deletion; what is gone already is as good.

@@ -60,11 +60,16 @@ pub const HASH_ANNOTATION: &str = "berth.dev/subset-hash";
 /// The most bytes that the workloads of one pass have together; the next pass goes on.
 const MOST_BYTES: usize = 4 << 20;
 
+/// Revisions that are looked at before a new one is made: as many as its workloads have at the most, but for
+/// those whose labels somebody has written.
+const MOST_NAMED: usize = 8;
+
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Makes a revision.
-    CreateRevision(Value),
+    /// Makes a revision, unless one with these names has its template: its workloads have them, and it has no
+    /// label by which it would be on file.
+    CreateRevision(Value, Vec<String>),
     /// Makes an old revision the newest one.
     RaiseRevision(Target, i64),
     /// Deletes a revision that nothing needs.
@@ -152,7 +157,7 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
         Ok(live) => live,
         Err(action) => {
             let mut actions: Vec<Action> = revision(*action, owner.uid).into_iter().collect();
-            actions.iter_mut().for_each(|action| label(action, &rules));
+            actions.iter_mut().for_each(|action| complete(action, input, &rules));
             return Plan { actions, status: status::unsettled(input, now), ..Plan::default() };
         }
     };
@@ -186,18 +191,22 @@ pub fn plan(input: &Input<'_>, now: Timestamp) -> Plan {
     plan
 }
 
-/// Gives a new revision the labels that the workloads have: by these clients list revisions.
-fn label(action: &mut Action, rules: &Rules<'_>) {
+/// Gives a new revision the labels that the workloads have, by which clients list revisions, and names those
+/// that the workloads have and that are not on file.
+fn complete(action: &mut Action, input: &Input<'_>, rules: &Rules<'_>) {
     let labels = rules.template.get("metadata").and_then(|metadata| metadata.get("labels"));
-    if let Action::CreateRevision(object) = action
-        && let Some(own) = object["metadata"]["labels"].as_object_mut()
-    {
+    let Action::CreateRevision(object, named) = action else { return };
+    if let Some(own) = object["metadata"]["labels"].as_object_mut() {
         let given = labels.and_then(Value::as_object).into_iter().flatten();
         let selected = rules.match_labels.iter().map(|(key, value)| (key, Value::from(value.as_str())));
         for (key, value) in given.map(|(key, value)| (key, value.clone())).chain(selected) {
             own.entry(key.as_str()).or_insert(value);
         }
     }
+    let is_on_file = |name: &str| input.revisions.iter().any(|one| one.name == name);
+    let names = input.children.iter().map(|child| child.revision.as_str());
+    let unknown: BTreeSet<&str> = names.filter(|name| !name.is_empty() && !is_on_file(name)).collect();
+    named.extend(unknown.into_iter().take(MOST_NAMED).map(str::to_owned));
 }
 
 /// Write of a revision, which is found by its label.
@@ -205,7 +214,7 @@ fn revision(action: action::Action, uid: &str) -> Option<Action> {
     match action {
         action::Action::CreateRevision(mut object) => {
             object["metadata"]["labels"][UID_LABEL] = uid.into();
-            Some(Action::CreateRevision(object))
+            Some(Action::CreateRevision(object, Vec::new()))
         }
         action::Action::RaiseRevision(target, number) => Some(Action::RaiseRevision(target, number)),
         action::Action::DeleteRevision(target) => Some(Action::DeleteRevision(target)),

@@ -11,7 +11,7 @@ use crate::{names::HASH_LABEL, template::same};
 
 fn kinds_of(actions: &[Action]) -> Vec<&'static str> {
     let name = |action: &Action| match action {
-        Action::CreateRevision(_) => "create revision",
+        Action::CreateRevision(..) => "create revision",
         Action::RaiseRevision(..) => "raise revision",
         Action::DeleteRevision(_) => "delete revision",
         Action::Create(..) => "create",
@@ -127,7 +127,7 @@ fn a_revision_has_labels_and_annotations() {
     let mut world = World::new(spec(Kind::CloneSet, 2, &named(&["a", "b"])));
     world.united.metadata.annotations = Some([("note".to_owned(), "n".to_owned())].into());
     let plan = world.plan();
-    let [Action::CreateRevision(object)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    let [Action::CreateRevision(object, _)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     let labels = &object["metadata"]["labels"];
     assert_eq!((labels["app"].as_str(), labels["team"].as_str()), (Some("shop"), Some("sales")));
     assert_eq!(labels[UID_LABEL], UID);
@@ -138,9 +138,26 @@ fn a_revision_has_labels_and_annotations() {
         spec["template"]["cloneSetTemplate"]["metadata"]["labels"][HASH_LABEL] = json!("x");
     });
     let plan = world.plan();
-    let [Action::CreateRevision(object)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    let [Action::CreateRevision(object, _)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     let labels = &object["metadata"]["labels"];
     assert!(labels[UID_LABEL] == UID && labels[HASH_LABEL] != "x", "{labels}");
+}
+
+/// One that OpenKruise filed has no label of ours: its workloads name it.
+#[test]
+fn revisions_that_workloads_have_are_looked_at_before_one_is_made() {
+    let mut world = World::new(spec(Kind::CloneSet, 2, &named(&["a", "b"])));
+    world.settle();
+    let filed = world.revisions.remove(0);
+    let plan = world.plan();
+    let [Action::CreateRevision(_, names)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    assert_eq!(names, &[filed.name.clone()]);
+    // It is on file, but of another template.
+    world.revisions.push(filed);
+    world.edit(|spec| spec["template"]["cloneSetTemplate"]["metadata"]["labels"]["team"] = json!("x"));
+    let plan = world.plan();
+    let [Action::CreateRevision(_, names)] = plan.actions.as_slice() else { panic!("{plan:?}") };
+    assert!(names.is_empty(), "{names:?}");
 }
 
 #[test]

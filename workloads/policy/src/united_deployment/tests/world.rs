@@ -124,7 +124,7 @@ impl World {
         self.seed += 1;
         let clock = self.clock;
         match action {
-            Action::CreateRevision(object) => {
+            Action::CreateRevision(object, _) => {
                 let mut object = object.clone();
                 object["metadata"]["uid"] = format!("r{clock}").into();
                 let revision: ControllerRevision = serde_json::from_value(object).unwrap();
