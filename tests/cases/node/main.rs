@@ -31,6 +31,7 @@ mod kinds;
 mod launch_order;
 mod manager;
 mod node_labels;
+mod openkruise;
 mod played;
 mod policies;
 mod policies_missing;

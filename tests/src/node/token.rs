@@ -15,13 +15,23 @@ const NAMESPACE: &str = "berth-system";
 
 /// A token of an account, bound to a node that exists or to nothing.
 pub async fn of(admin: &Client, account: &str, node: Option<&str>) -> Result<String> {
+    of_namespace(admin, NAMESPACE, account, node).await
+}
+
+/// The same of an account of another namespace.
+pub async fn of_namespace(
+    admin: &Client,
+    namespace: &str,
+    account: &str,
+    node: Option<&str>,
+) -> Result<String> {
     let bound = match node {
         Some(name) => {
             Some(json!({ "kind": "Node", "apiVersion": "v1", "name": name, "uid": uid(admin, name).await? }))
         }
         None => None,
     };
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
     let request: TokenRequest = serde_json::from_value(json!({
         "spec": { "audiences": [], "boundObjectRef": bound, "expirationSeconds": LIFETIME }
     }))?;
