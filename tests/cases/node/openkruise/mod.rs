@@ -36,12 +36,34 @@ struct Move {
 #[tokio::test]
 #[ignore = "it needs OpenKruise's manager, which takes minutes to build: tests/openkruise.sh"]
 async fn a_cluster_moves_over_and_back() -> Result<()> {
+    // As whoever installs Berth: what Berth's manifests leave out is taken back.
+    moves("kubectl", over_and_back).await
+}
+
+#[tokio::test]
+#[ignore = "it needs OpenKruise's manager, which takes minutes to build: tests/openkruise.sh"]
+async fn berth_waits_beside_an_openkruise() -> Result<()> {
+    moves("helm", beside).await
+}
+
+/// Brings up a cluster of an OpenKruise that was applied by this field manager, with one object of each kind.
+async fn moves(
+    by: &'static str,
+    story: impl AsyncFnOnce(&Node, &Move, &OpenKruise) -> Result<()>,
+) -> Result<()> {
     crate::slots::take().await;
     let node = Node::builder().berth(false).controllers(true).start().await?;
     let client = node.client().await?;
     no_kinds(&client).await?;
-    let openkruise = OpenKruise::install(node.run(), node.api()?, &client).await?;
-    let outcome = moves(&node, &client, &openkruise).await;
+    let openkruise = OpenKruise::install(&node, &client, by).await?;
+    let pods = Api::namespaced(client.clone(), NAMESPACE);
+    let here = Move { client, pods };
+    let told = async {
+        openkruise.start().await?;
+        here.make_all().await?;
+        story(&node, &here, &openkruise).await
+    };
+    let outcome = told.await;
     if outcome.is_err() {
         eprintln!("OpenKruise's manager: {}", openkruise.last_words());
     }
@@ -49,22 +71,15 @@ async fn a_cluster_moves_over_and_back() -> Result<()> {
     node.down()
 }
 
-async fn moves(node: &Node, client: &Client, openkruise: &OpenKruise) -> Result<()> {
-    openkruise.start().await?;
-    namespace(client, NAMESPACE).await?;
-    let here = Move { client: client.clone(), pods: Api::namespaced(client.clone(), NAMESPACE) };
-    for object in objects::all()? {
-        let what = format!("{} {} is made", kind_of(&object), object.name_any());
-        // Its webhooks are asked a little after it is ready.
-        await_condition(what, START_UP, async || deploy::apply_object(client, &object).await.map(drop))
-            .await?;
-    }
-    here.all_run("under OpenKruise").await?;
+/// Berth comes when OpenKruise has gone, and goes again.
+async fn over_and_back(node: &Node, here: &Move, openkruise: &OpenKruise) -> Result<()> {
+    let client = &here.client;
     let before = here.at_rest().await?;
     let definitions = openkruise.definitions().await?;
 
     openkruise.stop().await?;
     let berth = Berth::install(node, client, NAMESPACE).await?;
+    berth.decides().await?;
     here.nothing_moves(&before, "after the change").await?;
     here.updates(BUSYBOX_NEXT, "by Berth").await?;
     here.scales(2).await?;
@@ -77,6 +92,28 @@ async fn moves(node: &Node, client: &Client, openkruise: &OpenKruise) -> Result<
     here.nothing_moves(&between, "after the way back").await?;
     here.updates(BUSYBOX, "by OpenKruise").await?;
     here.scales(1).await
+}
+
+/// Berth is there before OpenKruise goes, and when it comes again.
+async fn beside(node: &Node, here: &Move, openkruise: &OpenKruise) -> Result<()> {
+    let before = here.at_rest().await?;
+    let berth = Berth::install(node, &here.client, NAMESPACE).await?;
+    deploy::apply(&here.client, "openkruise/writers.yaml").await?;
+    berth.yields(2.0).await?;
+    here.nothing_moves(&before, "beside OpenKruise").await?;
+    here.updates(BUSYBOX_NEXT, "by OpenKruise, with Berth beside it").await?;
+    let before = here.at_rest().await?;
+
+    openkruise.stop().await?;
+    berth.decides().await?;
+    here.nothing_moves(&before, "after the change").await?;
+    here.updates(BUSYBOX, "by Berth").await?;
+    let before = here.at_rest().await?;
+
+    openkruise.start().await?;
+    berth.yields(2.0).await?;
+    here.nothing_moves(&before, "when OpenKruise is back").await?;
+    here.updates(BUSYBOX_NEXT, "by the OpenKruise that is back").await
 }
 
 /// Takes the definitions away that every node of the tests has.
@@ -111,10 +148,22 @@ async fn restore(client: &Client, definitions: Vec<Definition>) -> Result<()> {
 }
 
 impl Move {
+    /// Makes one object of each kind, and waits until their pods run.
+    async fn make_all(&self) -> Result<()> {
+        namespace(&self.client, NAMESPACE).await?;
+        for object in objects::all()? {
+            let what = format!("{} {} is made", kind_of(&object), object.name_any());
+            // Its webhooks are asked a little after it is ready.
+            let made = async || deploy::apply_object(&self.client, &object).await.map(drop);
+            await_condition(what, START_UP, made).await?;
+        }
+        self.all_run().await
+    }
+
     /// Waits until all pods run, with the sidecar where there is to be one.
-    async fn all_run(&self, when: &str) -> Result<()> {
+    async fn all_run(&self) -> Result<()> {
         for (app, count) in PODS {
-            await_condition(format!("{count} pods of {app} {when}"), ROLLOUT, async || {
+            await_condition(format!("{count} pods of {app} run"), ROLLOUT, async || {
                 let pods = self.of(app).await?;
                 ensure!(pods.len() == count, "{} pods", pods.len());
                 pods.iter().try_for_each(is_ready)

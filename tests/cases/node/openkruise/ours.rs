@@ -27,7 +27,7 @@ pub(super) struct Berth {
 }
 
 impl Berth {
-    /// Applies its manifests, starts its programs, and waits until the kinds are theirs.
+    /// Applies its manifests and starts its programs.
     pub(super) async fn install(node: &Node, client: &Client, namespace: &str) -> Result<Self> {
         let run = node.run();
         deploy::install(client).await?;
@@ -58,16 +58,24 @@ impl Berth {
         let given: Vec<_> = given.iter().map(String::as_str).collect();
         let workloads = kubeconfig("berth-workloads").await?;
         let workloads = Workloads::start_with(run, &workloads, "berth-system", &given).await?;
-        let berth = Self { client: client.clone(), objects, berthd, manager, workloads, _door: door };
-        await_condition("the kinds are Berth's", START_UP, async || {
-            let yields = berth.manager.metric("berth_manager_yields").await?
-                + berth.workloads.metric("berth_workloads_yields").await?;
-            ensure!(yields == 0.0, "{yields} of its programs yield");
+        Ok(Self { client: client.clone(), objects, berthd, manager, workloads, _door: door })
+    }
+
+    /// Waits until the kinds are its own.
+    pub(super) async fn decides(&self) -> Result<()> {
+        self.yields(0.0).await?;
+        self.manager.leads().await
+    }
+
+    /// Waits until so many of both programs leave the kinds to OpenKruise.
+    pub(super) async fn yields(&self, programs: f64) -> Result<()> {
+        await_condition(format!("{programs} of Berth's programs yield"), START_UP, async || {
+            let yields = self.manager.metric("berth_manager_yields").await?
+                + self.workloads.metric("berth_workloads_yields").await?;
+            ensure!((yields - programs).abs() < 0.5, "{yields} do");
             Ok(())
         })
-        .await?;
-        berth.manager.leads().await?;
-        Ok(berth)
+        .await
     }
 
     /// Stops its programs and deletes what its manifests have, but for definitions and namespaces.

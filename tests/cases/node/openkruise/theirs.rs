@@ -4,10 +4,9 @@
 use std::env;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use berth_tests::node::{ApiServer, Port, Run, Service, deploy, http, token};
+use berth_tests::node::{Node, Port, Service, deploy, http, token};
 use berth_tests::wait::{START_UP, await_condition};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -30,14 +29,18 @@ const CONVERTED: &str = "statefulsets.apps.kruise.io";
 
 pub(super) struct OpenKruise {
     client: Client,
+    /// Field manager that applies its manifests.
+    by: &'static str,
     objects: Vec<DynamicObject>,
     service: Service,
     health: String,
 }
 
 impl OpenKruise {
-    /// Applies its manifests to a cluster that has none of its kinds. Its manager does not run yet.
-    pub(super) async fn install(run: &Arc<Run>, api: &ApiServer, client: &Client) -> Result<Self> {
+    /// Applies its manifests, as this field manager, to a cluster that has none of its kinds. Its manager does not
+    /// run yet.
+    pub(super) async fn install(node: &Node, client: &Client, by: &'static str) -> Result<Self> {
+        let (run, api) = (node.run(), node.api()?);
         let folder = env::var_os(FOLDER).map(PathBuf::from);
         let folder = folder.with_context(|| format!("{FOLDER} is not set: tests/openkruise.sh sets it"))?;
         let text = fs::read_to_string(folder.join("objects.yaml")).context("OpenKruise's manifests")?;
@@ -51,7 +54,7 @@ impl OpenKruise {
         let args = pod["containers"][0]["args"].as_array().context("arguments of its manager")?;
         let mut args: Vec<_> = args.iter().filter_map(|arg| arg.as_str().map(str::to_owned)).collect();
         for object in &objects {
-            deploy::apply_object(client, object).await?;
+            apply(client, object, by).await?;
         }
 
         let token = token::of_namespace(client, NAMESPACE, "kruise-manager", None).await?;
@@ -67,7 +70,7 @@ impl OpenKruise {
             .env("WEBHOOK_HOST", "localhost")
             .env("WEBHOOK_PORT", run.port(Port::ManagerNextAdmission).to_string())
             .env("WEBHOOK_CERT_DIR", run.make_dir("openkruise")?.display().to_string());
-        Ok(Self { client: client.clone(), objects, service, health })
+        Ok(Self { client: client.clone(), by, objects, service, health })
     }
 
     /// Starts its manager, and waits until it is ready.
@@ -75,7 +78,7 @@ impl OpenKruise {
         // Webhooks that went with the manager, as well.
         for object in &self.objects {
             if kind_of(object).ends_with("WebhookConfiguration") {
-                deploy::apply_object(&self.client, object).await?;
+                apply(&self.client, object, self.by).await?;
             }
         }
         self.wants(1).await?;
@@ -125,4 +128,11 @@ impl OpenKruise {
         all.patch(MANAGER, &PatchParams::default(), &patch).await.context("scale its manager")?;
         Ok(())
     }
+}
+
+async fn apply(client: &Client, object: &DynamicObject, by: &str) -> Result<()> {
+    let (api, name, params) =
+        (deploy::api(client, object)?, object.name_any(), PatchParams::apply(by).force());
+    api.patch(&name, &params, &Patch::Apply(object)).await.with_context(|| format!("apply {name}"))?;
+    Ok(())
 }
