@@ -14,9 +14,10 @@ pub(super) type Definition = CustomResourceDefinition;
 pub(super) const NAMESPACE: &str = "moves";
 /// Sidecar that the SidecarSet puts into the pods of the CloneSet.
 pub(super) const SIDECAR: &str = "log";
-/// Pods that run when all is well, by the label `app`: those of the CloneSet, the StatefulSet, the DaemonSet
-/// and the UnitedDeployment.
-pub(super) const PODS: [(&str, usize); 4] = [("shop", 2), ("store", 1), ("each", 1), ("wide", 1)];
+/// Pods that run when all is well, by the label `app`: those of the CloneSet, the StatefulSet, the DaemonSet,
+/// and the UnitedDeployments of each kind of workload.
+pub(super) const PODS: [(&str, usize); 7] =
+    [("shop", 2), ("store", 1), ("each", 1), ("wide", 1), ("plain", 1), ("fixed", 1), ("kept", 1)];
 
 /// Instance of a container, and how often it was restarted.
 type Instance = (String, i32);

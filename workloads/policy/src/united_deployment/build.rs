@@ -72,7 +72,9 @@ impl Pass<'_> {
         let mut labels = object(metadata.remove("labels").as_ref());
         labels.extend(values(rules.match_labels));
         labels.insert(SUBSET_LABEL.to_owned(), subset.name.clone().into());
-        labels.insert(kind.revision_label().to_owned(), self.live.update.name.clone().into());
+        for label in [kind.revision_label(), SUBSET_REVISION_LABEL] {
+            labels.insert(label.to_owned(), self.live.update.name.clone().into());
+        }
         let mut annotations = object(metadata.remove("annotations").as_ref());
         annotations.insert(HASH_ANNOTATION.to_owned(), self.hash(subset, numbers).into());
 

@@ -99,7 +99,12 @@ impl ChildView {
             owner: controller(meta.owner_references.as_deref().unwrap_or_default()).to_owned(),
             created: meta.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             subset: label(SUBSET_LABEL),
-            revision: label(kind.revision_label()),
+            // OpenKruise 1.8 names it by the same label on each kind, and leaves that of 1.4 as it was.
+            revision: [SUBSET_REVISION_LABEL, kind.revision_label()]
+                .into_iter()
+                .map(label)
+                .find(|name| !name.is_empty())
+                .unwrap_or_default(),
             hash: hash.cloned().unwrap_or_default(),
             terminating: meta.deletion_timestamp.is_some(),
             is_observed: number("/status/observedGeneration") >= meta.generation,

@@ -46,7 +46,8 @@ fn a_workload_is_its_template_and_its_subset(
     assert_eq!(
         meta["labels"],
         json!({
-            "app": "shop", "team": "sales", "apps.kruise.io/subset-name": "a", revision_label: revision,
+            "app": "shop", "team": "sales", "apps.kruise.io/subset-name": "a",
+            "apps.kruise.io/controller-revision-hash": revision, revision_label: revision,
         })
     );
     assert_eq!(meta["annotations"]["note"], "n");

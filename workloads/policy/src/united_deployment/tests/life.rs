@@ -143,18 +143,25 @@ fn a_revision_has_labels_and_annotations() {
     assert!(labels[UID_LABEL] == UID && labels[HASH_LABEL] != "x", "{labels}");
 }
 
-/// One that OpenKruise filed has no label of ours: its workloads name it.
-#[test]
-fn revisions_that_workloads_have_are_looked_at_before_one_is_made() {
-    let mut world = World::new(spec(Kind::CloneSet, 2, &named(&["a", "b"])));
+/// One that OpenKruise filed has no label of ours: its workloads name it. 1.4 does so by another label on
+/// Advanced StatefulSets than 1.8.
+#[rstest]
+#[case(Kind::CloneSet, "")]
+#[case(Kind::AdvancedStatefulSet, "apps.kruise.io/controller-revision-hash")]
+#[case(Kind::AdvancedStatefulSet, "controller-revision-hash")]
+fn revisions_that_workloads_have_are_looked_at_before_one_is_made(#[case] kind: Kind, #[case] without: &str) {
+    let mut world = World::new(spec(kind, 2, &named(&["a", "b"])));
     world.settle();
+    for (_, workload) in world.workloads.values_mut() {
+        workload["metadata"]["labels"].as_object_mut().unwrap().remove(without);
+    }
     let filed = world.revisions.remove(0);
     let plan = world.plan();
     let [Action::CreateRevision(_, names)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert_eq!(names, &[filed.name.clone()]);
     // It is on file, but of another template.
     world.revisions.push(filed);
-    world.edit(|spec| spec["template"]["cloneSetTemplate"]["metadata"]["labels"]["team"] = json!("x"));
+    world.edit(|spec| spec["template"][kind.member()]["metadata"]["labels"]["team"] = json!("x"));
     let plan = world.plan();
     let [Action::CreateRevision(_, names)] = plan.actions.as_slice() else { panic!("{plan:?}") };
     assert!(names.is_empty(), "{names:?}");
