@@ -54,8 +54,8 @@ impl ProbeIndex {
         std::mem::take(&mut self.orders)
     }
 
-    /// Tells whether this replica leads, has listed all kinds, and the markers since it leads: whoever led before
-    /// may have acted on newer ones.
+    /// Tells whether this replica leads, has listed all kinds, and the markers since it leads: whoever led
+    /// before may have acted on newer ones.
     fn may_decide(&self) -> bool {
         let are_known = self.views.complete_since(KINDS).is_some();
         let listed = self.views.as_of(Kind::PodProbeMarker).filter(|_| are_known);

@@ -216,7 +216,7 @@ async fn what_a_right_or_a_rule_keeps_out_is_written_when_it_may_pass(
     assert_eq!(bench.seen().len(), asked + 2);
 }
 
-/// What it was decided on holds for a while; a write that would come after it is decided anew.
+/// A permit holds for a while; a write that would come after it is decided anew.
 #[tokio::test(start_paused = true)]
 async fn what_has_a_time_is_written_in_it_or_not_at_all() {
     let bench = bench(|_| 503);

@@ -171,8 +171,8 @@ async fn a_revision_of_openkruise_is_adopted() {
     assert_eq!(served.count("POST controllerrevisions"), 1, "{served:?}");
 }
 
-/// OpenKruise names revisions otherwise where a template has letters that Go escapes in JSON. Its workload says
-/// which one it has, and its pods are not made anew.
+/// OpenKruise names revisions otherwise where a template has letters that Go escapes in JSON. Its workload
+/// says which one it has, and its pods are not made anew.
 #[tokio::test]
 async fn a_revision_of_another_name_is_adopted() {
     let (before, shop) = (Served::default(), of_one_subset());

@@ -128,7 +128,7 @@ fn nothing_is_written_without_the_lease_nor_before_all_is_known() {
     assert_eq!((world.told("n0"), world.matched("m")), (vec!["b: m#idle".to_owned()], 1));
 }
 
-/// Who led before may have acted on markers that this replica's watch has not shown yet.
+/// The leader before may have acted on markers that this replica's watch has not shown yet.
 #[test]
 fn a_new_leader_decides_by_markers_that_it_has_listed() {
     let mut world = World::with_nodes(1);

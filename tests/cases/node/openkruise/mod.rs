@@ -1,5 +1,5 @@
-//! A cluster of a real OpenKruise moves to Berth and back. Its manager comes from its own module, so this case
-//! runs by `tests/openkruise.sh` alone.
+//! A cluster of a real OpenKruise moves to Berth and back. Its manager comes from its own module, so these
+//! cases run by `tests/openkruise.sh` alone.
 
 mod objects;
 mod ours;

@@ -1,5 +1,5 @@
-//! Berth as it is installed beside a kubelet that speaks to containerd itself: its manifests, and its programs
-//! as processes with the arguments that the manifests give them.
+//! Berth beside a kubelet that speaks to containerd itself: its manifests, and its programs as processes with
+//! the arguments that the manifests give them.
 
 use anyhow::{Context, Result, ensure};
 use berth_tests::node::{
@@ -14,7 +14,7 @@ use crate::admission::{Door, install_admission};
 
 /// Kinds of `deploy/`, and those that are optional.
 const COMPONENTS: [&str; 5] = ["workloads", "jobs", "uniteddeployments", "spreads", "podstates"];
-/// What the harness gives a program itself.
+/// Arguments that the harness gives a program itself.
 const OWN: [&str; 4] = ["--health-address", "--metrics-address", "--namespace", "--admission-address"];
 
 pub(super) struct Berth {

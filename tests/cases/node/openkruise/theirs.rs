@@ -1,5 +1,5 @@
-//! OpenKruise as it is installed: its manifests, and its manager as a process. Its Deployment wants a pod that
-//! no node takes, and the API server finds its webhooks at this machine.
+//! OpenKruise as it is installed: its manifests, and its manager as a process. Its Deployment wants a pod
+//! that no node takes, and the API server finds its webhooks at this machine.
 
 use std::env;
 use std::fs;
@@ -37,8 +37,8 @@ pub(super) struct OpenKruise {
 }
 
 impl OpenKruise {
-    /// Applies its manifests, as this field manager, to a cluster that has none of its kinds. Its manager does not
-    /// run yet.
+    /// Applies its manifests, as this field manager, to a cluster that has none of its kinds. Its manager does
+    /// not run yet.
     pub(super) async fn install(node: &Node, client: &Client, by: &'static str) -> Result<Self> {
         let (run, api) = (node.run(), node.api()?);
         let folder = env::var_os(FOLDER).map(PathBuf::from);
@@ -92,8 +92,8 @@ impl OpenKruise {
         .await
     }
 
-    /// Stops its manager, and takes its webhooks away, also the one that converts StatefulSets: a definition that
-    /// is applied over it could not leave it out.
+    /// Stops its manager, and takes its webhooks away, also the one that converts StatefulSets: a definition
+    /// that is applied over it could not leave it out.
     pub(super) async fn stop(&self) -> Result<()> {
         self.wants(0).await?;
         self.service.stop()?;

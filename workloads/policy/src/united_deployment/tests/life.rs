@@ -158,7 +158,7 @@ fn revisions_that_workloads_have_are_looked_at_before_one_is_made(#[case] kind: 
     let filed = world.revisions.remove(0);
     let plan = world.plan();
     let [Action::CreateRevision(_, names)] = plan.actions.as_slice() else { panic!("{plan:?}") };
-    assert_eq!(names, &[filed.name.clone()]);
+    assert_eq!(names, std::slice::from_ref(&filed.name));
     // It is on file, but of another template.
     world.revisions.push(filed);
     world.edit(|spec| spec["template"][kind.member()]["metadata"]["labels"]["team"] = json!("x"));
