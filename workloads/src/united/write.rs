@@ -142,9 +142,9 @@ impl Work<UnitedDeployments> {
         }
     }
 
-    /// Makes a revision. One that is there already is as good, if it is the same: under one of these names, or
-    /// under its own. What the API server has just made is as it was sent, or never will be: so it would be
-    /// under the next name, without end.
+    /// Makes a revision. One that is there already is as good, if it is the same: under one of these names,
+    /// or under its own. What the API server has just made is as it was sent, or never will be: so it would
+    /// be under the next name, without end.
     async fn create_revision(&mut self, object: Value, named: Vec<String>) -> Result<(), Failure> {
         let changed = || Err(Failure::Refused(CHANGED_BY_CLUSTER.to_owned()));
         for name in named {

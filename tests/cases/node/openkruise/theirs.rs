@@ -37,8 +37,8 @@ pub(super) struct OpenKruise {
 }
 
 impl OpenKruise {
-    /// Applies its manifests, as this field manager, to a cluster that has none of its kinds. Its manager does
-    /// not run yet.
+    /// Applies its manifests, as this field manager, to a cluster that has none of its kinds. Its manager
+    /// does not run yet.
     pub(super) async fn install(node: &Node, client: &Client, by: &'static str) -> Result<Self> {
         let (run, api) = (node.run(), node.api()?);
         let folder = env::var_os(FOLDER).map(PathBuf::from);
