@@ -48,6 +48,7 @@ impl Node {
             self.notices.iter().cloned().map(|(pod, notice)| Step::of_pod(pod, PodEffect::Tell(notice))),
         );
         steps.retain(|step| self.effects_in_flight.may_begin(step, now));
+        self.recreates.times_are_looked_at();
         steps
     }
 

@@ -33,6 +33,8 @@ pub(super) struct Requests {
     deadlines: BTreeSet<(Instant, RequestId)>,
     /// Told ones that are to be deleted then.
     expiring: BTreeSet<(Instant, RequestId)>,
+    /// When the first of them was to be deleted, at the last look.
+    looked_for: Option<Instant>,
     /// Open ones that hold their pod not Ready, or are about to.
     holding: BTreeSet<RequestId>,
 }
@@ -203,6 +205,20 @@ impl Requests {
     /// Open ones whose deadline is not after `now`.
     pub(super) fn overdue(&self, now: Instant) -> Vec<RequestId> {
         self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, id)| id.clone()).collect()
+    }
+
+    /// Takes in that all times are looked at.
+    pub(super) fn times_are_looked_at(&mut self) {
+        self.looked_for = self.first_to_expire();
+    }
+
+    /// Tells whether one is to be deleted at a time for which nobody waits yet.
+    pub(super) fn has_new_time(&self) -> bool {
+        self.first_to_expire() != self.looked_for
+    }
+
+    fn first_to_expire(&self) -> Option<Instant> {
+        self.expiring.first().map(|(at, _)| *at)
     }
 
     /// Told ones that are to be deleted by `now`.

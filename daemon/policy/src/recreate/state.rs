@@ -254,7 +254,13 @@ impl Recreates {
 
     /// Tells whether something is to be done, or to be waited for.
     pub(crate) fn is_active(&self) -> bool {
-        !self.marks.is_empty() || !self.unmarked.is_empty() || self.requests.is_active()
+        let requests = &self.requests;
+        !self.marks.is_empty() || !self.unmarked.is_empty() || requests.is_active() || requests.has_new_time()
+    }
+
+    /// Takes in that a look was taken at all times.
+    pub(crate) fn times_are_looked_at(&mut self) {
+        self.requests.times_are_looked_at();
     }
 
     /// A call ended; `exited`: it was to stop a container, which has exited.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::tests::world::{World, effects, pod};
 use crate::{
     ContainerPhase, Effect, Event, FailureReason, Origin, Outcome, Path, RecreateRequest, RecreateStrategy,
-    RequestId, RestartPolicy, SandboxId, Showing, Step, StepOutcome, StoreEffect,
+    RequestId, RequestPhase, RestartPolicy, SandboxId, Showing, Step, StepOutcome, StoreEffect,
 };
 
 use super::play::{Play, exec, http, one, strategy, with_hook};
@@ -39,6 +39,27 @@ fn a_finished_request_is_deleted_after_its_time() {
     play.world.pass(Duration::from_secs(10));
     play.settle();
     assert!(play.effects.contains(&"delete r".to_owned()));
+}
+
+/// On a quiet node nothing else wakes whoever waits for the next deadline.
+#[test]
+fn a_new_time_to_delete_one_is_worth_a_look() {
+    let mut play = Play::new(one());
+    play.settle();
+    assert!(!play.world.node.is_waiting());
+    let mut request = play.asks("r", &["a"], strategy());
+    request.delete_after = Some(Duration::from_secs(10));
+    (request.reported.phase, request.reported.outcome) =
+        (Some(RequestPhase::Completed), Some(Outcome::Complete));
+    request.ended = Some(play.world.now);
+    play.world.apply(Event::RecreateSeen(Box::new(request)));
+    assert!(play.world.node.is_waiting());
+    play.settle();
+    assert!(!play.world.node.is_waiting(), "its time is known");
+    assert_eq!(play.world.node.next_deadline(), Some(play.world.now + Duration::from_secs(10)));
+    play.world.apply(Event::RecreateGone("r".into()));
+    play.settle();
+    assert_eq!((play.world.node.is_waiting(), play.world.node.next_deadline()), (false, None));
 }
 
 /// Requests are counted once, at their end.
