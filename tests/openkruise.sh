@@ -8,4 +8,5 @@ tests/setup.sh
 tests/k8s/build.sh >/dev/null
 BERTH_TESTS_OPENKRUISE=$(tests/openkruise/build.sh)
 export BERTH_TESTS_OPENKRUISE
-cargo test --package berth-tests --features berthd/fault-points --test node -- --ignored --nocapture openkruise::
+# The features of the libraries are those of the whole workspace, so that nothing is built a second time.
+cargo test --workspace --features berthd/fault-points --test node -- --ignored openkruise::
