@@ -25,7 +25,7 @@ use crate::{
 impl ProbeIndex {
     /// Thinks through all that was touched, and gives what is owed.
     pub(super) fn settle(&mut self, now: Now) -> Vec<Write> {
-        if self.may_decide() {
+        if self.views.may_decide(self.leads, KINDS, Kind::PodProbeMarker) {
             if !self.decides {
                 self.decides = true;
                 self.look_at_all();
@@ -52,14 +52,6 @@ impl ProbeIndex {
             }
         }
         std::mem::take(&mut self.orders)
-    }
-
-    /// Tells whether this replica leads, has listed all kinds, and the markers since it leads: whoever led
-    /// before may have acted on newer ones.
-    fn may_decide(&self) -> bool {
-        let are_known = self.views.complete_since(KINDS).is_some();
-        let listed = self.views.as_of(Kind::PodProbeMarker).filter(|_| are_known);
-        self.leads.zip(listed).is_some_and(|(leads, listed)| listed >= leads)
     }
 
     /// Writes what is owed to a node; returns when, if not yet.

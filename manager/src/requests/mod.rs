@@ -388,7 +388,10 @@ fn owe(id: RequestId, request: &mut Request, write: RequestAct, now: Now) -> Opt
     }
     request.asked = Some(asked.clone());
     let (resource_version, write) = asked;
-    let by = matches!(write, RequestAct::Assign(_)).then(|| request.permit.stands_until()).flatten();
+    let by = match write {
+        RequestAct::Assign(_) => request.permit.stands_until(),
+        _ => None,
+    };
     let patch = StatusPatch { uid: request.uid.clone(), id, resource_version, write, at: now.wall, by };
     Some(Effect::Write(Write::Request(patch)))
 }

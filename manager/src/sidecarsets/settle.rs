@@ -39,7 +39,7 @@ const RESTS: [&str; 2] = ["Paused", "PartitionReached"];
 impl SidecarIndex {
     /// Thinks through all that was touched, and gives what is owed.
     pub(super) fn settle(&mut self, now: Now) -> Vec<Effect> {
-        if self.may_decide() {
+        if self.views.may_decide(self.leads, KINDS, Kind::SidecarSet) {
             if !std::mem::replace(&mut self.begun, true) {
                 self.look_at_all();
             }
@@ -71,13 +71,6 @@ impl SidecarIndex {
             self.unsure.clear();
         }
         std::mem::take(&mut self.orders)
-    }
-
-    /// Tells whether this replica leads, has listed all kinds, and the sets since it leads.
-    fn may_decide(&self) -> bool {
-        let are_known = self.views.complete_since(KINDS).is_some();
-        let listed = self.views.as_of(Kind::SidecarSet).filter(|_| are_known);
-        self.leads.zip(listed).is_some_and(|(leads, listed)| listed >= leads)
     }
 
     /// Takes the next set that was touched. They have their turns by name, round and round: large ones that

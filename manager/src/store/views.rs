@@ -61,9 +61,11 @@ impl Views {
         listed.reduce(|one, other| Some(one?.max(other?))).flatten()
     }
 
-    /// Time of which the newest list is: all that there was then has been shown.
-    pub(crate) fn as_of(&self, kind: Kind) -> Option<Instant> {
-        self.views[kind as usize].as_of
+    /// Tells whether whoever leads since then may decide by these kinds: each has been listed, and this one
+    /// since. Whoever led before may have acted on newer ones.
+    pub(crate) fn may_decide(&self, leads: Option<Instant>, kinds: &[Kind], listed_since: Kind) -> bool {
+        let as_of = self.views[listed_since as usize].as_of;
+        self.complete_since(kinds).is_some() && leads.zip(as_of).is_some_and(|(leads, as_of)| as_of >= leads)
     }
 
     /// Tells whether a list of this kind is coming in.

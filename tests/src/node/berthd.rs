@@ -333,9 +333,7 @@ podView:
     pub async fn ready(&self) -> Result<()> {
         await_condition("berthd is ready", START_UP, async || {
             self.check_running()?;
-            let answer = http::get(&self.http, "/readyz").await?;
-            ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
-            Ok(())
+            http::is_ready(&self.http).await
         })
         .await
     }

@@ -90,7 +90,12 @@ pub async fn apply_in(client: &Client, name: &str, namespace: &str) -> Result<()
 
 /// Applies one object, such as one of `deploy/` that was adapted to a run.
 pub async fn apply_object(client: &Client, object: &DynamicObject) -> Result<DynamicObject> {
-    let params = PatchParams::apply(MANAGER).force();
+    apply_as(client, object, MANAGER).await
+}
+
+/// The same as another field manager.
+pub async fn apply_as(client: &Client, object: &DynamicObject, by: &str) -> Result<DynamicObject> {
+    let params = PatchParams::apply(by).force();
     let done = api(client, object)?.patch(&object.name_any(), &params, &Patch::Apply(object)).await;
     done.with_context(|| format!("apply {}", object.name_any()))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -25,6 +25,13 @@ pub async fn get(address: &str, path: &str) -> Result<Answer> {
         .await
         .with_context(|| format!("{address}{path} does not answer"))?
         .with_context(|| format!("GET {address}{path}"))
+}
+
+/// Accepts a program that says that it is ready.
+pub async fn is_ready(address: &str) -> Result<()> {
+    let answer = get(address, "/readyz").await?;
+    ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
+    Ok(())
 }
 
 async fn exchange(address: &str, path: &str) -> Result<Answer> {

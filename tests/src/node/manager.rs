@@ -117,9 +117,7 @@ impl Manager {
     pub async fn ready(&self) -> Result<()> {
         await_condition("berth-manager is ready", START_UP, async || {
             self.service.check_running()?;
-            let answer = http::get(&self.health, "/readyz").await?;
-            ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
-            Ok(())
+            http::is_ready(&self.health).await
         })
         .await
     }

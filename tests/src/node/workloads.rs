@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::http;
 use super::manager::Replica;
@@ -91,9 +91,7 @@ impl Workloads {
     pub async fn ready_within(&self, patience: Duration) -> Result<()> {
         await_condition("berth-workloads is ready", patience, async || {
             self.service.check_running()?;
-            let answer = http::get(&self.health, "/readyz").await?;
-            ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
-            Ok(())
+            http::is_ready(&self.health).await
         })
         .await
     }

@@ -14,7 +14,7 @@ use berth_tests::node::images::{BUSYBOX, BUSYBOX_NEXT};
 use berth_tests::node::{Node, deploy};
 use berth_tests::wait::{START_UP, await_condition};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ async fn no_kinds(client: &Client) -> Result<()> {
         Ok(names.filter(|name| name.ends_with("kruise.io")).collect())
     };
     for name in of_both().await? {
-        all.delete(&name, &kube::api::DeleteParams::default()).await.context("a definition")?;
+        all.delete(&name, &DeleteParams::default()).await.context("a definition")?;
     }
     await_condition("no kind of both is left", START_UP, async || {
         let left = of_both().await?;
@@ -163,17 +163,22 @@ impl Move {
     /// Waits until all pods run, with the sidecar where there is to be one.
     async fn all_run(&self) -> Result<()> {
         for (app, count) in PODS {
-            await_condition(format!("{count} pods of {app} run"), ROLLOUT, async || {
-                let pods = self.of(app).await?;
-                ensure!(pods.len() == count, "{} pods", pods.len());
-                pods.iter().try_for_each(is_ready)
-            })
-            .await?;
+            self.run(app, count).await?;
         }
         for pod in self.of("shop").await? {
             container(&pod, SIDECAR)?;
         }
         Ok(())
+    }
+
+    /// Waits until there are so many pods of an app, all Ready.
+    async fn run(&self, app: &str, count: usize) -> Result<()> {
+        await_condition(format!("{count} pods of {app} run"), ROLLOUT, async || {
+            let pods = self.of(app).await?;
+            ensure!(pods.len() == count, "{} pods", pods.len());
+            pods.iter().try_for_each(is_ready)
+        })
+        .await
     }
 
     async fn of(&self, app: &str) -> Result<Vec<Pod>> {
@@ -211,12 +216,11 @@ impl Move {
             Ok(kept.iter().filter_map(ResourceExt::uid).collect())
         };
         let before = uids().await?;
-        let main = json!({ "name": "main", "image": image });
         for (kind, name) in [("CloneSet", "shop"), ("StatefulSet", "store")] {
             self.edit(kind, name, "/spec/template/spec/containers/0/image", json!(image)).await?;
         }
         self.edit("SidecarSet", "logs", "/spec/containers/0/image", json!(image)).await?;
-        await_condition(format!("the pods run {main} in place {by}"), ROLLOUT, async || {
+        await_condition(format!("the pods run {image} in place {by}"), ROLLOUT, async || {
             for (app, name) in [("shop", "main"), ("store", "main"), ("shop", SIDECAR)] {
                 for pod in self.of(app).await? {
                     is_ready(&pod)?;
@@ -234,12 +238,7 @@ impl Move {
     /// Scales the StatefulSet.
     async fn scales(&self, replicas: usize) -> Result<()> {
         self.edit("StatefulSet", "store", "/spec/replicas", json!(replicas)).await?;
-        await_condition(format!("{replicas} pods of store"), ROLLOUT, async || {
-            let pods = self.of("store").await?;
-            ensure!(pods.len() == replicas, "{} pods", pods.len());
-            pods.iter().try_for_each(is_ready)
-        })
-        .await
+        self.run("store", replicas).await
     }
 
     /// Has a container made anew.

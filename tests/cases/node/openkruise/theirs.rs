@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use berth_tests::node::{Node, Port, Service, deploy, http, token};
 use berth_tests::wait::{START_UP, await_condition};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -54,7 +54,7 @@ impl OpenKruise {
         let args = pod["containers"][0]["args"].as_array().context("arguments of its manager")?;
         let mut args: Vec<_> = args.iter().filter_map(|arg| arg.as_str().map(str::to_owned)).collect();
         for object in &objects {
-            apply(client, object, by).await?;
+            deploy::apply_as(client, object, by).await?;
         }
 
         let token = token::of_namespace(client, NAMESPACE, "kruise-manager", None).await?;
@@ -78,16 +78,14 @@ impl OpenKruise {
         // Webhooks that went with the manager, as well.
         for object in &self.objects {
             if kind_of(object).ends_with("WebhookConfiguration") {
-                apply(&self.client, object, self.by).await?;
+                deploy::apply_as(&self.client, object, self.by).await?;
             }
         }
         self.wants(1).await?;
         self.service.start()?;
         await_condition("OpenKruise's manager is ready", START_UP, async || {
             self.service.check_running()?;
-            let answer = http::get(&self.health, "/readyz").await?;
-            ensure!(answer.status == 200, "/readyz: {} {}", answer.status, answer.body);
-            Ok(())
+            http::is_ready(&self.health).await
         })
         .await
     }
@@ -128,11 +126,4 @@ impl OpenKruise {
         all.patch(MANAGER, &PatchParams::default(), &patch).await.context("scale its manager")?;
         Ok(())
     }
-}
-
-async fn apply(client: &Client, object: &DynamicObject, by: &str) -> Result<()> {
-    let (api, name, params) =
-        (deploy::api(client, object)?, object.name_any(), PatchParams::apply(by).force());
-    api.patch(&name, &params, &Patch::Apply(object)).await.with_context(|| format!("apply {name}"))?;
-    Ok(())
 }
